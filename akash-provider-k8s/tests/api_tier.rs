@@ -11,6 +11,8 @@
     reason = "a test that cannot go on says so by panicking"
 )]
 
+#[path = "api_tier/accepted.rs"]
+mod accepted;
 #[path = "api_tier/admission.rs"]
 mod admission;
 #[path = "api_tier/adoption.rs"]
@@ -31,6 +33,8 @@ mod foreign;
 mod hostname_operator;
 #[path = "api_tier/infrastructure.rs"]
 mod infrastructure;
+#[path = "api_tier/inventory.rs"]
+mod inventory;
 #[path = "api_tier/inventory_operator.rs"]
 mod inventory_operator;
 #[path = "api_tier/ip_operator.rs"]

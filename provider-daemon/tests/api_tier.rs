@@ -10,7 +10,7 @@ mod environment;
 #[path = "api_tier/on_a_chain.rs"]
 mod on_a_chain;
 #[expect(dead_code, reason = "other tests use the rest of it")]
-#[path = "run/stage.rs"]
+#[path = "common/stage.rs"]
 mod stage;
 
 use serde_json::{Value, json};

@@ -60,8 +60,8 @@ fn chain(workspace: &Workspace, seed: u64) -> Result<()> {
     ];
     let tests = workspace
         .cargo(&["test", "--locked", "-p", "provider-daemon"])
-        .args(["--test", "chain_faults", "--no-fail-fast"])
-        .args(["--", "--nocapture", "--test-threads=1"])
+        .args(["--test", "integration", "--no-fail-fast", "--", "chain_faults::"])
+        .args(["--nocapture", "--test-threads=1"])
         .env("CHAIN_SEED", seed.to_string());
     let tests = LONG
         .iter()

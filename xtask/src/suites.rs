@@ -13,8 +13,10 @@ use crate::report::Notes;
 use crate::tally::Counter;
 use crate::workspace::Workspace;
 
-/// Programs at once; each runs as many tests at once as there are cores.
+/// Programs at once.
 const AT_ONCE: usize = 2;
+/// Tests at once of each program: more than there are cores, since those that take long wait for something.
+const THREADS: &str = "4";
 
 /// A test program, ready to run.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,6 +62,7 @@ fn side_by_side(suites: Vec<Suite>, counter: &mut Counter) -> Vec<String> {
                 while let Some(suite) = next() {
                     let ran = Process::new(&suite.program, &suite.folder)
                         .args(["--show-output"])
+                        .env("RUST_TEST_THREADS", THREADS)
                         .collect(|_| {});
                     if done.send(ran).is_err() {
                         return;

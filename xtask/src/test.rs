@@ -64,11 +64,7 @@ fn build(workspace: &Workspace) -> Result<Notes> {
 
 fn tests(workspace: &Workspace) -> Result<Notes> {
     let cargo = ["test", "--locked", "--workspace", "--all-features"];
-    suites::run(
-        workspace,
-        "tests",
-        &[&cargo[..], &["--lib", "--bins", "--tests"]].concat(),
-    )
+    suites::run(workspace, "tests", &[&cargo[..], &["--tests"]].concat())
 }
 
 fn exploration(workspace: &Workspace) -> Result<Notes> {

@@ -13,12 +13,7 @@ use crate::{cluster, tally};
 /// The test targets of each tier, as `--test` takes them: every one of such a name, in whatever member. They find
 /// the cluster with `testbed::Cluster::from_env`.
 const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
-    (
-        Tier::Api,
-        Kind::Api,
-        "api tier",
-        &["accepted", "api_tier", "inventory"],
-    ),
+    (Tier::Api, Kind::Api, "api tier", &["api_tier"]),
     (Tier::Node, Kind::Node, "node tier", &["node_tier"]),
 ];
 /// Tests on a node mostly wait for it, so more of them go side by side than there are cores.

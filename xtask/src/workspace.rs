@@ -60,6 +60,22 @@ pub(crate) struct Package {
 struct Target {
     name: String,
     kind: Vec<String>,
+    /// The file that it begins with.
+    #[serde(default)]
+    src_path: PathBuf,
+    /// Whether a program with its tests is built, as cargo does unless a manifest says otherwise.
+    #[serde(default = "tested")]
+    test: bool,
+}
+
+const fn tested() -> bool {
+    true
+}
+
+impl Target {
+    fn is(&self, kind: &str) -> bool {
+        self.kind.iter().any(|found| found == kind)
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -316,9 +332,7 @@ impl Package {
 
     /// True when other programs are built on it.
     pub(crate) fn is_library(&self) -> bool {
-        self.targets
-            .iter()
-            .any(|target| target.kind.iter().any(|kind| kind == "lib"))
+        self.targets.iter().any(|target| target.is("lib"))
     }
 
     /// True when its manifest says how its pages are built.
@@ -342,8 +356,20 @@ impl Package {
     pub(crate) fn binaries(&self) -> impl Iterator<Item = &str> {
         self.targets
             .iter()
-            .filter(|target| target.kind.iter().any(|kind| kind == "bin"))
+            .filter(|target| target.is("bin"))
             .map(|t| t.name.as_str())
+    }
+
+    /// Files, or folders of them, in which cargo would run no test.
+    pub(crate) fn untested(&self) -> impl Iterator<Item = &Path> {
+        let programs = || self.targets.iter().filter(|t| t.is("lib") || t.is("bin"));
+        let is_whole = programs().all(|target| !target.test);
+        let untested = programs().filter(|target| !target.test);
+        // Where one of them is tested, so are the files that they share.
+        untested.filter_map(move |target| match is_whole {
+            true => target.src_path.parent(),
+            false => Some(target.src_path.as_path()),
+        })
     }
 }
 

@@ -1,9 +1,10 @@
-//! Every crate that can be published has what a registry and its readers ask for.
+//! Every crate that can be published has what a registry and its readers ask for, and no test is where none is run.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::workspace::{Package, Workspace};
+use crate::workspace::{Package, Workspace, read};
 
 /// Most keywords, and most categories, that the registry takes.
 const WORDS_MAX: usize = 5;
@@ -31,7 +32,38 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
             ));
         }
     }
-    Error::from_findings("manifests of published crates", &findings)
+    findings.extend(unheard(workspace)?);
+    Error::from_findings("manifests", &findings)
+}
+
+/// Tests in files of which the manifest says that there are none: cargo would never run them.
+fn unheard(workspace: &Workspace) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for member in workspace.members() {
+        let untested: Vec<&Path> = member.untested().collect();
+        if untested.is_empty() {
+            continue;
+        }
+        for file in workspace.files("rs")? {
+            if untested.iter().any(|path| file.starts_with(path)) && has_tests(&read(&file)?) {
+                findings.push(format!(
+                    "{} has tests, and the manifest of `{}` says `test = false`",
+                    file.display(),
+                    member.name
+                ));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+fn has_tests(text: &str) -> bool {
+    let attributes = ["#[test]", "#[tokio::test", "#[cfg(test)]", "proptest! {"];
+    text.lines().any(|line| {
+        attributes
+            .iter()
+            .any(|attribute| line.trim_start().starts_with(attribute))
+    })
 }
 
 fn lacks(member: &Package) -> Vec<String> {
@@ -120,6 +152,12 @@ mod tests {
             serde_json::Value::Null,
         )]);
         assert!(many.unwrap_err().to_string().contains("has 6 `keywords`"));
+    }
+
+    #[test]
+    fn a_test_is_found_where_it_begins_a_line() {
+        assert!(has_tests("fn a() {}\n    #[test]\nfn b() {}"));
+        assert!(!has_tests("//! A `#[test]` is an attribute."));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! A websocket client that others wrote reads log lines, which the cluster in memory of the whole program has none of.
-//! All else that others wrote asks that program (`tests/run/outside.rs`).
+//! All else that others wrote asks that program (`tests/integration/run/outside.rs`).
 
 use super::world::{SDL, World};
 use akash_provider_chain::keyring::{DEFAULT_PATH, key_of_mnemonic};

@@ -1,0 +1,289 @@
+//! The circuit breaker: no wave of our own closes, and no brake on the chain's.
+
+use crate::engine::world::*;
+use akash_provider_core::cluster::Health;
+use akash_provider_core::engine::{Leadership, RefusalKind, Request};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{Event, LeaseId};
+use std::time::Duration;
+
+fn sick(world: &mut World, dseqs: impl IntoIterator<Item = u64>) -> Vec<LeaseId> {
+    let leases: Vec<_> = dseqs
+        .into_iter()
+        .map(|dseq| world.running(dseq, &web()))
+        .collect();
+    for lease in &leases {
+        world.health(lease, Health::Bad);
+        // They ask in this order.
+        world.wait(Duration::from_secs(1));
+    }
+    world.wait(HOUR + 3 * MINUTE);
+    leases
+}
+
+/// Of each tenant how many leases we ended.
+fn closed(world: &World) -> [usize; 3] {
+    let closes = world.closes();
+    [1, 2, 3].map(|n| {
+        let of = closes.iter().filter(|(id, _)| *id.owner() == tenant(n));
+        of.count()
+    })
+}
+
+fn is_trip(event: &Event) -> bool {
+    matches!(event, Event::BreakerTripped { .. })
+}
+
+fn is_trip_for_one(event: &Event) -> bool {
+    matches!(event, Event::BreakerTrippedFor { .. })
+}
+
+#[test]
+fn it_trips_above_three_closes_and_waits_for_a_release() {
+    let mut world = World::new();
+    sick(&mut world, [1, 2, 8001, 8002, 9001, 9002]);
+    assert_eq!(world.closes().len(), 3);
+    let breaker = world.status().breaker;
+    assert_eq!(
+        (breaker.tripped, breaker.allowed, breaker.waiting.len()),
+        (true, 3, 3)
+    );
+    assert_eq!(world.told(is_trip), 1);
+    world.wait(24 * HOUR);
+    assert_eq!(world.closes().len(), 3, "time does not release it");
+    world.request(Request::ReleaseBreaker);
+    assert_eq!(world.closes().len(), 6);
+    assert!(!world.status().breaker.tripped);
+}
+
+#[test]
+fn a_lease_that_recovers_in_time_is_not_closed_by_the_release() {
+    let mut world = World::new();
+    let leases = sick(&mut world, 1..=4);
+    let waiting = world.status().breaker.waiting;
+    assert_eq!(waiting.len(), 1);
+    assert!(leases.contains(&waiting[0]));
+    world.health(&waiting[0], Health::Good);
+    assert_eq!(world.status().breaker.waiting, []);
+    world.request(Request::ReleaseBreaker);
+    assert_eq!(world.closes().len(), 3);
+    assert!(world.engine.has_lease(&waiting[0]));
+}
+
+#[test]
+fn it_stays_tripped_over_a_restart() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.config.breaker_tripped = true;
+    world.restart();
+    world.health(&lease, Health::Bad);
+    world.wait(3 * HOUR);
+    assert_eq!(world.closes(), []);
+    world.request(Request::ReleaseBreaker);
+    assert_eq!(world.closes().len(), 1);
+}
+
+#[test]
+fn what_the_chain_closes_is_never_held() {
+    let mut config = settings();
+    config.breaker_tripped = true;
+    let mut world = World::with(config);
+    for dseq in 1..=6 {
+        world.running(dseq, &web());
+    }
+    for dseq in 1..=6 {
+        let id = deployment_id(dseq);
+        world.tenant(TenantMsg::CloseDeployment { id });
+    }
+    world.blocks(2, BLOCK);
+    world.wait(MINUTE);
+    assert_eq!((world.cluster.len(), world.active()), (0, vec![]));
+}
+
+#[test]
+fn teardowns_that_only_a_scan_asks_for_are_held() {
+    let mut world = World::new();
+    for dseq in 1..=6 {
+        world.running(dseq, &web());
+    }
+    world.deaf = true;
+    for dseq in 1..=6 {
+        let id = deployment_id(dseq);
+        world.tenant(TenantMsg::CloseDeployment { id });
+    }
+    world.restart();
+    world.blocks(3, BLOCK);
+    world.wait(5 * MINUTE);
+    assert_eq!(world.cluster.len(), 3);
+    world.request(Request::ReleaseBreaker);
+    world.wait(MINUTE);
+    assert_eq!(world.cluster.len(), 0);
+}
+
+/// So many leases without a manifest.
+fn bare(world: &mut World, count: u64) {
+    for dseq in 1..=count {
+        world.lease(dseq, &web());
+    }
+}
+
+/// As long as a manifest is waited for, and a leader for the one before it.
+fn past_the_deadline(world: &mut World) {
+    world.wait(2 * MINUTE);
+    world.blocks(70, BLOCK);
+}
+
+/// Of six leases three were ended, and that was too many.
+fn assert_counted(world: &World) {
+    let breaker = world.status().breaker;
+    assert_eq!((world.closes().len(), breaker.waiting.len()), (3, 3));
+}
+
+#[test]
+fn leases_for_which_no_manifest_came_all_end_and_count_nothing() {
+    for (tripped, held) in [(false, None), (true, None), (false, Some(tenant(1)))] {
+        let mut config = settings();
+        config.breaker_tripped = tripped;
+        config.breaker_held_owners = held.into_iter().collect();
+        let mut world = World::with(config);
+        world.running(50, &web());
+        bare(&mut world, 10);
+        past_the_deadline(&mut world);
+        let breaker = world.status().breaker;
+        assert_eq!((world.closes().len(), breaker.recent), (10, 0));
+        assert_eq!((breaker.tripped, breaker.waiting.len()), (tripped, 0));
+    }
+}
+
+#[test]
+fn leases_without_a_manifest_wait_in_the_first_minutes_like_all() {
+    for tripped in [false, true] {
+        let mut config = settings();
+        config.breaker_warmup = 10 * MINUTE;
+        config.breaker_tripped = tripped;
+        config.manifest_timeout = Some(Duration::from_secs(1));
+        let mut world = World::with(config);
+        bare(&mut world, 5);
+        world.blocks(5, BLOCK);
+        assert_eq!(world.closes(), []);
+        let waits = world.status().leases[0].waiting_for.clone().unwrap();
+        assert!(waits.contains("first minutes"), "{waits}");
+        world.wait(11 * MINUTE);
+        assert_eq!(world.closes().len(), 5, "by themselves");
+    }
+}
+
+#[test]
+fn leases_that_were_found_count_although_there_is_no_manifest_of_them() {
+    let mut world = World::new();
+    world.running(50, &web());
+    bare(&mut world, 6);
+    world.restart();
+    past_the_deadline(&mut world);
+    assert_counted(&world);
+}
+
+#[test]
+fn leases_won_under_another_leader_count_although_there_is_no_manifest_of_them() {
+    for won_by in [Leadership::Standby, Leadership::Leader { epoch: 1 }] {
+        let mut world = World::new();
+        world.lead(Leadership::Leader { epoch: 1 });
+        world.wait(2 * MINUTE);
+        world.running(50, &web());
+        (1..=6).for_each(|dseq| drop(world.order(dseq, &web())));
+        world.lead(won_by);
+        (1..=6).for_each(|dseq| world.take_bids(dseq, &web()));
+        world.lead(Leadership::Leader { epoch: 2 });
+        past_the_deadline(&mut world);
+        assert_counted(&world);
+    }
+}
+
+#[test]
+fn leases_won_while_the_leader_before_may_still_act_count() {
+    let mut world = World::new();
+    world.running(50, &web());
+    (1..=6).for_each(|dseq| drop(world.order(dseq, &web())));
+    world.lead(Leadership::Leader { epoch: 2 });
+    (1..=6).for_each(|dseq| world.take_bids(dseq, &web()));
+    past_the_deadline(&mut world);
+    assert_counted(&world);
+}
+
+#[test]
+fn a_lease_whose_manifest_may_have_been_kept_counts() {
+    let mut world = World::new();
+    world.running(50, &web());
+    bare(&mut world, 6);
+    world.fail = Some(is_record);
+    (1..=6).for_each(|dseq| assert!(world.submit(dseq, &web()).is_err()));
+    world.fail = None;
+    world.wait(MINUTE);
+    past_the_deadline(&mut world);
+    assert_counted(&world);
+}
+
+#[test]
+fn one_tenant_shuts_it_for_himself_alone() {
+    let mut world = World::new();
+    let leases = sick(&mut world, (1..=10).chain([8001]));
+    assert_eq!(closed(&world), [3, 1, 0]);
+    let status = world.status();
+    let breaker = &status.breaker;
+    assert_eq!((breaker.tripped, breaker.waiting.len()), (false, 7));
+    assert_eq!(breaker.held_owners, [tenant(1)]);
+    assert_eq!((world.told(is_trip), world.told(is_trip_for_one)), (0, 1));
+    assert_eq!(breaker.shut_because, None, "it is open for others");
+    let waits = status.leases.iter().find(|l| l.lease == leases[9]).unwrap();
+    let waits = waits.waiting_for.clone().unwrap();
+    assert!(waits.contains(tenant(1).as_str()), "{waits}");
+    world.wait(24 * HOUR);
+    sick(&mut world, [8002]);
+    assert_eq!(
+        closed(&world),
+        [3, 2, 0],
+        "time does not release it, and others go on"
+    );
+    world.request(Request::ReleaseBreaker);
+    assert_eq!(closed(&world), [10, 2, 0]);
+    assert_eq!(world.status().breaker.held_owners, []);
+}
+
+#[test]
+fn two_tenants_with_many_shut_it_for_all() {
+    let mut world = World::new();
+    sick(&mut world, (1..=5).chain(8001..=8005).chain([9001]));
+    assert_eq!(closed(&world), [3, 1, 0]);
+    assert!(world.status().breaker.tripped);
+    assert_eq!(world.told(is_trip), 1);
+    world.request(Request::ReleaseBreaker);
+    assert_eq!(closed(&world), [5, 5, 1]);
+}
+
+#[test]
+fn it_stays_shut_for_a_tenant_over_a_restart_until_it_is_released_for_him() {
+    let mut world = World::new();
+    let leases = [1, 8001].map(|dseq| world.running(dseq, &web()));
+    world.config.breaker_held_owners = [tenant(1), tenant(3)].into();
+    world.restart();
+    for lease in &leases {
+        world.health(lease, Health::Bad);
+    }
+    world.wait(3 * HOUR);
+    assert_eq!(closed(&world), [0, 1, 0]);
+    let release = |number| Request::ReleaseBreakerFor {
+        owner: tenant(number),
+    };
+    let asked = world.request(release(2));
+    let refused = world.replies[&asked].clone().map_err(|refusal| refusal.kind);
+    assert_eq!(refused, Err(RefusalKind::Rejected));
+    world.request(release(1));
+    assert_eq!(closed(&world), [1, 1, 0]);
+    assert_eq!(world.status().breaker.held_owners, [tenant(3)]);
+    let released = |e: &Event| matches!(e, Event::BreakerReleasedFor { .. });
+    assert_eq!(world.told(released), 1);
+    world.lead(Leadership::Standby);
+    let asked = world.request(release(3));
+    let refused = world.replies[&asked].clone().map_err(|refusal| refusal.kind);
+    assert_eq!(refused, Err(RefusalKind::NotLeader));
+}

@@ -1,0 +1,430 @@
+//! What is not known for sure: writes that failed and were done, nodes that lag, names in between.
+
+use crate::engine::world::*;
+use akash_provider_core::engine::{Call, Completion, Input, LeasePhase, Request, RequestId, Response};
+use akash_provider_core::engine::{Refusal, RefusalKind};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl::Sdl;
+use akash_provider_core::types::{BidState, ChainEvent, LeaseId, LeaseState, Msg, OrderId};
+use std::slice::from_ref;
+use std::sync::Arc;
+
+fn kind(response: Response) -> Option<RefusalKind> {
+    response.err().map(|Refusal { kind, .. }| kind)
+}
+
+fn hosted(hosts: &[&str]) -> Sdl {
+    sdl_of("web", "nginx:1", hosts, &["east"])
+}
+
+fn runs_as(world: &World, lease: &LeaseId, name: &str) -> bool {
+    let deployed = world.cluster.get(lease);
+    deployed.is_some_and(|d| d.hostnames.iter().any(|h| h.hostname == name))
+}
+
+fn submit_for(world: &mut World, lease: &LeaseId, sdl: &Sdl) -> Response {
+    let request = world.request(Request::SubmitManifest {
+        deployment: lease.deployment().clone(),
+        manifest: Arc::new(sdl.manifest.clone()),
+        hashes: sdl.hash.into(),
+    });
+    world.replies[&request].clone()
+}
+
+#[test]
+fn a_manifest_is_not_judged_before_chain_and_cluster_are_known() {
+    let mut world = World::unstarted(settings());
+    let sdl = web();
+    assert_eq!(kind(world.submit(1, &sdl)), Some(RefusalKind::Unavailable));
+    world.feed_capacity();
+    world.hold = Some(is_list);
+    world.resync();
+    let lease = world.lease(1, &sdl);
+    assert_eq!(kind(world.submit(1, &sdl)), Some(RefusalKind::Unavailable));
+    world.hold = None;
+    world.settle();
+    assert_eq!(kind(world.submit(1, &sdl)), None);
+    assert!(world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn a_workload_whose_lease_was_not_known_becomes_a_lease_like_any_other() {
+    let mut world = World::new();
+    let before = Arc::new(world.market.snapshot(&us()));
+    let lease = world.running(1, &web());
+    world.crash();
+    world.feed_capacity();
+    // The stream starts at a node that has not seen the lease yet.
+    world.feed(Input::Chain(ChainEvent::Resync(before)));
+    world.settle();
+    world.wait(MINUTE);
+    assert_eq!(world.active(), std::slice::from_ref(&lease.order));
+    let reserved = world.status().inventory.active[0].cpu;
+    assert_eq!(reserved, 100, "what the bid promised");
+    let phases: Vec<_> = world.status().leases.iter().map(|l| l.phase).collect();
+    assert_eq!(phases, [LeasePhase::Running]);
+    world.resync();
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    assert_eq!((world.active(), world.cluster.len()), (vec![], 0));
+}
+
+#[test]
+fn a_recording_that_failed_and_was_done_takes_no_name_from_another_tenant() {
+    let mut world = World::new();
+    let first = world.lease(1, &hosted(&["a.example", "b.example"]));
+    world.hold = Some(is_list);
+    world.lie = Some(is_record);
+    let refused = kind(world.submit(1, &hosted(&["a.example", "b.example"])));
+    assert_eq!(refused, Some(RefusalKind::Unavailable));
+    world.lie = None;
+    let second = world.lease_of_another(&hosted(&["a.example"]));
+    assert_eq!(
+        kind(submit_for(&mut world, &second, &hosted(&["a.example"]))),
+        None
+    );
+    world.hold = None;
+    world.settle();
+    let names = world.status().hostnames;
+    assert_eq!((&names["a.example"], &names["b.example"]), (&second, &first));
+    assert!(runs_as(&world, &second, "a.example") && !runs_as(&world, &first, "a.example"));
+    assert!(runs_as(&world, &first, "b.example"), "what was recorded runs");
+}
+
+#[test]
+fn a_lease_is_not_given_up_while_its_manifest_may_be_in_the_cluster() {
+    for durable in [true, false] {
+        let mut world = World::new();
+        let lease = world.lease(1, &web());
+        world.hold = Some(is_list);
+        if durable {
+            world.lie = Some(is_record);
+        } else {
+            world.fail = Some(is_record);
+        }
+        assert_eq!(kind(world.submit(1, &web())), Some(RefusalKind::Unavailable));
+        world.blocks(100, BLOCK);
+        assert_eq!(world.closes(), [], "nobody has looked yet");
+        world.hold = None;
+        world.settle();
+        world.blocks(10, BLOCK);
+        assert_eq!(world.closes().is_empty(), durable);
+        assert_eq!(world.cluster.contains_key(&lease), durable);
+    }
+}
+
+#[test]
+fn a_manifest_being_recorded_spares_its_leases() {
+    let sdl = sdl_of("web", "nginx:1", &[], &["east", "west"]);
+    let mut world = World::new();
+    world.lease(1, &sdl);
+    world.fail = Some(is_close);
+    world.blocks(52, BLOCK);
+    let tried = world.closes().len();
+    assert!(tried >= 2, "both were to be given up");
+    world.fail = None;
+    world.hold = Some(is_record);
+    world.submit_later(1, &sdl);
+    world.wait(5 * MINUTE);
+    world.blocks(10, BLOCK);
+    assert_eq!(world.closes().len(), tried);
+    world.hold = None;
+    world.settle();
+    let states: Vec<_> = world.market.leases().map(|r| r.lease.state).collect();
+    assert_eq!(states, [LeaseState::Active, LeaseState::Active]);
+    assert_eq!(world.cluster.len(), 2);
+}
+
+#[test]
+fn names_of_a_manifest_that_was_not_kept_go_to_who_waits() {
+    let mut world = World::new();
+    world.lease(1, &hosted(&["a.example"]));
+    world.hold = Some(is_record);
+    world.submit_later(1, &hosted(&["a.example"]));
+    world.hold = None;
+    // The first recording still hangs; the second is made at once.
+    let hanging = world.in_flight.pop_front().unwrap();
+    let waits = world.running(2, &hosted(&["a.example"]));
+    assert!(!runs_as(&world, &waits, "a.example"));
+    world.fail = Some(is_record);
+    world.in_flight.push_back(hanging);
+    world.settle();
+    assert_eq!(world.status().hostnames["a.example"], waits);
+    assert!(runs_as(&world, &waits, "a.example"));
+}
+
+#[test]
+fn a_name_that_was_moved_stays_moved_when_an_older_manifest_is_done_recording() {
+    let mut world = World::new();
+    let old = world.running(1, &hosted(&["a.example", "b.example"]));
+    let new = world.running(2, &hosted(&["a.example"]));
+    let update = sdl_of("web", "nginx:2", &["a.example", "b.example"], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: update.hash,
+    });
+    world.hold = Some(is_record);
+    let submitted = world.submit_later(1, &update);
+    let moved = world.request(Request::TransferHostnames {
+        lease: new.clone(),
+        hostnames: vec!["a.example".to_owned()],
+    });
+    assert_eq!(kind(world.replies[&moved].clone()), None);
+    world.hold = None;
+    world.settle();
+    assert_eq!(kind(world.replies[&submitted].clone()), None);
+    assert_eq!(world.status().hostnames["a.example"], new);
+    assert!(runs_as(&world, &new, "a.example") && !runs_as(&world, &old, "a.example"));
+    assert!(runs_as(&world, &old, "b.example"));
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(2) });
+    world.blocks(2, BLOCK);
+    assert!(runs_as(&world, &old, "a.example"), "it lists the name and waited");
+}
+
+#[test]
+fn a_name_follows_the_live_lease_of_its_group() {
+    let mut world = World::new();
+    let sdl = hosted(&["a.example"]);
+    let old = world.running(1, &sdl);
+    world.hold = Some(is_teardown);
+    world.tenant(TenantMsg::PauseGroup { id: group_id(1, 1) });
+    world.tenant(TenantMsg::StartGroup { id: group_id(1, 1) });
+    let order = OrderId {
+        oseq: 2,
+        ..old.order.clone()
+    };
+    let new = bid_of(&order, us());
+    world.tenant(TenantMsg::CreateLease { bid: new.clone() });
+    assert!(runs_as(&world, &new, "a.example"));
+    world.restart();
+    world.blocks(2, BLOCK);
+    assert!(world.cluster.contains_key(&old), "its teardown hangs");
+    world.hold = None;
+    world.settle();
+    world.wait(MINUTE);
+    assert!(!world.cluster.contains_key(&old));
+    assert_eq!(world.status().hostnames["a.example"], new);
+    let thief = world.lease_of_another(&sdl);
+    assert_eq!(
+        kind(submit_for(&mut world, &thief, &sdl)),
+        Some(RefusalKind::Hostname)
+    );
+}
+
+#[test]
+fn an_older_snapshot_ends_no_order_it_does_not_know() {
+    let mut world = World::new();
+    let before = Arc::new(world.market.snapshot(&us()));
+    let order = world.order(1, &web());
+    world.feed(Input::Chain(ChainEvent::Resync(Arc::clone(&before))));
+    world.settle();
+    assert_eq!((world.closes(), world.pending()), (vec![], vec![order.clone()]));
+    // Nor one of the same height, when the order is in the block after.
+    let same = Arc::new(world.market.snapshot(&us()));
+    world.hold = Some(is_bid);
+    let sdl = web();
+    let events = world.market.tenant(TenantMsg::CreateDeployment {
+        id: deployment_id(2),
+        groups: sdl.groups,
+        hash: sdl.hash,
+        deposit: uact(50_000_000),
+        reclamation_min_window: None,
+    });
+    world.tell(events.unwrap());
+    world.settle();
+    world.feed(Input::Chain(ChainEvent::Resync(same)));
+    world.settle();
+    assert_eq!(world.pending(), [order, order_id(2)]);
+}
+
+#[test]
+fn a_node_that_lags_gets_no_lost_bid_closed() {
+    let mut world = World::new();
+    let order = world.order(1, &web());
+    world.lagging = Some(world.market.clone());
+    world.deaf = true;
+    let rivals = bid_of(&order, rival());
+    world.outside(&Msg::CreateBid {
+        id: rivals.clone(),
+        price: price(1),
+        deposit: uact(500_000),
+        resources_offer: Vec::new(),
+        reclamation_window: None,
+    });
+    world.tenant(TenantMsg::CreateLease { bid: rivals });
+    world.deaf = false;
+    world.resync();
+    world.wait(MINUTE);
+    assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Lost));
+    assert_eq!(world.pending(), [order], "the node has not seen the end yet");
+    world.lagging = None;
+    world.wait(2 * MINUTE);
+    assert_eq!((world.pending(), world.closes()), (vec![], vec![]));
+}
+
+#[test]
+fn a_request_before_the_chain_is_known_has_one_answer() {
+    let mut world = World::unstarted(settings());
+    world.feed(Input::Request(RequestId(77), Request::Scan { dry_run: true }));
+    assert_eq!(kind(world.replies[&77].clone()), Some(RefusalKind::Unavailable));
+}
+
+#[test]
+fn a_stream_that_starts_anew_behind_a_scan_ends_nothing_the_scan_has_shown() {
+    let mut world = World::new();
+    let behind = Arc::new(world.market.snapshot(&us()));
+    world.deaf = true;
+    world.order(1, &web());
+    world.request(Request::Scan { dry_run: false });
+    assert_eq!(world.pending(), [order_id(1)], "the scan has found it");
+    world.deaf = false;
+    world.feed(Input::Chain(ChainEvent::Resync(behind)));
+    world.settle();
+    world.wait(MINUTE);
+    assert_eq!((world.closes(), world.pending()), (vec![], vec![order_id(1)]));
+}
+
+#[test]
+fn a_pause_told_late_does_not_end_the_order_that_came_after_it() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.deaf = true;
+    world.tenant(TenantMsg::PauseGroup { id: group_id(1, 1) });
+    world.tenant(TenantMsg::StartGroup { id: group_id(1, 1) });
+    world.request(Request::Scan { dry_run: false });
+    let order = OrderId {
+        oseq: 2,
+        ..lease.order.clone()
+    };
+    assert_eq!(world.pending(), from_ref(&order));
+    world.feed(Input::Chain(ChainEvent::GroupPaused { id: group_id(1, 1) }));
+    world.settle();
+    assert_eq!((world.closes(), world.pending()), (vec![], vec![order]));
+}
+
+#[test]
+fn a_pause_told_twice_does_not_end_the_order_that_came_after_it() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let behind = Arc::new(world.market.snapshot(&us()));
+    world.hold = Some(|call| is_bid(call) || matches!(call, Call::FetchSnapshot));
+    let id = group_id(1, 1);
+    let pause = world
+        .market
+        .tenant(TenantMsg::PauseGroup { id: id.clone() })
+        .unwrap();
+    let start = world.market.tenant(TenantMsg::StartGroup { id }).unwrap();
+    for events in [&pause, &start] {
+        world.tell(events.clone());
+        world.settle();
+    }
+    let order = OrderId {
+        oseq: 2,
+        ..lease.order.clone()
+    };
+    assert!(world.pending().contains(&order));
+    // The stream breaks within the block, and begins again before it.
+    world.feed(Input::Chain(ChainEvent::Resync(behind)));
+    world.tell(pause);
+    world.hold = None;
+    world.settle();
+    assert!(!world.closes().iter().any(|(bid, _)| bid.order == order));
+    assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
+}
+
+#[test]
+fn a_lease_in_doubt_when_its_block_ends_has_its_time_for_a_manifest() {
+    let mut world = World::new();
+    let order = world.order(1, &web());
+    let lease = bid_of(&order, us());
+    let behind = Arc::new(world.market.snapshot(&us()));
+    // A manifest comes before the lease's own event, and then a scan that was read before the lease began.
+    let won = world
+        .market
+        .tenant(TenantMsg::CreateLease { bid: lease.clone() })
+        .unwrap();
+    world.hold = Some(|call| is_record(call) || matches!(call, Call::FetchLease(_) | Call::FetchSnapshot));
+    world.submit_later(1, &web());
+    world.request(Request::Scan { dry_run: false });
+    let at = world
+        .in_flight
+        .iter()
+        .position(|(_, c)| matches!(c, Call::FetchSnapshot));
+    let (scan, _) = world.in_flight.remove(at.unwrap()).unwrap();
+    world.feed(Input::Completed(scan, Completion::Snapshot(Ok(behind))));
+    world.settle();
+    assert!(!world.engine.has_lease(&lease), "it is in doubt");
+    world.tell(won);
+    world.blocks(1, BLOCK);
+    let began = world.market.time();
+    world.hold = Some(is_record);
+    world.settle();
+    assert!(world.engine.has_lease(&lease));
+    let deadline = world.status().deployments[0].manifest_deadline;
+    assert_eq!(deadline, world.config.manifest_timeout.map(|t| began.plus(t)));
+}
+
+/// A bid of ours from before a crash, on an order that is being priced anew, wins; nobody has read it.
+fn won_with_a_bid_from_before() -> (World, LeaseId) {
+    let mut world = World::new();
+    world.hold = Some(is_price);
+    let order = world.order(1, &web());
+    world.hold = Some(|call| {
+        let reads = matches!(call, Call::FetchBid(_) | Call::FetchSnapshot);
+        reads || is_price(call) || is_list(call)
+    });
+    let mut promised = web().groups[0].resources.clone();
+    promised[0].resources.cpu.units += 700;
+    let lease = bid_of(&order, us());
+    world.outside(&Msg::CreateBid {
+        id: lease.clone(),
+        price: price(10),
+        deposit: uact(500_000),
+        resources_offer: promised,
+        reclamation_window: None,
+    });
+    world.tenant(TenantMsg::CreateLease { bid: lease.clone() });
+    (world, lease)
+}
+
+fn reserved_cpu(world: &World) -> Vec<u64> {
+    let active = world.status().inventory.active;
+    active.into_iter().map(|r| r.cpu).collect()
+}
+
+#[test]
+fn a_manifest_waits_until_the_bid_that_won_was_read() {
+    let (mut world, lease) = won_with_a_bid_from_before();
+    assert_eq!(reserved_cpu(&world), [100]);
+    let early = world.submit(1, &web());
+    assert_eq!(kind(early), Some(RefusalKind::Unavailable));
+    world.hold = None;
+    world.settle();
+    assert_eq!(reserved_cpu(&world), [800]);
+    assert!(world.submit(1, &web()).is_ok());
+    assert!(world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn a_bid_that_was_read_after_it_won_counts() {
+    let (mut world, _) = won_with_a_bid_from_before();
+    world.hold = Some(|call| matches!(call, Call::FetchSnapshot) || is_list(call));
+    world.settle();
+    assert_eq!(reserved_cpu(&world), [800]);
+    assert!(world.submit(1, &web()).is_ok());
+}
+
+#[test]
+fn a_scan_that_is_asked_for_during_a_dry_run_is_made() {
+    let mut world = World::new();
+    world.running(1, &web());
+    world.hold = Some(|call| matches!(call, Call::FetchSnapshot));
+    let dry = world.request(Request::Scan { dry_run: true });
+    let real = world.request(Request::Scan { dry_run: false });
+    let scans = |world: &World| world.count(|call| matches!(call, Call::FetchSnapshot));
+    let before = scans(&world);
+    world.hold = None;
+    world.settle();
+    assert_eq!(scans(&world), before + 1, "one for each");
+    assert!(world.replies.contains_key(&dry) && world.replies.contains_key(&real));
+}

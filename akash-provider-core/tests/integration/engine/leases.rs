@@ -1,0 +1,449 @@
+//! Leases and their workloads.
+
+use crate::engine::world::*;
+use akash_provider_core::cluster::{ClusterChange, Health};
+use akash_provider_core::engine::{Call, Input, Reply, Request};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl::{self, Sdl};
+use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState, Msg};
+use std::collections::BTreeMap;
+use std::slice::from_ref;
+
+fn is_reclaim(call: &Call) -> bool {
+    matches!(call, Call::Broadcast(Msg::StartReclaim { .. }))
+}
+
+fn offering_reclamation() -> World {
+    let mut config = settings();
+    config.reclamation_window = Some(2 * HOUR);
+    World::with(config)
+}
+
+#[test]
+fn w5_ending_a_lease_with_terms_is_reclaim_first_and_close_after_the_deadline() {
+    let mut world = offering_reclamation();
+    let lease = world.running(1, &web());
+    world.health(&lease, Health::Bad);
+    world.wait(HOUR + MINUTE);
+    assert_eq!((world.count(is_reclaim), world.closes()), (1, vec![]));
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Reclaiming));
+    world.blocks(119, MINUTE);
+    assert_eq!(world.closes(), [], "the deadline has not come");
+    world.blocks(3, MINUTE);
+    assert_eq!(world.count(is_reclaim), 1, "it is announced once");
+    assert_eq!(world.closes(), [(lease.clone(), CloseReason::Unstable)]);
+    world.blocks(2, BLOCK);
+    world.wait(MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn w5_an_end_that_was_announced_before_a_restart_is_carried_out_after_the_deadline() {
+    let mut world = offering_reclamation();
+    let lease = world.running(1, &web());
+    world.request(Request::EndLease {
+        lease: lease.clone(),
+        reason: CloseReason::Decommission,
+    });
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Reclaiming));
+    world.restart();
+    world.blocks(118, MINUTE);
+    assert_eq!((world.count(is_reclaim), world.closes()), (0, vec![]));
+    world.blocks(4, MINUTE);
+    assert_eq!(world.closes(), [(lease.clone(), CloseReason::Decommission)]);
+    world.wait(MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn w5_a_manifest_that_never_came_ends_a_lease_with_terms_too() {
+    let mut world = offering_reclamation();
+    let lease = world.lease(1, &web());
+    world.blocks(60, BLOCK);
+    assert_eq!((world.count(is_reclaim), world.closes()), (1, vec![]));
+    world.blocks(123, MINUTE);
+    assert_eq!(world.closes(), [(lease.clone(), CloseReason::ManifestTimeout)]);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Closed));
+    world.wait(MINUTE);
+    assert_eq!(world.active(), []);
+}
+
+#[test]
+fn w5_a_lease_being_reclaimed_is_still_served() {
+    let mut world = offering_reclamation();
+    let lease = world.running(1, &web());
+    let reason = CloseReason::Decommission;
+    world.request(Request::EndLease {
+        lease: lease.clone(),
+        reason,
+    });
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Reclaiming));
+    let new = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: new.hash,
+    });
+    assert_eq!(world.submit(1, &new).map(|_| ()), Ok(()));
+    assert_eq!(world.cluster[&lease].group.services[0].image, "nginx:2");
+    let checked = world.told(|e| matches!(e, Event::BalanceChecked { .. }));
+    world.blocks(15, MINUTE);
+    assert!(
+        world.told(|e| matches!(
+            e,
+            Event::BalanceChecked {
+                blocks_left: Some(1..),
+                ..
+            }
+        )) > 0
+    );
+    assert!(world.told(|e| matches!(e, Event::BalanceChecked { .. })) > checked);
+}
+
+#[test]
+fn w16_a_failed_deploy_with_an_update_waiting_keeps_the_lease() {
+    let mut world = World::new();
+    let lease = world.lease(1, &web());
+    world.hold = Some(is_deploy);
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    let new = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: new.hash,
+    });
+    let update = world.submit_later(1, &new);
+    assert_eq!(world.replies.get(&update), None, "one call for a lease at a time");
+    world.fail = Some(is_deploy);
+    world.hold = None;
+    world.settle();
+    assert_eq!(world.replies[&update], Ok(Reply::Done));
+    assert_eq!(world.active(), from_ref(&lease.order));
+    let status = world.status();
+    assert_eq!(
+        status.leases[0].last_error.as_deref(),
+        Some("away"),
+        "anyone can see it"
+    );
+    world.fail = None;
+    world.wait(2 * MINUTE);
+    assert_eq!(world.status().leases[0].last_error, None);
+    assert_eq!(world.cluster[&lease].group.services[0].image, "nginx:2");
+    assert_eq!(world.status().leases[0].generation, Some(2));
+}
+
+#[test]
+fn w16_a_deploy_that_fails_is_tried_until_it_succeeds() {
+    let mut world = World::new();
+    let lease = world.lease(1, &web());
+    world.fail = Some(is_deploy);
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    world.wait(6 * HOUR);
+    assert_eq!(world.closes(), [], "what never ran is not known to be unhealthy");
+    world.fail = None;
+    world.wait(2 * MINUTE);
+    assert_eq!(world.told(|e| matches!(e, Event::Deployed { .. })), 1);
+    assert!(world.engine.has_lease(&lease));
+}
+
+#[test]
+fn the_live_lease_of_a_group_is_found_and_no_other() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let group = group_id(1, 1);
+    assert_eq!(world.engine.lease_of(&group), Some(lease));
+    assert_eq!(world.engine.lease_of(&group_id(1, 2)), None);
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    assert_eq!(world.engine.lease_of(&group), None);
+}
+
+#[test]
+fn w35_an_outage_of_the_cluster_closes_nothing() {
+    let mut world = World::new();
+    let leases: Vec<_> = (1..=3).map(|dseq| world.running(dseq, &web())).collect();
+    world.fail = Some(|c| {
+        matches!(
+            c,
+            Call::ListWorkloads | Call::Deploy { .. } | Call::Record(_) | Call::Teardown(_)
+        )
+    });
+    world.feed(Input::Cluster(ClusterChange::Lost));
+    world.wait(48 * HOUR);
+    world.blocks(10, HOUR);
+    assert_eq!(world.closes(), []);
+    for lease in &leases {
+        assert_eq!(world.lease_state(lease), Some(LeaseState::Active));
+    }
+}
+
+#[test]
+fn w35_only_known_unhealthy_time_counts_and_it_is_counted_whole() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.health(&lease, Health::Bad);
+    world.wait(30 * MINUTE);
+    world.feed(Input::Cluster(ClusterChange::Lost));
+    world.wait(10 * HOUR);
+    world.health(&lease, Health::Bad);
+    world.wait(29 * MINUTE);
+    assert_eq!(world.closes(), []);
+    world.wait(2 * MINUTE);
+    assert_eq!(world.closes(), [(lease, CloseReason::Unstable)]);
+}
+
+#[test]
+fn w35_time_before_the_deploy_does_not_count() {
+    let mut world = World::new();
+    let lease = world.lease(1, &web());
+    let health = BTreeMap::new();
+    world.feed(Input::Cluster(ClusterChange::Snapshot { health }));
+    world.wait(2 * HOUR);
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    assert_eq!(world.status().leases[0].known_unhealthy_ms, 0);
+    world.wait(HOUR - MINUTE);
+    assert_eq!(world.closes(), [], "nothing ran for two hours before it");
+    world.wait(2 * MINUTE);
+    assert_eq!(world.closes(), [(lease, CloseReason::Unstable)]);
+}
+
+#[test]
+fn w35_a_new_manifest_begins_anew() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.health(&lease, Health::Bad);
+    world.wait(50 * MINUTE);
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    assert_eq!(
+        world.status().leases[0].known_unhealthy_ms,
+        50 * 60_000,
+        "the same manifest once more mends nothing"
+    );
+    let new = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: new.hash,
+    });
+    assert_eq!(world.submit(1, &new).map(|_| ()), Ok(()));
+    world.wait(HOUR - MINUTE);
+    assert_eq!(world.closes(), []);
+    world.wait(2 * MINUTE);
+    assert_eq!(world.closes(), [(lease, CloseReason::Unstable)]);
+}
+
+#[test]
+fn w35_a_close_that_failed_is_sent_again() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.health(&lease, Health::Bad);
+    world.fail = Some(is_close);
+    world.wait(3 * HOUR);
+    assert!(world.closes().len() > 3);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Active));
+    world.fail = None;
+    world.wait(2 * MINUTE);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Closed));
+}
+
+#[test]
+fn w39_a_teardown_is_never_given_up_and_holds_the_capacity() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.fail = Some(is_teardown);
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(1, BLOCK);
+    world.wait(24 * HOUR);
+    assert!(
+        world.count(is_teardown) > 100,
+        "{} tries",
+        world.count(is_teardown)
+    );
+    assert_eq!(world.active(), from_ref(&lease.order));
+    assert!(world.cluster.contains_key(&lease));
+    world.fail = None;
+    world.wait(2 * MINUTE);
+    assert_eq!((world.cluster.len(), world.active()), (0, vec![]));
+    assert_eq!(world.status().hostnames.len(), 0);
+}
+
+#[test]
+fn a_lease_that_ends_gives_everything_back() {
+    let mut world = World::new();
+    world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    world.wait(10 * MINUTE);
+    let status = world.status();
+    assert_eq!((status.orders, status.leases), (vec![], vec![]));
+    assert_eq!((status.deployments, status.hostnames.len()), (vec![], 0));
+    assert_eq!(
+        (status.inventory.active, status.inventory.pending),
+        (vec![], vec![])
+    );
+    assert_eq!((world.cluster.len(), world.engine.is_idle()), (0, true));
+}
+
+#[test]
+fn a_tenants_close_brings_a_new_order_and_a_resumed_group_runs_again() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.tenant(TenantMsg::PauseGroup { id: group_id(1, 1) });
+    world.blocks(2, BLOCK);
+    assert_eq!((world.cluster.len(), world.active()), (0, vec![]));
+    world.tenant(TenantMsg::StartGroup { id: group_id(1, 1) });
+    let mut order = lease.order.clone();
+    order.oseq = 2;
+    let bid = bid_of(&order, us());
+    world.tenant(TenantMsg::CreateLease { bid: bid.clone() });
+    assert!(
+        world.cluster.contains_key(&bid),
+        "the manifest from before is still the current one"
+    );
+}
+
+#[test]
+fn a_lease_ends_on_the_terms_of_its_record_and_not_of_the_settings() {
+    let mut config = settings();
+    config.reclamation_window = None;
+    let mut world = World::with(config);
+    world.running(2, &web());
+    let order = world.order(1, &web());
+    assert!(world.bid(&order).is_some());
+    // The bid that wins is from before the provider offered a window.
+    world.config.reclamation_window = Some(HOUR);
+    world.restart();
+    let lease = bid_of(&order, us());
+    world.tenant(TenantMsg::CreateLease { bid: lease.clone() });
+    world.blocks(60, BLOCK);
+    world.wait(2 * MINUTE);
+    world.blocks(2, BLOCK);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Closed));
+}
+
+#[test]
+fn a_name_that_a_late_deploy_took_back_is_declared_again() {
+    let mut world = World::new();
+    let sdl = sdl_of("web", "nginx:1", &["a.example"], &["east"]);
+    let lease = world.running(1, &sdl);
+    let deploys = world.count(is_deploy);
+    world.undeclared = true;
+    world.wait(11 * MINUTE);
+    assert!(world.count(is_deploy) > deploys);
+    let about_it = |f: &String| f.contains(" is not declared as lease") && f.contains(&lease.to_string());
+    let told = |e: &Event| matches!(e, Event::DriftFound { findings } if findings.iter().any(about_it));
+    assert!(world.facts.iter().any(told));
+    world.undeclared = false;
+    let deploys = world.count(is_deploy);
+    world.wait(HOUR);
+    assert_eq!(
+        world.count(is_deploy),
+        deploys,
+        "nothing is done where nothing lacks"
+    );
+}
+
+/// A web service with a leased address.
+fn with_address() -> Sdl {
+    let text = "version: \"2.1\"\nendpoints: {front: {kind: ip}}\nservices:\n  web:\n    image: nginx:1\n    expose:\n      - port: 8080\n        \
+                to: [{global: true, ip: front}]\nprofiles:\n  compute:\n    web:\n      resources:\n        cpu: {units: 100m}\n        \
+                memory: {size: 128Mi}\n        storage: {size: 512Mi}\n  placement:\n    east:\n      pricing:\n        \
+                web: {denom: uact, amount: 100}\ndeployment:\n  web:\n    east: {profile: web, count: 1}\n";
+    sdl::parse(text).unwrap()
+}
+
+#[test]
+fn addresses_that_differ_from_what_was_deployed_are_declared_again() {
+    let mut config = settings();
+    config.leased_ips = true;
+    let mut world = World::with(config);
+    let lease = world.running(1, &with_address());
+    let other = world.running(2, &with_address());
+    let declared = world.cluster[&lease].ips.clone();
+    assert_eq!(declared.len(), 1);
+    let mut edited = declared.clone();
+    edited[0].external_port += 1;
+    let surplus = [declared.clone(), edited.clone()].concat();
+    let key = &declared[0].sharing_key;
+    assert_eq!(
+        *key, world.cluster[&other].ips[0].sharing_key,
+        "one tenant, one name"
+    );
+    let none = Vec::new();
+    for (what, first, second, again) in [
+        ("both as deployed", &declared, &declared, 0),
+        ("nobody has it", &none, &none, 2),
+        ("the other has it", &none, &declared, 0),
+        ("another port", &edited, &declared, 1),
+        ("one too many", &surplus, &declared, 1),
+    ] {
+        world.ips = Some(vec![
+            (lease.clone(), first.clone()),
+            (other.clone(), second.clone()),
+        ]);
+        let deploys = world.count(is_deploy);
+        let scan = world.request(Request::Scan { dry_run: false });
+        let Ok(Reply::Scan(findings)) = &world.replies[&scan] else {
+            panic!("{what}: {:?}", world.replies[&scan]);
+        };
+        assert_eq!(findings.len(), again, "{what}: {findings:?}");
+        assert_eq!(world.count(is_deploy) - deploys, again, "{what}");
+    }
+}
+
+/// A world whose cluster refuses every deploy for ever, with a lease that has its manifest.
+fn refusing() -> (World, LeaseId) {
+    let mut world = World::new();
+    world.permanent = true;
+    world.fail = Some(is_deploy);
+    let lease = world.running(1, &web());
+    (world, lease)
+}
+
+#[test]
+fn a_deploy_that_is_refused_for_ever_ends_its_lease_at_the_unhealthy_limit() {
+    let (mut world, lease) = refusing();
+    // The clock starts with the refusal, whatever the cluster said of the lease before.
+    world.wait(HOUR - 2 * MINUTE);
+    assert_eq!(world.closes(), []);
+    let status = world.status();
+    assert_eq!(status.leases[0].last_error.as_deref(), Some("away"));
+    assert!(status.leases[0].known_unhealthy_ms > 50 * 60_000);
+    world.wait(5 * MINUTE);
+    assert_eq!(world.closes(), [(lease, CloseReason::Unstable)]);
+}
+
+#[test]
+fn another_manifest_or_a_deploy_that_succeeds_begins_anew() {
+    let (mut world, lease) = refusing();
+    world.wait(HOUR / 2);
+    let changed = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: changed.hash,
+    });
+    assert!(world.submit(1, &changed).is_ok());
+    world.wait(HOUR - 2 * MINUTE);
+    assert_eq!(world.closes(), [], "half an hour of the first does not count");
+    world.fail = None;
+    world.wait(MINUTE);
+    world.health(&lease, Health::Good);
+    world.wait(3 * HOUR);
+    assert_eq!(
+        (world.closes(), world.status().leases[0].known_unhealthy_ms),
+        (vec![], 0)
+    );
+}
+
+#[test]
+fn an_update_that_is_refused_leaves_what_runs_alone() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.health(&lease, Health::Good);
+    world.permanent = true;
+    world.fail = Some(is_deploy);
+    let changed = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: changed.hash,
+    });
+    assert!(world.submit(1, &changed).is_ok());
+    world.wait(3 * HOUR);
+    assert_eq!(world.closes(), []);
+}

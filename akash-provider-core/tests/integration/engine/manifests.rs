@@ -1,0 +1,530 @@
+//! Manifests: who may hand in what, and what becomes of it.
+
+use crate::engine::world::*;
+use akash_provider_core::engine::{Call, RefusalKind, Request, Response};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl::Sdl;
+use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState, Msg};
+use std::sync::Arc;
+use std::time::Duration;
+
+fn kind(response: Response) -> Option<RefusalKind> {
+    response.err().map(|refusal| refusal.kind)
+}
+
+fn update(world: &mut World, dseq: u64, sdl: &Sdl) {
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(dseq),
+        hash: sdl.hash,
+    });
+}
+
+fn hosted(service: &str, hosts: &[&str]) -> Sdl {
+    sdl_of(service, "nginx:1", hosts, &["east"])
+}
+
+#[test]
+fn w6_a_refused_manifest_disarms_no_deadline() {
+    let mut world = World::new();
+    let lease = world.lease(1, &web());
+    let other = sdl_of("web", "nginx:2", &[], &["east"]);
+    for _ in 0..6 {
+        assert_eq!(kind(world.submit(1, &other)), Some(RefusalKind::VersionMismatch));
+        world.blocks(9, BLOCK);
+    }
+    assert_eq!(world.closes(), [(lease, CloseReason::ManifestTimeout)]);
+}
+
+#[test]
+fn a_manifest_has_its_time_to_the_block_that_ends_it() {
+    let mut world = World::new();
+    world.lease(1, &web());
+    let deadline = world.status().deployments[0].manifest_deadline.unwrap();
+    let mut before = world.market.time();
+    while world.market.time() < deadline {
+        assert_eq!(world.closes(), []);
+        before = world.market.time();
+        world.blocks(1, BLOCK);
+    }
+    assert_eq!(before.plus(BLOCK), deadline);
+    assert_eq!(world.closes().len(), 1);
+}
+
+#[test]
+fn w7_every_lease_of_several_groups_is_guarded_and_a_failed_close_is_sent_again() {
+    let sdl = sdl_of("web", "nginx:1", &[], &["east", "west"]);
+    let mut world = World::new();
+    world.lease(1, &sdl);
+    assert_eq!(world.active().len(), 2);
+    world.fail = Some(is_close);
+    world.blocks(60, BLOCK);
+    assert!(world.closes().len() >= 2);
+    world.fail = None;
+    world.wait(2 * MINUTE);
+    let states: Vec<_> = world.market.leases().map(|r| r.lease.state).collect();
+    assert_eq!(states, [LeaseState::Closed, LeaseState::Closed]);
+    world.blocks(2, BLOCK);
+    world.wait(MINUTE);
+    assert_eq!(world.active(), []);
+}
+
+#[test]
+fn w17_a_deployment_that_nobody_needs_is_forgotten() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.tenant(TenantMsg::PauseGroup {
+        id: lease.order.group.clone(),
+    });
+    world.blocks(2, BLOCK);
+    assert_eq!(
+        world.status().deployments.len(),
+        1,
+        "it lingers for a resumed group"
+    );
+    world.wait(6 * MINUTE);
+    assert_eq!(world.status().deployments, []);
+}
+
+#[test]
+fn a_deployment_that_closes_while_its_manifest_is_recorded_does_not_linger() {
+    let mut world = World::new();
+    world.lease(1, &web());
+    world.hold = Some(is_record);
+    world.submit_later(1, &web());
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.hold = None;
+    world.settle();
+    world.blocks(2, BLOCK);
+    world.wait(MINUTE);
+    assert_eq!(world.status().deployments, []);
+}
+
+#[test]
+fn w40_a_withheld_name_goes_to_the_newer_deployment_when_it_is_freed() {
+    let mut world = World::new();
+    let old = world.running(1, &hosted("web", &["a.example"]));
+    let new = world.running(2, &hosted("api", &["a.example"]));
+    assert_eq!(world.status().hostnames["a.example"], old);
+    let names = |world: &World| -> Vec<String> {
+        let declared = world.cluster[&new].hostnames.iter();
+        declared.map(|h| h.hostname.clone()).collect()
+    };
+    assert!(!names(&world).contains(&"a.example".to_owned()));
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    assert_eq!(world.status().hostnames["a.example"], new);
+    assert!(names(&world).contains(&"a.example".to_owned()));
+}
+
+#[test]
+fn w40_several_deployments_may_wait_for_one_name() {
+    let mut world = World::new();
+    let leases: Vec<_> = (1..=3)
+        .map(|dseq| world.running(dseq, &hosted("web", &["a.example"])))
+        .collect();
+    for (dseq, next) in [(1, &leases[1]), (2, &leases[2])] {
+        world.tenant(TenantMsg::CloseDeployment {
+            id: deployment_id(dseq),
+        });
+        world.blocks(2, BLOCK);
+        assert_eq!(world.status().hostnames["a.example"], *next);
+        let declared = &world.cluster[next].hostnames;
+        assert!(declared.iter().any(|h| h.hostname == "a.example"));
+    }
+}
+
+#[test]
+fn w40_a_name_that_waits_is_given_up_with_the_manifest_that_wanted_it() {
+    let mut world = World::new();
+    world.running(1, &hosted("web", &["a.example"]));
+    world.running(2, &hosted("web", &["a.example"]));
+    let without = hosted("web", &["b.example"]);
+    update(&mut world, 2, &without);
+    assert_eq!(kind(world.submit(2, &without)), None);
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    assert_eq!(world.status().hostnames.keys().collect::<Vec<_>>(), ["b.example"]);
+}
+
+#[test]
+fn w40_an_update_that_gives_a_name_up_frees_it_for_who_waits() {
+    let mut world = World::new();
+    world.running(1, &hosted("web", &["a.example"]));
+    let waits = world.running(2, &hosted("web", &["a.example"]));
+    let without = hosted("web", &["b.example"]);
+    update(&mut world, 1, &without);
+    assert_eq!(kind(world.submit(1, &without)), None);
+    assert_eq!(world.status().hostnames["a.example"], waits);
+    let declared = &world.cluster[&waits].hostnames;
+    assert!(declared.iter().any(|h| h.hostname == "a.example"));
+}
+
+#[test]
+fn w40_who_waits_for_a_name_still_waits_after_a_restart() {
+    let mut world = World::new();
+    world.running(1, &hosted("web", &["a.example"]));
+    let waits = world.running(2, &hosted("web", &["a.example"]));
+    world.restart();
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    assert_eq!(world.status().hostnames["a.example"], waits);
+    let declared = &world.cluster[&waits].hostnames;
+    assert!(declared.iter().any(|h| h.hostname == "a.example"));
+}
+
+#[test]
+fn a_recorded_manifest_keeps_its_names_over_a_crash_before_they_are_declared() {
+    let mut world = World::new();
+    let sdl = hosted("web", &["a.example"]);
+    let lease = world.lease(1, &sdl);
+    world.undeclared = true;
+    world.hold = Some(is_deploy);
+    assert_eq!(kind(world.submit(1, &sdl)), None);
+    world.restart();
+    assert_eq!(world.status().hostnames["a.example"], lease);
+}
+
+#[test]
+fn nobody_lists_a_name_under_the_domain_of_automatic_ones() {
+    let mut config = settings();
+    config.static_hosts_domain = Some("ingress.example".to_owned());
+    let mut world = World::with(config);
+    let victim = world.running(1, &web());
+    let automatic = format!("{}.ingress.example", victim.ingress_label("web"));
+    let sdl = hosted("web", &[automatic.as_str()]);
+    world.lease(2, &sdl);
+    assert_eq!(kind(world.submit(2, &sdl)), Some(RefusalKind::Hostname));
+    let declared = &world.cluster[&victim].hostnames;
+    assert!(declared.iter().any(|h| h.hostname == automatic), "{declared:?}");
+}
+
+#[test]
+fn names_move_within_a_tenant_by_command() {
+    let mut world = World::new();
+    let old = world.running(1, &hosted("web", &["a.example"]));
+    let new = world.running(2, &hosted("web", &["a.example"]));
+    let hostnames = vec!["A.example".to_owned()];
+    let id = world.request(Request::TransferHostnames {
+        lease: new.clone(),
+        hostnames,
+    });
+    assert_eq!(kind(world.replies[&id].clone()), None);
+    let has = |world: &World, lease| {
+        let declared = world.cluster[lease].hostnames.iter();
+        declared.into_iter().any(|h| h.hostname == "a.example")
+    };
+    assert_eq!((has(&world, &old), has(&world, &new)), (false, true));
+}
+
+#[test]
+fn w42_a_manifest_is_checked_against_the_hash_on_the_chain() {
+    let mut world = World::new();
+    world.running(1, &web());
+    let new = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.deaf = true;
+    update(&mut world, 1, &new);
+    world.deaf = false;
+    assert_eq!(kind(world.submit(1, &new)), None, "the event was missed");
+    assert_eq!(kind(world.submit(1, &web())), Some(RefusalKind::VersionMismatch));
+}
+
+#[test]
+fn a_field_that_is_not_known_here_may_count_in_the_hash_or_not() {
+    let sdl = web();
+    let mut sent = serde_json::to_value(&sdl.manifest).unwrap();
+    sent[0]["services"][0]["newer"] = true.into();
+    let (manifest, hashes) = akash_provider_core::manifest::parse(sent.to_string().as_bytes()).unwrap();
+    let mut counting = sdl.clone();
+    counting.hash = *hashes.received();
+    let mut wrong = sdl.clone();
+    wrong.hash = [7; 32];
+    for (on_chain, refused) in [
+        (&sdl, None),
+        (&counting, None),
+        (&wrong, Some(RefusalKind::VersionMismatch)),
+    ] {
+        let mut world = World::new();
+        world.lease(1, on_chain);
+        let request = world.request(Request::SubmitManifest {
+            deployment: deployment_id(1),
+            manifest: Arc::new(manifest.clone()),
+            hashes,
+        });
+        assert_eq!(kind(world.replies[&request].clone()), refused);
+    }
+}
+
+#[test]
+fn w42_an_old_manifest_is_not_given_to_a_new_lease() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.tenant(TenantMsg::PauseGroup {
+        id: lease.order.group.clone(),
+    });
+    let new = sdl_of("web", "nginx:2", &[], &["east"]);
+    update(&mut world, 1, &new);
+    world.tenant(TenantMsg::StartGroup {
+        id: lease.order.group.clone(),
+    });
+    let mut order = lease.order;
+    order.oseq = 2;
+    let bid = bid_of(&order, us());
+    world.tenant(TenantMsg::CreateLease { bid: bid.clone() });
+    assert!(!world.cluster.contains_key(&bid));
+    assert_eq!(kind(world.submit(1, &new)), None);
+    assert_eq!(world.cluster[&bid].group.services[0].image, "nginx:2");
+}
+
+#[test]
+fn w43_another_set_of_services_is_refused_at_once() {
+    let mut world = World::new();
+    world.running(1, &web());
+    let renamed = sdl_of("api", "nginx:1", &[], &["east"]);
+    update(&mut world, 1, &renamed);
+    assert_eq!(kind(world.submit(1, &renamed)), Some(RefusalKind::Rejected));
+    assert_eq!(world.count(is_record), 1, "nothing of it was kept");
+}
+
+#[test]
+fn w43_a_hostname_that_cannot_be_had_is_a_refusal_of_its_own() {
+    let mut config = settings();
+    config.blocked_hostnames = vec![".blocked.example".to_owned()];
+    let mut world = World::with(config);
+    for (dseq, host) in [(1, "www.blocked.example"), (2, "blocked.example")] {
+        let sdl = hosted("web", &[host]);
+        world.lease(dseq, &sdl);
+        assert_eq!(kind(world.submit(dseq, &sdl)), Some(RefusalKind::Hostname));
+    }
+    let mut plain = world.config.clone();
+    plain.static_hosts_domain = None;
+    let mut world = World::with(plain);
+    world.lease(1, &web());
+    assert_eq!(kind(world.submit(1, &web())), Some(RefusalKind::Hostname));
+    assert_eq!(world.status().hostnames.len(), 0);
+}
+
+#[test]
+fn w43_a_chain_that_is_away_for_a_moment_is_asked_again() {
+    let mut world = World::new();
+    world.lease(1, &web());
+    world.fail = Some(|c| matches!(c, Call::FetchDeployment(_)));
+    let request = world.submit_later(1, &web());
+    assert_eq!(world.replies.get(&request), None);
+    world.fail = None;
+    world.wait(MINUTE);
+    assert_eq!(kind(world.replies[&request].clone()), None);
+}
+
+#[test]
+fn a_deployment_that_cannot_be_read_is_asked_for_twice_more_and_then_the_tenant_is_told() {
+    let mut world = World::new();
+    world.lease(1, &web());
+    let is_fetch: Which = |c| matches!(c, Call::FetchDeployment(_));
+    world.fail = Some(is_fetch);
+    world.calls.clear();
+    let request = world.submit_later(1, &web());
+    for (asked, pause) in [(1, 1000), (2, 2000)] {
+        world.wait(Duration::from_millis(pause - 1));
+        assert_eq!(world.count(is_fetch), asked);
+        assert_eq!(world.replies.get(&request), None);
+        world.wait(Duration::from_millis(1));
+        assert_eq!(world.count(is_fetch), asked + 1);
+    }
+    assert_eq!(
+        kind(world.replies[&request].clone()),
+        Some(RefusalKind::Unavailable)
+    );
+}
+
+#[test]
+fn a_chain_that_takes_its_time_to_say_nothing_is_not_asked_again_while_a_tenant_waits() {
+    let mut world = World::new();
+    world.lease(1, &web());
+    let is_fetch: Which = |c| matches!(c, Call::FetchDeployment(_));
+    world.hold = Some(is_fetch);
+    let request = world.submit_later(1, &web());
+    world.wait(Duration::from_secs(5));
+    assert_eq!(world.replies.get(&request), None);
+    world.hold = None;
+    world.fail = Some(is_fetch);
+    world.calls.clear();
+    world.settle();
+    assert_eq!(
+        kind(world.replies[&request].clone()),
+        Some(RefusalKind::Unavailable)
+    );
+    assert_eq!(world.count(is_fetch), 0, "it is not asked again");
+}
+
+#[test]
+fn w43_accepted_means_durable_and_nothing_is_half_kept() {
+    let mut world = World::new();
+    let lease = world.lease(1, &hosted("web", &["a.example"]));
+    world.fail = Some(is_record);
+    let refused = kind(world.submit(1, &hosted("web", &["a.example"])));
+    assert_eq!(refused, Some(RefusalKind::Unavailable));
+    assert_eq!(world.status().hostnames.len(), 0);
+    assert_eq!(world.told(|e| matches!(e, Event::ManifestReceived { .. })), 0);
+    assert!(world.status().deployments[0].manifest_deadline.is_some());
+    world.fail = None;
+    assert_eq!(kind(world.submit(1, &hosted("web", &["a.example"]))), None);
+    let before: Vec<_> = world
+        .calls
+        .iter()
+        .filter(|c| is_record(c) || is_deploy(c))
+        .collect();
+    assert!(
+        matches!(
+            before[..],
+            [Call::Record(_), Call::Record(_), Call::Deploy { .. }]
+        ),
+        "{before:?}"
+    );
+    world.crash();
+    world.start();
+    assert!(world.cluster.contains_key(&lease));
+    assert_eq!(world.status().hostnames["a.example"], lease);
+}
+
+#[test]
+fn a_manifest_for_somebody_elses_lease_is_refused() {
+    let mut world = World::new();
+    world.order(1, &web());
+    assert_eq!(kind(world.submit(1, &web())), Some(RefusalKind::NoLease));
+    assert_eq!(kind(world.submit(77, &web())), Some(RefusalKind::NoLease));
+    assert_eq!(world.status().deployments, []);
+}
+
+#[test]
+fn two_manifests_at_once_are_answered_one_after_the_other() {
+    let mut world = World::new();
+    world.lease(1, &web());
+    world.hold = Some(|c| matches!(c, Call::FetchDeployment(_)));
+    let first = world.submit_later(1, &web());
+    let second = world.submit_later(1, &sdl_of("web", "nginx:2", &[], &["east"]));
+    world.hold = None;
+    world.settle();
+    assert_eq!(kind(world.replies[&first].clone()), None);
+    assert_eq!(
+        kind(world.replies[&second].clone()),
+        Some(RefusalKind::VersionMismatch)
+    );
+}
+
+fn image(call: &Call) -> Option<&str> {
+    match call {
+        Call::Deploy { deployment, .. } => Some(&deployment.group.services[0].image),
+        _ => None,
+    }
+}
+
+/// A look at the cluster finds that a workload is not whole there, and it is deployed again.
+fn is_found_broken(world: &mut World, lease: &LeaseId) {
+    world.incomplete = vec![lease.clone()];
+    world.request(Request::Scan { dry_run: false });
+    world.incomplete.clear();
+}
+
+#[test]
+fn a_repair_that_waits_for_a_recording_deploys_what_was_recorded() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let newer = sdl_of("web", "nginx:2", &[], &["east"]);
+    update(&mut world, 1, &newer);
+    world.hold = Some(is_record);
+    let request = world.submit_later(1, &newer);
+    is_found_broken(&mut world, &lease);
+    world.hold = Some(is_deploy);
+    world.settle();
+    assert_eq!(kind(world.replies[&request].clone()), None, "it is accepted");
+    let in_flight: Vec<_> = world.in_flight.iter().map(|(_, call)| image(call)).collect();
+    assert_eq!(in_flight, [Some("nginx:2")]);
+    world.hold = None;
+    world.settle();
+    assert_eq!(&*world.cluster[&lease].group.services[0].image, "nginx:2");
+    assert_eq!(world.count(is_deploy), 2, "once for each manifest");
+}
+
+#[test]
+fn nothing_is_repaired_between_recording_and_acceptance() {
+    let mut world = World::new();
+    let two = ["east", "west"];
+    world.running(1, &sdl_of("web", "nginx:1", &[], &two));
+    let newer = sdl_of("web", "nginx:2", &[], &two);
+    update(&mut world, 1, &newer);
+    // The first group is recorded, and the second is under way.
+    world.hold = Some(|c| matches!(c, Call::Record(d) if d.lease.order.group.gseq == 2));
+    let request = world.submit_later(1, &newer);
+    is_found_broken(&mut world, &lease_id(1));
+    assert_eq!(
+        world.count(is_deploy),
+        2,
+        "what it ran before would write over the record"
+    );
+    world.hold = None;
+    world.settle();
+    assert_eq!(kind(world.replies[&request].clone()), None);
+    let deployed = world.calls.iter().filter_map(image).skip(2);
+    assert_eq!(deployed.collect::<Vec<_>>(), ["nginx:2"; 2]);
+    // A recording that fails lets the repair go, with what runs.
+    let third = sdl_of("web", "nginx:3", &[], &two);
+    update(&mut world, 1, &third);
+    world.hold = Some(|c| matches!(c, Call::Record(d) if d.lease.order.group.gseq == 2));
+    world.submit_later(1, &third);
+    is_found_broken(&mut world, &lease_id(1));
+    world.hold = None;
+    world.fail = Some(is_record);
+    world.settle();
+    assert_eq!(
+        world.calls.iter().filter_map(image).skip(4).collect::<Vec<_>>(),
+        ["nginx:2"]
+    );
+}
+
+/// Who had it could pass for us.
+#[test]
+fn nobody_gets_the_host_of_our_record_also_when_it_changes() {
+    let mut world = World::new();
+    let mut dseq = 0;
+    let mut asks = |world: &mut World, host: &str| {
+        dseq += 1;
+        let sdl = sdl_of("web", "nginx:1", &[host], &["east"]);
+        world.lease(dseq, &sdl);
+        kind(world.submit(dseq, &sdl))
+    };
+    assert_eq!(asks(&mut world, "provider.example"), Some(RefusalKind::Hostname));
+    assert_eq!(
+        asks(&mut world, "app.provider.example"),
+        None,
+        "only the name itself"
+    );
+    assert_eq!(asks(&mut world, "held.example"), None);
+    let lease = lease_id(3);
+    for host in ["held.example", "new.example"] {
+        let mut record = world.market.provider(&us()).unwrap().clone();
+        record.host_uri = format!("https://{}:8443", host.to_uppercase());
+        world.outside(&Msg::UpdateProvider(record));
+        world.blocks(1, BLOCK);
+    }
+    assert_eq!(asks(&mut world, "new.example"), Some(RefusalKind::Hostname));
+    assert_eq!(asks(&mut world, "provider.example"), None, "it is no longer ours");
+    // Who had a name before we did keeps it.
+    assert_eq!(world.status().hostnames["held.example"], lease);
+    // Also after a start, where it comes with the first picture.
+    world.restart();
+    assert_eq!(asks(&mut world, "new.example"), Some(RefusalKind::Hostname));
+}
+
+#[test]
+fn a_refused_manifest_is_told_to_the_operator_and_a_strangers_is_not() {
+    let mut config = settings();
+    config.static_hosts_domain = None;
+    let mut world = World::with(config);
+    let told =
+        |e: &Event| matches!(e, Event::ManifestRefused { message, .. } if message.contains("`accept:`"));
+    assert!(world.submit(1, &web()).is_err(), "there is no lease");
+    assert_eq!(world.told(|e| matches!(e, Event::ManifestRefused { .. })), 0);
+    world.lease(1, &web());
+    assert!(world.submit(1, &web()).is_err());
+    assert_eq!(world.told(told), 1);
+}

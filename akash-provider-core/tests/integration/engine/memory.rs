@@ -1,0 +1,125 @@
+//! What is over is forgotten: what the engine keeps does not grow with what has been.
+
+use crate::engine::world::*;
+use akash_provider_core::engine::Call;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl::Sdl;
+use akash_provider_core::types::{Address, Attribute, ChainEvent, Event, SignedBy};
+
+fn is_audit(call: &Call) -> bool {
+    matches!(call, Call::FetchAudit(_))
+}
+
+fn is_fetch(call: &Call) -> bool {
+    matches!(call, Call::FetchOrder(_))
+}
+
+fn signed_by(auditors: impl IntoIterator<Item = String>) -> Sdl {
+    let mut sdl = web();
+    sdl.groups[0].requirements.signed_by = SignedBy {
+        all_of: Vec::new(),
+        any_of: auditors.into_iter().collect(),
+    };
+    sdl
+}
+
+fn made_up(number: u64) -> String {
+    let mut bytes = [0; 20];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    Address::from_bytes(&bytes).unwrap().to_string()
+}
+
+#[test]
+fn a_signature_is_believed_for_eighteen_hours() {
+    let mut world = World::new();
+    let auditor = || signed_by([auditor().to_string()]);
+    world.tenant(TenantMsg::SignProvider {
+        auditor: crate::engine::world::auditor(),
+        owner: us(),
+        attributes: Vec::new(),
+    });
+    world.order(1, &auditor());
+    world.wait(17 * HOUR);
+    world.order(2, &auditor());
+    assert_eq!((world.count(is_audit), world.count(is_bid)), (1, 2));
+    world.wait(HOUR + MINUTE);
+    world.order(3, &auditor());
+    assert_eq!((world.count(is_audit), world.count(is_bid)), (2, 3));
+}
+
+#[test]
+fn of_auditors_without_end_the_newest_are_remembered() {
+    let mut world = World::new();
+    let of = |order: u64| signed_by((0..32).map(|n| made_up(order * 32 + n)));
+    for order in 1..=33 {
+        world.order(order, &of(order));
+    }
+    assert_eq!(world.count(is_audit), 33 * 32);
+    world.order(34, &of(33));
+    assert_eq!(world.count(is_audit), 33 * 32, "the newest are known");
+    world.order(35, &of(1));
+    assert_eq!(world.count(is_audit), 34 * 32, "the oldest are asked again");
+}
+
+#[test]
+fn an_order_that_is_over_is_forgotten_also_when_its_end_was_not_heard() {
+    let mut world = World::new();
+    let spent = world.order(3, &web());
+    world.blocks(60, BLOCK);
+    assert_eq!(world.closes().len(), 1, "nobody took the bid");
+    let mut sdl = web();
+    sdl.groups[0].requirements.attributes = vec![Attribute::new("region", "moon")];
+    let declined = world.order(1, &sdl);
+    world.price = Err(failure(false));
+    let unpriced = world.order(2, &web());
+    assert_eq!(world.count(is_fetch), 3);
+    world.deaf = true;
+    for dseq in [1, 2, 3] {
+        world.tenant(TenantMsg::CloseDeployment {
+            id: deployment_id(dseq),
+        });
+    }
+    world.deaf = false;
+    world.resync();
+    for id in [spent, declined, unpriced] {
+        let told = |world: &World| {
+            let seen = |event: &&Event| matches!(event, Event::OrderSeen { order } if *order == id);
+            (world.facts.iter().filter(seen).count(), world.count(is_fetch))
+        };
+        let (seen, fetched) = told(&world);
+        world.tell(vec![ChainEvent::OrderCreated { id: id.clone() }]);
+        world.settle();
+        assert_eq!(told(&world), (seen + 1, fetched + 1), "it is as new");
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_a_lease_that_is_gone() {
+    let sdl = |hosts: &[&str]| sdl_of("web", "nginx:1", hosts, &["east"]);
+    let mut world = World::new();
+    world.running(1, &sdl(&["a.example"]));
+    let number = 987_654;
+    let lease = world.running(number, &sdl(&["a.example"]));
+    assert_eq!(world.status().hostnames["a.example"], lease_id(1));
+    let kept = |world: &World| format!("{:?}", world.engine).contains(&number.to_string());
+    assert!(kept(&world));
+    world.tenant(TenantMsg::CloseDeployment {
+        id: deployment_id(number),
+    });
+    world.blocks(3, BLOCK);
+    world.wait(MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+    assert!(!kept(&world), "{:?}", world.engine);
+}
+
+#[test]
+fn what_was_declined_for_good_is_judged_once() {
+    let mut world = World::new();
+    world.order_as(deployment_id(1), &web(), Some(HOUR));
+    let read = world.count(is_fetch);
+    world.tell(vec![ChainEvent::OrderCreated { id: order_id(1) }]);
+    world.settle();
+    world.resync();
+    assert_eq!(world.count(is_fetch), read);
+    assert_eq!(world.status().declines.values().sum::<u64>(), 1);
+}

@@ -1,0 +1,219 @@
+//! What a reading is worth by its height, and what snapshots bring.
+
+use crate::engine::world::*;
+use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Input};
+use akash_provider_core::market::{Market, TenantMsg};
+use akash_provider_core::types::{
+    Agreement, BidState, BlockTime, ChainEvent, CloseReason, LeaseState, Mono, Msg, Now, Observed, TxOutcome,
+};
+use std::slice::from_ref;
+use std::sync::Arc;
+
+fn is_look(call: &Call) -> bool {
+    matches!(call, Call::FetchLease(_))
+}
+
+fn is_snapshot(call: &Call) -> bool {
+    matches!(call, Call::FetchSnapshot)
+}
+
+/// The call of this kind that is held.
+fn held(world: &mut World, which: Which) -> (EffectId, Call) {
+    let at = world.in_flight.iter().position(|(_, call)| which(call));
+    world
+        .in_flight
+        .remove(at.unwrap_or_else(|| panic!("nothing is held")))
+        .unwrap()
+}
+
+#[test]
+fn a_bid_that_a_snapshot_has_shown_is_not_taken_for_absent() {
+    let mut world = World::new();
+    let order = world.order(1, &web());
+    // Its order is over, it is not, and then a node that is not behind does not find it.
+    let mut shown = world.market.snapshot(&us());
+    shown.orders.clear();
+    world.crash();
+    world.feed_capacity();
+    let is_fetch: Which = |call| matches!(call, Call::FetchBid(_));
+    world.hold = Some(is_fetch);
+    world.feed(Input::Chain(ChainEvent::Resync(Arc::new(shown))));
+    world.settle();
+    let (id, _) = held(&mut world, is_fetch);
+    let absent = Observed {
+        value: None,
+        height: world.market.height(),
+        agreement: Agreement::Single,
+    };
+    world.feed(Input::Completed(id, Completion::Bid(Ok(absent))));
+    assert_eq!(world.status().orders[0].price, Some(price(10)));
+    world.hold = None;
+    world.wait(MINUTE);
+    assert_eq!(world.bid(&order).unwrap().state, BidState::Closed);
+}
+
+#[test]
+fn a_bid_that_a_node_behind_does_not_know_is_not_taken_for_lost() {
+    let mut world = World::new();
+    world.hold = Some(is_bid);
+    let order = world.order(1, &web());
+    let (id, call) = held(&mut world, is_bid);
+    world.hold = None;
+    let behind = world.market.clone();
+    // It lands, and neither its outcome nor its event is heard.
+    let Call::Broadcast(msg) = call else {
+        panic!("{call:?}")
+    };
+    world.market.execute(&msg).unwrap();
+    let expires = world.market.time().plus(MINUTE);
+    let unknown = TxOutcome::Unknown { expires };
+    world.hold = Some(is_bid);
+    world.feed(Input::Completed(id, Completion::Tx(Ok(unknown))));
+    world.lagging = Some(behind);
+    // What is sent again is lost on its way.
+    for _ in 0..30 {
+        world.blocks(1, BLOCK);
+        while let Some(at) = world.in_flight.iter().position(|(_, call)| is_bid(call)) {
+            let (id, _) = world.in_flight.remove(at).unwrap();
+            let unknown = TxOutcome::Unknown { expires };
+            world.feed(Input::Completed(id, Completion::Tx(Ok(unknown))));
+        }
+        world.settle();
+    }
+    assert_eq!(world.pending(), from_ref(&order), "the node shows the past");
+    world.lagging = None;
+    world.wait(2 * MINUTE);
+    assert_eq!(world.pending(), from_ref(&order));
+    assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
+    assert_eq!(world.status().declines.len(), 0);
+}
+
+#[test]
+fn the_end_of_a_lease_counts_only_when_it_was_read_after_what_made_us_look() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let height = world.market.height();
+    let mut closed = world.market.clone();
+    closed
+        .tenant(TenantMsg::CloseDeployment { id: deployment_id(1) })
+        .unwrap();
+    let record = closed.lease(&lease);
+    assert_eq!(record.as_ref().unwrap().lease.state, LeaseState::Closed);
+    world.hold = Some(is_look);
+    world.tell(vec![ChainEvent::LeaseClosed {
+        id: lease.clone(),
+        reason: CloseReason::Unspecified,
+    }]);
+    let answer = |world: &mut World, height| {
+        let (id, _) = held(world, is_look);
+        let seen = Observed {
+            value: record.clone(),
+            height,
+            agreement: Agreement::Single,
+        };
+        world.feed(Input::Completed(id, Completion::Lease(Ok(seen))));
+        world.settle();
+        world.wait(MINUTE);
+    };
+    answer(&mut world, height);
+    assert!(world.cluster.contains_key(&lease), "it decides nothing");
+    assert_eq!(world.count(is_teardown), 0);
+    answer(&mut world, height + 1);
+    assert!(!world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn terms_that_only_a_snapshot_shows_are_carried_out() {
+    let mut config = settings();
+    config.reclamation_window = Some(2 * HOUR);
+    let mut world = World::with(config);
+    let lease = world.running(1, &web());
+    world.deaf = true;
+    // Another instance with our key has announced the end.
+    world.outside(&Msg::StartReclaim {
+        id: lease.clone(),
+        reason: CloseReason::Decommission,
+    });
+    world.deaf = false;
+    world.resync();
+    world.blocks(118, MINUTE);
+    assert_eq!(world.closes(), [], "the deadline has not come");
+    world.blocks(4, MINUTE);
+    assert_eq!(world.closes(), [(lease, CloseReason::Decommission)]);
+}
+
+fn answer_scan(world: &mut World, node: &Market) {
+    let (id, _) = held(world, is_snapshot);
+    let snapshot = Arc::new(node.snapshot(&us()));
+    world.feed(Input::Completed(id, Completion::Snapshot(Ok(snapshot))));
+    world.settle();
+}
+
+#[test]
+fn a_scan_that_is_behind_an_earlier_one_is_not_applied() {
+    let mut world = World::new();
+    world.order(1, &web());
+    world.deaf = true;
+    world.blocks(2, BLOCK);
+    let behind = world.market.clone();
+    world.take_bids(1, &web());
+    let lease = lease_id(1);
+    world.hold = Some(|c| is_snapshot(c) || is_look(c));
+    world.wait(11 * MINUTE);
+    let ahead = world.market.clone();
+    answer_scan(&mut world, &ahead);
+    assert!(
+        world.engine.has_lease(&lease),
+        "a scan may be ahead of the stream"
+    );
+    world.wait(11 * MINUTE);
+    answer_scan(&mut world, &behind);
+    assert_eq!(
+        world.count(is_look),
+        0,
+        "what it does not show may have come after it"
+    );
+    assert!(world.engine.has_lease(&lease));
+}
+
+#[test]
+fn the_monotonic_clock_never_goes_back() {
+    let mut world = World::new();
+    world.fail = Some(|c| matches!(c, Call::FetchOrder(_)));
+    world.wait(HOUR);
+    let late = world.mono;
+    let order = order_id(1);
+    let early = |mono| Now {
+        mono,
+        block_time: BlockTime::default(),
+    };
+    let event = Input::Chain(ChainEvent::OrderCreated { id: order });
+    let effects = world.engine.step(early(Mono(0)), event);
+    let [Effect::Publish(_), Effect::Call(id, Call::FetchOrder(_))] = effects[..] else {
+        panic!("{effects:?}")
+    };
+    let failed = Completion::Order(Err(failure(true)));
+    world.engine.step(early(Mono(5)), Input::Completed(id, failed));
+    let next = world.engine.next_deadline().unwrap();
+    assert!(next > late, "{next:?} lies before {late:?}");
+    assert_eq!(world.engine.handle_timeout(early(Mono(0))), []);
+}
+
+#[test]
+fn a_refusal_by_parameters_that_nobody_has_read_does_not_stand() {
+    let mut config = settings();
+    config.scan_interval = 100 * HOUR;
+    let mut world = World::with(config);
+    let before = world.market.params().clone();
+    let mut params = before.clone();
+    params.bid_min_deposits = vec![uact(1 << 40)];
+    world.market.set_params(params);
+    let order = world.order(1, &web());
+    assert_eq!((world.count(is_bid), world.pending()), (1, vec![]));
+    world.wait(5 * MINUTE);
+    assert!(world.count(is_bid) < 10, "it is not tried all the time");
+    // They are what they were, so that no scan would ever show a change.
+    world.market.set_params(before);
+    world.wait(2 * MINUTE);
+    assert_eq!(world.pending(), [order]);
+}

@@ -1,0 +1,410 @@
+//! Restarts, gaps, leadership and the two clocks.
+
+use crate::engine::world::*;
+use akash_provider_core::cluster::{ClusterChange, Health};
+use akash_provider_core::engine::{Call, Input, Leadership, LeasePhase, Lifecycle, RefusalKind};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{BidState, CloseReason, Event, LeaseState};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+#[test]
+fn w1_a_lease_that_closed_while_we_were_down_is_torn_down_with_evidence() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let other = world.running(2, &web());
+    world.deaf = true;
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.crash();
+    world.agreement = akash_provider_core::types::Agreement::Disputed;
+    world.start();
+    world.wait(MINUTE);
+    assert!(world.cluster.contains_key(&lease), "two nodes disagree");
+    world.agreement = akash_provider_core::types::Agreement::Confirmed;
+    world.blocks(5, BLOCK);
+    world.wait(5 * MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+    assert!(world.cluster.contains_key(&other));
+    assert_eq!(world.active(), [other.order]);
+    assert_eq!(
+        world.count(is_withdrawal),
+        0,
+        "nothing is asked of a closed lease"
+    );
+}
+
+#[test]
+fn w1_the_full_scan_finds_a_lease_whose_end_was_not_heard() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.deaf = true;
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.deaf = false;
+    world.blocks(1, BLOCK);
+    world.wait(11 * MINUTE);
+    world.blocks(2, BLOCK);
+    world.wait(MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+    assert_eq!(world.active(), []);
+    assert!(world.told(|e| matches!(e, Event::DriftFound { .. })) > 0);
+}
+
+#[test]
+fn a_lease_that_the_node_does_not_know_is_not_torn_down() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let real = world.market.clone();
+    world.market = World::new().market;
+    for _ in 0..real.height() + 10 {
+        world.market.end_block(BLOCK);
+    }
+    world.resync();
+    world.blocks(20, BLOCK);
+    world.wait(HOUR);
+    assert!(world.cluster.contains_key(&lease), "not found is no evidence");
+    assert_eq!((world.count(is_teardown), world.active()), (0, vec![lease.order]));
+}
+
+#[test]
+fn a_second_endpoint_that_stays_away_no_longer_counts_after_its_grace() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.agreement = akash_provider_core::types::Agreement::Unreachable;
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    world.wait(9 * MINUTE);
+    assert!(world.cluster.contains_key(&lease));
+    let waiting = world.status().leases[0].waiting_for.clone();
+    assert_eq!(waiting.as_deref(), Some("evidence from the chain"));
+    world.wait(3 * MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn a_provider_that_is_not_registered_follows_and_does_not_bid() {
+    let mut config = settings();
+    config.provider = tenant(9);
+    let mut world = World::with(config);
+    world.order(1, &web());
+    assert_eq!(world.count(is_write), 0);
+    let status = world.status();
+    assert_eq!(status.lifecycle, Lifecycle::Running);
+    assert!(status.recent_declines[0].message.contains("not registered"));
+}
+
+#[test]
+fn w2_a_lease_without_manifest_keeps_its_reservation_over_a_restart() {
+    let mut world = World::new();
+    let lease = world.lease(1, &web());
+    let before = world.status().inventory.active;
+    world.restart();
+    assert_eq!(
+        world.status().inventory.active,
+        before,
+        "to the last byte: the bid's offer"
+    );
+    world.blocks(20, BLOCK);
+    assert!(world.told(|e| matches!(e, Event::BalanceChecked { .. })) > 0);
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    assert!(world.cluster.contains_key(&lease));
+    assert_eq!(world.count(is_deploy), 1, "what is accepted is deployed");
+}
+
+#[test]
+fn w3_every_open_order_is_looked_at_from_the_start_on() {
+    const ORDERS: u64 = 1_100;
+    let mut config = settings();
+    config.bid_timeout = None;
+    let mut world = World::unstarted(config);
+    for dseq in 1..=ORDERS {
+        let sdl = web();
+        let create = TenantMsg::CreateDeployment {
+            id: deployment_id(dseq),
+            groups: sdl.groups,
+            hash: sdl.hash,
+            deposit: uact(500_000),
+            reclamation_min_window: None,
+        };
+        world.market.tenant(create).unwrap();
+    }
+    world.blocks(1, BLOCK);
+    world.start();
+    assert_eq!(world.pending().len() as u64, ORDERS);
+    world.restart();
+    assert_eq!(
+        world.pending().len() as u64,
+        ORDERS,
+        "none is behind a stored page"
+    );
+    assert_eq!(world.count(is_bid), 0);
+}
+
+#[test]
+fn w4_open_bids_stay_at_the_end_and_are_taken_over() {
+    let mut world = World::new();
+    let order = world.order(1, &web());
+    let before = world.status().inventory.pending;
+    let bid = world.bid(&order).unwrap().price.clone();
+    world.feed(Input::Shutdown);
+    world.settle();
+    assert_eq!(
+        (world.bid(&order).unwrap().state, world.closes()),
+        (BidState::Open, vec![])
+    );
+    world.restart();
+    assert_eq!(world.status().inventory.pending, before);
+    assert_eq!(world.status().orders[0].price.as_ref(), Some(&bid));
+    assert_eq!(world.told(|e| matches!(e, Event::BidAdopted { .. })), 1);
+    world.take_bids(1, &web());
+    assert!(world.engine.has_lease(&lease_id(1)));
+}
+
+#[test]
+fn w4_a_bid_in_flight_at_the_end_is_taken_over_by_the_next_start() {
+    let mut world = World::new();
+    world.hold = Some(is_bid);
+    let order = world.order(1, &web());
+    world.feed(Input::Shutdown);
+    assert!(!world.engine.is_idle(), "the bid waits for its answer");
+    world.hold = None;
+    world.settle();
+    assert!(world.engine.is_idle());
+    world.restart();
+    assert_eq!((world.pending(), world.count(is_bid)), (vec![order], 0));
+}
+
+#[test]
+fn w18_the_bid_timeout_goes_on_over_restarts() {
+    let mut world = World::new();
+    let order = world.order(1, &web());
+    for _ in 0..4 {
+        world.blocks(14, BLOCK);
+        world.restart();
+    }
+    assert_eq!(world.bid(&order).unwrap().state, BidState::Closed);
+}
+
+#[test]
+fn w18_the_manifest_deadline_runs_anew_from_the_first_look_after_a_restart() {
+    let mut world = World::new();
+    let lease = world.lease(1, &web());
+    let runs = world.running(2, &web());
+    world.blocks(100, BLOCK);
+    assert_eq!(
+        world.lease_state(&lease),
+        Some(LeaseState::Closed),
+        "from its block"
+    );
+    let lease = world.lease(3, &web());
+    world.blocks(14, BLOCK);
+    world.restart();
+    world.blocks(45, BLOCK);
+    assert_eq!(
+        world.lease_state(&lease),
+        Some(LeaseState::Active),
+        "from the look"
+    );
+    world.blocks(10, BLOCK);
+    assert_eq!(world.lease_state(&runs), Some(LeaseState::Active));
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Closed));
+    assert_eq!(
+        world.market.lease(&lease).unwrap().lease.reason,
+        Some(CloseReason::ManifestTimeout)
+    );
+}
+
+#[test]
+fn w19_a_gap_in_heights_is_followed_by_a_full_scan_that_mends_it() {
+    let mut world = World::new();
+    world.deaf = true;
+    let order = world.order(1, &web());
+    world.deaf = false;
+    assert_eq!(world.bid(&order), None);
+    world.blocks(1, BLOCK);
+    assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
+}
+
+#[test]
+fn a_snapshot_of_another_chain_or_of_the_past_changes_nothing() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let mut foreign = world.market.snapshot(&us());
+    foreign.chain_id = "another".to_owned();
+    foreign.leases.clear();
+    let mut old = world.market.snapshot(&us());
+    old.height = 1;
+    old.leases.clear();
+    for snapshot in [foreign, old] {
+        let event = akash_provider_core::types::ChainEvent::Resync(snapshot.into());
+        world.tell(vec![event]);
+        world.settle();
+        assert!(world.engine.has_lease(&lease));
+    }
+}
+
+#[test]
+fn a_standby_follows_everything_and_writes_nothing() {
+    let mut world = World::unstarted(settings());
+    world.lead(Leadership::Standby);
+    world.start();
+    let order = world.order(1, &web());
+    let refusal = world.submit(1, &web()).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::NotLeader);
+    assert_eq!((world.count(is_write), world.pending()), (0, vec![order.clone()]));
+    world.lead(Leadership::Leader { epoch: 1 });
+    assert_eq!(
+        world.bid(&order).map(|b| b.state),
+        Some(BidState::Open),
+        "it bids at once"
+    );
+}
+
+#[test]
+fn a_deposed_leader_writes_no_more_and_a_new_one_closes_only_after_the_grace() {
+    let mut world = World::new();
+    let order = world.order(1, &web());
+    let lease = world.running(2, &web());
+    world.lead(Leadership::Standby);
+    let before = world.count(is_write);
+    world.health(&lease, Health::Bad);
+    world.blocks(60, BLOCK);
+    world.wait(3 * HOUR);
+    assert_eq!(world.count(is_write), before);
+    world.lead(Leadership::Leader { epoch: 2 });
+    assert_eq!(world.closes(), []);
+    world.wait(2 * MINUTE);
+    assert!(
+        world
+            .closes()
+            .contains(&(bid_of(&order, us()), CloseReason::Unspecified))
+    );
+}
+
+#[test]
+fn a_chain_that_stands_still_expires_nothing() {
+    let mut world = World::new();
+    let order = world.order(1, &web());
+    let lease = world.lease(2, &web());
+    world.wait(12 * HOUR);
+    assert_eq!(world.closes(), []);
+    assert_eq!(world.count(is_withdrawal), 0);
+    assert_eq!(world.bid(&order).unwrap().state, BidState::Open);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Active));
+    world.blocks(60, BLOCK);
+    assert_eq!(world.bid(&order).unwrap().state, BidState::Closed);
+    assert_eq!(world.lease_state(&lease), Some(LeaseState::Closed));
+}
+
+#[test]
+fn w36_leases_at_rest_are_not_polled() {
+    let mut world = World::new();
+    for dseq in 1..=20 {
+        world.running(dseq, &web());
+    }
+    let before = world.calls.len();
+    world.wait(HOUR);
+    let scans = |call: &Call| {
+        matches!(
+            call,
+            Call::ListWorkloads | Call::FetchSnapshot | Call::FetchBalances(_)
+        )
+    };
+    let looks = |which: fn(&Call) -> bool| world.calls[before..].iter().filter(|c| which(c)).count();
+    let snapshots = looks(|call| matches!(call, Call::FetchSnapshot));
+    assert_eq!(
+        looks(|call| matches!(call, Call::FetchBalances(_))),
+        snapshots,
+        "once a scan"
+    );
+    let others: Vec<_> = world.calls.drain(before..).filter(|c| !scans(c)).collect();
+    assert_eq!(others, [], "an hour of rest needs the full scans alone");
+}
+
+/// A cluster that comes late, or is back, is looked at as soon as it shows itself, and not when it is due.
+#[test]
+fn a_cluster_that_answers_again_is_asked_at_once_what_runs_on_it() {
+    let lists = |call: &Call| matches!(call, Call::ListWorkloads);
+    let shows = || {
+        Input::Cluster(ClusterChange::Snapshot {
+            health: BTreeMap::new(),
+        })
+    };
+    let soon = Duration::from_secs(1);
+    let mut world = World::unstarted(settings());
+    world.fail = Some(lists);
+    world.start();
+    world.wait(10 * MINUTE);
+    assert!(!world.status().cluster_known);
+    // Signs of life alone make it no busier than once a second.
+    let before = world.count(lists);
+    for _ in 0..100 {
+        world.feed(shows());
+        world.settle();
+    }
+    assert_eq!(world.count(lists), before);
+    world.wait(Duration::from_millis(1_500));
+    assert_eq!(world.count(lists), before + 1);
+    world.wait(10 * MINUTE);
+    let waits = world.engine.next_deadline().unwrap();
+    assert!(
+        waits > world.now().mono.plus(2 * soon),
+        "it would wait: {waits:?}"
+    );
+    world.fail = None;
+    world.feed(shows());
+    world.wait(soon);
+    assert!(world.status().cluster_known);
+    // What the chain owes is not hurried by that.
+    world.fail = Some(|call| matches!(call, Call::FetchSnapshot));
+    world.wait(2 * HOUR);
+    let due = world.engine.next_deadline();
+    world.feed(shows());
+    assert_eq!(world.engine.next_deadline(), due);
+}
+
+/// What was accepted and what is over wait for a cluster that is away, and not for long once it is back.
+#[test]
+fn deploys_and_teardowns_do_not_wait_for_their_turn_once_the_cluster_answers_again() {
+    let of_cluster = |call: &Call| is_deploy(call) || is_teardown(call);
+    let mut world = World::new();
+    let (accepted, over) = (world.lease(1, &web()), world.running(2, &web()));
+    world.fail = Some(of_cluster);
+    world.submit(1, &web()).unwrap();
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(2) });
+    world.blocks(3, BLOCK);
+    world.feed(Input::Cluster(ClusterChange::Lost));
+    world.wait(10 * MINUTE);
+    let phase = |world: &World, lease| {
+        let status = world.status();
+        let found = status.leases.iter().find(|l| l.lease == lease);
+        found.map(|l| l.phase)
+    };
+    assert_eq!(phase(&world, accepted.clone()), Some(LeasePhase::Retrying));
+    assert!(world.cluster.contains_key(&over));
+    world.fail = None;
+    world.feed(Input::Cluster(ClusterChange::Snapshot {
+        health: BTreeMap::new(),
+    }));
+    world.wait(Duration::from_secs(1));
+    assert_eq!(phase(&world, accepted), Some(LeasePhase::Running));
+    assert!(!world.cluster.contains_key(&over));
+}
+
+#[test]
+fn nothing_that_cannot_be_done_has_a_deadline() {
+    let mut world = World::unstarted(settings());
+    assert_eq!(world.engine.next_deadline(), None, "before the first snapshot");
+    world = World::new();
+    world.running(1, &web());
+    world.fail = Some(|c| matches!(c, Call::Teardown(_)));
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    world.feed(Input::Shutdown);
+    world.settle();
+    let now = world.now().mono;
+    let due = world.engine.next_deadline();
+    assert!(due.is_none_or(|at| at > now), "{due:?} at {now:?}");
+    world.wait(HOUR);
+    let now = world.now().mono;
+    assert!(world.engine.next_deadline().is_none_or(|at| at > now));
+}

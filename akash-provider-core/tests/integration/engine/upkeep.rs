@@ -1,0 +1,220 @@
+//! What is kept up while nothing new happens: workloads, names, payouts, and the breaker's count.
+
+use crate::engine::world::*;
+use akash_provider_core::cluster::{Health, HostnameDeclaration};
+use akash_provider_core::engine::{Call, Completion, Input, Leadership, Reply};
+use akash_provider_core::types::{ChainEvent, Event, Msg, TxError, TxOutcome};
+use std::sync::Arc;
+
+#[test]
+fn a_manifest_of_several_groups_is_accepted_when_each_of_them_is_recorded() {
+    let sdl = sdl_of("web", "nginx:1", &[], &["east", "north", "west"]);
+    let mut world = World::new();
+    world.lease(1, &sdl);
+    world.hold = Some(is_record);
+    let request = world.submit_later(1, &sdl);
+    for _ in 0..3 {
+        assert_eq!(world.replies.get(&request), None, "not all of it is durable");
+        let at = world
+            .in_flight
+            .iter()
+            .position(|(_, call)| is_record(call))
+            .unwrap();
+        let (id, call) = world.in_flight.remove(at).unwrap();
+        let recorded = world.answer(&call);
+        world.feed(Input::Completed(id, recorded));
+        world.settle();
+    }
+    assert_eq!(world.replies.get(&request), Some(&Ok(Reply::Done)));
+    assert_eq!(world.cluster.len(), 3);
+}
+
+#[test]
+fn nothing_is_deployed_while_it_is_not_known_what_the_cluster_runs() {
+    let mut world = World::new();
+    let lease = world.lease(1, &web());
+    world.fail = Some(is_deploy);
+    assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));
+    world.lead(Leadership::Standby);
+    world.fail = None;
+    world.hold = Some(is_list);
+    world.lead(Leadership::Leader { epoch: 7 });
+    world.calls.clear();
+    world.wait(10 * MINUTE);
+    assert_eq!(
+        world.count(is_deploy),
+        0,
+        "another leader may have deployed another thing"
+    );
+    world.hold = None;
+    world.settle();
+    world.wait(2 * MINUTE);
+    assert_eq!(world.count(is_deploy), 1);
+    assert_eq!(world.cluster[&lease].epoch, 7);
+}
+
+#[test]
+fn a_workload_that_the_cluster_lost_is_deployed_again() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.cluster.clear();
+    world.wait(11 * MINUTE);
+    assert!(world.cluster.contains_key(&lease));
+    let lost =
+        |e: &Event| matches!(e, Event::DriftFound { findings } if findings[0].contains("not in the cluster"));
+    assert_eq!(world.told(lost), 1);
+}
+
+#[test]
+fn a_declared_name_that_its_lease_does_not_want_is_taken_back() {
+    let mut world = World::new();
+    let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
+    let mut deployed = (*world.cluster[&lease]).clone();
+    deployed.hostnames.push(HostnameDeclaration {
+        hostname: "left.example".to_owned(),
+        service: "web".to_owned(),
+        external_port: 80,
+    });
+    world.cluster.insert(lease.clone(), Arc::new(deployed));
+    world.wait(11 * MINUTE);
+    let purged = world.calls.iter().any(
+        |call| matches!(call, Call::Deploy { purge_hostnames, .. } if *purge_hostnames == ["left.example"]),
+    );
+    assert!(purged);
+    let names: Vec<_> = world.cluster[&lease]
+        .hostnames
+        .iter()
+        .map(|h| &*h.hostname)
+        .collect();
+    assert!(!names.contains(&"left.example"), "{names:?}");
+}
+
+#[test]
+fn a_payout_is_due_a_day_after_the_last_whenever_the_process_began() {
+    let mut world = World::new();
+    world.running(1, &web());
+    world.blocks(12_000, 13 * BLOCK / 12);
+    assert_eq!(world.count(is_withdrawal), 0, "less than 22 hours");
+    world.restart();
+    world.blocks(2_000, 13 * BLOCK / 12);
+    assert_eq!(world.count(is_withdrawal), 1, "more than 25 hours");
+}
+
+#[test]
+fn a_payout_that_failed_is_repeated_however_it_failed() {
+    type Outcome = fn(&World) -> Completion;
+    let unsent: Outcome = |_| Completion::Tx(Err(failure(false)));
+    let refused: Outcome = |_| {
+        let (error, code, log) = (TxError::Other, "escrow/1".to_owned(), "no".to_owned());
+        Completion::Tx(Ok(TxOutcome::Rejected { error, code, log }))
+    };
+    let unknown: Outcome = |world| {
+        let expires = world.market.time().plus(MINUTE);
+        Completion::Tx(Ok(TxOutcome::Unknown { expires }))
+    };
+    for outcome in [unsent, refused, unknown] {
+        let mut world = World::new();
+        world.running(1, &web());
+        world.hold = Some(is_withdrawal);
+        world.blocks(2 * 25, HOUR / 2);
+        let at = world
+            .in_flight
+            .iter()
+            .position(|(_, call)| is_withdrawal(call))
+            .unwrap();
+        let (id, _) = world.in_flight.remove(at).unwrap();
+        world.hold = None;
+        let failed = outcome(&world);
+        world.feed(Input::Completed(id, failed));
+        world.blocks(10, MINUTE);
+        assert_eq!(world.told(|e| matches!(e, Event::WithdrawFailed { .. })), 1);
+        assert_eq!(world.told(|e| matches!(e, Event::Withdrawn { .. })), 1);
+    }
+}
+
+#[test]
+fn a_lease_that_is_over_is_not_paid_out_again() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.hold = Some(is_withdrawal);
+    world.blocks(2 * 25, HOUR / 2);
+    let at = world
+        .in_flight
+        .iter()
+        .position(|(_, call)| is_withdrawal(call))
+        .unwrap();
+    let (id, _) = world.in_flight.remove(at).unwrap();
+    world.hold = None;
+    let (error, code, log) = (TxError::LeaseNotActive, "market/10".to_owned(), String::new());
+    let over = TxOutcome::Rejected { error, code, log };
+    world.calls.clear();
+    world.feed(Input::Completed(id, Completion::Tx(Ok(over))));
+    world.blocks(60, MINUTE);
+    let again = world
+        .calls
+        .iter()
+        .any(|call| *call == Call::Broadcast(Msg::WithdrawLease { id: lease.clone() }));
+    assert!(!again, "the next look at its record says what is so");
+}
+
+/// So many leases of which all are known to be unhealthy for longer than the limit.
+fn sick(world: &mut World, dseqs: std::ops::RangeInclusive<u64>) {
+    let leases: Vec<_> = dseqs.map(|dseq| world.running(dseq, &web())).collect();
+    for lease in &leases {
+        world.health(lease, Health::Bad);
+    }
+    world.wait(HOUR + 3 * MINUTE);
+}
+
+#[test]
+fn of_many_leases_a_share_may_be_closed_at_once() {
+    let mut config = settings();
+    config.breaker_percent = 50;
+    let mut world = World::with(config);
+    sick(&mut world, 1..=12);
+    assert!(world.closes().len() >= 5, "half of those that are left each time");
+    assert_eq!(world.status().breaker.held_owners, [tenant(1)]);
+    assert!(world.closes().len() < 12);
+}
+
+#[test]
+fn closes_that_are_long_ago_do_not_trip_the_breaker() {
+    let mut world = World::new();
+    for round in 0..4 {
+        sick(&mut world, 3 * round + 1..=3 * round + 3);
+        world.blocks(2, BLOCK);
+        world.wait(20 * MINUTE);
+    }
+    assert_eq!(
+        (world.closes().len(), world.status().breaker.tripped),
+        (12, false)
+    );
+}
+
+/// Blocks, looks at the money and what others do show nowhere: a status is made anew for none of them.
+#[test]
+fn what_shows_nowhere_is_no_change() {
+    const LEASES: u64 = 1000;
+    let mut world = World::new();
+    world.looks = false;
+    for dseq in 1..=LEASES {
+        world.running(dseq, &web());
+    }
+    let looks = |world: &World| world.count(|call| matches!(call, Call::FetchDeployment(_)));
+    let (before, mut changed) = (looks(&world), 0);
+    for block in 0..600 {
+        let changes = world.engine.changes();
+        world.tell(vec![ChainEvent::DeploymentCreated {
+            id: deployment_id(LEASES + block + 1),
+        }]);
+        world.blocks(1, BLOCK);
+        changed += u32::from(world.engine.changes() != changes);
+    }
+    let looks = looks(&world) - before;
+    assert!(looks >= 5 * 1000, "{looks} looks in an hour");
+    // A full scan is every ten minutes.
+    assert!(changed <= 12, "{changed} of 600 blocks");
+    let changes = world.engine.changes();
+    world.health(&lease_id(1), Health::Bad);
+    assert_ne!(world.engine.changes(), changes);
+}

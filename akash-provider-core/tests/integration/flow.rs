@@ -1,0 +1,252 @@
+//! One order, told as a story, on memory backends; then short stories of what may come in between.
+//!
+//! Time is paused: it passes when everyone waits, so that minutes of the story take no time.
+
+#![cfg(feature = "runtime")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test says what broke and stops, and runs the provider beside itself"
+)]
+
+mod world;
+
+use akash_provider_core::ErrorKind;
+use akash_provider_core::cluster::{Health, Operation};
+use akash_provider_core::engine::{OrderPhase, RefusalKind};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{BidState, Event};
+use world::{World, with_greeting};
+
+/// What the bus tells of the whole story.
+const MILESTONES: [&str; 9] = [
+    "order_seen",
+    "bid_placed",
+    "lease_won",
+    "manifest_received",
+    "deployed",
+    "manifest_refused",
+    "manifest_received",
+    "deployed",
+    "lease_closed",
+];
+
+#[tokio::test(start_paused = true)]
+async fn an_order_from_bid_to_release() {
+    let world = World::new();
+    let (tenant, lease) = (world.tenant("web.example.com"), world.lease(1));
+    world.cluster.set_start_ticks(1);
+    let facts = world.facts().await;
+    let provider = world.start().await;
+
+    // A tenant asks for a web server; the provider keeps room for it and bids.
+    world.act(tenant.create());
+    let status = provider
+        .until("a bid", |s| s.orders.iter().any(|o| o.phase == OrderPhase::Open))
+        .await;
+    assert_eq!(status.inventory.pending.len(), 1);
+    assert_eq!(world.bid(&lease).state, BidState::Open);
+
+    // The tenant takes the bid. Nothing runs before there is a manifest.
+    world.act(TenantMsg::CreateLease { bid: lease.clone() });
+    let status = provider.until("the lease", |s| s.leases.len() == 1).await;
+    assert_eq!(
+        (status.inventory.active.len(), status.inventory.pending.len()),
+        (1, 0)
+    );
+    assert!(world.cluster.contents().is_empty());
+
+    // The manifest is durable when its answer comes, and deployed soon after; it takes a while to be healthy.
+    tenant.submit(&provider).await.unwrap();
+    assert!(world.cluster.contents().recorded.contains_key(&lease));
+    let status = provider
+        .until("the deployment", |s| s.leases[0].generation == Some(1))
+        .await;
+    assert_eq!(status.leases[0].health, Health::Bad);
+    world.cluster.tick();
+    provider
+        .until("health", |s| s.leases[0].health == Health::Good)
+        .await;
+    let contents = world.cluster.contents();
+    assert_eq!(contents.hostnames.get("web.example.com"), Some(&lease));
+
+    // The tenant changes its mind about a greeting: first on the chain, then with the manifest.
+    let tenant = with_greeting(tenant, "bonjour");
+    let refused = tenant.submit(&provider).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::VersionMismatch);
+    world.act(tenant.update());
+    provider.pass(1).await;
+    tenant.submit(&provider).await.unwrap();
+    provider
+        .until("the update", |s| s.leases[0].generation == Some(2))
+        .await;
+    let env = world.cluster.contents().running[&lease].group.services[0]
+        .env
+        .clone();
+    assert_eq!(env, Some(vec!["GREETING=bonjour".to_owned()]));
+    world.cluster.tick();
+    provider
+        .until("health", |s| s.leases[0].health == Health::Good)
+        .await;
+
+    // The tenant closes: nothing is left of it, and what it used is paid.
+    let before = world.balance();
+    world.act(tenant.close());
+    let status = provider.until("the end", |s| s.leases.is_empty()).await;
+    assert!(world.cluster.contents().is_empty());
+    assert!(status.inventory.active.is_empty() && status.hostnames.is_empty());
+    assert!(world.balance() >= before, "{} < {before}", world.balance());
+    assert_eq!(status.unexpected_inputs, 0);
+    provider.stop().await;
+
+    assert_eq!(facts.milestones().await, MILESTONES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_bid_survives_a_shutdown_and_the_next_start_adopts_it() {
+    let world = World::new();
+    let (tenant, lease) = (world.tenant("web.example.com"), world.lease(1));
+    let provider = world.start().await;
+    world.act(tenant.create());
+    provider
+        .until("a bid", |s| s.orders.iter().any(|o| o.phase == OrderPhase::Open))
+        .await;
+    provider.stop().await;
+    assert_eq!(world.bid(&lease).state, BidState::Open);
+
+    let facts = world.facts().await;
+    let provider = world.start().await;
+    let status = provider
+        .until("the bid again", |s| {
+            s.orders.iter().any(|o| o.phase == OrderPhase::Open)
+        })
+        .await;
+    assert_eq!(status.inventory.pending.len(), 1, "its room is kept again");
+    world.act(TenantMsg::CreateLease { bid: lease.clone() });
+    provider.until("the lease", |s| s.leases.len() == 1).await;
+    tenant.submit(&provider).await.unwrap();
+    provider
+        .until("health", |s| s.leases[0].health == Health::Good)
+        .await;
+    provider.stop().await;
+    assert!(
+        world.cluster.contents().running.contains_key(&lease),
+        "a shutdown takes nothing away"
+    );
+    let told = facts.names().await;
+    assert!(
+        told.contains(&"bid_adopted".to_owned()) && !told.contains(&"bid_placed".to_owned()),
+        "{told:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_survives_a_shutdown_and_the_next_start_adopts_it() {
+    let world = World::new();
+    let (provider, tenant) = world.leased().await;
+    let lease = world.lease(1);
+    tenant.submit(&provider).await.unwrap();
+    provider
+        .until("health", |s| s.leases[0].health == Health::Good)
+        .await;
+    provider.stop().await;
+    let before = world.cluster.contents();
+
+    let provider = world.start().await;
+    let status = provider
+        .until("the lease", |s| s.leases.iter().any(|l| l.health == Health::Good))
+        .await;
+    assert_eq!(status.hostnames.get("web.example.com"), Some(&lease));
+    assert_eq!(status.inventory.active.len(), 1);
+    provider.pass(5).await;
+    assert_eq!(world.cluster.contents(), before);
+    provider.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_away_keeps_nothing_by_halves() {
+    let world = World::new();
+    let (provider, tenant) = world.leased().await;
+    world
+        .cluster
+        .fail_next(Operation::Record, u32::MAX, ErrorKind::Unavailable);
+    let refused = tenant.submit(&provider).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::Unavailable);
+    let status = provider.handle.status().await;
+    assert_eq!(status.deployments[0].manifest, None);
+    assert!(status.hostnames.is_empty(), "the name is free for others");
+    assert!(world.cluster.contents().is_empty());
+    assert_eq!(status.leases[0].generation, None);
+
+    world.cluster.restore(Operation::Record);
+    tenant.submit(&provider).await.unwrap();
+    provider
+        .until("health", |s| s.leases[0].health == Health::Good)
+        .await;
+    provider.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_manifests_at_once_are_both_answered_and_deployed_one_after_the_other() {
+    let world = World::new();
+    let (provider, tenant) = world.leased().await;
+    let other = with_greeting(tenant.clone(), "bonjour");
+    let answers = tokio::join!(
+        tenant.submit(&provider),
+        other.submit(&provider),
+        tenant.submit(&provider)
+    );
+    assert_eq!(answers.0, Ok(()));
+    assert_eq!(answers.1.unwrap_err().kind, RefusalKind::VersionMismatch);
+    assert_eq!(answers.2, Ok(()), "the same once more is as good");
+    provider
+        .until("health", |s| s.leases[0].health == Health::Good)
+        .await;
+    let lease = world.lease(1);
+    assert_eq!(
+        world.cluster.contents().running[&lease].group.services[0].env,
+        tenant.env()
+    );
+    assert_eq!(
+        world.cluster.calls(&lease).overlaps,
+        0,
+        "calls for one lease come one at a time"
+    );
+    provider.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifest_for_somebody_elses_lease_is_refused() {
+    let world = World::new();
+    let (provider, tenant) = world.leased().await;
+    // A deployment that another provider won, and one that nobody ordered.
+    let theirs = world.other_tenant("shop.example.com");
+    world.act(theirs.create());
+    world.let_other_provider_win(&theirs);
+    provider.pass(3).await;
+    let nobodys = world.tenant("web.example.com").numbered(7);
+    for stranger in [&theirs, &nobodys] {
+        let refused = stranger.submit(&provider).await.unwrap_err();
+        assert_eq!(refused.kind, RefusalKind::NoLease, "{refused}");
+    }
+    assert!(world.cluster.contents().is_empty());
+    tenant.submit(&provider).await.unwrap();
+    provider
+        .until("health", |s| s.leases[0].health == Health::Good)
+        .await;
+    assert_eq!(world.cluster.contents().recorded.len(), 1);
+    provider.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_without_a_manifest_is_given_up_after_its_time() {
+    let world = World::new();
+    let facts = world.facts().await;
+    let (provider, _) = world.leased().await;
+    let status = provider.until("the end", |s| s.leases.is_empty()).await;
+    assert!(status.inventory.active.is_empty());
+    provider.stop().await;
+    let ending = |fact: &Event| matches!(fact, Event::LeaseEnding { .. });
+    assert!(facts.all().await.iter().any(|fact| ending(fact)));
+}

@@ -1,0 +1,265 @@
+//! Network policies as a table of flows: who reaches whom on which port.
+
+use crate::objects::evaluate::{Place, allowed};
+use crate::objects::sdl;
+use akash_provider_k8s::objects::{self, Prior};
+use akash_provider_k8s::settings::{Egress, IngressMode, Isolation, Settings};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use std::collections::BTreeMap;
+
+const SDL: &str = "
+version: '2.1'
+endpoints: {front: {kind: ip}}
+services:
+  game:
+    image: game:1
+    expose:
+      - {port: 8080, as: 80, to: [{global: true}]}
+      - {port: 25565, to: [{global: true}]}
+      - {port: 34197, proto: UDP, to: [{global: true}]}
+      - {port: 443, proto: TCP, to: [{global: true, ip: front}]}
+  bot:
+    image: bot:1
+    params: {permissions: {read: [logs]}}
+    expose:
+      - {port: 9000, to: [{service: game}]}
+profiles:
+  compute: {any: {resources: {cpu: {units: 1}, memory: {size: 64Mi}, storage: {size: 64Mi}}}}
+  placement: {any: {pricing: {any: {denom: uakt, amount: 5}}}}
+deployment: {game: {any: {profile: any, count: 1}}, bot: {any: {profile: any, count: 1}}}
+";
+
+fn settings() -> Settings {
+    Settings {
+        egress: Egress {
+            infrastructure: vec![
+                "203.0.113.7".to_owned(),
+                "2001:db8:1::/64".to_owned(),
+                "10.1.2.3/32".to_owned(),
+            ],
+            api_servers: vec![
+                "203.0.113.7:6443".parse().unwrap(),
+                "[2001:db8:1::7]:6443".parse().unwrap(),
+            ],
+            ..Egress::default()
+        },
+        ..sdl::settings()
+    }
+}
+
+fn policies(settings: &Settings, isolation: Isolation) -> Vec<NetworkPolicy> {
+    let prior = Prior {
+        manifest_version: "1".to_owned(),
+        isolation,
+        unchanged: BTreeMap::new(),
+    };
+    objects::render(&sdl::deployment(SDL), settings, &prior)
+        .unwrap()
+        .policies
+}
+
+fn service(name: &str) -> Place {
+    let namespace = sdl::lease().namespace();
+    Place::pod(
+        &namespace,
+        &[("akash.network/namespace", &namespace)],
+        &[
+            ("akash.network/manifest-service", name),
+            ("akash.network", "true"),
+        ],
+    )
+}
+
+fn neighbour() -> Place {
+    Place::pod(
+        "other",
+        &[("akash.network/namespace", "other")],
+        &[
+            ("akash.network/manifest-service", "game"),
+            ("akash.network", "true"),
+        ],
+    )
+}
+
+fn nginx() -> Place {
+    let labels = [("app.kubernetes.io/name", "ingress-nginx")];
+    Place::pod("ingress-nginx", &labels, &labels)
+}
+
+fn gateway() -> Place {
+    Place::pod("akash-gateway", &[], &[("app", "gateway")])
+}
+
+fn dns() -> Place {
+    Place::pod("kube-system", &[], &[("k8s-app", "kube-dns")])
+}
+
+fn other_system_pod() -> Place {
+    Place::pod("kube-system", &[], &[("k8s-app", "metrics-server")])
+}
+
+fn host(address: &str) -> Place {
+    Place::host(address)
+}
+
+/// From, to, protocol, port, expected.
+type Flow = (Place, Place, &'static str, u16, bool);
+
+fn check(policies: &[NetworkPolicy], flows: Vec<Flow>) {
+    let lease = sdl::lease().namespace();
+    for (from, to, protocol, port, expected) in flows {
+        assert_eq!(
+            allowed(policies, &lease, &from, &to, protocol, port),
+            expected,
+            "{from:?} to {to:?} on {port}/{protocol}"
+        );
+    }
+}
+
+#[test]
+fn pods_of_a_lease_are_reached_by_those_who_should_and_by_no_one_else() {
+    check(
+        &policies(&settings(), Isolation::Baseline),
+        vec![
+            (service("bot"), service("game"), "TCP", 8080, true),
+            (service("game"), service("bot"), "TCP", 9000, true),
+            (service("game"), service("bot"), "UDP", 12345, true),
+            (neighbour(), service("game"), "TCP", 8080, false),
+            (neighbour(), service("bot"), "TCP", 9000, false),
+            (nginx(), service("game"), "TCP", 8080, true),
+            (gateway(), service("game"), "TCP", 8080, false),
+            (other_system_pod(), service("game"), "TCP", 8080, false),
+            (host("198.51.100.1"), service("game"), "TCP", 8080, false),
+            (host("198.51.100.1"), service("game"), "TCP", 25565, true),
+            (host("2001:db8::1"), service("game"), "TCP", 25565, true),
+            (host("198.51.100.1"), service("game"), "UDP", 25565, false),
+            (host("198.51.100.1"), service("game"), "UDP", 34197, true),
+            (host("198.51.100.1"), service("game"), "TCP", 443, true),
+            (host("2001:db8::1"), service("game"), "TCP", 443, true),
+            (host("198.51.100.1"), service("game"), "UDP", 443, false),
+            (host("198.51.100.1"), service("bot"), "TCP", 9000, false),
+            (host("198.51.100.1"), service("bot"), "TCP", 25565, false),
+            (neighbour(), service("game"), "TCP", 25565, true),
+        ],
+    );
+}
+
+#[test]
+fn pods_of_a_lease_reach_the_world_and_nothing_of_the_cluster() {
+    let mut flows = vec![
+        (service("game"), dns(), "UDP", 53, true),
+        (service("game"), dns(), "TCP", 53, true),
+        (service("game"), dns(), "TCP", 9153, false),
+        (service("game"), other_system_pod(), "TCP", 53, false),
+        (service("game"), host("169.254.20.10"), "UDP", 53, true),
+        (service("game"), host("169.254.20.10"), "TCP", 53, true),
+        (service("game"), host("169.254.20.10"), "TCP", 80, false),
+        (service("game"), neighbour(), "TCP", 80, false),
+        (service("bot"), host("203.0.113.7"), "TCP", 6443, true),
+        (service("bot"), host("2001:db8:1::7"), "TCP", 6443, true),
+        (service("bot"), host("203.0.113.7"), "TCP", 22, false),
+        (service("game"), host("203.0.113.7"), "TCP", 6443, false),
+    ];
+    for open in [
+        "1.1.1.1",
+        "172.32.0.1",
+        "100.128.0.1",
+        "203.0.113.8",
+        "2606:4700::1111",
+        "2001:db8:2::1",
+    ] {
+        flows.push((service("game"), host(open), "TCP", 443, true));
+    }
+    let closed = [
+        "10.0.0.1",
+        "10.255.255.255",
+        "172.16.0.1",
+        "172.31.255.255",
+        "192.168.1.1",
+        "100.64.0.1",
+        "100.127.255.255",
+        "169.254.169.254",
+        "203.0.113.7",
+        "fc00::1",
+        "fdff::1",
+        "fe80::1",
+        "2001:db8:1::1",
+    ];
+    for closed in closed {
+        flows.push((service("game"), host(closed), "TCP", 443, false));
+        flows.push((service("game"), host(closed), "UDP", 53, false));
+    }
+    check(&policies(&settings(), Isolation::Baseline), flows);
+}
+
+#[test]
+fn leases_from_before_keep_their_flows() {
+    check(
+        &policies(&settings(), Isolation::Legacy),
+        vec![
+            (service("game"), host("169.254.169.254"), "TCP", 80, true),
+            (service("game"), host("100.64.0.1"), "TCP", 80, true),
+            (service("game"), host("10.0.0.1"), "TCP", 80, false),
+            (service("game"), host("2606:4700::1111"), "TCP", 443, false),
+            (host("2001:db8::1"), service("game"), "TCP", 443, false),
+            (neighbour(), service("bot"), "TCP", 9000, false),
+            (service("game"), dns(), "UDP", 53, true),
+        ],
+    );
+}
+
+#[test]
+fn a_gateway_reaches_pods_where_it_serves_http() {
+    let settings = Settings {
+        ingress: IngressMode::gateway_api(),
+        ..settings()
+    };
+    check(
+        &policies(&settings, Isolation::Baseline),
+        vec![
+            (gateway(), service("game"), "TCP", 8080, true),
+            (neighbour(), service("game"), "TCP", 8080, false),
+        ],
+    );
+}
+
+#[test]
+fn a_family_that_is_closed_altogether_has_no_rule() {
+    let mut settings = settings();
+    settings.egress.closed = vec!["0.0.0.0/0".to_owned(), "fc00::/7".to_owned()];
+    check(
+        &policies(&settings, Isolation::Baseline),
+        vec![
+            (service("game"), host("1.1.1.1"), "TCP", 443, false),
+            (service("game"), host("169.254.20.10"), "UDP", 53, true),
+            (service("game"), host("2606:4700::1111"), "TCP", 443, true),
+            (service("game"), host("fc00::1"), "TCP", 443, false),
+        ],
+    );
+}
+
+#[test]
+fn what_the_operator_closes_must_be_networks() {
+    for (bad, field) in [
+        ("10.0.0.0/33", "settings.egress.closed[0]"),
+        ("ten", "settings.egress.closed[0]"),
+        ("", "settings.egress.closed[0]"),
+    ] {
+        let mut settings = settings();
+        settings.egress.closed = vec![bad.to_owned()];
+        let refusal = objects::check(&sdl::deployment(SDL), &settings).unwrap_err();
+        assert_eq!(refusal.field, field, "{bad}");
+    }
+    let mut settings = settings();
+    settings.egress.closed = vec![
+        "10.1.2.3/8".to_owned(),
+        "10.0.0.0/8".to_owned(),
+        "10.1.0.0/16".to_owned(),
+    ];
+    let policies = serde_json::to_string(&policies(&settings, Isolation::Baseline)).unwrap();
+    assert_eq!(
+        policies.matches("\"10.").count(),
+        1,
+        "one network for all three: {policies}"
+    );
+}

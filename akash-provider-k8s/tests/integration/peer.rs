@@ -1,0 +1,312 @@
+//! What this provider makes of an SDL beside what the Go provider made of it on a real cluster.
+//!
+//! The recordings lie outside this repository; where they are absent every test says so.
+
+#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+
+mod differences;
+mod recordings;
+
+use akash_provider_k8s::crd::{Manifest, ProviderHost, convert};
+use akash_provider_k8s::labels;
+use akash_provider_k8s::objects::{self, LeaseObjects, Prior};
+use akash_provider_k8s::operators::hostname::facts;
+use akash_provider_k8s::operators::hostname::index::{Change, Event, Index, Work};
+use akash_provider_k8s::operators::hostname::live::Live;
+use akash_provider_k8s::operators::hostname::route::Mode;
+use akash_provider_k8s::operators::hostname::sort::Sort;
+use akash_provider_k8s::settings::Isolation;
+use differences::Difference;
+use kube::core::DynamicObject;
+use recordings::Recording;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Renders a recording's SDL with everything its cluster knew.
+fn render(recording: &Recording, isolation: Isolation) -> LeaseObjects {
+    let prior = Prior {
+        manifest_version: recording.manifest_version(),
+        isolation,
+        unchanged: BTreeMap::new(),
+    };
+    objects::render(&recording.deployment(), &recording.settings(), &prior).unwrap()
+}
+
+/// All objects by kind and name.
+fn by_name(objects: &LeaseObjects) -> BTreeMap<String, Value> {
+    fn list<T: serde::Serialize>(objects: impl IntoIterator<Item = T>) -> Vec<Value> {
+        let objects = objects.into_iter();
+        objects
+            .map(|object| serde_json::to_value(object).unwrap())
+            .collect()
+    }
+    let mut all = list([&objects.namespace]);
+    all.extend(list(&objects.policies));
+    all.extend(list(&objects.quota));
+    all.extend(list(&objects.service_accounts));
+    all.extend(list(&objects.roles));
+    all.extend(list(&objects.role_bindings));
+    all.extend(list(&objects.secrets));
+    all.extend(list(&objects.deployments));
+    all.extend(list(&objects.stateful_sets));
+    all.extend(list(&objects.services));
+    all.into_iter()
+        .map(|object| (recordings::key(&object), object))
+        .collect()
+}
+
+/// Compares all objects of a recording and returns the differences that were needed.
+fn compare(recording: &Recording, isolation: Isolation) -> BTreeSet<Difference> {
+    let mut needed = BTreeSet::new();
+    let mut ours = by_name(&render(recording, isolation));
+    let mut theirs = recording.objects();
+    differences::even_out(isolation, &mut ours, &mut theirs, &mut needed);
+    let names = |all: &BTreeMap<String, Value>| all.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&ours), names(&theirs), "{}", recording.name);
+    for (name, theirs) in &theirs {
+        assert_eq!(
+            serde_json::to_string_pretty(&ours[name]).unwrap(),
+            serde_json::to_string_pretty(theirs).unwrap(),
+            "{}: {name}",
+            recording.name
+        );
+    }
+    needed
+}
+
+#[test]
+fn legacy_objects_equal_the_recorded_ones_but_for_what_is_wrong_there() {
+    let mut needed = BTreeSet::new();
+    for recording in recordings::running() {
+        needed.extend(compare(&recording, Isolation::Legacy));
+    }
+    if !needed.is_empty() {
+        assert_eq!(
+            needed,
+            differences::of(Isolation::Legacy),
+            "differences that are listed and not needed"
+        );
+    }
+}
+
+#[test]
+fn objects_equal_the_recorded_ones_but_for_the_listed_differences() {
+    let mut needed = BTreeSet::new();
+    for recording in recordings::running() {
+        needed.extend(compare(&recording, Isolation::Baseline));
+    }
+    if !needed.is_empty() {
+        assert_eq!(
+            needed,
+            differences::of(Isolation::Baseline),
+            "differences that are listed and not needed"
+        );
+    }
+}
+
+#[test]
+fn a_volume_that_cannot_be_mounted_is_refused_where_the_other_provider_fails_later() {
+    for recording in recordings::all()
+        .into_iter()
+        .filter(|r| r.name == "storage-ephemeral-mount-fails")
+    {
+        let refusal = objects::check(&recording.deployment(), &recording.settings()).unwrap_err();
+        assert_eq!(
+            (refusal.service.as_str(), refusal.field.as_str()),
+            ("side", "params.storage[0].name")
+        );
+    }
+}
+
+#[test]
+fn manifest_objects_are_read_and_written_as_recorded() {
+    for recording in recordings::all() {
+        let recorded = recording.manifest();
+        let typed: Manifest = convert::decode("Manifest", &recorded).unwrap();
+        assert_eq!(
+            serde_json::to_value(&typed).unwrap(),
+            recorded,
+            "{}: decoded and encoded",
+            recording.name
+        );
+        let read = convert::from_manifest(&typed).unwrap();
+        assert_eq!(
+            (read.remarks, read.chain_id),
+            (Vec::new(), None),
+            "{}",
+            recording.name
+        );
+        let written = convert::to_manifest(&read.deployment, &recording.settings()).unwrap();
+        assert_eq!(
+            serde_json::to_value(&written.spec).unwrap(),
+            recorded["spec"],
+            "{}: read and written",
+            recording.name
+        );
+        assert_eq!(
+            serde_json::to_value(&written.metadata.labels).unwrap(),
+            recorded["metadata"]["labels"],
+            "{}",
+            recording.name
+        );
+        let from_sdl = convert::to_manifest(&recording.deployment(), &recording.settings()).unwrap();
+        assert_eq!(
+            serde_json::to_value(&from_sdl.spec).unwrap(),
+            recorded["spec"],
+            "{}: from its SDL",
+            recording.name
+        );
+    }
+}
+
+#[test]
+fn declared_hostnames_are_read_and_written_as_recorded() {
+    for recording in recordings::running() {
+        for recorded in recording.list("providerhosts") {
+            let typed: ProviderHost = convert::decode("ProviderHost", &recorded).unwrap();
+            assert_eq!(
+                serde_json::to_value(&typed).unwrap(),
+                recorded,
+                "{}",
+                recording.name
+            );
+        }
+    }
+}
+
+#[test]
+fn routes_equal_the_recorded_ones() {
+    for recording in recordings::running() {
+        let deployment = recording.deployment();
+        let theirs: BTreeMap<_, _> = recording
+            .list("ingresses")
+            .into_iter()
+            .map(|object| (recordings::key(&object), recordings::plain(object)))
+            .collect();
+        let ours: BTreeMap<_, _> = deployment
+            .hostnames
+            .iter()
+            .map(|host| {
+                let options = akash_provider_core::cluster::http_options(&deployment.group, host).unwrap();
+                let ingress = objects::ingress(&deployment.lease, host, options);
+                let value = serde_json::to_value(ingress).unwrap();
+                (recordings::key(&value), recordings::plain(value))
+            })
+            .collect();
+        assert_eq!(
+            serde_json::to_string_pretty(&ours).unwrap(),
+            serde_json::to_string_pretty(&theirs).unwrap(),
+            "{}",
+            recording.name
+        );
+    }
+}
+
+/// A cluster with routes of the Go provider's operator: nothing is written, nothing deleted, nothing wrong.
+#[test]
+fn recorded_routes_are_taken_over_without_a_write() {
+    for recording in recordings::running() {
+        let mut index = Index::new(Mode::default());
+        let object = |value: serde_json::Value| serde_json::from_value::<DynamicObject>(value).unwrap();
+        let name = |object: &DynamicObject| object.metadata.name.clone().unwrap();
+        let hosts = recording.list("providerhosts").into_iter().map(object);
+        let hosts: BTreeMap<_, _> = hosts.map(|host| (name(&host), facts::host(&host))).collect();
+        let names: Vec<String> = hosts.keys().cloned().collect();
+        index.apply(Event::Hosts(Change::Listed(hosts)));
+        let manifest = object(recording.manifest());
+        let manifests = BTreeMap::from([(name(&manifest), facts::manifest(&manifest))]);
+        index.apply(Event::Manifests(Change::Listed(manifests)));
+        let routes = recording.list("ingresses").into_iter().map(object).map(|route| {
+            let place = (route.metadata.namespace.clone().unwrap(), name(&route));
+            (place, Live::of(&route, Sort::Ingress, &Mode::default()))
+        });
+        index.apply(Event::Objects(Sort::Ingress, Change::Listed(routes.collect())));
+        index.apply(Event::Objects(Sort::HttpRoute, Change::Listed(BTreeMap::new())));
+        index.apply(Event::Absent(Sort::Filter));
+        index.apply(Event::Objects(Sort::Certificate, Change::Listed(BTreeMap::new())));
+        for host in &names {
+            assert_eq!(index.work(host), Work::default(), "{}: {host}", recording.name);
+        }
+        assert_eq!(
+            index.names().into_iter().collect::<Vec<_>>(),
+            names,
+            "{}",
+            recording.name
+        );
+    }
+}
+
+/// Asserts that labels under a pointer have a value.
+fn has(object: &Value, pointer: &str, key: &str, value: &str) {
+    let found = object.pointer(pointer).and_then(|labels| labels.get(key));
+    assert_eq!(
+        found.and_then(Value::as_str),
+        Some(value),
+        "{key} in {pointer} of {}",
+        recordings::key(object)
+    );
+}
+
+/// What the Go provider finds objects by: its selectors, and the names it builds.
+#[test]
+fn everything_the_other_providers_selectors_rely_on_is_there() {
+    for recording in recordings::running() {
+        let deployment = recording.deployment();
+        let all = by_name(&render(&recording, Isolation::Baseline));
+        let namespace = deployment.lease.namespace();
+        let version = recording.manifest_version();
+        for object in all.values() {
+            has(object, "/metadata/labels", labels::MANAGED, "true");
+            has(object, "/metadata/labels", labels::NAMESPACE, &namespace);
+            has(object, "/metadata/labels", labels::MANIFEST_VERSION, &version);
+        }
+        for (key, value) in labels::lease(&deployment.lease) {
+            has(
+                &all[&format!("Namespace/{namespace}")],
+                "/metadata/labels",
+                &key,
+                &value,
+            );
+        }
+        for service in &deployment.group.services {
+            selects(&all, &namespace, &service.name);
+        }
+    }
+}
+
+/// A service has one workload, and it and its Services select by the labels of the network.
+fn selects(all: &BTreeMap<String, Value>, namespace: &str, service: &str) {
+    let found = |kinds: [&str; 2], suffix: &str| {
+        let names = kinds.map(|kind| format!("{kind}/{service}{suffix}"));
+        names
+            .into_iter()
+            .filter_map(|name| all.get(&name))
+            .collect::<Vec<_>>()
+    };
+    let workloads = found(["Deployment", "StatefulSet"], "");
+    assert_eq!(workloads.len(), 1, "{service}");
+    let ports = found(["Service", "Service"], "")
+        .into_iter()
+        .chain(found(["Service", "Service"], "-np"));
+    let ports: Vec<_> = ports.collect();
+    assert!(!ports.is_empty(), "{service}");
+    let of_workloads = [
+        "/metadata/labels",
+        "/spec/selector/matchLabels",
+        "/spec/template/metadata/labels",
+    ];
+    let of_ports = ["/metadata/labels", "/spec/selector"];
+    let pairs = workloads
+        .iter()
+        .flat_map(|object| of_workloads.map(|pointer| (object, pointer)))
+        .chain(
+            ports
+                .iter()
+                .flat_map(|object| of_ports.map(|pointer| (object, pointer))),
+        );
+    for (object, pointer) in pairs {
+        has(object, pointer, labels::MANAGED, "true");
+        has(object, pointer, labels::NAMESPACE, namespace);
+        has(object, pointer, labels::SERVICE, service);
+    }
+}

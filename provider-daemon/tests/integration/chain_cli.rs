@@ -1,0 +1,100 @@
+//! `keys`, `query` and `tx` as scripts call them, without a chain or before a recorded one.
+
+#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+
+use crate::environment;
+mod keys;
+mod query;
+mod recorded;
+mod tx;
+
+use environment::without_settings;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What a run of the binary gave.
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    #[track_caller]
+    fn good(self) -> String {
+        assert_eq!(self.code, 0, "{}\n{}", self.out, self.err);
+        self.out
+    }
+
+    /// It failed with exit code 1 and one of our own errors, which says all of this.
+    #[track_caller]
+    fn failed(self, words: &[&str]) {
+        assert_eq!(self.code, 1, "{}\n{}", self.out, self.err);
+        assert!(
+            self.err.contains("error: ") && !self.err.contains("panicked"),
+            "{}",
+            self.err
+        );
+        for word in words {
+            assert!(self.err.contains(word), "`{word}` is not in: {}", self.err);
+        }
+    }
+}
+
+/// A home folder of its own, and commands in it.
+struct Home {
+    folder: PathBuf,
+}
+
+impl Home {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("chain-cli-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_string_lossy().into_owned()
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        self.run_with(args, &[], "")
+    }
+
+    /// With an environment and lines on standard input.
+    fn run_with(&self, args: &[&str], environment: &[(&str, &str)], input: &str) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+        without_settings(&mut command);
+        let mut child = command
+            .args(args)
+            .env("AP_HOME", &self.folder)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that needs no input may have ended already.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        let output = child.wait_with_output().unwrap();
+        Ran {
+            code: output.status.code().unwrap(),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

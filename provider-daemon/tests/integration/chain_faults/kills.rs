@@ -1,0 +1,118 @@
+//! A client that is killed between a send and its answer.
+
+use crate::chain_faults::bidder::Bidder;
+use crate::chain_faults::judge;
+use crate::chain_faults::setting;
+use crate::chain_faults::world::{authority, bid_id, chain, devnet, height, impatient, order, start, until};
+use akash_provider_core::types::{BidState, Msg};
+use fault_proxy::{Faults, Proxy};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+const BLOCK: Duration = Duration::from_millis(300);
+const NODE: &str = "CHAIN_NODE";
+
+/// The process that is killed: it bids on whatever there is until then.
+#[tokio::test]
+#[ignore = "a part of another test, which starts it as a process"]
+async fn process_that_bids() {
+    let Ok(node) = std::env::var(NODE) else {
+        println!("skipped: {NODE} names no node");
+        return;
+    };
+    let client = start(impatient(vec![node]), &CancellationToken::new());
+    Bidder::new(client).run().await;
+}
+
+struct Process(Child);
+
+impl Process {
+    fn start(node: &str) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "--exact",
+                "chain_faults::kills::process_that_bids",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env(NODE, node)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    fn kill(&mut self) {
+        // SIGKILL: nothing of it runs any more.
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kill_between_send_and_answer_costs_no_bid_and_makes_none_twice() {
+    let kills = setting("CHAIN_KILLS", 10);
+    let chain = chain();
+    let net = devnet(&chain, Some(BLOCK)).await;
+    let proxy = Proxy::start(&authority(&net.rpc_url()), 5).await.unwrap();
+    let mut process = Process::start(&proxy.url());
+    let (mut orders, mut in_the_gap) = (Vec::new(), 0);
+    for kill in 0..kills {
+        let sent = proxy.stats().broadcasts;
+        // The answer takes longer than the kill.
+        proxy.set(Faults {
+            delay_ms: 400,
+            ..Faults::default()
+        });
+        let order = order(&chain, kill + 1);
+        until("a send", || proxy.stats().broadcasts > sent).await;
+        // At different moments between the send and the block.
+        tokio::time::sleep(Duration::from_millis(kill * 37 % 200)).await;
+        let in_block = chain.market(|market| market.bid(&bid_id(&order)).is_some());
+        process.kill();
+        in_the_gap += u64::from(!in_block);
+        proxy.set(Faults::default());
+        process = Process::start(&proxy.url());
+        orders.push(order);
+    }
+    let began = Instant::now();
+    let open = |order| {
+        chain.market(|market| {
+            market
+                .bid(&bid_id(order))
+                .is_some_and(|b| b.state == BidState::Open)
+        })
+    };
+    until("every order has its bid", || orders.iter().all(open)).await;
+    let settled_in = began.elapsed();
+    process.kill();
+    let landed = judge::landed(&net.rpc_url(), height(&chain)).await;
+    let (mut doubled, mut most) = (0, 0);
+    for order in &orders {
+        let is_it = |msg: &Msg| matches!(msg, Msg::CreateBid { id, .. } if *id == bid_id(order));
+        let of: Vec<_> = landed.iter().filter(|tx| tx.msgs.iter().any(is_it)).collect();
+        assert_eq!(
+            of.iter().filter(|tx| tx.code == 0).count(),
+            1,
+            "{order:?}: {of:?}"
+        );
+        doubled += of.len() - 1;
+        most = most.max(of.len());
+    }
+    // A process that knows nothing of the one before may send again what is not in a block yet; the chain refuses it.
+    assert!(most <= 3, "{most} transactions for one bid");
+    println!(
+        "{kills} kills, {in_the_gap} before the block; {doubled} bids were sent again and refused; settled in \
+         {settled_in:?}"
+    );
+    net.stop().await;
+}

@@ -1,0 +1,629 @@
+//! The binary as its users call it.
+//!
+//! Length: each case is short, and all share what starts the binary and reads what it prints.
+
+#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+
+mod completions;
+mod operator_hostname;
+mod operator_inventory;
+mod operator_ip;
+mod version;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn daemon(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+    command.args(args);
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    daemon(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn samples() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples");
+    files(&folder)
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let mut all: Vec<String> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "yaml"))
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    all.sort();
+    assert!(!all.is_empty(), "{} has no SDL", folder.display());
+    all
+}
+
+fn sample(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("samples")
+        .join(name)
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A file of the test's own, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("provider-daemon-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> String {
+        self.0.to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn every_sample_is_played_to_its_end_and_nothing_is_left() {
+    let samples = samples();
+    let mut args = vec![
+        "dev",
+        "--once",
+        "--accept-any",
+        "--block-time",
+        "50ms",
+        "--output",
+        "json",
+    ];
+    args.extend(samples.iter().map(String::as_str));
+    let output = run(&args);
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{stdout}\n{}", text(&output.stderr));
+    let lines: Vec<Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let last = lines.last().unwrap();
+    assert_eq!(last["served"], samples.len(), "{last}");
+    assert_eq!(last["left_over"], serde_json::json!([]));
+    let of = |event: &str| lines.iter().filter(|l| l["event"] == event).count();
+    // two-regions has two groups. On a machine that stands still for a few of these short blocks the provider reads the
+    // market anew: it adopts a lease that it would have been told of, and may deploy it once more.
+    let groups = samples.len() + 1;
+    let leases = of("lease_won") + of("lease_adopted");
+    assert_eq!(
+        (of("bid_placed"), leases, of("lease_closed")),
+        (groups, groups, groups)
+    );
+    // Every lease is deployed for its manifest and for its update.
+    assert!(of("deployed") >= 2 * groups, "{stdout}");
+    assert!(lines.iter().all(|l| l["event"].is_string()));
+    let told = lines.iter().find(|l| l["event"] == "workloads").unwrap();
+    assert_eq!(told["are"], "simulated");
+}
+
+#[test]
+fn the_provider_s_steps_come_in_the_order_of_a_lease_s_life() {
+    let output = run(&["dev", "--once", "--block-time", "50ms", &sample("web.yaml")]);
+    let stdout = text(&output.stdout);
+    let told = stdout
+        .lines()
+        .filter_map(|line| line.split_once("s  web")?.1.trim_start().split_once("  "));
+    // What the tenant does is told by another task, and may come a moment sooner or later.
+    let tenants = ["ordered", "updated", "closed"];
+    let told: Vec<&str> = told
+        .map(|(step, _)| step)
+        .filter(|s| !tenants.contains(s))
+        .collect();
+    let once = ["manifest", "deployed", "running"];
+    let steps = [
+        &["order seen", "bid placed", "lease won"],
+        &once[..],
+        &once[..],
+        &["lease closed"],
+    ]
+    .concat();
+    assert_eq!(told, steps, "{stdout}");
+}
+
+#[test]
+fn an_order_that_does_not_match_is_declined_with_the_reason() {
+    let output = run(&["dev", "--once", "--block-time", "50ms", &sample("gpu.yaml")]);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    assert!(
+        stdout.contains("declined (gpu)") && stdout.contains("the node has none"),
+        "{stdout}"
+    );
+    assert!(stdout.contains("0 of 1 served, 0 left over"), "{stdout}");
+}
+
+#[test]
+fn generated_tenants_are_all_served() {
+    let args = [
+        "dev",
+        "--once",
+        "--orders",
+        "40",
+        "--rate",
+        "200",
+        "--block-time",
+        "50ms",
+        "--output",
+        "json",
+    ];
+    let output = run(&args);
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{stdout}");
+    let last: Value = serde_json::from_str(stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (&last["served"], &last["failed"]),
+        (&Value::from(40), &Value::from(0))
+    );
+}
+
+#[test]
+fn more_orders_than_there_is_room_for_are_served_in_turns_and_told_in_totals() {
+    let crowd = [
+        "dev",
+        "--once",
+        "--orders=40",
+        "--rate=500",
+        "--nodes=1",
+        "--node-cpu=2",
+    ];
+    let output = run(&[&crowd[..], &["--block-time=50ms", "--output=json"]].concat());
+    let stdout = text(&output.stdout);
+    let lines: Vec<Value> = stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let totals = lines.iter().find(|l| l["event"] == "totals").unwrap();
+    assert!(output.status.success(), "{totals}");
+    assert_eq!((&totals["orders"], &totals["served"]), (&40.into(), &40.into()));
+    assert!(totals["waited"].as_u64().unwrap() > 0, "{totals}");
+    for what in ["order_to_bid_ms", "lease_to_running_ms", "wait_for_room_ms"] {
+        let of = |share: &str| totals[what][share].as_u64().unwrap();
+        assert!(
+            of("p50") <= of("p90") && of("p90") <= of("p99") && of("p99") <= of("max"),
+            "{totals}"
+        );
+    }
+    // What never has room is declined, with its reason, and does not keep the run from its end.
+    let crowd = [
+        "dev",
+        "--once",
+        "--orders=5",
+        "--rate=500",
+        "--nodes=1",
+        "--node-cpu=50m",
+    ];
+    let output = run(&[&crowd[..], &["--block-time=50ms"]].concat());
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1));
+    let told = "5 generated orders: 0 served";
+    assert!(
+        stdout.contains(told) && stdout.contains("5 declined (insufficient_capacity)"),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn a_decline_names_what_to_say_so_that_it_is_served() {
+    let sdl = sample("gpu.yaml");
+    let output = run(&["dev", "--once", "--block-time", "50ms", &sdl]);
+    let stdout = text(&output.stdout);
+    let mend = stdout
+        .split("; to serve it: ")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .next()
+        .unwrap();
+    let flags = mend.strip_suffix(", or --accept-any").unwrap();
+    assert!(flags.contains("--node-gpus nvidia/a100=1"), "{flags}");
+    let words = [
+        vec!["dev", "--once", "--block-time", "50ms", &sdl],
+        flags.split(' ').collect(),
+    ]
+    .concat();
+    let output = run(&words);
+    assert!(output.status.success(), "{words:?}\n{}", text(&output.stdout));
+}
+
+#[test]
+fn a_crowd_of_tenants_does_not_keep_the_provider_from_work() {
+    let crowd = [
+        "dev",
+        "--once",
+        "--orders",
+        "800",
+        "--rate",
+        "1000",
+        "--nodes",
+        "250",
+        "--block-time",
+        "50ms",
+    ];
+    let output = run(&crowd);
+    let stdout = text(&output.stdout);
+    let end = stdout.lines().last().unwrap_or_default();
+    assert!(output.status.success(), "{end}");
+    assert_eq!(end, "800 of 800 served, 0 left over");
+}
+
+/// One that runs and has said so in a line with `word`: itself, what else it says, and that line.
+fn started(args: &[&str], word: &str) -> (Child, BufReader<std::process::ChildStdout>, String) {
+    let mut child = daemon(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(word) {
+        line.clear();
+        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended by itself");
+    }
+    (child, stdout, line)
+}
+
+fn serving() -> (Child, BufReader<std::process::ChildStdout>) {
+    let (child, stdout, _) = started(&["dev", "--block-time", "50ms"], "serving");
+    (child, stdout)
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
+}
+
+#[test]
+fn the_first_signal_drains() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let (mut child, mut stdout) = serving();
+        assert!(child.try_wait().unwrap().is_none(), "it keeps serving");
+        let begun = Instant::now();
+        send(&child, signal);
+        let status = child.wait().unwrap();
+        assert!(status.success(), "{signal}: {status}");
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        let mut rest = String::new();
+        while stdout.read_line(&mut rest).unwrap() > 0 {}
+        assert!(rest.contains("draining"), "{rest}");
+    }
+}
+
+#[test]
+fn a_second_signal_stops_at_once() {
+    // The bid goes to the chain with one block and gets its answer with the next.
+    let mut child = daemon(&["dev", "--block-time", "5s"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("order seen") {
+        line.clear();
+        assert_ne!(stdout.read_line(&mut line).unwrap(), 0, "it ended by itself");
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    // A terminal and a supervisor may both send it: what comes within a second is the same signal.
+    send(&child, Signal::SIGINT);
+    std::thread::sleep(Duration::from_millis(100));
+    send(&child, Signal::SIGTERM);
+    std::thread::sleep(Duration::from_millis(1_100));
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "it waits for the bid's answer"
+    );
+    let begun = Instant::now();
+    send(&child, Signal::SIGINT);
+    let status = child.wait().unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(status.code(), Some(1), "{status}");
+    let mut rest = String::new();
+    while stdout.read_line(&mut rest).unwrap() > 0 {}
+    assert!(rest.contains("aborting"), "{rest}");
+}
+
+#[test]
+fn the_sdls_of_the_core_are_played_to_their_end() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../akash-provider-core/tests/data/sdl");
+    let sdls = files(&folder);
+    let mut args = vec!["dev", "--once", "--accept-any", "--block-time", "50ms"];
+    args.extend(sdls.iter().map(String::as_str));
+    let output = run(&args);
+    assert!(output.status.success(), "{}", text(&output.stdout));
+    for sdl in &sdls {
+        let output = run(&["explain", "--accept-any", sdl]);
+        assert!(
+            !text(&output.stdout).contains("volumes; at most"),
+            "{}",
+            text(&output.stdout)
+        );
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_crash() {
+    let web = sample("web.yaml");
+    let runs: [&[&str]; 4] = [
+        &["dev", "--once", "--block-time", "20ms"],
+        &["explain", &web],
+        &["sdl", "manifest", &web],
+        &["completions", "bash"],
+    ];
+    for args in runs {
+        let mut child = daemon(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stderr), "", "{args:?}");
+    }
+}
+
+#[test]
+fn sdl_validate_tells_everything_at_once_with_file_and_line() {
+    let web = std::fs::read_to_string(sample("web.yaml")).unwrap();
+    let wrong = web
+        .replacen("port: 80", "port: 99999", 1)
+        .replacen("image:", "imagee:", 1);
+    let file = Scratch::new("wrong.yaml", wrong.as_bytes());
+    let path = file.path();
+    let line = |what: &str| wrong.lines().position(|l| l.contains(what)).unwrap() + 1;
+    let output = run(&["sdl", "validate", &path]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    for (what, told) in [
+        ("imagee:", "services.web.imagee: the field `imagee` is unknown"),
+        (
+            "port: 99999",
+            "services.web.expose[0].port: 99999 is out of range; use 1",
+        ),
+    ] {
+        let told = format!("{path}:{}: {told}", line(what));
+        assert!(stderr.lines().any(|l| l.starts_with(&told)), "`{told}`: {stderr}");
+    }
+    assert!(stderr.ends_with("is no valid SDL: 3 errors\n"), "{stderr}");
+    let output = run(&["sdl", "validate", &path, "-o", "json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (output.status.code(), &told["is_valid"]),
+        (Some(1), &false.into())
+    );
+    assert_eq!(told["errors"].as_array().unwrap().len(), 3, "{told}");
+    let last = &told["errors"][2];
+    assert_eq!(
+        (&last["line"], &last["path"], &last["message"], &last["mend"]),
+        (
+            &line("port: 99999").into(),
+            &"services.web.expose[0].port".into(),
+            &"99999 is out of range".into(),
+            &"use 1 to 65535, without quotes".into()
+        )
+    );
+    let right: Value =
+        serde_json::from_slice(&run(&["sdl", "validate", &sample("web.yaml"), "-o", "json"]).stdout).unwrap();
+    assert_eq!(
+        (&right["is_valid"], &right["errors"]),
+        (&true.into(), &Value::Array(vec![]))
+    );
+    // Who needs it to be right is told that there is more.
+    let first = text(&run(&["sdl", "hash", &path]).stderr);
+    assert!(
+        first.contains("is no valid SDL: line") && first.contains("(and 2 more errors)"),
+        "{first}"
+    );
+}
+
+#[test]
+fn an_sdl_has_a_manifest_groups_and_a_hash() {
+    let web = sample("web.yaml");
+    let manifest: Value = serde_json::from_slice(&run(&["sdl", "manifest", &web]).stdout).unwrap();
+    assert_eq!(manifest[0]["services"][0]["image"], "nginx:1.27");
+    let groups = text(&run(&["sdl", "groups", &web, "--output", "yaml"]).stdout);
+    assert!(groups.starts_with("- name: anywhere\n"), "{groups}");
+    let hash = text(&run(&["sdl", "hash", &web]).stdout);
+    assert_eq!(hash.trim().len(), 64);
+    let valid = text(&run(&["sdl", "validate", &web]).stdout);
+    assert_eq!(
+        valid,
+        format!(
+            "valid: 1 group(s), 1 service(s), 0 warning(s), hash {}\n",
+            hash.trim()
+        )
+    );
+}
+
+#[test]
+fn standard_input_is_a_file_too() {
+    let mut child = daemon(&["sdl", "hash", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&std::fs::read(sample("web.yaml")).unwrap())
+        .unwrap();
+    let piped = text(&child.wait_with_output().unwrap().stdout);
+    assert_eq!(piped, text(&run(&["sdl", "hash", &sample("web.yaml")]).stdout));
+}
+
+#[test]
+fn explain_says_the_price_or_why_not_node_by_node() {
+    let no = run(&["explain", &sample("gpu.yaml")]);
+    let stdout = text(&no.stdout);
+    assert_eq!(no.status.code(), Some(1), "{stdout}");
+    assert!(
+        stdout.contains("would not bid") && stdout.contains("node1") && stdout.contains("node2"),
+        "{stdout}"
+    );
+    let yes = run(&[
+        "explain",
+        "--output",
+        "json",
+        "--node-gpus",
+        "nvidia/h100/80Gi/SXM5=1",
+        &sample("gpu.yaml"),
+    ]);
+    let verdict: Value = serde_json::from_slice(&yes.stdout).unwrap();
+    assert!(yes.status.success(), "{verdict}");
+    assert_eq!(verdict["would_bid"], true);
+    assert_eq!(verdict["price"]["amount"], "11.839760000000000000");
+    let whose = run(&["explain", &sample("gpu.yaml"), "--kubeconfig=/nowhere"]);
+    let stderr = text(&whose.stderr);
+    assert!(
+        whose.status.code() == Some(1) && stderr.contains("--from"),
+        "{stderr}"
+    );
+    let nobody = run(&["explain", &sample("gpu.yaml"), "--from="]);
+    assert!(text(&nobody.stderr).contains("--from names no provider"));
+    let order = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1";
+    let whose = run(&["explain", "--order", order]);
+    assert!(text(&whose.stderr).contains("name the provider"));
+    let help = text(&run(&["explain", "--help"]).stdout);
+    for flag in [
+        "--from",
+        "--kubeconfig",
+        "--order",
+        "--provider-url",
+        "--bid-price-script-path",
+        "Examples:",
+    ] {
+        assert!(help.contains(flag), "{flag}: {help}");
+    }
+    assert!(!help.contains("--gateway-listen-address"), "{help}");
+}
+
+#[test]
+fn bad_files_get_a_clear_error_at_once() {
+    let huge = Scratch::new("huge.yaml", &vec![b'a'; 10 << 20]);
+    let deep = Scratch::new("deep.yaml", "[".repeat(100_000).as_bytes());
+    let garbage = Scratch::new("garbage.yaml", &[0xff, 0xfe, 0x00, 0x80]);
+    let bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n\
+                d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e]\n";
+    let bomb = Scratch::new("bomb.yaml", bomb.as_bytes());
+    for (file, word) in [
+        (&huge, "larger than"),
+        (&deep, "deep"),
+        (&garbage, "no text"),
+        (&bomb, "values here"),
+    ] {
+        let begun = Instant::now();
+        for command in [vec!["sdl", "validate"], vec!["explain"], vec!["dev", "--once"]] {
+            let path = file.path();
+            let output = run(&[command, vec![path.as_str()]].concat());
+            let stderr = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(1), "{stderr}");
+            assert!(stderr.contains("error: ") && stderr.contains(word), "{stderr}");
+            assert!(!stderr.contains("panicked"), "{stderr}");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{}", file.path());
+    }
+    let missing = run(&["sdl", "hash", "/nowhere/at/all.yaml"]);
+    assert!(text(&missing.stderr).contains("/nowhere/at/all.yaml: cannot be opened"));
+}
+
+#[test]
+fn bad_flags_say_what_is_wanted() {
+    for (args, word) in [
+        (vec!["dev", "--block-time", "0s"], "above zero"),
+        (vec!["dev", "--node-gpus", "a100=2"], "nvidia/a100"),
+        (vec!["dev", "--rate", "0"], "above 0"),
+        (
+            vec!["dev", "--bid-price-strategy", "shellScript"],
+            "--bid-price-script-path",
+        ),
+        (
+            vec!["dev", "--once", "--bid-price-storage-scale", "beta2=x"],
+            "beta2=x",
+        ),
+    ] {
+        let output = run(&args);
+        let stderr = text(&output.stderr);
+        assert!(
+            !output.status.success() && stderr.contains(word),
+            "{args:?}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn version_and_completions_are_there() {
+    assert!(text(&run(&["version"]).stdout).starts_with("provider-daemon "));
+    assert!(text(&run(&["completions", "bash"]).stdout).contains("provider-daemon"));
+}
+
+#[test]
+fn the_networks_own_sdl_samples_are_served() {
+    let given = std::env::var_os("AKASH_FIXTURES").map(PathBuf::from);
+    let fixtures =
+        given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"));
+    let folder = fixtures.join("sdl");
+    if !folder.is_dir() {
+        println!("skipped: fixtures folder {} is absent", folder.display());
+        return;
+    }
+    let mut inputs = Vec::new();
+    for version in ["v2.0", "v2.1"] {
+        for case in std::fs::read_dir(folder.join(version)).unwrap() {
+            inputs.push(
+                case.unwrap()
+                    .path()
+                    .join("input.yaml")
+                    .to_string_lossy()
+                    .into_owned(),
+            );
+        }
+    }
+    assert!(inputs.len() >= 9, "{inputs:?}");
+    let mut args = vec!["dev", "--once", "--accept-any", "--block-time", "20ms"];
+    args.extend(inputs.iter().map(String::as_str));
+    let output = run(&args);
+    assert!(output.status.success(), "{}", text(&output.stdout));
+}
+
+/// `kill -9` at any moment, again and again: the next start goes on, and in the end nothing is left over.
+#[test]
+fn dev_goes_on_after_every_kill() {
+    let folder = std::env::temp_dir().join(format!("dev-state-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let state = folder.join("market.state");
+    let state = state.to_str().unwrap();
+    let args = ["dev", "--once", "--block-time", "100ms", "--state", state];
+    for pause in [120, 30, 170, 60, 230, 90] {
+        let mut child = daemon(&args).stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(pause));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let last = run(&args);
+    let told = text(&last.stdout);
+    assert!(last.status.success(), "{told}");
+    assert!(told.contains("goes on"), "{told}");
+    assert!(told.contains("1 of 1 served, 0 left over"), "{told}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,63 @@
+//! Completions, as a real bash gives them.
+
+use crate::cli::{run, text};
+use std::process::Command;
+
+/// What bash offers after these words, the last of which is being typed.
+fn offered(words: &[&str]) -> Vec<String> {
+    let script = text(&run(&["completions", "bash"]).stdout);
+    let asking = r#"
+source "$1"; shift
+function_name=$(complete -p provider-daemon | sed 's/.*-F \([^ ]*\).*/\1/')
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+"$function_name" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+printf '%s\n' "${COMPREPLY[@]}"
+"#;
+    let file = crate::cli::Scratch::new(
+        &format!("completions-{}.bash", words.join("-")),
+        script.as_bytes(),
+    );
+    let output = Command::new("bash")
+        .args(["-c", asking, "bash", &file.path(), "provider-daemon"])
+        .args(words)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_and_flags_at_every_level() {
+    for (words, wanted) in [
+        (vec![""], vec!["run", "query", "lease-status"]),
+        (vec!["query", ""], vec!["provider", "market", "params"]),
+        (vec!["query", "market", ""], vec!["order", "bid", "lease"]),
+        (
+            vec!["query", "market", "lease", "get", "--"],
+            vec!["--dseq", "--provider", "--node"],
+        ),
+        (vec!["tx", "cert", "generate", "s"], vec!["server"]),
+        (vec!["lease-status", "--"], vec!["--wait", "--dseq", "--provider"]),
+        (vec!["breaker", "release", "--o"], vec!["--owner", "--output"]),
+        (vec!["query", "leases", "--output", "j"], vec!["json"]),
+    ] {
+        let offered = offered(&words);
+        for word in wanted {
+            assert!(
+                offered.iter().any(|o| o == word),
+                "{words:?}: no `{word}` in {offered:?}"
+            );
+        }
+    }
+    // Nothing is offered that is no word of this place.
+    let typed = offered(&["query", "market", "or"]);
+    assert_eq!(typed, ["order"]);
+}
+
+#[test]
+fn every_shell_gets_a_script() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(&["completions", shell]);
+        assert!(output.status.success() && output.stdout.len() > 10_000, "{shell}");
+    }
+}

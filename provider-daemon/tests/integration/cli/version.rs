@@ -1,0 +1,59 @@
+//! The commit that `version` names.
+
+#[path = "../../../build/commit.rs"]
+mod commit;
+
+use crate::cli::{run, text};
+use std::fs;
+
+const ONE: &str = "0123456789abcdef0123456789abcdef01234567";
+const TWO: &str = "89abcdef0123456789abcdef0123456789abcdef";
+
+#[test]
+fn version_names_the_commit_or_says_that_it_is_unknown() {
+    let said = text(&run(&["version"]).stdout);
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], concat!("provider-daemon ", env!("CARGO_PKG_VERSION")));
+    let commit = lines[1].strip_prefix("commit ").unwrap();
+    assert!(commit == "unknown" || commit.len() >= 7, "{said}");
+}
+
+#[test]
+fn the_commit_is_that_of_the_branch_the_work_tree_is_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    assert_eq!(commit::of(root), None, "no checkout");
+    let git = root.join(".git");
+    fs::create_dir_all(git.join("refs/heads")).unwrap();
+    fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    assert_eq!(commit::of(root), None, "no commit yet");
+    fs::write(
+        git.join("packed-refs"),
+        format!("# pack-refs\n{TWO} refs/heads/other\n{ONE} refs/heads/main\n"),
+    )
+    .unwrap();
+    let packed = commit::of(root).unwrap();
+    assert_eq!(packed.commit, ONE);
+    assert_eq!(packed.files, [git.join("HEAD"), git.join("packed-refs")]);
+    fs::write(git.join("refs/heads/main"), format!("{TWO}\n")).unwrap();
+    let loose = commit::of(root).unwrap();
+    assert_eq!(
+        (loose.commit.as_str(), loose.files[1].clone()),
+        (TWO, git.join("refs/heads/main"))
+    );
+    fs::write(git.join("HEAD"), format!("{ONE}\n")).unwrap();
+    assert_eq!(commit::of(root).unwrap().commit, ONE, "a head of its own");
+
+    // A further work tree.
+    let own = git.join("worktrees/side");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    fs::write(own.join("commondir"), "../..\n").unwrap();
+    let side = root.join("side");
+    fs::create_dir_all(&side).unwrap();
+    fs::write(side.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+    assert_eq!(commit::of(&side).unwrap().commit, TWO);
+    // What is no hash is not shown as one.
+    fs::write(own.join("HEAD"), "nonsense\n").unwrap();
+    assert_eq!(commit::of(&side), None);
+}

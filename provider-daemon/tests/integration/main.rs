@@ -1,0 +1,23 @@
+//! The program as its users call it, on a development network where it needs a chain.
+
+#[path = "../../gateway/src/tests/anybody.rs"]
+mod anybody;
+mod chain_cli;
+mod chain_faults;
+mod cli;
+#[path = "../../gateway/src/tests/clients.rs"]
+#[expect(
+    dead_code,
+    reason = "the client of the gateway's own tests; these need a part of it"
+)]
+mod clients;
+mod devnet;
+#[path = "../common/environment.rs"]
+mod environment;
+#[path = "../common/pty.rs"]
+mod pty;
+mod run;
+mod shown;
+#[path = "../common/stage.rs"]
+mod stage;
+mod tenant;

@@ -1,0 +1,25 @@
+//! `run`, `tx` and `query` with a node that is really there: a development network on loopback.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what broke and stops"
+)]
+
+mod breaker;
+mod certificates;
+mod chart;
+mod deploying;
+mod descriptors;
+mod door;
+mod explain;
+mod first_steps;
+mod life;
+mod outside;
+mod served;
+mod start;
+mod tenant;
+mod terminal;
+mod trouble;
+mod tx;
+mod websocket;

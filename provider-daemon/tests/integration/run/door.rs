@@ -1,0 +1,205 @@
+//! Requests while the provider starts and while it stops: each gets a clear answer, none hangs, and streams end with
+//! a word.
+
+use crate::run::served::Served;
+use crate::run::tenant::curl;
+use crate::run::websocket::Websocket;
+use crate::stage::until;
+use nix::sys::signal::Signal;
+use std::time::Duration;
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+
+/// Method, path, body, and what comes of it: a status, and a part of the text.
+type Row<'a> = (&'a str, &'a str, &'a str, u16, &'a str);
+
+const MOVE_HOSTNAMES: &str =
+    r#"{"hostnames_to_migrate":["a.example.com"],"destination_dseq":9,"destination_gseq":1}"#;
+const MOVE_ENDPOINTS: &str = r#"{"endpoints_to_migrate":["ep"],"destination_dseq":9,"destination_gseq":1}"#;
+const LOGS: &str = "/lease/9/1/1/logs?follow=true";
+const EVENTS: &str = "/lease/9/1/1/kubeevents?follow=true";
+const SHELL: &str = "/lease/9/1/1/shell?cmd0=cat&tty=0&stdin=0&service=web&podIndex=0";
+
+/// What answers whatever happens.
+const ALWAYS: [Row<'_>; 5] = [
+    ("GET", "/healthz", "", 200, "ok"),
+    ("GET", "/status", "", 200, "\"address\""),
+    ("GET", "/version", "", 200, "provider-services"),
+    ("GET", "/address", "", 200, "akash1"),
+    ("GET", "/openapi.json", "", 200, "\"paths\""),
+];
+
+/// Asks everything. `false`, and a word about it, where there is no curl.
+fn answered(served: &Served, rows: &[Row<'_>]) -> bool {
+    let bearer = format!("Authorization: Bearer {}", served.token());
+    for (method, path, body, status, words) in ALWAYS.iter().chain(rows) {
+        let url = format!("{}{path}", served.url);
+        let asked = [
+            "--request",
+            method,
+            "--header",
+            &bearer,
+            "--data-binary",
+            body,
+            &url,
+        ];
+        let Some((got, text)) = curl(&asked) else {
+            return false;
+        };
+        let told = || served.provider.told();
+        assert!(
+            got == *status && text.contains(words),
+            "{method} {path}: {got} {text}\n{}",
+            told()
+        );
+    }
+    true
+}
+
+/// The manifest of the lease, as it is sent.
+fn manifest(served: &Served) -> String {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+    let (code, manifest, err) = served.stage.ran(&["sdl", "manifest", sample]);
+    assert_eq!(code, 0, "{err}");
+    manifest
+}
+
+#[test]
+fn while_it_drains_every_request_is_answered_and_streams_end_with_a_word() {
+    // The bid waits in the node for a block that does not come, and the provider for the bid's outcome.
+    let flags = [
+        "--shutdown-grace=1h",
+        "--log-level=warn,akash_provider_chain::tx=debug",
+    ];
+    let mut served = Served::start("drain", None, &flags);
+    let manifest = manifest(&served);
+    let open = |path| Websocket::open(&served.url, path, &served.token());
+    let streams = [LOGS, EVENTS].map(|path| open(path).ok().unwrap());
+    let sent = || served.provider.told().matches("transaction is sent").count();
+    let before = sent();
+    served.stage.order(77);
+    served.stage.make_block();
+    until("the bid is sent", || served.provider.told(), || sent() > before);
+    served.provider.signal(Signal::SIGTERM);
+    for stream in streams {
+        let heard = stream.heard();
+        assert_eq!(heard.close, Some((1001, "the provider is stopping".to_owned())));
+    }
+    let rows: [Row<'_>; 7] = [
+        ("GET", "/readyz", "", 503, "the provider is stopping"),
+        (
+            "PUT",
+            "/deployment/9/manifest",
+            &manifest,
+            503,
+            "the provider is stopping",
+        ),
+        // What runs goes on running, and can be seen.
+        ("GET", "/lease/9/1/1/status", "", 200, "\"web\""),
+        ("GET", "/lease/9/1/1/service/web/status", "", 200, "\"web\""),
+        ("GET", "/lease/9/1/1/manifest", "", 200, "nginx"),
+        (
+            "POST",
+            "/hostname/migrate",
+            MOVE_HOSTNAMES,
+            503,
+            "the provider is stopping",
+        ),
+        (
+            "POST",
+            "/endpoint/migrate",
+            MOVE_ENDPOINTS,
+            503,
+            "the provider is stopping",
+        ),
+    ];
+    answered(&served, &rows);
+    for path in [LOGS, EVENTS, SHELL] {
+        assert_eq!(open(path).err(), Some(503), "{path}");
+    }
+    assert!(
+        served.provider.has_ended().is_none(),
+        "{}",
+        served.provider.told()
+    );
+    let (stage, provider) = (&served.stage, &mut served.provider);
+    let mut code = None;
+    until("the end", String::new, || {
+        stage.make_block();
+        code = provider.has_ended().map(|status| status.code());
+        code.is_some()
+    });
+    assert_eq!(code, Some(Some(0)), "{}", provider.told());
+    assert!(!provider.told().contains("panicked"), "{}", provider.told());
+}
+
+#[test]
+fn before_the_chain_is_known_every_request_is_answered_with_what_is_awaited() {
+    let limited = ["--gateway-token-lifetime-max=2h"];
+    let mut served = Served::start("begin", FAST, &limited);
+    let manifest = manifest(&served);
+    let too_long = served.token_for(Duration::from_secs(3 * 3600));
+    let refused = Websocket::open(&served.url, LOGS, &too_long).err();
+    assert_eq!(refused, Some(400), "a token for three hours");
+    served.provider.signal(Signal::SIGTERM);
+    assert_eq!(served.provider.ended(), Some(0), "{}", served.provider.told());
+    served.stage.stop_node();
+    // The tenant's key is known from before, so that it is let in.
+    served.replace(&limited);
+    let why = "the chain is not known yet";
+    let rows: [Row<'_>; 7] = [
+        ("GET", "/readyz", "", 503, why),
+        ("PUT", "/deployment/9/manifest", &manifest, 503, "the chain"),
+        ("GET", "/lease/9/1/1/status", "", 503, why),
+        ("GET", "/lease/9/1/1/service/web/status", "", 503, why),
+        ("GET", "/lease/9/1/1/manifest", "", 503, why),
+        ("POST", "/hostname/migrate", MOVE_HOSTNAMES, 503, why),
+        ("POST", "/endpoint/migrate", MOVE_ENDPOINTS, 503, why),
+    ];
+    if !answered(&served, &rows) {
+        return;
+    }
+    let heard = |path| {
+        let stream = Websocket::open(&served.url, path, &served.token());
+        stream.ok().unwrap().heard()
+    };
+    for path in [LOGS, EVENTS] {
+        let end = heard(path);
+        assert_eq!(end.close.map(|(code, _)| code), Some(4002), "{path}");
+        assert!(end.data.is_empty());
+    }
+    let shell = heard(SHELL);
+    let [result] = shell.data.as_slice() else {
+        panic!("{shell:?}");
+    };
+    let result = String::from_utf8_lossy(result);
+    assert!(
+        result.contains(why) && result.contains("\"exit_code\":1"),
+        "{result}"
+    );
+    // Who is not known cannot be told yes or no.
+    let (code, _, err) = served.stage.ran(&[
+        "lease-status",
+        "--dseq",
+        "9",
+        "--provider",
+        crate::stage::ADDRESS,
+        "--provider-url",
+        &served.url,
+    ]);
+    assert!(code == 1 && !err.contains("401"), "{err}");
+    served.stage.start_node(FAST);
+    let is_ready = || curl(&[&format!("{}/readyz", served.url)]).is_some_and(|(status, _)| status == 200);
+    until("it is ready", || served.provider.told(), is_ready);
+    // From here on "no such workload" is an answer: the cluster in memory has forgotten it.
+    let rows: [Row<'_>; 2] = [
+        ("GET", "/lease/9/1/1/manifest", "", 404, "lease not found"),
+        ("PUT", "/deployment/9/manifest", &manifest, 200, ""),
+    ];
+    answered(&served, &rows);
+    assert!(
+        !served.provider.told().contains("panicked"),
+        "{}",
+        served.provider.told()
+    );
+}

@@ -1,0 +1,146 @@
+//! `explain` of a provider that is on a chain: it says what the provider that runs does.
+
+use crate::run::served::Served;
+use crate::stage::{ADDRESS, PRICES, Running, Stage, TENANT, until};
+use serde_json::Value;
+use std::time::Duration;
+
+const WEB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+const GPU: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/gpu.yaml");
+/// A machine for one order of the sample.
+const SMALL: [&str; 2] = ["--nodes=1", "--node-cpu=1200m"];
+
+fn explained(stage: &Stage, more: &[&str]) -> (i32, Value) {
+    let words = ["explain", "--from", ADDRESS, "--output=json"];
+    let (code, out, err) = stage.ran(&[&words, &SMALL[..], &PRICES, more].concat());
+    let verdict = serde_json::from_str(&out);
+    (code, verdict.unwrap_or_else(|_| panic!("{code}: {out}\n{err}")))
+}
+
+#[test]
+fn what_is_explained_of_an_order_is_what_is_bid() {
+    let mut stage = Stage::new("explain", true);
+    stage.start_node(Some(Duration::from_millis(250)));
+    let id = stage.order(1);
+    let order = format!("{TENANT}/1/1/1");
+    let is_there = || stage.ran(&["query", "orders", "-o", "json"]).1.contains(TENANT);
+    until("the order", String::new, is_there);
+    let (code, before) = explained(&stage, &["--order", &order]);
+    assert_eq!((code, &before["would_bid"]), (0, &Value::Bool(true)), "{before}");
+    let (code, sdl) = explained(&stage, &[WEB]);
+    assert_eq!((code, &sdl["price"]), (0, &before["price"]), "{sdl}");
+
+    let provider: Running = stage.provider("provider", &SMALL);
+    let bid = stage.bid(&id, &provider);
+    assert_eq!(before["price"], serde_json::to_value(&bid.price).unwrap());
+
+    // The bid holds what it promised, and there is no second one.
+    let (code, again) = explained(&stage, &[WEB]);
+    assert_eq!(
+        (code, &again["reason"]),
+        (1, &"insufficient_capacity".into()),
+        "{again}"
+    );
+    let (code, bid_on) = explained(&stage, &["--order", &order]);
+    assert_eq!((code, &bid_on["reason"]), (1, &"already_bid".into()), "{bid_on}");
+}
+
+#[test]
+fn a_provider_that_is_not_registered_and_an_order_that_is_not_there_are_said() {
+    let mut stage = Stage::new("explain-nobody", false);
+    stage.start_node(Some(Duration::from_millis(250)));
+    let (code, verdict) = explained(&stage, &[WEB]);
+    let message = verdict["message"].as_str().unwrap();
+    assert!(code == 1 && message.contains("not registered"), "{verdict}");
+    let order = format!("{TENANT}/7/1/1");
+    let words = ["explain", "--from", ADDRESS, "--order", &order];
+    let (code, _, err) = stage.ran(&[&words[..], &PRICES].concat());
+    assert!(code == 1 && err.contains("the chain has no order"), "{err}");
+    // What it would cost is what the operator sets, and not what is convenient in a trial.
+    let (code, _, err) = stage.ran(&["explain", "--from", ADDRESS, WEB]);
+    assert!(code == 1 && err.contains("--bid-price"), "{err}");
+}
+
+#[test]
+fn what_is_not_offered_is_in_the_log_and_in_the_explanation() {
+    let mut stage = Stage::new("explain-ignored", true);
+    stage.start_node(Some(Duration::from_millis(250)));
+    let unknown = "--node-gpus=intel/max=1";
+    let (_, verdict) = explained(&stage, &[unknown, WEB]);
+    let ignored = verdict["explanation"]["ignored"][0].as_str().unwrap();
+    assert!(
+        ignored.contains("node1") && ignored.contains("intel"),
+        "{verdict}"
+    );
+    let provider = stage.provider("provider", &[&SMALL[..], &[unknown]].concat());
+    let line = format!("not offered: {ignored}");
+    until(
+        "the line in the log",
+        || provider.told(),
+        || provider.told().contains(&line),
+    );
+}
+
+#[test]
+fn a_provider_that_runs_is_asked_what_it_would_do() {
+    let served = Served::start("explain-asked", Some(Duration::from_millis(250)), &[]);
+    let words = ["explain", "--provider", ADDRESS, "--provider-url", &served.url];
+    let asked = |more: &[&str]| served.stage.ran(&[&words[..], more].concat());
+    let verdict = |more: &[&str]| -> (i32, Value) {
+        let (code, out, err) = asked(&[&["--output=json"], more].concat());
+        (
+            code,
+            serde_json::from_str(&out).unwrap_or_else(|_| panic!("{code}: {out}\n{err}")),
+        )
+    };
+    let (code, bid) = verdict(&[WEB]);
+    // A machine of the test's own: there is no lease of this one on it.
+    let words = [&["explain", "--accept-any", "--output=json", WEB], &PRICES[..]].concat();
+    let local: Value = serde_json::from_str(&served.stage.ran(&words).1).unwrap();
+    assert_eq!((code, &bid["would_bid"]), (0, &Value::Bool(true)), "{bid}");
+    assert_eq!(
+        (&bid["price"], &bid["maximum"]),
+        (&local["price"], &local["maximum"])
+    );
+    let (code, none) = verdict(&[GPU]);
+    let why = none["message"].as_str().unwrap();
+    assert!(
+        code == 1 && why.contains("no declared storage capability"),
+        "{none}"
+    );
+    let (code, out, err) = asked(&[GPU]);
+    let said = format!(
+        "provider {ADDRESS} says at {}:\ngroup anywhere: would not bid: ",
+        served.url
+    );
+    assert!(code == 1 && out.starts_with(&said), "{out}{err}");
+
+    // What its cluster lacks is told kind by kind, with nodes.
+    let large = std::fs::read_to_string(WEB).unwrap().replace("512Mi", "100Gi");
+    let file = served.stage.path("large.yaml");
+    std::fs::write(&file, large).unwrap();
+    let (_, out, _) = asked(&[file.to_str().unwrap()]);
+    assert!(out.contains("memory, on 2 nodes: node1 for unit 1"), "{out}");
+    assert!(out.contains("\n  gateway      node2 for unit 1"), "{out}");
+
+    let id = served.stage.order(77);
+    let order = format!("{TENANT}/77/1/1");
+    served.until("a bid", || !served.stage.bids(&id).is_empty());
+    let (code, again) = verdict(&["--order", &order]);
+    assert_eq!((code, &again["reason"]), (1, &"already_bid".into()), "{again}");
+
+    // Somebody else's word is not taken for the provider's.
+    let words = [
+        "explain",
+        "--provider",
+        TENANT,
+        "--provider-url",
+        &served.url,
+        WEB,
+    ];
+    let (code, out, err) = served.stage.ran(&words);
+    assert!(
+        code == 1 && out.is_empty() && err.contains("does not show that it is the provider"),
+        "{err}"
+    );
+}

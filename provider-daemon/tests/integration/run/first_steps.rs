@@ -1,0 +1,73 @@
+//! The page for newcomers: its commands are run as they stand there.
+
+use crate::environment::without_settings;
+use std::path::Path;
+use std::process::Command;
+
+const PAGE: &str = include_str!("../../../../docs/first-steps.md");
+
+/// What can be pasted, block by block.
+fn blocks() -> Vec<&'static str> {
+    let parts = PAGE.split("```").collect::<Vec<_>>();
+    let fenced = parts.iter().skip(1).step_by(2);
+    fenced
+        .map(|block| block.strip_prefix("sh\n").expect("only commands stand in blocks"))
+        .collect()
+}
+
+#[test]
+fn the_first_steps_work_as_they_are_written() {
+    let blocks = blocks();
+    let (build, steps) = blocks.split_first().unwrap();
+    assert!(build.starts_with("cargo build --release -p provider-daemon\n"));
+    assert_eq!(steps.len(), 4, "a network, a provider, a tenant, the end");
+    // The ports are the usual ones, so it has a network of its own.
+    let alone = ["--user", "--map-root-user", "--net"];
+    let can = Command::new("unshare")
+        .args(alone)
+        .args(["ip", "link", "set", "lo", "up"])
+        .output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        println!("skipped: `unshare` and `ip` give no network of one's own here");
+        return;
+    }
+    // Before the end, what the provider said; it is removed then.
+    let (end, before) = steps.split_last().unwrap();
+    let script = format!(
+        "set -eu\nip link set lo up\n{}\ncat \"$STEPS/provider.log\" \"$STEPS/network.log\"\n{end}",
+        before.concat()
+    );
+    let program = Path::new(env!("CARGO_BIN_EXE_provider-daemon")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let mut command = Command::new("unshare");
+    without_settings(&mut command);
+    let output = command
+        .args(alone)
+        .args(["timeout", "120", "sh", "-c", &script])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .env("PATH", format!("{}:{path}", program.display()))
+        .env_remove("HOME")
+        .output()
+        .unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{out}\n{err}");
+    for said in [
+        "PASS",
+        ".ingress.localhost",
+        "\"available\": 2",
+        "lease won",
+        "docs/first-steps.md",
+    ] {
+        assert!(out.contains(said), "no `{said}` in {out}\n{err}");
+    }
+    for said in [
+        "next, take a bid",
+        "next, send the manifest",
+        "every service is available",
+    ] {
+        assert!(err.contains(said), "no `{said}` in {err}");
+    }
+}

@@ -1,0 +1,146 @@
+//! A program that serves one running lease of a tenant.
+
+use crate::run::tenant::tenant;
+use crate::stage::{ADDRESS, Running, Stage, until};
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{Address, BidId};
+use akash_provider_gateway::auth::token::{Algorithm, encode};
+use serde_json::{Value, json};
+use std::time::{Duration, UNIX_EPOCH};
+
+const DSEQ: u64 = 9;
+
+/// The program, and who is served.
+pub(crate) struct Served {
+    pub(crate) stage: Stage,
+    pub(crate) provider: Running,
+    pub(crate) url: String,
+    pub(crate) grpc: String,
+    pub(crate) tenant: PrivateKey,
+    makes_blocks: bool,
+}
+
+impl Served {
+    /// Starts it with these flags besides, and sees the lease run. Without a block time a block is made whenever
+    /// something is waited for.
+    pub(crate) fn start(name: &str, block_time: Option<Duration>, more: &[&str]) -> Self {
+        Self::on(Stage::new(name, true), block_time, more)
+    }
+
+    /// The same on a stage that is there.
+    pub(crate) fn on(mut stage: Stage, block_time: Option<Duration>, more: &[&str]) -> Self {
+        let (tenant, _) = tenant(&stage);
+        stage
+            .chain
+            .market(|market| market.set_pubkey(tenant.address(), tenant.public().as_bytes().to_vec()));
+        stage.start_node(block_time);
+        let provider = provider(&stage, "first", more);
+        let mut served = Self {
+            stage,
+            provider,
+            url: String::new(),
+            grpc: String::new(),
+            tenant,
+            makes_blocks: block_time.is_none(),
+        };
+        // Its certificate has to be on the chain first.
+        served.until("the gateway", || served.told("\"event\":\"gateway\""));
+        (served.url, served.grpc) = addresses(&served.provider);
+        let account: Address = ADDRESS.parse().unwrap();
+        let published = || served.stage.chain.market(|m| m.certificates(&account).len() == 1);
+        served.until("the certificate on the chain", published);
+        served.until("a provider that bids", || served.told("\"is_ready\":true"));
+        served.lease();
+        served
+    }
+
+    /// Waits for a condition, while blocks are made.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        until(
+            what,
+            || self.provider.told(),
+            || {
+                if self.makes_blocks {
+                    self.stage.make_block();
+                }
+                done()
+            },
+        );
+    }
+
+    pub(crate) fn told(&self, words: &str) -> bool {
+        self.provider.output().contains(words)
+    }
+
+    fn lease(&self) {
+        let id = self.stage.order_of(self.tenant.address(), DSEQ);
+        let bid = || -> Option<BidId> { Some(self.stage.bids(&id).first()?.id.clone()) };
+        self.until("a bid", || bid().is_some());
+        let bid = bid().unwrap();
+        self.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+        self.until("the lease", || self.told("\"event\":\"lease_won\""));
+        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+        let dseq = DSEQ.to_string();
+        let (code, out, err) = self.tenants(&["send-manifest", sample, "--dseq", &dseq]);
+        assert_eq!(code, 0, "{out}{err}\n{}", self.provider.told());
+        self.until("a workload that runs", || self.told("\"health\":\"good\""));
+    }
+
+    /// Runs a command of the tenant's.
+    pub(crate) fn tenants(&self, words: &[&str]) -> (i32, String, String) {
+        let key = self.stage.path("tenant");
+        let key = key.to_str().unwrap();
+        let of = [
+            "--provider",
+            ADDRESS,
+            "--provider-url",
+            &self.url,
+            "--key-file",
+            key,
+        ];
+        self.stage.ran(&[words, &of].concat())
+    }
+
+    /// A token for everything that the tenant has, for an hour.
+    pub(crate) fn token(&self) -> String {
+        self.token_for(Duration::from_secs(3600))
+    }
+
+    pub(crate) fn token_for(&self, lifetime: Duration) -> String {
+        let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
+        let owner = self.tenant.address();
+        let claims = json!({
+            "iss": owner.as_str(), "iat": now - 5, "nbf": now - 5, "exp": now + lifetime.as_secs(), "version": "v1",
+            "leases": { "access": "full" },
+        });
+        encode(Algorithm::Es256k, owner, &claims, |text| self.tenant.sign(text))
+    }
+
+    /// Starts the program again, once it has ended, with nothing but what it had kept.
+    pub(crate) fn replace(&mut self, more: &[&str]) {
+        self.provider = provider(&self.stage, "second", more);
+        (self.url, self.grpc) = addresses(&self.provider);
+    }
+}
+
+fn provider(stage: &Stage, name: &str, more: &[&str]) -> Running {
+    let gateway = [
+        "--gateway-listen-address=127.0.0.1:0",
+        "--certificate-domain=localhost",
+        "--deployment-ingress-static-hosts",
+        "--deployment-ingress-domain=ingress.localhost",
+        "--output=json",
+    ];
+    stage.provider(name, &[&gateway[..], more].concat())
+}
+
+/// Where REST and gRPC are, once they are there.
+fn addresses(provider: &Running) -> (String, String) {
+    let url = crate::run::tenant::url(provider);
+    let output = provider.output();
+    let line = output.lines().find(|line| line.contains("\"event\":\"gateway\""));
+    let line: Value = serde_json::from_str(line.unwrap()).unwrap();
+    (url, line["grpc"].as_str().unwrap().to_owned())
+}

@@ -1,0 +1,142 @@
+//! A provider whose node or cluster is not as it should be when it starts: what can be served is served, nothing is bid
+//! on, the status says what is awaited, and it recovers alone.
+
+use crate::run::tenant::{curl, url};
+use crate::stage::{ADDRESS, Running, Stage, until};
+use fault_proxy::Faults;
+use nix::sys::signal::Signal;
+use std::time::{Duration, Instant};
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+/// Blocks in which a provider that may would have bid.
+const BLOCKS: u64 = 8;
+/// Within so long the status says that a node has fallen silent: a connection is dead after 12 s, and what is opened
+/// again within 2 s is no outage. The rest is for a machine that is busy.
+const NOTICED: Duration = Duration::from_secs(22);
+
+/// A home folder with the certificate that the gateway shows.
+fn certified(stage: &Stage) {
+    let (code, _, err) = stage.ran(&["tx", "cert", "generate", "server", "localhost"]);
+    assert_eq!(code, 0, "{err}");
+}
+
+fn start(stage: &Stage, more: &[&str]) -> Running {
+    let gateway = ["--gateway-listen-address=127.0.0.1:0", "--output=json"];
+    stage.provider("provider", &[&gateway[..], more].concat())
+}
+
+/// The gateway answers, and an order gets no bid.
+fn is_served_and_not_bidding(stage: &Stage, provider: &Running, dseq: u64) {
+    if let Some((status, body)) = curl(&[&format!("{}/status", url(provider))]) {
+        assert!(status == 200 && body.contains(ADDRESS), "{status} {body}");
+    }
+    let id = stage.order(dseq);
+    let height = || stage.chain.market(|market| market.height());
+    let before = height();
+    until("some blocks", || provider.told(), || height() > before + BLOCKS);
+    assert!(stage.bids(&id).is_empty(), "{}", provider.told());
+    assert!(
+        !provider.output().contains("\"is_ready\":true"),
+        "{}",
+        provider.told()
+    );
+}
+
+#[test]
+fn a_node_that_is_of_no_use_at_the_start_is_named_and_awaited() {
+    let none = Faults::default();
+    let troubles = [
+        (
+            Faults {
+                refused: true,
+                ..none
+            },
+            "answered with HTTP status 502",
+        ),
+        (
+            Faults {
+                catching_up: true,
+                ..none
+            },
+            "is catching up at height",
+        ),
+        (
+            Faults {
+                other_versions: true,
+                ..none
+            },
+            "offers the versions v9",
+        ),
+        (Faults { frozen: true, ..none }, "gave no answer within"),
+    ];
+    for (dseq, (faults, said)) in (1..).zip(troubles) {
+        let mut stage = Stage::new(&format!("start-{dseq}"), true);
+        stage.start_node(FAST);
+        certified(&stage);
+        let proxy = stage.proxy();
+        proxy.set(faults);
+        let mut provider = start(&stage, &["--node", &proxy.url()]);
+        provider.says(said);
+        is_served_and_not_bidding(&stage, &provider, dseq);
+        proxy.set(none);
+        provider.says("\"is_ready\":true");
+        let bids = || stage.chain.market(|market| market.bids().count());
+        until(
+            "the order of before gets its bid",
+            || provider.told(),
+            || bids() == 1,
+        );
+        provider.signal(Signal::SIGTERM);
+        assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    }
+}
+
+/// That it is used once it is there is told by the test before a real API server.
+#[test]
+fn without_its_cluster_a_provider_serves_and_waits() {
+    let mut stage = Stage::new("start-cluster", true);
+    stage.start_node(FAST);
+    certified(&stage);
+    let kubeconfig = stage.path("kubeconfig");
+    let text = "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters:\n- name: k\n  cluster:\n    server: \
+                http://127.0.0.1:1\ncontexts:\n- name: c\n  context: {cluster: k, user: u}\nusers:\n- name: u\n  \
+                user: {}\n";
+    std::fs::write(&kubeconfig, text).unwrap();
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let mut provider = start(&stage, &["--cluster-k8s", "--kubeconfig", kubeconfig]);
+    provider.says("the cluster: reading the addresses of nodes and API servers");
+    is_served_and_not_bidding(&stage, &provider, 1);
+    assert!(
+        !provider.output().contains("the cluster to say"),
+        "what is known better is not said twice: {}",
+        provider.output()
+    );
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+}
+
+#[test]
+fn a_node_that_falls_silent_is_named_soon_and_with_the_time() {
+    let mut stage = Stage::new("silent", true);
+    stage.start_node(FAST);
+    let proxy = stage.proxy();
+    let provider = stage.provider("provider", &["--node", &proxy.url()]);
+    provider.says("ready: bidding");
+    let began = Instant::now();
+    proxy.set(Faults {
+        frozen: true,
+        ..Faults::default()
+    });
+    provider.says("(since 20");
+    assert!(
+        began.elapsed() < NOTICED,
+        "{:?}: {}",
+        began.elapsed(),
+        provider.told()
+    );
+    proxy.set(Faults::default());
+    let is_ready = || provider.output().matches("ready: bidding").count() >= 2;
+    until("it recovers", || provider.told(), is_ready);
+    let id = stage.order(1);
+    stage.bid(&id, &provider);
+}

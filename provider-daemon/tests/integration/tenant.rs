@@ -1,0 +1,19 @@
+//! The tenant's commands against providers that are really there: ours, and the answers of another one.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what broke and stops"
+)]
+
+mod commands;
+mod credentials;
+mod dev;
+mod follow;
+mod manifest;
+mod other;
+mod processes;
+mod replay;
+mod shell;
+mod stage;
+mod waiting;

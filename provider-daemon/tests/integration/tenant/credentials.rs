@@ -1,0 +1,231 @@
+//! Who is let in, and who is believed: certificates and tokens that are not right, on either side.
+
+use crate::tenant::stage::{Serving, Stage, certificate, ran, sample};
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_gateway::CertificateFiles;
+use akash_provider_gateway::auth::Clock;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::time::{Duration, UNIX_EPOCH};
+
+const OF: [&str; 4] = ["--dseq", "7", "--auth-type", "mtls"];
+
+#[test]
+fn a_certificate_that_is_not_made_not_published_or_revoked_is_told_before_anybody_is_asked() {
+    let stage = Stage::new("certificate");
+    let provider = stage.provider(41);
+    let sdl = sample("web.yaml");
+    let lease = stage.lease(7, &sdl, &[&provider]).remove(0);
+    let ran = |words: &[&str]| stage.ran(&[words, &OF].concat());
+    ran(&["send-manifest", &sdl]).good();
+    provider.runs(&lease);
+    ran(&["lease-status"]).good();
+
+    stage.ran(&["tx", "cert", "revoke", "client", "--yes"]).good();
+    stage.settle();
+    ran(&["lease-status"]).failed(&["is revoked, for good", "tx cert generate client --overwrite"]);
+    stage
+        .ran(&["tx", "cert", "generate", "client", "--overwrite"])
+        .good();
+    ran(&["lease-status"]).failed(&["is not on the chain", "tx cert publish client"]);
+    let home = stage.path("elsewhere");
+    std::fs::create_dir_all(&home).unwrap();
+    ran(&["lease-status", "--home", &home]).failed(&["there is no certificate", "tx cert generate client"]);
+    // Going around the chain for the address does not go around it for certificates.
+    let unasked = [
+        "--provider",
+        provider.address.as_str(),
+        "--provider-url",
+        &provider.url,
+    ];
+    let refused = ran(&[&["lease-status"], &unasked[..]].concat());
+    refused.failed(&["is not on the chain"]);
+    // A token still does.
+    stage.ran(&["lease-status", "--dseq", "7"]).good();
+}
+
+#[test]
+fn somebody_else_s_lease_is_not_shown() {
+    let stage = Stage::new("stranger");
+    let provider = stage.provider(42);
+    let sdl = sample("web.yaml");
+    let lease = stage.lease(7, &sdl, &[&provider]).remove(0);
+    stage.ran(&["send-manifest", &sdl, "--dseq", "7"]).good();
+    provider.runs(&lease);
+    let words = "legal winner thank year wave sausage worth useful legal winner thank yellow";
+    let other = stage.file("other", words);
+    let of = ["--dseq", "7", "--key-file", &other];
+    stage
+        .ran(&[&["lease-status"], &of[..]].concat())
+        .failed(&["no such lease"]);
+    // Going around the chain does not help: to the provider this account is nobody.
+    let around = [
+        "--provider",
+        provider.address.as_str(),
+        "--provider-url",
+        &provider.url,
+    ];
+    let asked = stage.ran(&[&["lease-status"], &of[..], &around[..]].concat());
+    asked.failed(&["answers 401", "your clock"]);
+    let owner = ["--owner", provider.address.as_str()];
+    let asked = stage.ran(&[&["lease-status", "--dseq", "7"], &owner[..]].concat());
+    asked.failed(&["is not the account of the key"]);
+}
+
+#[test]
+fn a_provider_is_believed_only_with_its_own_certificate_from_the_chain() {
+    let stage = Stage::new("believed");
+    let (honest, other) = (stage.provider(43), stage.provider(44));
+    let address = honest.address.as_str();
+    stage.settle();
+    stage.ran(&["status", address]).good();
+    // Somebody else answers at its address, with a certificate that is on the chain too.
+    let at_other = stage.ran(&["status", address, "--provider-url", &other.url]);
+    at_other.failed(&["does not show that it is the provider", other.address.as_str()]);
+    let offline = stage.ran(&["status", address, "--provider-url", &honest.url, "--offline"]);
+    offline.failed(&["the chain alone vouches", "--offline"]);
+    stage
+        .ran(&["status", address, "--offline"])
+        .failed(&["--provider-url"]);
+    stage
+        .chain
+        .market(|market| market.execute(&honest.own.revoke()).unwrap());
+    stage.settle();
+    stage.ran(&["status", address]).failed(&["is revoked"]);
+    // A newer one that it does not show changes nothing.
+    certificate(&stage.chain, &honest.address);
+    stage.settle();
+    stage.ran(&["status", address]).failed(&["is revoked"]);
+}
+
+#[test]
+fn a_token_that_is_over_or_not_yet_good_is_told_with_the_clock() {
+    let stage = Stage::new("clocks");
+    let now = || UNIX_EPOCH.elapsed().unwrap();
+    let hour = Duration::from_secs(3600);
+    let later = stage.provider_with(47, |settings| settings.clock = Clock::new(move || now() + hour));
+    let earlier = stage.provider_with(48, |settings| settings.clock = Clock::new(move || now() - hour));
+    stage.settle();
+    let asked = |provider: &Serving| {
+        let at = [
+            "--provider",
+            provider.address.as_str(),
+            "--provider-url",
+            &provider.url,
+        ];
+        stage.ran(&[&["lease-status", "--dseq", "7"], &at[..]].concat())
+    };
+    asked(&later).failed(&["answers 401", "JWT is expired", "your clock"]);
+    asked(&earlier).failed(&["answers 400", "clocks that agree"]);
+}
+
+#[test]
+fn a_public_authority_vouches_for_a_name_and_the_chain_for_the_rest() {
+    let stage = Stage::new("public");
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let roots = stage.file("ca.pem", &issuer.pem());
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let public = params.signed_by(&key, &issuer).unwrap();
+    let files = CertificateFiles {
+        certificate: stage.file("public.pem", &public.pem()).into(),
+        key: stage.file("public.key", &key.serialize_pem()).into(),
+    };
+    let provider = stage.provider_with(49, |settings| {
+        settings.public_hostname = "localhost".to_owned();
+        settings.public_certificate = Some(files);
+    });
+    let sdl = sample("web.yaml");
+    let lease = stage.lease(7, &sdl, &[&provider]).remove(0);
+    let by_name = provider.url.replace("127.0.0.1", "localhost");
+    let at = [
+        "--dseq",
+        "7",
+        "--provider",
+        provider.address.as_str(),
+        "--provider-url",
+        &by_name,
+    ];
+    let trusting = |words: &[&str]| {
+        let mut command = stage.command(&[words, &at].concat());
+        ran(command.env("SSL_CERT_FILE", &roots))
+    };
+    // No node is asked: the name is enough.
+    trusting(&["send-manifest", &sdl, "--offline"]).good();
+    provider.runs(&lease);
+    trusting(&["lease-status", "--offline"]).good();
+    // With a certificate of one's own another name is asked for, and the provider shows its own.
+    trusting(&["lease-status", "--auth-type", "mtls"]).good();
+    trusting(&["lease-status", "--auth-type", "mtls", "--offline"]).failed(&["the chain alone vouches"]);
+    // An authority that nobody here trusts is none.
+    let stranger = stage.ran(&[&["lease-status"], &at[..]].concat());
+    stranger.failed(&["does not show that it is the provider", "no public authority"]);
+}
+
+#[test]
+fn what_is_not_there_is_told_with_the_mend() {
+    let stage = Stage::new("absent");
+    let nobody = PrivateKey::from_bytes(&[45; 32]).unwrap().address().to_string();
+    stage
+        .ran(&["status", &nobody])
+        .failed(&["is no provider on this chain", "--provider"]);
+    stage
+        .ran(&["lease-status", "--dseq", "99"])
+        .failed(&["no such lease", "query leases"]);
+    stage
+        .ran(&["status", &nobody, "--provider-url", "http://localhost:8443"])
+        .failed(&["is not https"]);
+    // The right words for the wrong port, in both directions.
+    let node = stage.node();
+    let plain = node.replace("http://", "https://");
+    stage
+        .ran(&["status", &nobody, "--provider-url", &plain])
+        .failed(&["this is no https port", "plain http"]);
+    let known: akash_provider_core::types::Address = nobody.parse().unwrap();
+    stage.register(&known, "https://127.0.0.1:1");
+    stage.settle();
+    stage
+        .ran(&["status", &nobody])
+        .failed(&["https://127.0.0.1:1 cannot be reached"]);
+    let provider = stage.provider(46);
+    let plain = provider.url.replace("https://", "http://");
+    stage
+        .ran(&["query", "params", "--node", &plain])
+        .failed(&["this is an https port", "write https://"]);
+    let sdl = sample("web.yaml");
+    let lease = stage.lease(5, &sdl, &[&provider]).remove(0);
+    let of = ["--dseq", "5", "--provider", provider.address.as_str()];
+    let early = stage.ran(&[&["lease-status"], &of[..]].concat());
+    early.failed(&["answers 404", "send-manifest"]);
+    let other = stage.file(
+        "other.yaml",
+        &std::fs::read_to_string(&sdl)
+            .unwrap()
+            .replace("count: 2", "count: 3"),
+    );
+    let refused = stage.ran(&[&["send-manifest", &other], &of[..]].concat());
+    let out = refused.failed(&[]);
+    assert!(
+        out.contains("status:       FAIL") && out.contains("answers 422"),
+        "{out}"
+    );
+    let close = akash_provider_core::market::TenantMsg::CloseDeployment {
+        id: lease.deployment().clone(),
+    };
+    stage.chain.tenant(close).unwrap();
+    stage.settle();
+    stage
+        .ran(&[&["lease-status"], &of[..]].concat())
+        .failed(&["is over"]);
+    stage.ran(&["lease-status", "--dseq", "5"]).failed(&["is over"]);
+}
+
+#[test]
+fn a_node_that_is_away_is_told() {
+    let stage = Stage::new("no-node");
+    let begun = std::time::Instant::now();
+    let asked = stage.ran(&["lease-status", "--dseq", "7", "--node", "http://127.0.0.1:1"]);
+    asked.failed(&["127.0.0.1:1"]);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}

@@ -1,0 +1,233 @@
+//! What `dev` prints for tenants works when it is pasted.
+
+use crate::clients::Client;
+use crate::tenant::shell::{Pty, ended};
+use crate::tenant::stage::until;
+use akash_provider_core::sdl;
+use clap::Parser;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use provider_daemon::args::{self, Cli, Output};
+use provider_daemon::dev::{DevGateway, Printer, Tenant, World, names};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct Dev {
+    child: Mutex<Child>,
+    said: Arc<Mutex<String>>,
+}
+
+impl Dev {
+    fn start(words: &[&str]) -> Self {
+        Self::of(Self::command(words))
+    }
+
+    pub(crate) fn command(words: &[&str]) -> Command {
+        let address = [
+            "dev",
+            "--gateway-listen-address",
+            "127.0.0.1:0",
+            "--block-time",
+            "200ms",
+        ];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+        command.args(address).args(words);
+        command
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let said = Arc::new(Mutex::new(String::new()));
+        let heard = Arc::clone(&said);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                heard.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        let child = Mutex::new(child);
+        Self { child, said }
+    }
+
+    fn is_running(&self) -> bool {
+        self.child.lock().unwrap().try_wait().unwrap().is_none()
+    }
+
+    pub(crate) fn line(&self, begin: &str) -> Option<String> {
+        let said = self.said.lock().unwrap();
+        let mut lines = said.lines().map(str::trim);
+        lines.find(|line| line.starts_with(begin)).map(str::to_owned)
+    }
+
+    /// What it prints for a tenant to set.
+    fn environment(&self) -> Vec<(String, String)> {
+        let line = self.line("export ").unwrap();
+        let pairs = line.trim_start_matches("export ").split(' ');
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap());
+        pairs
+            .map(|(name, value)| (name.to_owned(), value.trim_matches('\'').to_owned()))
+            .collect()
+    }
+
+    /// A command of its tenant: whether it went well, its output and its errors.
+    pub(crate) fn ran(&self, words: &[&str]) -> (bool, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+        let output = command
+            .args(words)
+            .envs(self.environment())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.success(), text(output.stdout), text(output.stderr))
+    }
+
+    /// Told to stop, it stops by itself.
+    pub(crate) fn stops(&self) {
+        let mut child = self.child.lock().unwrap();
+        kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap();
+        drop(child.kill());
+        drop(child.wait());
+    }
+}
+
+fn the_printed_commands_work(words: &[&str]) {
+    let dev = Dev::start(words);
+    until("the commands", || dev.line("curl").is_some());
+    let ran = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[0], "provider-daemon");
+        dev.ran(&words[1..])
+    };
+    let lease_status = dev.line("provider-daemon lease-status").unwrap();
+    let mut last = String::new();
+    until("a lease that runs", || {
+        let (is_good, out, err) = ran(&lease_status);
+        last = format!("{out}{err}");
+        is_good && out.contains("\"uris\"") && out.contains("\"web\"")
+    });
+    assert!(dev.line("workloads are simulated").is_some());
+    let (is_good, out, err) = ran("provider-daemon lease-logs");
+    let simulated = "this workload is simulated: nothing of it runs";
+    assert!(is_good && out.contains(simulated), "{out}{err}");
+    let (is_good, _, err) = ran("provider-daemon lease-shell web ls");
+    assert!(is_good && err.contains(simulated), "{err}");
+    for (keys, code) in [("\x03", 130), ("\x04", 0), ("exit 7\r", 7)] {
+        let pty = Pty::open();
+        let mut shell = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+        shell
+            .args(["lease-shell", "web", "sh", "--tty"])
+            .envs(dev.environment());
+        let mut child = pty.spawns(shell);
+        until("every key is the command's", || !pty.is_as_before());
+        pty.types(keys);
+        assert_eq!(ended(&mut child), Some(code), "{keys:?}");
+    }
+    let (is_good, out, err) = ran(&dev.line("provider-daemon status").unwrap());
+    assert!(is_good && out.contains("\"cluster\""), "{out}{err}");
+    let (is_good, out, err) = ran(&dev.line("provider-daemon lease-events").unwrap());
+    assert!(is_good, "{out}{err}\n{last}");
+}
+
+#[test]
+fn what_dev_prints_for_a_tenant_works() {
+    the_printed_commands_work(&[]);
+}
+
+#[test]
+fn what_dev_prints_for_a_tenant_works_over_the_wire_too() {
+    the_printed_commands_work(&["--wire"]);
+}
+
+/// Where the node is, at a start of `dev` in a network of its own.
+fn node_of(more: &str) -> Option<(String, String)> {
+    let line = format!(
+        "ip link set lo up && {more} exec {} dev --block-time 200ms",
+        env!("CARGO_BIN_EXE_provider-daemon")
+    );
+    let mut command = Command::new("unshare");
+    command
+        .args([
+            "--user",
+            "--map-root-user",
+            "--net",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ])
+        .args(["sh", "-c", &line]);
+    let dev = Dev::of(command);
+    let ended = || !dev.is_running();
+    until("the node", || dev.line("curl").is_some() || ended());
+    let export = dev.line("export ")?;
+    let node = export.split("AKASH_NODE=").nth(1)?.split(' ').next()?.to_owned();
+    let all = dev.said.lock().unwrap().clone();
+    Some((node, all))
+}
+
+#[test]
+fn the_node_of_dev_is_where_it_was_at_the_last_start() {
+    let Some((first, said)) = node_of("") else {
+        println!("skipped: `unshare` and `ip` give no network of one's own here");
+        return;
+    };
+    assert!(!said.contains("is taken"), "{said}");
+    for more in ["", "true;"] {
+        assert_eq!(node_of(more).unwrap().0, first);
+    }
+    // A port that another program has is told, and another one taken.
+    let other = format!(
+        "{} dev --block-time 200ms > /dev/null & sleep 2;",
+        env!("CARGO_BIN_EXE_provider-daemon")
+    );
+    let (next, said) = node_of(&other).unwrap();
+    assert_ne!(next, first);
+    let taken = first.trim_start_matches("http://");
+    assert!(
+        said.contains(&format!("{taken} is taken; the node is at")),
+        "{said}"
+    );
+}
+
+#[tokio::test]
+async fn the_first_request_works_out_of_the_box() {
+    let address = ["--gateway-listen-address", "127.0.0.1:0"];
+    let line = [&["x", "dev", "--block-time", "10ms"][..], &address].concat();
+    let args::Command::Dev(args) = Cli::parse_from(line).command else {
+        panic!()
+    };
+    let printer = Arc::new(Printer::new(Output::Json));
+    let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+    let sdl = ("sample".to_owned(), sdl::parse(names::SAMPLE).unwrap());
+    let sdls = [sdl.clone()];
+    let world = World::start(&args, &sdls, &printer, shutdown.clone(), abort);
+    let world = Arc::new(world.await.unwrap());
+    let gateway = DevGateway::start(&args, &world, &printer, shutdown.clone()).await;
+    let gateway = gateway.unwrap().unwrap();
+    let tenant = Tenant::new(&world, &printer, 0, 1, sdl).unwrap();
+    assert_eq!(tenant.play(false).await.problem, None);
+    let client = Client::new(gateway.address()).bearer(gateway.token());
+    let status = client.get("/lease/1/1/1/status").await;
+    assert_eq!(status.status, 200, "{}", status.body);
+    assert_eq!(client.get("/status").await.json()["cluster"]["leases"], 1);
+    let version = &client.get("/version").await.json()["akash"];
+    assert_eq!(version["server_name"], "provider-daemon");
+    let grpc = Client::new(gateway.grpc_address().unwrap()).alpn(&["h2"]);
+    let spoken = grpc.connect().await.unwrap();
+    assert_eq!(spoken.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    shutdown.cancel();
+    gateway.stop().await.unwrap();
+    let Ok(world) = Arc::try_unwrap(world) else {
+        panic!()
+    };
+    world.stop().await.unwrap();
+}

@@ -1,0 +1,192 @@
+//! Streams that are followed: they outlive a provider that goes away and a token that ends, and nothing is lost or shown
+//! twice.
+
+use crate::tenant::stage::{Serving, Stage, sample, until};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::LeaseId;
+use akash_provider_gateway::auth::Clock;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A command that follows; it ends when this is dropped.
+struct Follower {
+    child: Child,
+    lines: Receiver<String>,
+    told: Arc<Mutex<String>>,
+}
+
+impl Follower {
+    fn start(stage: &Stage, words: &[&str]) -> Self {
+        let mut command = stage.command(words);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = channel();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stdout.lines() {
+                if sender.send(line.unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        let told: Arc<Mutex<String>> = Arc::default();
+        let (stderr, all) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&told));
+        std::thread::spawn(move || {
+            for line in stderr.lines() {
+                let mut all = all.lock().unwrap();
+                all.push_str(&line.unwrap());
+                all.push('\n');
+            }
+        });
+        Self { child, lines, told }
+    }
+
+    fn told(&self) -> String {
+        self.told.lock().unwrap().clone()
+    }
+
+    /// The next line ends like this.
+    #[track_caller]
+    fn shows(&self, end: &str) {
+        let line = self.lines.recv_timeout(PATIENCE);
+        let line = line.unwrap_or_else(|e| panic!("`{end}` does not come: {e}\n{}", self.told()));
+        assert!(
+            line.ends_with(end),
+            "`{end}` should come, and not `{line}`\n{}",
+            self.told()
+        );
+    }
+
+    #[track_caller]
+    fn ended(&mut self) -> Option<i32> {
+        let mut status = None;
+        until("the end of the follower", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap().code()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn running(stage: &Stage, provider: &Serving, dseq: u64) -> LeaseId {
+    let sdl = sample("web.yaml");
+    let lease = stage.lease(dseq, &sdl, &[provider]).remove(0);
+    let sent = stage.ran(&["send-manifest", &sdl, "--dseq", &dseq.to_string()]);
+    sent.good();
+    provider.runs(&lease);
+    lease
+}
+
+#[test]
+fn what_is_followed_goes_on_when_the_provider_comes_back_and_ends_with_the_lease() {
+    let stage = Stage::new("follow");
+    let mut provider = stage.provider(61);
+    let lease = running(&stage, &provider, 4);
+    let says = |provider: &Serving, line: &str| assert!(provider.cluster.log(&lease, "web", 0, line));
+    let happens =
+        |provider: &Serving, note: &str| assert!(provider.cluster.event(&lease, "web", "Pulled", note));
+    says(&provider, "one");
+    says(&provider, "two");
+    let mut logs = Follower::start(&stage, &["lease-logs", "--dseq", "4", "-f"]);
+    logs.shows("] one");
+    logs.shows("] two");
+    // The same line once more, so that lines are counted and not only compared.
+    says(&provider, "two");
+    logs.shows("] two");
+    let mut events = Follower::start(&stage, &["lease-events", "--dseq", "4", "-f"]);
+    let notes = |events: &Follower, note: &str| {
+        let words = format!("\"note\": \"{note}\"");
+        while !events.lines.recv_timeout(PATIENCE).unwrap().contains(&words) {}
+    };
+    happens(&provider, "before");
+    notes(&events, "before");
+    provider.stop_gateway(&stage);
+    says(&provider, "meanwhile");
+    happens(&provider, "meanwhile");
+    for follower in [&logs, &events] {
+        until("the outage is told", || follower.told().contains("trying again"));
+    }
+    provider.start_gateway(&stage);
+    logs.shows("] meanwhile");
+    says(&provider, "later");
+    logs.shows("] later");
+    until("the return is told", || {
+        logs.told().contains("the stream goes on")
+    });
+    assert_eq!(logs.told().matches("trying again").count(), 1, "{}", logs.told());
+    // Whatever is shown from here on is not what was shown before.
+    happens(&provider, "later");
+    let mut seen = Vec::new();
+    while !seen
+        .last()
+        .is_some_and(|line: &String| line.contains("\"later\""))
+    {
+        seen.push(events.lines.recv_timeout(PATIENCE).unwrap());
+    }
+    let count = |word: &str| seen.iter().filter(|line| line.contains(word)).count();
+    assert_eq!((count("\"before\""), count("\"meanwhile\"")), (0, 1), "{seen:?}");
+    let id = lease.order.deployment().clone();
+    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    for follower in [&mut logs, &mut events] {
+        assert_eq!(follower.ended(), Some(0), "{}", follower.told());
+    }
+}
+
+/// The provider's clock goes before the tenant's, so that a token of a quarter of an hour holds for some seconds there.
+#[test]
+fn a_new_token_is_made_when_the_old_one_ends_and_nobody_notices() {
+    const AHEAD: Duration = Duration::from_secs(15 * 60 - 30 - 8);
+    let stage = Stage::new("token");
+    let provider = stage.provider_with(62, |settings| {
+        settings.clock = Clock::new(|| UNIX_EPOCH.elapsed().unwrap() + AHEAD);
+        settings.limits.recheck = Duration::from_millis(100);
+    });
+    let lease = running(&stage, &provider, 5);
+    let logs = Follower::start(&stage, &["lease-logs", "--dseq", "5", "-f"]);
+    let begun = Instant::now();
+    // Two tokens at least come to their end meanwhile.
+    for number in 0_u32.. {
+        let line = format!("line {number}");
+        assert!(provider.cluster.log(&lease, "web", 0, &line));
+        logs.shows(&format!("] {line}"));
+        if begun.elapsed() > Duration::from_secs(22) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    assert_eq!(logs.told(), "");
+}
+
+#[test]
+fn what_is_not_followed_is_shown_once_and_not_asked_for_again() {
+    let stage = Stage::new("once");
+    let mut provider = stage.provider(63);
+    let lease = running(&stage, &provider, 6);
+    assert!(provider.cluster.log(&lease, "web", 0, "one"));
+    let shown = stage.ran(&["lease-logs", "--dseq", "6"]).good();
+    assert_eq!(shown.lines().count(), 1);
+    provider.stop_gateway(&stage);
+    for words in [
+        &["lease-logs", "--dseq", "6"][..],
+        &["lease-logs", "--dseq", "6", "-f"],
+    ] {
+        // Who cannot be reached at the beginning is told at once.
+        stage.ran(words).failed(&["cannot be reached"]);
+    }
+}

@@ -1,0 +1,91 @@
+//! The manifest that a provider is sent.
+
+use crate::tenant::stage::{Stage, ran, read, sample};
+use std::process::Command;
+
+fn converted(words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+    ran(command.arg("sdl-to-manifest").args(words)).good()
+}
+
+#[test]
+fn an_sdl_becomes_the_manifest_that_today_s_tool_prints_byte_for_byte() {
+    let Some(folder) = testbed::recordings("peer/sdl") else {
+        return;
+    };
+    let mut compared = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let Some(name) = path
+            .file_name()
+            .and_then(|n| n.to_str())
+            .and_then(|n| n.strip_suffix(".yaml"))
+        else {
+            continue;
+        };
+        let golden = std::fs::read_to_string(folder.join(format!("{name}.manifest.json"))).unwrap();
+        assert_eq!(converted(&[path.to_str().unwrap()]), golden, "{name}");
+        compared += 1;
+    }
+    assert!(compared >= 7, "{compared}");
+}
+
+#[test]
+fn a_manifest_is_the_same_in_both_formats() {
+    let sdl = sample("shop.yaml");
+    let json: serde_json::Value = serde_json::from_str(&converted(&[&sdl, "-o", "json"])).unwrap();
+    let yaml: serde_json::Value = serde_saphyr::from_str(&converted(&[&sdl, "-o", "yaml"])).unwrap();
+    assert_eq!(json, yaml);
+}
+
+#[test]
+fn a_refusal_that_names_a_service_points_at_its_line_of_the_sdl() {
+    let stage = Stage::new("lines");
+    let provider = stage.provider(61);
+    let text = std::fs::read_to_string(sample("web.yaml")).unwrap();
+    let larger = text.replace("size: 512Mi", "size: 256Mi");
+    assert_ne!(larger, text);
+    let sdl = stage.file("larger.yaml", &larger);
+    // The chain has the hash of the one, and the groups of the other.
+    let mut mixed = read(&sample("web.yaml"));
+    mixed.hash = read(&sdl).hash;
+    stage.lease_of(7, mixed, &[&provider]);
+    let line = 1 + text.lines().position(|line| line == "  web:").unwrap();
+    let ran = |words: &[&str]| stage.ran(&[&["send-manifest", "--dseq", "7"], words].concat());
+    let told = ran(&[&sdl]).failed(&[]);
+    let place = format!("\tsdl:          {sdl}:{line}, service `web`\n");
+    assert!(
+        told.contains("cross-validation error") && told.ends_with(&place),
+        "{told}"
+    );
+    // The shape for scripts stays as it is.
+    let told = ran(&[&sdl, "-o", "json"]).failed(&[]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let fields: Vec<&String> = told[0].as_object().unwrap().keys().collect();
+    assert_eq!(fields.len(), 4, "{fields:?}");
+}
+
+#[test]
+fn the_hashes_of_a_refusal_are_short_for_people_and_whole_for_scripts() {
+    let stage = Stage::new("hashes");
+    let provider = stage.provider(62);
+    let first = sample("web.yaml");
+    stage.lease(7, &first, &[&provider]);
+    let other = std::fs::read_to_string(&first)
+        .unwrap()
+        .replace("count: 2", "count: 3");
+    let sdl = stage.file("other.yaml", &other);
+    let hashes = [&first, &sdl].map(|path| data_encoding::HEXLOWER.encode(&read(path).hash));
+    let sent = |words: &[&str]| {
+        let sent = stage.ran(&[&["send-manifest", &sdl, "--dseq", "7"], words].concat());
+        sent.failed(&[])
+    };
+    let (text, json) = (sent(&[]), sent(&["-o", "json"]));
+    for hash in &hashes {
+        assert!(
+            text.contains(&hash[..12]) && !text.contains(&hash[..13]),
+            "{text}"
+        );
+        assert!(json.contains(hash), "{json}");
+    }
+}

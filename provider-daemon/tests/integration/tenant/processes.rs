@@ -1,0 +1,120 @@
+//! `dev --processes`: what runs is a program of this machine, and its tenant reaches it.
+
+use crate::tenant::dev::Dev;
+use crate::tenant::stage::until;
+use serde_json::Value;
+use std::fs::{read_dir, write};
+use std::path::Path;
+use std::process::Command;
+
+const SDL: &str = include_str!("../../../samples/processes.yaml");
+
+fn refused(words: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_provider-daemon"));
+    let output = command
+        .args(["dev", "--processes", "--once"])
+        .args(words)
+        .output()
+        .unwrap();
+    assert!(!output.status.success(), "{words:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn a_service_of_dev_runs_as_a_process_and_its_tenant_reaches_it() {
+    let place = tempfile::tempdir().unwrap();
+    let sdl = place.path().join("own.yaml");
+    write(
+        &sdl,
+        SDL.replace("while date; do sleep 5; done", "echo I am $$; sleep 1000 & wait"),
+    )
+    .unwrap();
+    let mut command = Dev::command(&["--processes", &sdl.to_string_lossy()]);
+    command.env("XDG_CACHE_HOME", place.path());
+    let dev = Dev::of(command);
+    until("the commands", || dev.line("curl").is_some());
+    assert!(dev.line("services run as processes of this machine").is_some());
+    let mut port = Value::Null;
+    until("a process that lives", || {
+        let (_, out, _) = dev.ran(&["lease-status", "--output", "json"]);
+        let status: Value = serde_json::from_str(&out).unwrap_or_default();
+        let status = &status[0]["status"];
+        port = status["forwarded_ports"]["clock"][0]["externalPort"].clone();
+        status["services"]["clock"]["available"] == 1
+    });
+    let greeting = format!("hello from port {port}");
+    let mut said = String::new();
+    until("what it says", || {
+        said = dev.ran(&["lease-logs"]).1;
+        said.contains(&greeting) && said.contains("I am ")
+    });
+    let process = said.split("I am ").nth(1).unwrap();
+    let process = Path::new("/proc").join(process.lines().next().unwrap().trim());
+    assert!(process.exists(), "{said}");
+    let asked = [
+        "lease-shell",
+        "clock",
+        "--",
+        "sh",
+        "-c",
+        "echo $GREETING from port $PORT_8080",
+    ];
+    let (is_good, out, err) = dev.ran(&asked);
+    assert!(is_good && out.contains(&greeting), "{out}{err}");
+    dev.stops();
+    assert!(!process.exists());
+    let kept = read_dir(place.path().join("akash-provider/dev")).unwrap();
+    let kept: Vec<_> = kept
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(!kept.iter().any(|name| name.starts_with("processes")), "{kept:?}");
+}
+
+#[test]
+fn what_cannot_run_as_processes_is_refused_with_the_mend() {
+    let web = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+    let said = refused(&[web]);
+    assert!(
+        said.contains("web: service `web` has no command") && said.contains("give it one"),
+        "{said}"
+    );
+    let said = refused(&["--gateway-listen-address", "0.0.0.0:0"]);
+    assert!(
+        said.contains("anybody could run programs here; listen at 127.0.0.1"),
+        "{said}"
+    );
+    for (flag, value) in [("--orders", "3"), ("--kubeconfig", "cluster.yaml")] {
+        let said = refused(&[flag, value]);
+        assert!(said.contains("cannot be used with"), "{said}");
+    }
+}
+
+#[test]
+fn what_processes_have_not_is_declined_with_the_mend() {
+    let place = tempfile::tempdir().unwrap();
+    let played = |sdl: String| {
+        let file = place.path().join("own.yaml");
+        write(&file, sdl).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_provider-daemon"))
+            .args(["dev", "--processes", "--once", "--block-time=50ms"])
+            .arg(&file)
+            .env("XDG_CACHE_HOME", place.path())
+            .output()
+            .unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (is_served, said) = played(SDL.to_owned());
+    assert!(is_served && said.contains("1 of 1 served, 0 left over"), "{said}");
+    let (is_served, said) = played(SDL.replace("port: 8080", "port: 80"));
+    assert!(!is_served && said.contains("declined (no_hostnames)"), "{said}");
+    assert!(
+        said.contains("to serve it: processes have ports and no hostnames"),
+        "{said}"
+    );
+    let leased = SDL.replace("global: true", "global: true, ip: own");
+    let (is_served, said) = played(format!("{leased}endpoints: {{ own: {{ kind: ip }} }}\n"));
+    assert!(
+        !is_served && said.contains("processes have no addresses of their own"),
+        "{said}"
+    );
+}

@@ -1,0 +1,142 @@
+//! `lease-status` for people, and waiting for a lease's services.
+
+use crate::pty;
+use crate::tenant::other::{PROVIDER, answer};
+use crate::tenant::replay::Replay;
+use crate::tenant::stage::{Ran, Serving, Stage, certificate, sample};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{Address, DeploymentId, LeaseId};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+/// A command that waits, and what it says meanwhile.
+struct Waiting {
+    child: Child,
+    said: BufReader<ChildStderr>,
+}
+
+impl Waiting {
+    fn start(mut command: Command) -> Self {
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap());
+        Self { child, said }
+    }
+
+    /// Sooner or later.
+    #[track_caller]
+    fn says(&mut self, words: &str) {
+        let mut all = String::new();
+        while self.said.read_line(&mut all).unwrap() > 0 {
+            if all.lines().next_back().is_some_and(|line| line.contains(words)) {
+                return;
+            }
+        }
+        panic!("`{words}` is not in: {all}");
+    }
+
+    fn ended(mut self) -> Ran {
+        let mut err = String::new();
+        self.said.read_to_string(&mut err).unwrap();
+        let output = self.child.wait_with_output().unwrap();
+        Ran {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err,
+        }
+    }
+}
+
+/// A lease whose services begin once the cluster ticks.
+fn starting(stage: &Stage, seed: u8, dseq: u64) -> (Serving, LeaseId) {
+    let provider = stage.provider(seed);
+    provider.cluster.set_start_ticks(1);
+    let lease = stage.lease(dseq, &sample("web.yaml"), &[&provider]).remove(0);
+    (provider, lease)
+}
+
+#[test]
+fn a_lease_is_waited_for_and_shown_with_its_url_first() {
+    let stage = Stage::new("wait");
+    let (provider, lease) = starting(&stage, 51, 7);
+    let asking = |wait: &str| stage.command(&["lease-status", "--dseq", "7", wait, "-o", "text"]);
+    let mut waiting = Waiting::start(asking("--wait"));
+    waiting.says("answers 404");
+    stage
+        .ran(&["send-manifest", &sample("web.yaml"), "--dseq", "7"])
+        .good();
+    waiting.says("waiting: web 0/2 not available");
+    let late = stage.ran(&["lease-status", "--dseq", "7", "--wait=1s"]);
+    late.failed(&["not every service is available after 1s: web 0/2 not available"]);
+    provider.cluster.tick();
+    waiting.says("every service is available");
+    let out = waiting.ended().good();
+    // A script reads what it always read.
+    let host = stage.ran(&["lease-status", "--dseq", "7"]).good();
+    let host: serde_json::Value = serde_json::from_str(&host).unwrap();
+    let host = host[0]["status"]["services"]["web"]["uris"][0].as_str().unwrap();
+    let wide = host.len() + "http://".len();
+    let table = format!(
+        "{:wide$}  SERVICE\nhttp://{host}  web\n\nSERVICE  READY  STATE\nweb      2/2    available\n",
+        "URL"
+    );
+    let of = format!("lease 7/1/1 at {}\n\n", lease.provider);
+    assert_eq!(out, of + &table);
+    let address = provider.address.as_str();
+    let one = ["lease-status", "--dseq", "7", "--provider", address];
+    assert_eq!(stage.ran(&[&one[..], &["-o", "text"]].concat()).good(), table);
+    assert_eq!(on_a_terminal(stage.command(&one)), table);
+    let mut said = stage.command(&one);
+    said.env("AKASH_OUTPUT", "json");
+    assert!(on_a_terminal(said).starts_with("{\n  \"services\""));
+}
+
+/// What a command that ends well shows on a terminal.
+fn on_a_terminal(mut command: Command) -> String {
+    let (ours, theirs) = pty::open();
+    let mut child = command.stdout(theirs).spawn().unwrap();
+    // The command's end of the terminal must close with the command, for the reading to end.
+    drop(command);
+    let mut shown = Vec::new();
+    // A terminal that nobody writes to any more ends with an error.
+    drop(std::fs::File::from(ours).read_to_end(&mut shown));
+    assert!(child.wait().unwrap().success());
+    String::from_utf8(shown).unwrap().replace("\r\n", "\n")
+}
+
+#[test]
+fn waiting_ends_with_the_lease_and_with_a_no_that_stays_one() {
+    let stage = Stage::new("wait-over");
+    let (_provider, lease) = starting(&stage, 52, 8);
+    let mut waiting = Waiting::start(stage.command(&["lease-status", "--dseq", "8", "--wait"]));
+    waiting.says("answers 404");
+    let id: DeploymentId = lease.deployment().clone();
+    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    waiting.ended().failed(&["is over"]);
+
+    let provider: Address = PROVIDER.parse().unwrap();
+    let replay = Replay::start(&certificate(&stage.chain, &provider));
+    stage.settle();
+    let url = replay.url();
+    let of = ["--dseq", "9", "--provider", PROVIDER, "--provider-url", &url];
+    let asking = |wait: &str| stage.command(&[&["lease-status", wait], &of[..]].concat());
+    replay.play(&answer("401 Unauthorized", "no\n"));
+    Waiting::start(asking("--wait")).ended().failed(&["answers 401"]);
+    // Trouble of the provider passes, and what changes is told once.
+    replay.play(&answer("503 Service Unavailable", "no\n"));
+    let mut waiting = Waiting::start(asking("--wait"));
+    waiting.says("answers 503");
+    let all = |web: u32, db: u32| {
+        let services = format!(
+            r#"{{"services":{{"web":{{"available":{web},"total":2}},"db":{{"available":{db},"total":1}}}}}}"#
+        );
+        answer("200 OK", &services)
+    };
+    replay.play(&all(1, 0));
+    waiting.says("waiting: web 1/2 partly available, db 0/1 not available");
+    replay.play(&all(1, 1));
+    waiting.says("waiting: web 1/2 partly available");
+    replay.play(&all(2, 1));
+    waiting.says("every service is available");
+    waiting.ended().good();
+}
