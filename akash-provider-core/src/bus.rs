@@ -3,6 +3,7 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod fan_out;
 mod local;
 
 use crate::error::Error;
@@ -12,6 +13,7 @@ use futures::stream::BoxStream;
 use std::fmt;
 use std::sync::Arc;
 
+pub use fan_out::FanOut;
 pub use local::{LocalBus, QUEUE_LIMIT};
 
 /// What a subscriber gets: an event, or word of those it lost. A reader answers both, so neither may hide behind a `_`.
@@ -24,8 +26,10 @@ pub enum Delivery {
         /// The event itself; all subscribers share it.
         event: Arc<Event>,
     },
-    /// So many events were lost because this subscriber was too slow. Never silence.
-    Lagged(u64),
+    /// So many events of its topics were lost to this subscriber, because it was too slow. `None` where nobody can
+    /// know how many: a bus outside of the process was replaced by one that is behind. The last event of each of its
+    /// retained topics follows then. Never silence.
+    Lagged(Option<u64>),
 }
 
 /// A subscriber's stream; dropping it unsubscribes.
@@ -38,7 +42,7 @@ pub type EventStream = BoxStream<'static, Delivery>;
 /// topics, once, and nothing of others. Retained topics ([`Topic::is_retained`]) keep their last event, others none.
 ///
 /// What waits for one subscriber has a limit, and the publisher waits for no one: a subscriber that cannot keep up
-/// gets [`Delivery::Lagged`] with how many it lost at least. One that goes away disturbs nobody.
+/// gets [`Delivery::Lagged`] with how many it lost at least, where that can be known. One that goes away disturbs nobody.
 ///
 /// # Errors
 /// `Unavailable` when the bus cannot be reached; publishing is then lost and the provider goes on.

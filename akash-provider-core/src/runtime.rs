@@ -21,6 +21,7 @@ mod execute;
 mod ignored;
 pub(crate) mod lifecycle;
 mod observe;
+mod outlet;
 mod shown;
 mod streams;
 
@@ -37,6 +38,7 @@ pub(crate) use execute::Ports;
 use ignored::Ignored;
 use lifecycle::Stage;
 use observe::Observer;
+pub(crate) use outlet::Outlet;
 use shown::Shown;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

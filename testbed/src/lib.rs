@@ -52,4 +52,5 @@ pub use tier::Tier;
 pub use binaries::build;
 pub use check::check;
 pub use network::obstacle;
+pub use packages::redis;
 pub use recordings::recordings;

@@ -1,6 +1,7 @@
 //! What comes from the distribution: installed by us where we may, named where we may not.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::command::Run;
@@ -36,16 +37,38 @@ const NODE: [Package; 6] = [
     package("busybox-static", &["/bin/busybox", "/usr/bin/busybox"]),
 ];
 
+/// The server and the sentinel of Redis are this one program under two names. Its package starts no service.
+const REDIS: Package = package("redis-tools", &["/usr/bin/redis-check-rdb"]);
+
 /// Installs what the tier needs and the machine lacks.
 pub(crate) fn install(tier: Tier) -> Result<()> {
-    let lacking = lacking(tier, |file| Path::new(file).exists());
+    let node: &[Package] = if tier == Tier::Node { &NODE } else { &[] };
+    add(&lacking(ALWAYS.iter().chain(node), |file| {
+        Path::new(file).exists()
+    }))
+}
+
+/// The program that is a Redis server when it is called `redis-server`, and a sentinel when it is called
+/// `redis-sentinel`; installed where the machine lacks it.
+///
+/// # Errors
+/// When it cannot be installed; the text names the command that would.
+pub fn redis() -> Result<PathBuf> {
+    // Tests that need it begin at the same time, and packages are installed by one at a time.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    add(&lacking([&REDIS].into_iter(), |file| Path::new(file).exists()))?;
+    Ok(REDIS.files.iter().map(PathBuf::from).collect())
+}
+
+fn add(lacking: &[&'static str]) -> Result<()> {
     if lacking.is_empty() {
         return Ok(());
     }
     let command = format!("apt-get install -y --no-install-recommends {}", lacking.join(" "));
     let mend = |error| {
         Error::new(format!(
-            "{error}\nthe cluster needs these programs; install them with: {command}"
+            "{error}\nthe tests need these programs; install them with: {command}"
         ))
     };
     eprintln!("installing {}", lacking.join(" "));
@@ -56,16 +79,16 @@ pub(crate) fn install(tier: Tier) -> Result<()> {
             .limit(Duration::from_mins(10))
             .done()
     };
-    let args = [&["install", "-y", "--no-install-recommends"], lacking.as_slice()].concat();
+    let args = [&["install", "-y", "--no-install-recommends"], lacking].concat();
     // A machine that is fresh has no lists yet, and one that is old has stale ones.
     apt(&["update"]).and_then(|()| apt(&args)).map_err(mend)
 }
 
-fn lacking(tier: Tier, exists: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    let node: &[Package] = if tier == Tier::Node { &NODE } else { &[] };
-    ALWAYS
-        .iter()
-        .chain(node)
+fn lacking<'a>(
+    packages: impl Iterator<Item = &'a Package>,
+    exists: impl Fn(&str) -> bool,
+) -> Vec<&'static str> {
+    packages
         .filter(|package| !package.files.iter().any(|file| exists(file)))
         .map(|package| package.name)
         .collect()
@@ -77,15 +100,16 @@ mod tests {
 
     #[test]
     fn only_what_is_lacking_is_asked_for() {
-        assert!(lacking(Tier::Node, |_| true).is_empty());
+        let all = || ALWAYS.iter().chain(&NODE);
+        assert!(lacking(all(), |_| true).is_empty());
         assert_eq!(
-            lacking(Tier::Api, |file| file.starts_with("/usr/bin")),
+            lacking(ALWAYS.iter(), |file| file.starts_with("/usr/bin")),
             Vec::<&str>::new()
         );
         assert_eq!(
-            lacking(Tier::Node, |file| file != "/usr/bin/containerd"),
+            lacking(all(), |file| file != "/usr/bin/containerd"),
             ["containerd"]
         );
-        assert_eq!(lacking(Tier::Node, |_| false).len(), ALWAYS.len() + NODE.len());
+        assert_eq!(lacking(all(), |_| false).len(), ALWAYS.len() + NODE.len());
     }
 }

@@ -1,12 +1,12 @@
 //! `cargo xtask layers`: which crate may depend on which.
 //!
 //! ```text
-//!     examples/*                provider-daemon
-//!         │           ╱                │                ╲
-//!         │   akash-provider-   akash-provider-   akash-provider-
-//!         │    {k8s, process}        chain ◄─────  {gateway, devnet}
-//!         │           ╲                │                ╱
-//!         └──────────────────► akash-provider-core
+//!     examples/*                     provider-daemon
+//!         │           ╱                     │                ╲
+//!         │   akash-provider-       akash-provider-   akash-provider-
+//!         │   {k8s, process, redis}      chain ◄─────  {gateway, devnet}
+//!         │           ╲                     │                ╱
+//!         └───────────────────────► akash-provider-core
 //! ```
 //! The gateway serves any provider, and the development network any client: they pull in neither a cluster nor what
 //! belongs to the daemon. The examples share the tenant and the market of `example-embedded`. `testbed` and
@@ -20,7 +20,12 @@ use crate::workspace::{Package, Workspace};
 
 const CORE: &str = "akash-provider-core";
 const CHAIN: &str = "akash-provider-chain";
-const BACKENDS: [&str; 3] = ["akash-provider-k8s", "akash-provider-process", CHAIN];
+const BACKENDS: [&str; 4] = [
+    "akash-provider-k8s",
+    "akash-provider-process",
+    "akash-provider-redis",
+    CHAIN,
+];
 const DAEMON: &str = "provider-daemon";
 /// What stands on core and chain and serves others, whoever embeds it.
 const SERVERS: [&str; 2] = ["akash-provider-gateway", "akash-provider-devnet"];
@@ -34,7 +39,7 @@ const TOOL: &str = "xtask";
 const TESTBED: &str = "testbed";
 
 /// What the core never pulls in, with any feature. A name stands for its family: `kube` for `kube-client` too.
-const BANNED: [(&str, &str); 22] = [
+const BANNED: [(&str, &str); 23] = [
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
     ("gateway-api", "Kubernetes belongs to akash-provider-k8s"),
@@ -63,6 +68,7 @@ const BANNED: [(&str, &str); 22] = [
     ),
     ("rusqlite", "durable state belongs to the daemon"),
     ("redb", "durable state belongs to the daemon"),
+    ("redis", "the bus on Redis belongs to akash-provider-redis"),
 ];
 
 /// What the core does not pull in without its default features: it decides, and waits for nothing.
@@ -79,7 +85,7 @@ const BANNED_WHEN_PURE: [(&str, &str); 9] = [
 ];
 
 /// What a server never pulls in, and so neither does its embedder, who brings a cluster, flags and state of their own.
-const BANNED_IN_SERVERS: [(&str, &str); 13] = [
+const BANNED_IN_SERVERS: [(&str, &str); 14] = [
     ("akash-provider-k8s", "it serves any cluster"),
     ("akash-provider-process", "it serves any cluster"),
     (DAEMON, "the daemon stands on it"),
@@ -90,6 +96,7 @@ const BANNED_IN_SERVERS: [(&str, &str); 13] = [
     ("clap", "flags belong to the daemon"),
     ("redb", "durable state belongs to the daemon"),
     ("rusqlite", "durable state belongs to the daemon"),
+    ("redis", "the bus is the embedder's choice"),
     (
         "tracing-subscriber",
         "where log lines go is the embedder's choice",

@@ -61,12 +61,12 @@ fn enqueue(queue: &mut VecDeque<Delivery>, limit: usize, delivery: Delivery) {
         // Down to where there is room for the word of what was lost, and for what comes.
         while queue.len() + 2 > limit {
             match queue.pop_front() {
-                Some(Delivery::Lagged(n)) => lost += n,
+                Some(Delivery::Lagged(n)) => lost += n.unwrap_or(1),
                 Some(Delivery::Event { .. }) => lost += 1,
                 None => break,
             }
         }
-        queue.push_front(Delivery::Lagged(lost));
+        queue.push_front(Delivery::Lagged(Some(lost)));
     }
     queue.push_back(delivery);
 }
@@ -126,7 +126,7 @@ mod tests {
             topic: Topic::Facts,
             event: fact(n),
         };
-        assert_eq!(got, [Delivery::Lagged(7), event(7), event(8), event(9)]);
+        assert_eq!(got, [Delivery::Lagged(Some(7)), event(7), event(8), event(9)]);
     }
 
     #[tokio::test]

@@ -1,31 +1,17 @@
 //! What the provider says outwards: facts and retained statuses on the bus, and one log line per transition.
 //!
-//! The bus is never waited for by the loop. Facts and statuses go through one bounded queue to one publishing
-//! task, in order; what does not fit is counted and reported, not kept.
+//! The bus is never waited for by the loop: what is published goes through an [`Outlet`].
 
-use super::execute::panic_text;
+use super::Outlet;
 use crate::bus::Bus;
 use crate::engine::Status;
-use crate::error::chain_text;
 use crate::inventory::{Metrics, NodeMetrics, Pair};
 use crate::types::{Event, Mono, Topic};
-use futures::future::FutureExt;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
 
-/// Events waiting for the bus: some hundred leases may change at once, and each is a few hundred bytes.
-const QUEUE: usize = 1024;
-/// Limit of one publication; a bus that takes longer is not there.
-const PUBLISH_LIMIT: Duration = Duration::from_secs(10);
-/// Trouble with the bus is told at most this often.
-const REPORT_EVERY: Duration = Duration::from_secs(60);
 /// Statuses are looked at at most this often: fast enough for a person.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
 /// And so that making them takes at most one part in so many of the loop's time.
@@ -34,9 +20,7 @@ const STATUS_SHARE: u32 = 50;
 /// What the loop speaks to the bus through, without ever waiting for it.
 #[derive(Debug)]
 pub(crate) struct Observer {
-    queue: mpsc::Sender<(Topic, Arc<Event>)>,
-    overflow: Arc<AtomicU64>,
-    publisher: JoinSet<()>,
+    outlet: Outlet,
     /// Status bodies handed over last.
     published: BTreeMap<Topic, Value>,
     status_due: Option<Mono>,
@@ -45,14 +29,8 @@ pub(crate) struct Observer {
 
 impl Observer {
     pub(crate) fn start(bus: Arc<dyn Bus>) -> Self {
-        let (queue, events) = mpsc::channel(QUEUE);
-        let overflow = Arc::new(AtomicU64::new(0));
-        let mut publisher = JoinSet::new();
-        publisher.spawn(publish_all(bus, events, Arc::clone(&overflow)));
         Self {
-            queue,
-            overflow,
-            publisher,
+            outlet: Outlet::start(bus),
             published: BTreeMap::new(),
             status_due: None,
             status_not_before: Mono(0),
@@ -62,7 +40,7 @@ impl Observer {
     /// A fact: a log line, and off to the bus.
     pub(crate) fn fact(&mut self, event: Arc<Event>) {
         log(&event);
-        self.hand_over(Topic::Facts, event);
+        self.outlet.hand_over(Topic::Facts, event);
     }
 
     /// Something happened, so statuses may have changed.
@@ -83,7 +61,10 @@ impl Observer {
                 continue;
             }
             // Remembered only where it went out: one that found no room is tried again at the next look.
-            if self.hand_over(topic, Arc::new(Event::Status { body: body.clone() })) {
+            if self
+                .outlet
+                .hand_over(topic, Arc::new(Event::Status { body: body.clone() }))
+            {
                 self.published.insert(topic, body);
             }
         }
@@ -94,22 +75,8 @@ impl Observer {
     }
 
     /// Lets the publisher finish what waits, for at most `limit`.
-    pub(crate) async fn finish(mut self, limit: Duration) {
-        // The publisher ends when nobody holds the queue any more.
-        drop(self.queue);
-        let all = async { while self.publisher.join_next().await.is_some() {} };
-        if timeout(limit, all).await.is_err() {
-            tracing::warn!(?limit, "the bus did not take the last events");
-        }
-    }
-
-    fn hand_over(&self, topic: Topic, event: Arc<Event>) -> bool {
-        let fits = self.queue.try_send((topic, event)).is_ok();
-        if !fits {
-            // A number for the log; nothing else is ordered by it.
-            self.overflow.fetch_add(1, Ordering::Relaxed);
-        }
-        fits
+    pub(crate) async fn finish(self, limit: Duration) {
+        self.outlet.finish(limit).await;
     }
 }
 
@@ -180,64 +147,6 @@ fn cluster_capacity(metrics: &Metrics) -> Value {
         "overcommitted_replicas": metrics.overcommitted_replicas,
         "ignored": metrics.ignored,
     })
-}
-
-/// The publishing task; ends when the loop has let go of the queue and it is empty.
-async fn publish_all(
-    bus: Arc<dyn Bus>,
-    mut events: mpsc::Receiver<(Topic, Arc<Event>)>,
-    overflow: Arc<AtomicU64>,
-) {
-    let mut trouble = Trouble::default();
-    while let Some((topic, event)) = events.recv().await {
-        // A bus that panics over one event must not take all later ones with it.
-        let publishing = AssertUnwindSafe(async { bus.publish(topic, event).await }).catch_unwind();
-        match timeout(PUBLISH_LIMIT, publishing).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => trouble.failed(chain_text(&error)),
-            Ok(Err(panic)) => trouble.failed(format!("panic: {}", panic_text(panic.as_ref()))),
-            Err(_) => trouble.failed(format!("no answer within {PUBLISH_LIMIT:?}")),
-        }
-        trouble.overflowed += overflow.swap(0, Ordering::Relaxed);
-        trouble.report();
-    }
-    trouble.overflowed += overflow.swap(0, Ordering::Relaxed);
-    // The last report is made without a pause, because no other comes.
-    trouble.reported = None;
-    trouble.report();
-}
-
-/// Events the bus did not get, until the next report.
-#[derive(Debug, Default)]
-struct Trouble {
-    failed: u64,
-    overflowed: u64,
-    last_error: Option<String>,
-    reported: Option<Instant>,
-}
-
-impl Trouble {
-    fn failed(&mut self, error: String) {
-        self.failed += 1;
-        self.last_error = Some(error);
-    }
-
-    fn report(&mut self) {
-        let quiet = self.failed == 0 && self.overflowed == 0;
-        if quiet || self.reported.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
-            return;
-        }
-        tracing::warn!(
-            failed = self.failed,
-            overflowed = self.overflowed,
-            error = self.last_error.as_deref().unwrap_or("queue full"),
-            "events were not published"
-        );
-        *self = Self {
-            reported: Some(Instant::now()),
-            ..Self::default()
-        };
-    }
 }
 
 /// One line per transition; what a tenant or operator would notice is `info`, what wants a look is `warn`.

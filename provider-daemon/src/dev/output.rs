@@ -269,7 +269,8 @@ pub async fn print_facts(
             match delivery {
                 Some(Delivery::Event { event, .. }) => printer.event(&event),
                 Some(Delivery::Lagged(lost)) => {
-                    printer.note(&format!("{lost} lines were skipped: too many at once"))
+                    let lost = lost.map_or_else(|| "some".to_owned(), |lost| lost.to_string());
+                    printer.note(&format!("{lost} lines were skipped: too many at once"));
                 }
                 None => return,
             }

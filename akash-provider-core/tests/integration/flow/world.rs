@@ -203,7 +203,7 @@ impl Facts {
         while let Some(Some(delivery)) = self.0.next().now_or_never() {
             match delivery {
                 Delivery::Event { event, .. } => told.push(event),
-                Delivery::Lagged(lost) => panic!("{lost} facts are lost"),
+                Delivery::Lagged(lost) => panic!("{lost:?} facts are lost"),
             }
         }
         told

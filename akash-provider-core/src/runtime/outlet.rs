@@ -1,0 +1,267 @@
+//! A bus behind a queue, for those who must not wait for it.
+//!
+//! Facts and statuses go through one bounded queue to one publishing task, in order; what does not fit, and each fact
+//! that the bus did not take, is counted and reported, not kept. A status is kept until the bus has it or a later one.
+
+use super::execute::panic_text;
+use crate::bus::Bus;
+use crate::error::chain_text;
+use crate::types::{Event, Topic};
+use futures::future::FutureExt;
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+/// Events waiting for the bus: some hundred leases may change at once, and each is a few hundred bytes.
+const QUEUE: usize = 1024;
+/// Limit of one publication; a bus that takes longer is not there.
+const PUBLISH_LIMIT: Duration = Duration::from_secs(10);
+/// Trouble with the bus is told at most this often.
+const REPORT_EVERY: Duration = Duration::from_secs(60);
+/// Pause before statuses that the bus did not take are published again.
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+/// The queue before one bus, and the task that empties it.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    queue: mpsc::Sender<(Topic, Arc<Event>)>,
+    overflow: Arc<AtomicU64>,
+    publisher: JoinSet<()>,
+}
+
+impl Outlet {
+    pub(crate) fn start(bus: Arc<dyn Bus>) -> Self {
+        let (queue, events) = mpsc::channel(QUEUE);
+        let overflow = Arc::new(AtomicU64::new(0));
+        let mut publisher = JoinSet::new();
+        publisher.spawn(Publisher::new(bus, Arc::clone(&overflow)).run(events));
+        Self {
+            queue,
+            overflow,
+            publisher,
+        }
+    }
+
+    /// Puts an event into the queue; false where it has no room.
+    pub(crate) fn hand_over(&self, topic: Topic, event: Arc<Event>) -> bool {
+        let fits = self.queue.try_send((topic, event)).is_ok();
+        if !fits {
+            // A number for the log; nothing else is ordered by it.
+            self.overflow.fetch_add(1, Ordering::Relaxed);
+        }
+        fits
+    }
+
+    /// Lets the publisher finish what waits, for at most `limit`.
+    pub(crate) async fn finish(mut self, limit: Duration) {
+        // The publisher ends when nobody holds the queue any more.
+        drop(self.queue);
+        let all = async { while self.publisher.join_next().await.is_some() {} };
+        if timeout(limit, all).await.is_err() {
+            tracing::warn!(?limit, "the bus did not take the last events");
+        }
+    }
+}
+
+/// The publishing task; ends when nobody holds the queue and it is empty.
+struct Publisher {
+    bus: Arc<dyn Bus>,
+    overflow: Arc<AtomicU64>,
+    trouble: Trouble,
+    /// Statuses that the bus did not take, the latest of each topic.
+    owed: BTreeMap<Topic, Arc<Event>>,
+    again_at: Instant,
+}
+
+impl Publisher {
+    fn new(bus: Arc<dyn Bus>, overflow: Arc<AtomicU64>) -> Self {
+        Self {
+            bus,
+            overflow,
+            trouble: Trouble::default(),
+            owed: BTreeMap::new(),
+            again_at: Instant::now(),
+        }
+    }
+
+    async fn run(mut self, mut events: mpsc::Receiver<(Topic, Arc<Event>)>) {
+        loop {
+            tokio::select! {
+                biased;
+                // First, or a queue that never empties would keep old statuses for ever.
+                () = sleep_until(self.again_at), if !self.owed.is_empty() => self.publish_owed().await,
+                next = events.recv() => match next {
+                    Some((topic, event)) => self.publish(topic, event).await,
+                    None => break,
+                },
+            }
+            self.report();
+        }
+        self.publish_owed().await;
+        // The last report is made without a pause, because no other comes.
+        self.trouble.reported = None;
+        self.report();
+    }
+
+    async fn publish_owed(&mut self) {
+        for (topic, event) in std::mem::take(&mut self.owed) {
+            self.publish(topic, event).await;
+        }
+    }
+
+    async fn publish(&mut self, topic: Topic, event: Arc<Event>) {
+        // A bus that panics over one event must not take all later ones with it.
+        let publishing = AssertUnwindSafe(async { self.bus.publish(topic, Arc::clone(&event)).await });
+        let error = match timeout(PUBLISH_LIMIT, publishing.catch_unwind()).await {
+            Ok(Ok(Ok(()))) => {
+                self.owed.remove(&topic);
+                return;
+            }
+            Ok(Ok(Err(error))) => chain_text(&error),
+            Ok(Err(panic)) => format!("panic: {}", panic_text(panic.as_ref())),
+            Err(_) => format!("no answer within {PUBLISH_LIMIT:?}"),
+        };
+        if topic.is_retained() {
+            self.owed.insert(topic, event);
+            self.again_at = Instant::now() + AGAIN_AFTER;
+        }
+        self.trouble.failed(error);
+    }
+
+    fn report(&mut self) {
+        self.trouble.overflowed += self.overflow.swap(0, Ordering::Relaxed);
+        self.trouble.report();
+    }
+}
+
+/// Events the bus did not get, until the next report.
+#[derive(Debug, Default)]
+struct Trouble {
+    failed: u64,
+    overflowed: u64,
+    last_error: Option<String>,
+    reported: Option<Instant>,
+}
+
+impl Trouble {
+    fn failed(&mut self, error: String) {
+        self.failed += 1;
+        self.last_error = Some(error);
+    }
+
+    fn report(&mut self) {
+        let quiet = self.failed == 0 && self.overflowed == 0;
+        if quiet || self.reported.is_some_and(|last| last.elapsed() < REPORT_EVERY) {
+            return;
+        }
+        tracing::warn!(
+            failed = self.failed,
+            overflowed = self.overflowed,
+            error = self.last_error.as_deref().unwrap_or("queue full"),
+            "events were not published"
+        );
+        *self = Self {
+            reported: Some(Instant::now()),
+            ..Self::default()
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::{EventStream, LocalBus};
+    use crate::error::{Error, ErrorKind};
+    use std::sync::atomic::AtomicBool;
+
+    /// A bus that can be away.
+    #[derive(Debug, Default)]
+    struct Fickle {
+        truth: LocalBus,
+        is_away: AtomicBool,
+    }
+
+    #[async_trait::async_trait]
+    impl Bus for Fickle {
+        async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error> {
+            if self.is_away.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Unavailable, "publish", "away"));
+            }
+            self.truth.publish(topic, event).await
+        }
+        async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error> {
+            self.truth.subscribe(topics).await
+        }
+        async fn last(&self, topic: Topic) -> Result<Option<Arc<Event>>, Error> {
+            self.truth.last(topic).await
+        }
+    }
+
+    fn fact(wanted: u32) -> Arc<Event> {
+        Arc::new(Event::BreakerTripped { wanted })
+    }
+
+    async fn last(bus: &Fickle) -> Option<Arc<Event>> {
+        bus.last(Topic::ClusterStatus).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_that_was_not_taken_is_published_again_and_the_latest_only() {
+        let bus = Arc::new(Fickle::default());
+        let outlet = Outlet::start(Arc::clone(&bus) as Arc<dyn Bus>);
+        bus.is_away.store(true, Ordering::Relaxed);
+        for number in 0..3 {
+            assert!(outlet.hand_over(Topic::ClusterStatus, fact(number)));
+        }
+        tokio::time::sleep(AGAIN_AFTER * 3).await;
+        assert_eq!(last(&bus).await, None);
+        bus.is_away.store(false, Ordering::Relaxed);
+        tokio::time::sleep(AGAIN_AFTER * 2).await;
+        assert_eq!(last(&bus).await, Some(fact(2)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_old_status_never_follows_a_later_one() {
+        let bus = Arc::new(Fickle::default());
+        let outlet = Outlet::start(Arc::clone(&bus) as Arc<dyn Bus>);
+        bus.is_away.store(true, Ordering::Relaxed);
+        assert!(outlet.hand_over(Topic::ClusterStatus, fact(1)));
+        tokio::time::sleep(AGAIN_AFTER / 2).await;
+        bus.is_away.store(false, Ordering::Relaxed);
+        assert!(outlet.hand_over(Topic::ClusterStatus, fact(2)));
+        tokio::time::sleep(AGAIN_AFTER * 2).await;
+        assert_eq!(last(&bus).await, Some(fact(2)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_taken_is_tried_once_more_at_the_end() {
+        let bus = Arc::new(Fickle::default());
+        let outlet = Outlet::start(Arc::clone(&bus) as Arc<dyn Bus>);
+        bus.is_away.store(true, Ordering::Relaxed);
+        assert!(outlet.hand_over(Topic::ClusterStatus, fact(1)));
+        tokio::time::sleep(AGAIN_AFTER / 2).await;
+        bus.is_away.store(false, Ordering::Relaxed);
+        outlet.finish(Duration::from_secs(1)).await;
+        assert_eq!(last(&bus).await, Some(fact(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trouble_with_the_bus_is_told_once_a_minute_with_counts() {
+        let mut trouble = Trouble::default();
+        trouble.failed("first".into());
+        trouble.report();
+        assert_eq!(trouble.failed, 0, "told and reset");
+        trouble.failed("second".into());
+        trouble.report();
+        assert_eq!(trouble.failed, 1, "kept for the next report");
+        tokio::time::sleep(REPORT_EVERY).await;
+        trouble.overflowed = 3;
+        trouble.report();
+        assert_eq!((trouble.failed, trouble.overflowed), (0, 0));
+    }
+}

@@ -1,0 +1,144 @@
+//! One connection to the server that is the master now.
+
+use crate::location::Location;
+use crate::position::Keys;
+use akash_provider_core::{Error, ErrorKind};
+use redis::aio::MultiplexedConnection;
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError, RedisResult, TlsMode};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// Longest time for a connection: a name, the sentinels, the server, its greeting.
+const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+
+/// Where connections lead.
+#[derive(Debug)]
+pub(crate) struct Link {
+    location: Location,
+    keys: Keys,
+}
+
+/// Which run of which server a connection leads to. Another one may lack what this one had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Server {
+    run: String,
+    replication: String,
+}
+
+impl Link {
+    pub(crate) fn new(location: Location) -> Self {
+        Self {
+            keys: Keys::new(location.prefix()),
+            location,
+        }
+    }
+
+    pub(crate) const fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// A new connection, whose answers may take so long.
+    pub(crate) async fn connect(
+        &self,
+        operation: &'static str,
+        answer: Duration,
+    ) -> Result<MultiplexedConnection, Error> {
+        let unreachable = |why: String| {
+            let place = &self.location;
+            failed(
+                operation,
+                ErrorKind::Unavailable,
+                format!("the bus at {place}: {why}"),
+            )
+        };
+        match timeout(CONNECT_LIMIT, self.open(answer)).await {
+            Ok(Ok(connection)) => Ok(connection),
+            Ok(Err(error)) => Err(unreachable(error.to_string())),
+            Err(_) => Err(unreachable(format!("no connection within {CONNECT_LIMIT:?}"))),
+        }
+    }
+
+    async fn open(&self, answer: Duration) -> RedisResult<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_LIMIT))
+            .set_response_timeout(Some(answer));
+        let location = &self.location;
+        let Some(master) = location.master() else {
+            return self
+                .direct()?
+                .get_multiplexed_async_connection_with_config(&config)
+                .await;
+        };
+        let mut builder =
+            SentinelClientBuilder::new(location.addresses(), master, SentinelServerType::Master)?
+                .set_client_to_redis_db(location.database());
+        if location.is_tls() {
+            builder = builder
+                .set_client_to_redis_tls_mode(TlsMode::Secure)
+                .set_client_to_redis_certificates(location.certificates())
+                .set_client_to_sentinel_certificates(location.certificates());
+        }
+        let (name, password) = location.user();
+        if let Some(name) = name {
+            builder = builder.set_client_to_redis_username(name);
+        }
+        if let Some(password) = password {
+            builder = builder.set_client_to_redis_password(password);
+        }
+        let (name, password) = location.sentinel_user();
+        if let Some(name) = name {
+            builder = builder.set_client_to_sentinel_username(name);
+        }
+        if let Some(password) = password {
+            builder = builder.set_client_to_sentinel_password(password);
+        }
+        builder.build()?.get_async_connection_with_config(&config).await
+    }
+
+    fn direct(&self) -> RedisResult<Client> {
+        let missing = || RedisError::from((redis::ErrorKind::InvalidClientConfig, "no server is named"));
+        let address = self.location.addresses().next().ok_or_else(missing)?;
+        let info = address
+            .into_connection_info()?
+            .set_redis_settings(self.location.settings());
+        match self.location.is_tls() {
+            true => Client::build_with_tls(info, self.location.certificates()),
+            false => Client::open(info),
+        }
+    }
+}
+
+impl Server {
+    /// `None` where the server does not say, as some accounts may not ask.
+    pub(crate) async fn of(connection: &mut MultiplexedConnection) -> RedisResult<Option<Self>> {
+        let mut asked = redis::pipe();
+        asked.cmd("INFO").arg("server").cmd("INFO").arg("replication");
+        let (server, replication): (String, String) = match asked.query_async(connection).await {
+            Ok(said) => said,
+            Err(error) if is_answer(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let field = |text: &str, name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+            lines
+                .find(|(key, _)| *key == name)
+                .map(|(_, value)| value.trim().to_owned())
+        };
+        let found = field(&server, "run_id").zip(field(&replication, "master_replid"));
+        Ok(found.map(|(run, replication)| Self { run, replication }))
+    }
+}
+
+/// True when the server itself refused, so that the connection is sound.
+pub(crate) fn is_answer(error: &RedisError) -> bool {
+    let is_of_another = matches!(
+        error.code(),
+        Some("READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH")
+    );
+    error.code().is_some() && !is_of_another && !error.is_io_error()
+}
+
+pub(crate) fn failed(operation: &'static str, kind: ErrorKind, message: String) -> Error {
+    Error::new(kind, operation, message)
+}

@@ -1,0 +1,96 @@
+//! One event as it lies in a stream: the fields `v`, `epoch`, `at` and `event`.
+
+use akash_provider_core::types::Event;
+use redis::streams::StreamId;
+use std::sync::Arc;
+
+/// Version of the entries; a reader takes no other.
+pub(crate) const VERSION: &str = "1";
+/// Largest event, written as JSON. A status of ten thousand leases is some megabytes.
+pub(crate) const BYTES_MAX: usize = 16 << 20;
+
+/// The id of an entry: how many events there were with it on all topics, and on its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct EntryId {
+    pub(crate) sequence: u64,
+    pub(crate) count: u64,
+}
+
+impl EntryId {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (sequence, count) = text.split_once('-')?;
+        Some(Self {
+            sequence: sequence.parse().ok()?,
+            count: count.parse().ok()?,
+        })
+    }
+}
+
+impl std::fmt::Display for EntryId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.sequence, self.count)
+    }
+}
+
+/// An entry that was read.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) id: EntryId,
+    pub(crate) epoch: String,
+    /// Or what is wrong with it.
+    pub(crate) event: Result<Arc<Event>, String>,
+}
+
+impl Entry {
+    /// `None` where not even its id is one of ours.
+    pub(crate) fn read(raw: &StreamId) -> Option<Self> {
+        let id = EntryId::parse(&raw.id)?;
+        let version: String = raw.get("v").unwrap_or_default();
+        let text: Option<String> = raw.get("event");
+        let event = match text {
+            _ if version != VERSION => Err(format!("its version is `{version:.20}` and not {VERSION}")),
+            None => Err("it has no field `event`".to_owned()),
+            Some(text) => event(&text),
+        };
+        Some(Self {
+            id,
+            epoch: raw.get("epoch").unwrap_or_default(),
+            event,
+        })
+    }
+}
+
+/// An event from its JSON.
+pub(crate) fn event(text: &str) -> Result<Arc<Event>, String> {
+    if text.len() > BYTES_MAX {
+        return Err(format!("it has {} bytes, more than {BYTES_MAX}", text.len()));
+    }
+    serde_json::from_str(text)
+        .map(Arc::new)
+        .map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_two_numbers() {
+        let id = EntryId {
+            sequence: 7,
+            count: 3,
+        };
+        assert_eq!(EntryId::parse("7-3"), Some(id));
+        assert_eq!(id.to_string(), "7-3");
+        for bad in ["", "7", "7-", "-3", "a-3", "7-3-1", "18446744073709551616-1"] {
+            assert_eq!(EntryId::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_none_is_said() {
+        assert!(event("{}").unwrap_err().contains("event"));
+        let long = " ".repeat(BYTES_MAX + 1);
+        assert!(event(&long).unwrap_err().contains("more than"));
+    }
+}

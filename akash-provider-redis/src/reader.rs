@@ -1,0 +1,265 @@
+//! One subscriber: it pulls, so that what waits for it waits in the streams, which are bounded.
+
+use crate::connection::{Link, Server, failed, is_answer};
+use crate::entry::{self, Entry, EntryId};
+use crate::position::Heads;
+use akash_provider_core::bus::{Delivery, EventStream};
+use akash_provider_core::types::Topic;
+use akash_provider_core::{Error, ErrorKind};
+use futures::StreamExt;
+use redis::RedisResult;
+use redis::aio::MultiplexedConnection;
+use redis::streams::StreamReadReply;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How long the server keeps a question open for which it has nothing.
+const BLOCK: Duration = Duration::from_secs(2);
+/// Longest time for an answer, that included.
+const ANSWER_LIMIT: Duration = Duration::from_secs(7);
+/// Entries of one stream in one answer.
+const BATCH: usize = 256;
+/// Pause before the next attempt to connect, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+pub(crate) struct Reader {
+    link: Arc<Link>,
+    topics: Vec<Topic>,
+    /// What was read last of each topic.
+    at: Vec<EntryId>,
+    epoch: Option<String>,
+    server: Option<Server>,
+    connection: Option<MultiplexedConnection>,
+    ready: VecDeque<Delivery>,
+    pause: Duration,
+    /// Entries that were not ours are told in the log once.
+    has_told: bool,
+}
+
+impl Reader {
+    /// Reads from the end of what is there now.
+    pub(crate) async fn open(link: Arc<Link>, topics: &[Topic]) -> Result<Self, Error> {
+        let mut known = Vec::new();
+        for topic in topics {
+            if !known.contains(topic) {
+                known.push(*topic);
+            }
+        }
+        let mut reader = Self {
+            link,
+            at: Vec::new(),
+            topics: known,
+            epoch: None,
+            server: None,
+            connection: None,
+            ready: VecDeque::new(),
+            pause: PAUSE.0,
+            has_told: false,
+        };
+        if reader.topics.is_empty() {
+            return Ok(reader);
+        }
+        let mut connection = reader.link.connect("subscribe", ANSWER_LIMIT).await?;
+        let unavailable = |error: redis::RedisError| {
+            failed("subscribe", ErrorKind::Unavailable, format!("the bus: {error}"))
+        };
+        reader.server = Server::of(&mut connection).await.map_err(unavailable)?;
+        let heads = Heads::read(&mut connection, reader.link.keys(), &reader.topics);
+        let heads = heads.await.map_err(unavailable)?;
+        reader.stand_at(heads);
+        reader.connection = Some(connection);
+        Ok(reader)
+    }
+
+    pub(crate) fn into_stream(self) -> EventStream {
+        futures::stream::unfold(self, |mut reader| async move {
+            let delivery = reader.next().await?;
+            Some((delivery, reader))
+        })
+        .boxed()
+    }
+
+    async fn next(&mut self) -> Option<Delivery> {
+        if self.topics.is_empty() {
+            // Nobody publishes on no topic, and a stream does not end while its bus is there.
+            std::future::pending::<()>().await;
+        }
+        loop {
+            if let Some(delivery) = self.ready.pop_front() {
+                return Some(delivery);
+            }
+            if let Err(error) = self.read().await {
+                tracing::debug!(%error, "the bus could not be read");
+                self.connection = None;
+                sleep(self.pause).await;
+                self.pause = (self.pause * 2).min(PAUSE.1);
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), Error> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.reconnect().await?,
+        };
+        let said = self.ask(&mut connection).await;
+        // A server that refused is asked again after a pause; the connection to it is sound.
+        if said.as_ref().err().is_none_or(is_answer) {
+            self.connection = Some(connection.clone());
+        }
+        let outcome = match said {
+            Ok(Some(reply)) => self.take(&reply, &mut connection).await,
+            Ok(None) => self.look(&mut connection).await,
+            Err(error) => Err(error),
+        };
+        outcome.map_err(|error| failed("subscribe", ErrorKind::Unavailable, error.to_string()))?;
+        self.pause = PAUSE.0;
+        Ok(())
+    }
+
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Option<StreamReadReply>> {
+        let mut command = redis::cmd("XREAD");
+        command.arg("COUNT").arg(BATCH);
+        command.arg("BLOCK").arg(BLOCK.as_millis() as u64).arg("STREAMS");
+        for topic in &self.topics {
+            command.arg(self.link.keys().stream(*topic));
+        }
+        for at in &self.at {
+            command.arg(at.to_string());
+        }
+        command.query_async(connection).await
+    }
+
+    /// A connection to the server that is the master now. What another one lacks cannot be known.
+    async fn reconnect(&mut self) -> Result<MultiplexedConnection, Error> {
+        let mut connection = self.link.connect("subscribe", ANSWER_LIMIT).await?;
+        let unavailable =
+            |error: redis::RedisError| failed("subscribe", ErrorKind::Unavailable, error.to_string());
+        let server = Server::of(&mut connection).await.map_err(unavailable)?;
+        let is_same = server.is_some() && server == self.server;
+        if !is_same {
+            let heads = Heads::read(&mut connection, self.link.keys(), &self.topics);
+            let heads = heads.await.map_err(unavailable)?;
+            self.lost(heads);
+            self.server = server;
+        }
+        Ok(connection)
+    }
+
+    /// Nothing came: is it because there was nothing, or because what we wait for will never come?
+    async fn look(&mut self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        let heads = Heads::read(connection, self.link.keys(), &self.topics).await?;
+        let highest = self.at.iter().map(|at| at.sequence).max().unwrap_or(0);
+        let is_other = self.epoch.is_some() && heads.epoch != self.epoch;
+        if is_other || heads.sequence < highest {
+            self.lost(heads);
+        }
+        Ok(())
+    }
+
+    /// Says that something was lost, and what is the last of each retained topic. Where what we read last may still be
+    /// there, we go on behind it, else where the epoch begins: an event twice is better than one less.
+    fn lost(&mut self, heads: Heads) {
+        self.ready.push_back(Delivery::Lagged(None));
+        for (topic, (_, last)) in self.topics.iter().zip(&heads.topics) {
+            if let Some(Ok(event)) = last.as_deref().map(entry::event) {
+                self.ready.push_back(Delivery::Event { topic: *topic, event });
+            }
+        }
+        let highest = self.at.iter().map(|at| at.sequence).max().unwrap_or(0);
+        let goes_on = heads.epoch.is_some() && heads.epoch == self.epoch && heads.sequence >= highest;
+        if !goes_on {
+            self.stand_at(heads.at_start_of_epoch());
+        }
+    }
+
+    fn stand_at(&mut self, heads: Heads) {
+        self.epoch = heads.epoch;
+        self.at = heads.topics.into_iter().map(|(end, _)| end).collect();
+    }
+
+    /// Takes what was read, in the order in which it was published over all topics.
+    async fn take(
+        &mut self,
+        reply: &StreamReadReply,
+        connection: &mut MultiplexedConnection,
+    ) -> RedisResult<()> {
+        let (entries, foreign) = self.sorted(reply);
+        for (place, entry) in entries {
+            if self.epoch.is_none() {
+                self.epoch = Some(entry.epoch.clone());
+            }
+            if self.epoch.as_deref() != Some(&entry.epoch) {
+                let heads = Heads::read(connection, self.link.keys(), &self.topics).await?;
+                self.lost(heads);
+                return Ok(());
+            }
+            self.deliver(place, entry);
+        }
+        if foreign {
+            // Ids that are not ours cannot be read past: what is behind them is given up.
+            let heads = Heads::read(connection, self.link.keys(), &self.topics).await?;
+            self.lost(heads);
+            self.tell("an entry of the bus has an id that no provider gives");
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, place: usize, entry: Entry) {
+        let (Some(topic), Some(at)) = (self.topics.get(place).copied(), self.at.get_mut(place)) else {
+            return;
+        };
+        let missing = entry.id.count.saturating_sub(at.count.saturating_add(1));
+        *at = entry.id;
+        if missing > 0 {
+            self.ready.push_back(Delivery::Lagged(Some(missing)));
+        }
+        match entry.event {
+            Ok(event) => self.ready.push_back(Delivery::Event { topic, event }),
+            Err(why) => {
+                self.ready.push_back(Delivery::Lagged(Some(1)));
+                self.tell(&format!(
+                    "the event {} of {} cannot be read: {why}",
+                    entry.id,
+                    topic.name()
+                ));
+            }
+        }
+    }
+
+    /// Entries with the places of their topics, and whether one is not ours. A stream of which only a part was read says
+    /// how far the order is known: what others have beyond that is read again.
+    fn sorted(&self, reply: &StreamReadReply) -> (Vec<(usize, Entry)>, bool) {
+        let mut entries = Vec::new();
+        let mut horizon = u64::MAX;
+        let mut foreign = false;
+        for stream in &reply.keys {
+            let place = self
+                .topics
+                .iter()
+                .position(|topic| self.link.keys().stream(*topic) == stream.key);
+            let Some(place) = place else { continue };
+            let read: Vec<_> = stream.ids.iter().map(Entry::read).collect();
+            foreign |= read.iter().any(Option::is_none);
+            let read = read.into_iter().flatten().map(|entry| (place, entry));
+            let start = entries.len();
+            entries.extend(read);
+            if stream.ids.len() >= BATCH
+                && let Some((_, last)) = entries.get(start..).and_then(<[_]>::last)
+            {
+                horizon = horizon.min(last.id.sequence);
+            }
+        }
+        entries.retain(|(_, entry)| entry.id.sequence <= horizon);
+        entries.sort_by_key(|(_, entry)| entry.id);
+        (entries, foreign)
+    }
+
+    fn tell(&mut self, what: &str) {
+        if !std::mem::replace(&mut self.has_told, true) {
+            tracing::warn!("{what}; it counts as lost, and more of them are not told");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The bus on a real Redis: what it promises, and what it does when the server goes, forgets or lies.
+//!
+//! Every test has a server of its own on a free port of loopback. Where no server can be installed, each says why.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test says what broke and stops"
+)]
+
+#[path = "real/answers.rs"]
+mod answers;
+#[path = "real/garbage.rs"]
+mod garbage;
+#[path = "real/sentinel.rs"]
+mod sentinel;
+#[path = "real/server.rs"]
+mod server;
+#[path = "real/trouble.rs"]
+mod trouble;
+
+use akash_provider_core::bus::{Bus, Delivery, EventStream, conformance};
+use akash_provider_core::types::{Event, Topic};
+use akash_provider_redis::RedisBus;
+use futures::StreamExt;
+use server::Server;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn fact(wanted: u32) -> Arc<Event> {
+    Arc::new(Event::BreakerTripped { wanted })
+}
+
+fn told(topic: Topic, wanted: u32) -> Delivery {
+    Delivery::Event {
+        topic,
+        event: fact(wanted),
+    }
+}
+
+async fn next(stream: &mut EventStream) -> Delivery {
+    tokio::time::timeout(PATIENCE, stream.next())
+        .await
+        .unwrap()
+        .unwrap()
+}
+
+/// Publishes until the bus takes it.
+async fn publish(bus: &RedisBus, topic: Topic, wanted: u32) {
+    let taken = async {
+        while let Err(error) = bus.publish(topic, fact(wanted)).await {
+            println!("not yet: {error}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, taken).await.unwrap();
+}
+
+#[tokio::test]
+async fn it_conforms() {
+    let Some(server) = Server::start() else { return };
+    let bus = RedisBus::with_kept(server.location(), 1024);
+    conformance::suite(&bus, &conformance::Setup::default()).await;
+}
+
+#[tokio::test]
+async fn another_process_reads_what_this_one_publishes() {
+    let Some(server) = Server::start() else { return };
+    let writer = RedisBus::new(server.location());
+    let reader = RedisBus::new(server.location());
+    let mut all = reader.subscribe(&Topic::ALL).await.unwrap();
+    for number in 0..1_000 {
+        let topic = Topic::ALL[number as usize % Topic::ALL.len()];
+        writer.publish(topic, fact(number)).await.unwrap();
+    }
+    // Eight streams are read in one answer, and told in the order of all.
+    let mut lost = 0;
+    let mut expected = 0;
+    while expected < 1_000 {
+        match next(&mut all).await {
+            Delivery::Lagged(some) => lost += some.unwrap(),
+            Delivery::Event { event, topic } => {
+                let Event::BreakerTripped { wanted } = *event else {
+                    panic!()
+                };
+                assert!(wanted >= expected, "{wanted} after {expected}");
+                assert_eq!(topic, Topic::ALL[wanted as usize % Topic::ALL.len()]);
+                expected = wanted + 1;
+            }
+        }
+    }
+    // Of each status the last 64 of 125 are kept, of facts all.
+    assert_eq!(lost, 7 * (125 - 64));
+    assert_eq!(reader.last(Topic::ClusterStatus).await.unwrap(), Some(fact(992)));
+    assert_eq!(reader.last(Topic::Facts).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn providers_with_prefixes_of_their_own_do_not_hear_each_other() {
+    let Some(server) = Server::start() else { return };
+    let one = RedisBus::new(server.location().with_prefix("one"));
+    let two = RedisBus::new(server.location().with_prefix("two"));
+    let mut facts = two.subscribe(&[Topic::Facts]).await.unwrap();
+    one.publish(Topic::Facts, fact(1)).await.unwrap();
+    two.publish(Topic::Facts, fact(2)).await.unwrap();
+    assert_eq!(next(&mut facts).await, told(Topic::Facts, 2));
+}
+
+#[tokio::test]
+async fn user_password_and_certificates_are_used() {
+    let Some(server) = Server::secured() else { return };
+    let bus = RedisBus::new(server.secured_location("right"));
+    let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
+    bus.publish(Topic::Facts, fact(1)).await.unwrap();
+    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    let wrong = RedisBus::new(server.secured_location("wrong"));
+    let error = wrong
+        .publish(Topic::Facts, fact(2))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("Password") || error.contains("WRONGPASS"),
+        "{error}"
+    );
+    assert!(!error.contains("wrong"), "the password is in it: {error}");
+    let stranger = RedisBus::new(server.untrusting_location());
+    let error = stranger
+        .publish(Topic::Facts, fact(3))
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.to_lowercase().contains("certificate"), "{error}");
+}

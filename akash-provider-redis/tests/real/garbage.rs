@@ -1,0 +1,73 @@
+//! A server with things in it that no provider wrote.
+
+use crate::server::Server;
+use crate::{fact, next, publish, told};
+use akash_provider_core::bus::{Bus, Delivery};
+use akash_provider_core::types::Topic;
+use akash_provider_redis::RedisBus;
+
+const FACTS: &str = "{akash-provider}:stream:akash.provider.facts";
+
+#[tokio::test]
+async fn an_entry_that_cannot_be_read_counts_as_lost_and_hides_no_other() {
+    let Some(server) = Server::start() else { return };
+    let bus = RedisBus::new(server.location());
+    let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
+    publish(&bus, Topic::Facts, 1).await;
+    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    let epoch: String = server.say(&["GET", "{akash-provider}:epoch"]).await;
+    for (id, version, event) in [("2-2", "1", "{"), ("3-3", "9", "{}"), ("4-4", "1", "\"x\"")] {
+        let words = ["XADD", FACTS, id, "v", version, "epoch", &epoch, "event", event];
+        let _: String = server.say(&words).await;
+        assert_eq!(next(&mut facts).await, Delivery::Lagged(Some(1)), "{id}");
+    }
+    // The stream is ahead of the sequence: it is another epoch, which is told.
+    publish(&bus, Topic::Facts, 5).await;
+    assert_eq!(next(&mut facts).await, Delivery::Lagged(None));
+    assert_eq!(next(&mut facts).await, told(Topic::Facts, 5));
+}
+
+#[tokio::test]
+async fn a_stream_of_somebody_else_is_written_to_behind_its_end_and_not_deleted() {
+    let Some(server) = Server::start() else { return };
+    let _: String = server
+        .say(&["XADD", FACTS, "1700000000000-0", "theirs", "yes"])
+        .await;
+    let bus = RedisBus::new(server.location());
+    let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
+    publish(&bus, Topic::Facts, 1).await;
+    let mut got = vec![next(&mut facts).await];
+    while got.last() != Some(&told(Topic::Facts, 1)) && got.len() < 3 {
+        publish(&bus, Topic::Facts, 1).await;
+        got.push(next(&mut facts).await);
+    }
+    assert_eq!(got.last(), Some(&told(Topic::Facts, 1)), "{got:?}");
+    let length: i64 = server.say(&["XLEN", FACTS]).await;
+    assert!(length >= 2);
+}
+
+#[tokio::test]
+async fn a_key_of_another_kind_is_named_by_the_server_and_left_alone() {
+    let Some(server) = Server::start() else { return };
+    let _: String = server.say(&["SET", FACTS, "theirs"]).await;
+    let bus = RedisBus::new(server.location());
+    let error = bus.publish(Topic::Facts, fact(1)).await.unwrap_err().to_string();
+    assert!(error.contains("WRONGTYPE"), "{error}");
+    let kept: String = server.say(&["GET", FACTS]).await;
+    assert_eq!(kept, "theirs");
+    // Nothing of the event was written.
+    let sequence: Option<u64> = server.say(&["GET", "{akash-provider}:sequence"]).await;
+    assert_eq!(sequence, None);
+    publish(&bus, Topic::ClusterStatus, 2).await;
+    assert_eq!(bus.last(Topic::ClusterStatus).await.unwrap(), Some(fact(2)));
+}
+
+#[tokio::test]
+async fn a_status_that_is_none_is_said_with_its_key() {
+    let Some(server) = Server::start() else { return };
+    let key = "{akash-provider}:last:akash.provider.cluster.status";
+    let _: String = server.say(&["SET", key, "{\"event\":\"unheard_of\"}"]).await;
+    let bus = RedisBus::new(server.location());
+    let error = bus.last(Topic::ClusterStatus).await.unwrap_err().to_string();
+    assert!(error.contains(key), "{error}");
+}

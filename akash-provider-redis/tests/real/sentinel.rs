@@ -1,0 +1,119 @@
+//! The server is whom sentinels name, and that changes.
+
+use crate::server::{Server, free_port};
+use crate::{PATIENCE, next, publish, told};
+use akash_provider_core::bus::{Bus, Delivery, EventStream};
+use akash_provider_core::types::{Event, Topic};
+use akash_provider_redis::{Location, RedisBus};
+use std::time::{Duration, Instant};
+
+struct Set {
+    master: Server,
+    replica: Server,
+    sentinel: Server,
+}
+
+impl Set {
+    async fn start() -> Option<Self> {
+        let master = Server::start()?;
+        let of = ["--replicaof", "127.0.0.1", &master.port.to_string()];
+        let replica = Server::on(free_port(), &of)?;
+        let sentinel = Server::sentinel(master.port)?;
+        let set = Self {
+            master,
+            replica,
+            sentinel,
+        };
+        let began = Instant::now();
+        loop {
+            let known: String = set.replica.say(&["INFO", "replication"]).await;
+            let watched: String = set.sentinel.say(&["INFO", "sentinel"]).await;
+            if known.contains("master_link_status:up") && watched.contains("slaves=1") {
+                return Some(set);
+            }
+            assert!(began.elapsed() < PATIENCE, "{known}\n{watched}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Of two sentinels the first is not there.
+    fn location(&self) -> Location {
+        let (none, one) = (free_port(), self.sentinel.port);
+        format!("redis-sentinel://127.0.0.1:{none},127.0.0.1:{one}/main")
+            .parse()
+            .unwrap()
+    }
+}
+
+/// Reads up to an event; everything before it was in order, and what is missing was told.
+async fn reads_up_to(facts: &mut EventStream, from: u32, to: u32) -> bool {
+    let (mut expected, mut was_told) = (from, false);
+    loop {
+        match next(facts).await {
+            Delivery::Lagged(lost) => was_told |= lost.is_none(),
+            Delivery::Event { event, .. } => {
+                let Event::BreakerTripped { wanted } = *event else {
+                    panic!()
+                };
+                assert!(
+                    wanted >= expected || was_told,
+                    "{wanted} after {expected}, and nothing was told"
+                );
+                assert!(
+                    wanted == expected || was_told,
+                    "{expected} is missing before {wanted}, and nothing was told"
+                );
+                expected = wanted + 1;
+                if wanted == to {
+                    return was_told;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn when_the_master_dies_the_bus_follows_the_sentinels() {
+    let Some(mut set) = Set::start().await else { return };
+    let bus = RedisBus::new(set.location());
+    let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
+    for number in 0..20 {
+        publish(&bus, Topic::Facts, number).await;
+    }
+    assert!(!reads_up_to(&mut facts, 0, 19).await, "nothing was lost yet");
+    set.master.kill();
+    for number in 20..40 {
+        publish(&bus, Topic::Facts, number).await;
+    }
+    assert!(
+        reads_up_to(&mut facts, 20, 39).await,
+        "the new master may lack something"
+    );
+    let role: Vec<redis::Value> = set.replica.say(&["ROLE"]).await;
+    assert_eq!(role[0], redis::Value::BulkString(b"master".to_vec()));
+}
+
+#[tokio::test]
+async fn a_new_master_that_is_behind_is_never_silence() {
+    let Some(set) = Set::start().await else { return };
+    let bus = RedisBus::new(set.location());
+    let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
+    for number in 0..10 {
+        publish(&bus, Topic::Facts, number).await;
+    }
+    assert!(!reads_up_to(&mut facts, 0, 9).await);
+    // The replica hears nothing any more, and the master goes on for a while before it freezes.
+    set.replica.signal("-STOP");
+    for number in 10..20 {
+        publish(&bus, Topic::Facts, number).await;
+    }
+    set.master.signal("-STOP");
+    set.replica.signal("-CONT");
+    for number in 20..30 {
+        publish(&bus, Topic::Facts, number).await;
+    }
+    assert!(reads_up_to(&mut facts, 10, 29).await);
+    set.master.signal("-CONT");
+    publish(&bus, Topic::Facts, 30).await;
+    assert_eq!(next(&mut facts).await, told(Topic::Facts, 30));
+}

@@ -1,0 +1,194 @@
+//! Servers and sentinels of one test, on free ports of loopback.
+
+use akash_provider_redis::Location;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) port: u16,
+    folder: TempDir,
+}
+
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+impl Server {
+    /// `None`, and a line that says why, where this machine has none.
+    pub(crate) fn start() -> Option<Self> {
+        Self::on(free_port(), &[])
+    }
+
+    pub(crate) fn on(port: u16, more: &[&str]) -> Option<Self> {
+        Self::run("redis-server", port, |_| {
+            let fixed = [
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--repl-diskless-sync-delay",
+                "0",
+            ];
+            let own = ["--port", &port.to_string()].map(str::to_owned);
+            own.into_iter()
+                .chain(fixed.iter().chain(more).map(|word| (*word).to_owned()))
+                .collect()
+        })
+    }
+
+    /// With TLS, a user and nothing for strangers.
+    pub(crate) fn secured() -> Option<Self> {
+        let port = free_port();
+        Self::run("redis-server", port, |folder| {
+            certify(folder);
+            let file = |name: &str| folder.join(name).display().to_string();
+            let port = port.to_string();
+            let words = [
+                "--port",
+                "0",
+                "--tls-port",
+                &port,
+                "--tls-auth-clients",
+                "no",
+                "--tls-cert-file",
+                &file("server.pem"),
+                "--tls-key-file",
+                &file("server.key"),
+                "--tls-ca-cert-file",
+                &file("authority.pem"),
+                "--user",
+                "default",
+                "off",
+                "--user",
+                "provider",
+                "on",
+                ">right",
+                "~*",
+                "&*",
+                "+@all",
+            ];
+            words.map(str::to_owned).to_vec()
+        })
+    }
+
+    /// A sentinel that watches the master at this port under the name `main`, and decides alone.
+    pub(crate) fn sentinel(master: u16) -> Option<Self> {
+        let port = free_port();
+        Self::run("redis-sentinel", port, |folder| {
+            let file = folder.join("sentinel.conf");
+            let text = format!(
+                "port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {master} 1\n\
+                 sentinel down-after-milliseconds main 500\nsentinel failover-timeout main 3000\n"
+            );
+            std::fs::write(&file, text).unwrap();
+            vec![file.display().to_string()]
+        })
+    }
+
+    fn run(name: &str, port: u16, words: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
+        let program = match testbed::redis() {
+            Ok(program) => program,
+            Err(error) => {
+                println!("skipped: {error}");
+                return None;
+            }
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let words = words(folder.path());
+        let mut command = Command::new(program);
+        command.arg0(name).args(words).current_dir(folder.path());
+        if name == "redis-server" {
+            command.args(["--bind", "127.0.0.1", "--dir"]).arg(folder.path());
+        }
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Self { child, port, folder };
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(
+                began.elapsed() < Duration::from_secs(20),
+                "{name} does not listen"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(server)
+    }
+
+    pub(crate) fn location(&self) -> Location {
+        format!("redis://127.0.0.1:{}", self.port).parse().unwrap()
+    }
+
+    pub(crate) fn secured_location(&self, password: &str) -> Location {
+        let authority = std::fs::read(self.folder.path().join("authority.pem")).unwrap();
+        self.untrusting_location()
+            .with_user(Some("provider".to_owned()), Some(password.to_owned().into()))
+            .with_authorities(authority)
+    }
+
+    pub(crate) fn untrusting_location(&self) -> Location {
+        format!("rediss://localhost:{}", self.port).parse().unwrap()
+    }
+
+    /// Says something to the server as nobody's client.
+    pub(crate) async fn say<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let mut command = redis::cmd(words[0]);
+        for word in &words[1..] {
+            command.arg(*word);
+        }
+        command.query_async(&mut connection).await.unwrap()
+    }
+
+    /// A signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([name, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Ends it at once and waits until it is gone.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn certify(folder: &Path) {
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate().unwrap();
+    let certificate = authority.self_signed(&authority_key).unwrap();
+    std::fs::write(folder.join("authority.pem"), certificate.pem()).unwrap();
+    let issuer = Issuer::new(authority, authority_key);
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let own = own.signed_by(&key, &issuer).unwrap();
+    std::fs::write(folder.join("server.pem"), own.pem()).unwrap();
+    std::fs::write(folder.join("server.key"), key.serialize_pem()).unwrap();
+}
