@@ -1,5 +1,6 @@
 //! The command line.
 
+pub mod bus;
 pub mod cluster;
 pub mod devnet;
 pub mod environment;
@@ -18,6 +19,7 @@ pub mod tenant;
 pub mod tx;
 pub mod values;
 
+pub use bus::{BusArgs, BusCommand};
 pub use cluster::ClusterArgs;
 pub use devnet::DevnetArgs;
 pub use keys::{KeyringArgs, KeysArgs, SignerArgs};
@@ -92,6 +94,9 @@ pub enum Command {
     /// Do what changes with a version of the provider, or say what was done.
     #[command(subcommand)]
     Migrate(MigrateCommand),
+    /// Read what a provider publishes, from another process.
+    #[command(subcommand)]
+    Bus(BusCommand),
     /// What a tenant asks of providers.
     #[command(flatten)]
     Tenant(TenantCommand),

@@ -1,6 +1,7 @@
 //! What the command line can do, a file each.
 
 mod bids;
+pub mod bus;
 pub mod chain;
 pub mod completions;
 pub mod dev;

@@ -66,6 +66,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Operator(command) => operator::run(command, &home?),
         Command::Operators(command) => operators::run(command, home),
         Command::Migrate(command) => commands::migrate::run(command, &home?),
+        Command::Bus(command) => commands::bus::run(command),
         Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {
             say(&format!(

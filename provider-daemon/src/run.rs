@@ -10,6 +10,7 @@
 
 mod awaited;
 mod breaker;
+mod bus;
 mod distant;
 mod gateway;
 mod hardware;
@@ -28,7 +29,6 @@ use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::{AkashClient, ClientSettings, shown_address};
 use akash_provider_core::Config;
-use akash_provider_core::bus::LocalBus;
 use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::types::Address;
@@ -37,6 +37,7 @@ use akash_provider_gateway::descriptors::raise;
 use anyhow::Context;
 use awaited::{Desks, Watch};
 use breaker::Breaker;
+use bus::Buses;
 pub(crate) use distant::Distant;
 use hardware::Hardware;
 use parts::Parts;
@@ -96,10 +97,10 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let mut parts = Parts::default();
     parts.add("transaction writer", tokio::spawn(writer));
     let desks = Desks::default();
-    let mut watch = Watch::new(&printer, &chain, &breaker, args, &desks);
+    let watch = Watch::new(&printer, &chain, &breaker, args, &desks);
     let hardware = Hardware::start(args, &config, &desks, &background, &mut parts).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
-    let bus = Arc::new(LocalBus::new());
+    let buses = Buses::open(&args.bus, &printer)?;
     let gateway = gateway::Plan::of(args, home, key, screening(&config, &pricing));
     let mut builder = Provider::builder().config(config).pricing(pricing);
     builder = hardware.given_to(builder);
@@ -107,15 +108,18 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.
         builder = builder.bids_held(gateway::STARTS);
     }
-    let (provider, handle) = builder.chain(Arc::new(chain.clone())).bus(bus.clone()).build()?;
+    let (provider, handle) = builder
+        .chain(Arc::new(chain.clone()))
+        .bus(buses.of_provider())
+        .build()?;
     // Those who listen subscribe before the provider runs, or its first facts are told to nobody.
-    let printing = print_facts(&bus, &printer, &background);
+    let printing = print_facts(&buses.local, &printer, &background);
     parts.add("printing of events", printing.await?);
-    let keeping = breaker.follow(&bus, handle.clone(), shut, background.clone());
+    let keeping = breaker.follow(&buses.local, handle.clone(), shut, background.clone());
     parts.add("keeping of the circuit breaker", keeping.await?);
     let distant = hardware.distant.clone();
-    let answering = answer_operators(home, &handle, hardware.distant, &background);
-    parts.add("operator socket", answering);
+    let socket = answer_operators(home, &handle, hardware.distant, &background);
+    parts.add("operator socket", socket);
     let served = gateway::Served {
         handle: handle.clone(),
         cluster: hardware.cluster,
@@ -126,9 +130,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     if let Some(serving) = gateway::start(gateway, served, desks.gateway, &printer, &end) {
         parts.add("gateway", serving);
     }
-    let until = background.clone();
-    let watching = async move { watch.follow(&handle, until).await };
-    parts.add("watch", tokio::spawn(watching));
+    parts.add("watch", watching(watch, handle, background.clone()));
     let running = provider.run_until(shutdown.clone(), abort.clone());
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
     stop_operators(distant).await;
@@ -138,12 +140,17 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     shutdown.cancel();
     end.over.cancel();
     let parts = parts.end().await;
+    buses.finish().await;
     signals.abort();
     // The part that failed first is the cause. Whatever failed after it may only follow from that.
     failure.map_or(parts, Err)?;
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)
+}
+
+fn watching(mut watch: Watch, handle: ProviderHandle, until: CancellationToken) -> JoinHandle<()> {
+    tokio::spawn(async move { watch.follow(&handle, until).await })
 }
 
 /// What a screening goes by: the same as a bid.

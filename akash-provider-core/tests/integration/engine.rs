@@ -3,12 +3,6 @@
 //! Tests whose names begin with `w` and a number hold what a known weakness of today's provider must not do
 //! here, and those with `b` the network's cases of a bid; `docs/parity.md` lists them all.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says what broke and stops"
-)]
-
 mod benches;
 mod breaker;
 mod doubt;

@@ -4,8 +4,6 @@
 
 #![cfg(feature = "runtime")]
 #![expect(
-    clippy::unwrap_used,
-    clippy::panic,
     clippy::disallowed_methods,
     reason = "a test says what broke and stops, and runs the provider beside itself"
 )]

@@ -1,7 +1,5 @@
 //! `docs/parity.md` names tests: each of them exists, and every test named after a weakness is in it.
 
-#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
-
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -1,11 +1,5 @@
 //! Whatever arrives, the readers of SDL and manifests answer with a value or an error.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests may fail as loudly as tests"
-)]
-
 use akash_provider_core::{manifest, sdl};
 use proptest::prelude::*;
 use std::path::Path;

@@ -3,12 +3,6 @@
 //!
 //! `BLESS_SDL=1` writes what our own cases make; read the difference before keeping it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helpers of tests may fail as loudly as tests"
-)]
-
 use akash_provider_core::manifest;
 use akash_provider_core::sdl::{self, ErrorKind, Sdl};
 use serde_json::Value;

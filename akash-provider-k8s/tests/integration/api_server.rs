@@ -1,7 +1,5 @@
 //! The backend while no API server answers.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
-
 use akash_provider_core::cluster::{Cluster, ClusterChange, HostnameDeclaration, WorkloadSpec};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};

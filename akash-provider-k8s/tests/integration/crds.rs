@@ -1,11 +1,5 @@
 //! `deploy/crds` is what the types say. `BLESS_CRDS=1` (`cargo xtask crds`) writes it.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test says what broke and stops"
-)]
-
 use akash_provider_k8s::crd;
 use serde_json::Value;
 use std::path::Path;

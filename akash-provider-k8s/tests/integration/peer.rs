@@ -2,8 +2,6 @@
 //!
 //! The recordings lie outside this repository; where they are absent every test says so.
 
-#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
-
 mod differences;
 mod recordings;
 

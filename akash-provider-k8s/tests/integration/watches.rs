@@ -1,7 +1,5 @@
 //! Watches against an API server that misbehaves: what is seen, what is told, and how often it is asked.
 
-#![expect(clippy::unwrap_used, reason = "a test says enough by failing")]
-
 mod listing;
 mod logs;
 mod objects;

@@ -129,7 +129,7 @@ impl Place {
 
     fn lag_until(&self, number: u64, found: &mut Vec<Delivery>) {
         if number > self.next {
-            found.push(Delivery::Lagged(number - self.next));
+            found.push(Delivery::Lagged(Some(number - self.next)));
         }
     }
 }

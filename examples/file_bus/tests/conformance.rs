@@ -53,7 +53,7 @@ async fn a_subscriber_slower_than_the_files_go_is_told_how_many_it_lost() {
     for number in 0..4097 {
         bus.publish(Topic::Facts, fact(number)).await.unwrap();
     }
-    assert_eq!(stream.next().await, Some(Delivery::Lagged(1024)));
+    assert_eq!(stream.next().await, Some(Delivery::Lagged(Some(1024))));
     let event = fact(1024);
     let topic = Topic::Facts;
     assert_eq!(stream.next().await, Some(Delivery::Event { topic, event }));

@@ -11,13 +11,14 @@ use clap::{Arg, Command};
 /// In the order in which they are looked for.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// The commands whose flags can be set.
-pub(crate) const COMMANDS: [&str; 18] = [
+pub(crate) const COMMANDS: [&str; 19] = [
     "keys",
     "query",
     "tx",
     "run",
     "operator",
     "migrate",
+    "bus",
     "send-manifest",
     "get-manifest",
     "lease-status",

@@ -5,7 +5,7 @@ use super::limits::LimitArgs;
 use super::operators::InsideArg;
 use super::query::NodeArgs;
 use super::tx::{Gas, GasArgs};
-use super::{ClusterArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
+use super::{BusArgs, ClusterArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
 use crate::args::environment::variable;
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args, Command};
@@ -57,6 +57,9 @@ pub struct RunArgs {
     /// The prices.
     #[command(flatten)]
     pub pricing: PricingArgs,
+    /// Where events go besides.
+    #[command(flatten)]
+    pub bus: BusArgs,
     /// What has no effect.
     #[command(flatten)]
     pub dead: DeadArgs,

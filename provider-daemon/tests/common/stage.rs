@@ -223,12 +223,17 @@ impl Stage {
 
     /// Starts the provider.
     pub(crate) fn provider(&self, name: &str, more: &[&str]) -> Running {
+        self.running(name, &[&["run"], &PRICES[..], more].concat())
+    }
+
+    /// Starts a command that goes on.
+    pub(crate) fn running(&self, name: &str, words: &[&str]) -> Running {
         let (output, log) = (
             self.path(&format!("{name}.out")),
             self.path(&format!("{name}.log")),
         );
         let child = self
-            .command(&[&["run"], &PRICES[..], more].concat())
+            .command(words)
             .stdout(File::create(&output).unwrap())
             .stderr(File::create(&log).unwrap())
             .spawn()

@@ -1,7 +1,5 @@
 //! `keys`, `query` and `tx` as scripts call them, without a chain or before a recorded one.
 
-#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
-
 use crate::environment;
 mod keys;
 mod query;

@@ -3,12 +3,6 @@
 //! The test command runs a small form; `cargo xtask campaign chain` the long one. A failure names its seed:
 //! `CHAIN_SEED=7 CHAIN_SEEDS=1 cargo test -p provider-daemon --test integration chain_faults::`.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test says what broke and stops"
-)]
-
 mod bidder;
 mod cut;
 mod grpc;

@@ -1,7 +1,5 @@
 //! `devnet` as its users call it: a network in one process, a tenant in others.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
-
 use akash_provider_chain::convert::to_any;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Limits, Reader};

@@ -1,5 +1,11 @@
 //! The program as its users call it, on a development network where it needs a chain.
 
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test says what broke and stops"
+)]
+
 #[path = "../../gateway/src/tests/anybody.rs"]
 mod anybody;
 mod chain_cli;

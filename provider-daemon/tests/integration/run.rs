@@ -1,12 +1,7 @@
 //! `run`, `tx` and `query` with a node that is really there: a development network on loopback.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test says what broke and stops"
-)]
-
 mod breaker;
+mod bus;
 mod certificates;
 mod chart;
 mod deploying;

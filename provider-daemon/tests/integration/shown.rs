@@ -1,11 +1,5 @@
 //! Messages are shown as the recorded tools show them.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test says what broke and stops"
-)]
-
 use akash_provider_chain::proto::DESCRIPTORS;
 use data_encoding::BASE64;
 use prost_reflect::DescriptorPool;

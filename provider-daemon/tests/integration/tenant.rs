@@ -1,11 +1,5 @@
 //! The tenant's commands against providers that are really there: ours, and the answers of another one.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test says what broke and stops"
-)]
-
 mod commands;
 mod credentials;
 mod dev;

@@ -54,6 +54,14 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "operator hostname --tls-issuer letsencrypt --deployment-blocked-hostnames provider.example.com",
         ],
     ),
+    (
+        "bus tail",
+        &[
+            "bus tail --bus redis://10.0.0.1",
+            "bus tail akash.provider.facts --bus redis-sentinel://10.0.0.1,10.0.0.2/provider --bus-password-file pw -o json",
+            "bus tail akash.provider.cluster.status --last --bus rediss://bus.example.com",
+        ],
+    ),
     ("migrate list", &["migrate list", "migrate list -o json"]),
     (
         "migrate run",

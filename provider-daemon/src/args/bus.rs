@@ -1,0 +1,142 @@
+//! Flags of the bus: where events go besides this process, and how they are read there.
+
+use super::Output;
+use akash_provider_core::types::Topic;
+use akash_provider_redis::Location;
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use std::path::{Path, PathBuf};
+
+/// A file with a password or a certificate above this many bytes is none.
+const FILE_MAX: u64 = 1 << 20;
+
+/// Where the bus is.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Bus")]
+pub struct BusArgs {
+    /// Publish events on this Redis too: redis://HOST[:PORT][/DATABASE], or
+    /// redis-sentinel://HOST[:PORT],…/MASTER[/DATABASE]; with rediss for redis through TLS.
+    #[arg(long, value_name = "URL", value_parser = location)]
+    pub bus: Option<Location>,
+    /// A file with the password for --bus, so that it is not seen in the list of processes.
+    #[arg(long, value_name = "FILE", requires = "bus")]
+    pub bus_password_file: Option<PathBuf>,
+    /// A file with the password of the sentinels.
+    #[arg(long, value_name = "FILE", requires = "bus")]
+    pub bus_sentinel_password_file: Option<PathBuf>,
+    /// The authorities (PEM) that certificates of the servers are from; without it those of the machine.
+    #[arg(long, value_name = "FILE", requires = "bus")]
+    pub bus_ca: Option<PathBuf>,
+    /// Our certificate for the servers (PEM).
+    #[arg(long, value_name = "FILE", requires_all = ["bus", "bus_key"])]
+    pub bus_cert: Option<PathBuf>,
+    /// Key of that certificate (PEM).
+    #[arg(long, value_name = "FILE", requires_all = ["bus", "bus_cert"])]
+    pub bus_key: Option<PathBuf>,
+    /// Begin keys with this; two providers on one Redis need two. Without it `{akash-provider}`.
+    #[arg(long, value_name = "TEXT", requires = "bus", value_parser = prefix)]
+    pub bus_prefix: Option<String>,
+}
+
+/// What is done with a bus.
+#[derive(Debug, Subcommand)]
+pub enum BusCommand {
+    /// Print events as they come, until it is stopped.
+    Tail(Box<TailArgs>),
+}
+
+/// Settings of `bus tail`.
+#[derive(Debug, Args)]
+pub struct TailArgs {
+    /// The topics; without any all of them.
+    #[arg(value_name = "TOPIC", value_parser = topic)]
+    pub topics: Vec<Topic>,
+    /// Print first what is retained of these topics.
+    #[arg(long)]
+    pub last: bool,
+    /// How to print what happens; json is an object a line.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub output: Output,
+    /// The bus.
+    #[command(flatten)]
+    pub bus: BusArgs,
+}
+
+impl BusArgs {
+    /// The place with all that files say of it; `None` where there is none.
+    ///
+    /// # Errors
+    /// A file cannot be read, is too large or is no text.
+    pub fn location(&self) -> anyhow::Result<Option<Location>> {
+        let Some(mut location) = self.bus.clone() else {
+            return Ok(None);
+        };
+        if let Some(file) = &self.bus_password_file {
+            location = location.with_password(line(file, "--bus-password-file")?.into());
+        }
+        if let Some(file) = &self.bus_sentinel_password_file {
+            let password = line(file, "--bus-sentinel-password-file")?;
+            location = location.with_sentinel_user(None, Some(password.into()));
+        }
+        if let Some(file) = &self.bus_ca {
+            location = location.with_authorities(bytes(file, "--bus-ca")?);
+        }
+        if let Some((certificate, key)) = self.bus_cert.as_ref().zip(self.bus_key.as_ref()) {
+            let key = text(key, "--bus-key")?;
+            location = location.with_identity(bytes(certificate, "--bus-cert")?, key.into());
+        }
+        if let Some(prefix) = &self.bus_prefix {
+            location = location.with_prefix(prefix);
+        }
+        Ok(Some(location))
+    }
+}
+
+fn bytes(file: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
+    let reading = || format!("{flag}: reading {}", file.display());
+    let length = std::fs::metadata(file).with_context(reading)?.len();
+    if length > FILE_MAX {
+        bail!(
+            "{flag}: {} has {length} bytes, more than {FILE_MAX}",
+            file.display()
+        );
+    }
+    std::fs::read(file).with_context(reading)
+}
+
+fn text(file: &Path, flag: &str) -> anyhow::Result<String> {
+    let read = String::from_utf8(bytes(file, flag)?);
+    read.map_err(|_| anyhow::anyhow!("{flag}: {} is no text", file.display()))
+}
+
+/// The first line, which editors end with a newline.
+fn line(file: &Path, flag: &str) -> anyhow::Result<String> {
+    let text = text(file, flag)?;
+    let line = text.lines().next().unwrap_or_default();
+    if line.is_empty() {
+        bail!("{flag}: the first line of {} is empty", file.display());
+    }
+    Ok(line.to_owned())
+}
+
+fn location(text: &str) -> Result<Location, String> {
+    text.parse()
+        .map_err(|error: akash_provider_redis::BadLocation| error.to_string())
+}
+
+fn prefix(text: &str) -> Result<String, String> {
+    const LENGTH_MAX: usize = 128;
+    let is_fine = (1..=LENGTH_MAX).contains(&text.len()) && text.chars().all(|sign| sign.is_ascii_graphic());
+    match is_fine {
+        true => Ok(text.to_owned()),
+        false => Err(format!("write 1 to {LENGTH_MAX} signs of ASCII without spaces")),
+    }
+}
+
+fn topic(text: &str) -> Result<Topic, String> {
+    let found = Topic::ALL.into_iter().find(|topic| topic.name() == text);
+    found.ok_or_else(|| {
+        let names = Topic::ALL.map(Topic::name).join(", ");
+        format!("the topics are {names}")
+    })
+}

@@ -1,0 +1,134 @@
+//! What happens is published on a Redis too, and the provider does not care whether there is one.
+
+use crate::stage::{Stage, until};
+use akash_provider_core::market::TenantMsg;
+use nix::sys::signal::Signal;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+
+/// A server of this test.
+struct Redis(Child);
+
+impl Redis {
+    fn start(stage: &Stage, port: u16) -> Option<Self> {
+        let program = match testbed::redis() {
+            Ok(program) => program,
+            Err(error) => {
+                println!("skipped: {error}");
+                return None;
+            }
+        };
+        let mut command = Command::new(program);
+        command
+            .arg0("redis-server")
+            .args(["--bind", "127.0.0.1", "--save", ""]);
+        command.args(["--requirepass", "hunter2", "--port", &port.to_string(), "--dir"]);
+        command
+            .arg(stage.path(""))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let server = Self(command.spawn().unwrap());
+        let says = || "a Redis that does not listen".to_owned();
+        until("a server", says, || {
+            TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Some(server)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[test]
+fn what_happens_is_read_by_another_process_and_a_bus_that_dies_costs_no_lease() {
+    let mut stage = Stage::new("bus", true);
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let Some(server) = Redis::start(&stage, port) else {
+        return;
+    };
+    stage.start_node(FAST);
+    let password = stage.path("password");
+    std::fs::write(&password, "hunter2\n").unwrap();
+    let url = format!("redis://127.0.0.1:{port}");
+    let bus = ["--bus", &url, "--bus-password-file", password.to_str().unwrap()];
+    let tail = stage.running("tail", &[&["bus", "tail", "--output=json"], &bus[..]].concat());
+    let mut provider = stage.provider("provider", &bus);
+    provider.says("ready: bidding");
+    assert!(
+        provider
+            .output()
+            .contains(&format!("events are published at {url}/0 too"))
+    );
+    let id = stage.order(1);
+    let bid = stage.bid(&id, &provider);
+    tail.says("\"event\":\"bid_placed\"");
+    tail.says("\"topic\":\"akash.provider.bidengine.status\"");
+    let facts = tail.output();
+    let facts = facts
+        .lines()
+        .filter(|line| line.contains("\"topic\":\"akash.provider.facts\""));
+    let facts: Vec<_> = facts
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .collect();
+    assert_eq!(facts[0]["event"]["event"], "order_seen", "{facts:?}");
+    drop(server);
+    stage
+        .chain
+        .tenant(TenantMsg::CreateLease { bid: bid.id })
+        .unwrap();
+    provider.says("lease won");
+    let Some(_server) = Redis::start(&stage, port) else {
+        return;
+    };
+    // What is retained is published again, and the reader is told that it missed something.
+    tail.says("{\"lost\":null}");
+    let words = [
+        "bus",
+        "tail",
+        "akash.provider.cluster.status",
+        "--last",
+        "--output=json",
+    ];
+    let last = stage.running("last", &[&words[..], &bus[..]].concat());
+    last.says("\"leases\":[{");
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert!(!provider.told().contains("hunter2"));
+}
+
+#[test]
+fn a_bus_that_makes_no_sense_is_refused_with_its_flag() {
+    let stage = Stage::new("no-bus", true);
+    for (words, expected) in [
+        (&["--bus=http://x"][..], "the scheme `http` is not one of a bus"),
+        (
+            &["--bus=redis://x", "--bus-password-file=/none"],
+            "--bus-password-file: reading /none",
+        ),
+        (&["--bus-prefix=x"], "--bus <URL>"),
+    ] {
+        let (code, _, err) = stage.ran(&[&["bus", "tail"], words].concat());
+        assert_ne!(code, 0);
+        assert!(err.contains(expected), "{words:?}: {err}");
+    }
+    let (_, _, err) = stage.ran(&["bus", "tail", "nonsense", "--bus=redis://x"]);
+    assert!(
+        err.contains("the topics are akash.provider.cluster.status"),
+        "{err}"
+    );
+    let (code, _, err) = stage.ran(&["bus", "tail"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("no bus is named"), "{err}");
+}
