@@ -5,6 +5,8 @@
 
 mod board;
 mod change;
+#[cfg(test)]
+mod explore;
 pub mod handover;
 pub mod hostname;
 mod intake;

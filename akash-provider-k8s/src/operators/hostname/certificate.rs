@@ -27,7 +27,7 @@ pub enum IssuerKind {
 }
 
 /// What cert-manager says of a certificate.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct CertificateState {
     /// There is one, and it is valid; `None` where nothing is said of it as it is now.
     pub ready: Option<bool>,

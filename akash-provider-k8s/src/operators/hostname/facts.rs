@@ -22,7 +22,7 @@ const MAX_TRIES: u32 = 100;
 pub type Fact<T> = Result<T, String>;
 
 /// Where a hostname is declared to lead.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Host {
     /// Lease that the hostname leads to.
     pub lease: LeaseId,
@@ -37,7 +37,7 @@ pub struct Host {
 }
 
 /// What the exposes of a lease say about proxies.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Exposes {
     /// Lease that the manifest is of.
     pub lease: LeaseId,

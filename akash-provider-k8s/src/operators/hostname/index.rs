@@ -32,7 +32,7 @@ type Name = String;
 pub type Place = (Name, Name);
 
 /// What a watch says.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub enum Event {
     /// Of the records of hostnames, by hostname.
     Hosts(Change<Name, Fact<Host>>),

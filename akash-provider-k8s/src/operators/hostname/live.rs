@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// A route as the cluster has it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Live {
     /// Identity of the object.
     pub uid: String,
@@ -34,7 +34,7 @@ pub struct Live {
 }
 
 /// What a proxy says of a route.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accepted {
     /// It takes it: the gateway says so of this generation (`Accepted` and `ResolvedRefs`), or the Ingress has an

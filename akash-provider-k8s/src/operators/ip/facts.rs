@@ -15,7 +15,7 @@ use kube::core::DynamicObject;
 const SERVICE_NAME_MAX: usize = 63;
 
 /// What a record declares: a port of a tenant's address, and where it leads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Leased {
     /// Lease that the port leads to.
     pub lease: LeaseId,
@@ -24,7 +24,7 @@ pub struct Leased {
 }
 
 /// What is wrong with a record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bad {
     /// In at most 300 characters.
     pub problem: String,

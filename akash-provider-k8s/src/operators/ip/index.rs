@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 type Name = String;
 
 /// What a watch says.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub enum Event {
     /// Of the records, by their names.
     Records(Change<Name, Fact>),

@@ -18,7 +18,7 @@ use std::net::IpAddr;
 const ADDRESSES_MAX: usize = 16;
 
 /// A Service as the cluster has it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Live {
     /// Identity of the object.
     pub uid: String,
@@ -47,7 +47,7 @@ pub struct Live {
 }
 
 /// What the controller of load balancers gave to one.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Given {
     /// Its addresses.
     pub addresses: Vec<IpAddr>,

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const PROBLEMS_MAX: usize = 8;
 
 /// Addresses of one version, both ends included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Range {
     is_v6: bool,
     first: u128,
@@ -19,7 +19,7 @@ struct Range {
 }
 
 /// A pool as it is declared.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Pool {
     /// In order, and none touches another.
     ranges: Vec<Range>,

@@ -6,7 +6,7 @@ use crate::operators::hostname::live::Live;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The objects of a kind, as far as they are known.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Hash, Default)]
 pub(super) enum Table {
     /// They were never listed.
     #[default]
@@ -100,5 +100,18 @@ impl Table {
         if places.is_empty() {
             all.remove(name);
         }
+    }
+
+    /// The version of every object.
+    #[cfg(test)]
+    pub(super) fn versions(&mut self) -> impl Iterator<Item = &mut u64> {
+        let all = match self {
+            Self::Known(all) => Some(all),
+            Self::Unknown | Self::Absent => None,
+        };
+        let places = all.into_iter().flat_map(BTreeMap::values_mut);
+        places
+            .flat_map(BTreeMap::values_mut)
+            .map(|live| &mut live.version)
     }
 }

@@ -52,6 +52,21 @@ pub(super) fn written(body: &Value, version: u64) -> Live {
     Live::written(&meta, body)
 }
 
+/// The version of an object that an event speaks of.
+fn version_in(event: &mut Event) -> Option<&mut u64> {
+    match event {
+        Event::Objects(_, Change::Put(_, live) | Change::Gone(_, live)) => Some(&mut live.version),
+        _ => None,
+    }
+}
+
+/// An object without its version.
+fn bare(live: &Live) -> Live {
+    let mut live = live.clone();
+    live.version = 0;
+    live
+}
+
 /// An index that knows these, and no route.
 fn index(hosts: &[(&str, Fact<Host>)], manifests: &[Exposes]) -> Index {
     let mut index = Index::new(Mode::default());
