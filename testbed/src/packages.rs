@@ -27,13 +27,15 @@ const ALWAYS: [Package; 3] = [
     package("util-linux", &["/usr/bin/nsenter"]),
 ];
 /// What a node needs.
-const NODE: [Package; 6] = [
+const NODE: [Package; 7] = [
     package("containerd", &["/usr/bin/containerd"]),
     package("runc", &["/usr/sbin/runc", "/usr/bin/runc"]),
     package("containernetworking-plugins", &["/usr/lib/cni/bridge"]),
     package("conntrack", &["/usr/sbin/conntrack", "/usr/bin/conntrack"]),
     package("iptables", &["/usr/sbin/iptables", "/sbin/iptables"]),
     package("busybox-static", &["/bin/busybox", "/usr/bin/busybox"]),
+    // What stands before the routes of hostnames.
+    package("haproxy", &["/usr/sbin/haproxy"]),
 ];
 
 /// Installs what the tier needs and the machine lacks.
@@ -45,7 +47,7 @@ pub(crate) fn install(tier: Tier) -> Result<()> {
     let command = format!("apt-get install -y --no-install-recommends {}", lacking.join(" "));
     let mend = |error| {
         Error::new(format!(
-            "{error}\nthe cluster needs these programs; install them with: {command}"
+            "{error}\nthe tests need these programs; install them with: {command}"
         ))
     };
     eprintln!("installing {}", lacking.join(" "));
