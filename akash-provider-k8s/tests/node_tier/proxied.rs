@@ -18,6 +18,7 @@ use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, 
 use async_trait::async_trait;
 use controller::Controller;
 use futures::FutureExt;
+use futures::future::join_all;
 use kube::Client;
 use routes::Follows;
 use serde_json::json;
@@ -177,9 +178,9 @@ impl Stage {
         ] {
             self.declare(tenant, service).await;
             self.until_led(kind, tenant, service).await;
-            for clients in traffic {
-                answered += clients.was_answered_by(&[before, word]).await;
-            }
+            let allowed = [before, word];
+            let asked = traffic.iter().map(|clients| clients.was_answered_by(&allowed));
+            answered += join_all(asked).await.into_iter().sum::<usize>();
             before = word;
         }
         answered

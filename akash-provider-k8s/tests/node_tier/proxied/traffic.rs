@@ -16,7 +16,7 @@ const REST: Duration = Duration::from_millis(8);
 /// Longest wait for an answer.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Requests that have to be answered by the new one alone after each change.
-const AFTER: usize = 20;
+const AFTER: usize = 12;
 /// What an old worker of the proxy has accepted by the time that the new one answers.
 const OVERLAP: Duration = Duration::from_millis(100);
 
