@@ -56,6 +56,59 @@ impl TxtLookup for Zone {
     }
 }
 
+/// What the provider shows the tenant of the name.
+async fn shown(cluster: &KubeCluster, lease: &LeaseId) -> HostnameNotes {
+    let status = cluster.lease_status(lease).await.unwrap();
+    let web = &status.services["web"];
+    web.hostnames.get(NAME).cloned().unwrap_or_default()
+}
+
+/// An operator that wants proofs.
+fn proving(world: &World, zone: &Arc<Zone>) -> Options {
+    let plan = Plan {
+        proof: Some(ProofRule {
+            own_domain: "ingress.test".to_owned(),
+        }),
+        ..Plan::default()
+    };
+    Options {
+        proving: Some(Proving {
+            lookup: Arc::clone(zone) as Arc<dyn TxtLookup>,
+            budget: BUDGET,
+        }),
+        ..options(world, plan)
+    }
+}
+
+/// What was proven stays while DNS fails, goes when DNS says so, and comes back.
+async fn through_an_outage(
+    world: &World,
+    zone: &Arc<Zone>,
+    operator: HostnameOperator,
+    txt: &str,
+    value: &str,
+) {
+    let home = world.lease(1, 1).namespace();
+    zone.set(txt, Err("no server answers".to_owned()));
+    tokio::time::sleep(BUDGET.every * 3).await;
+    assert!(is_written(&operator, NAME), "what fails says nothing");
+    // Nor does it after a restart, which knows it by the note.
+    operator.stop().await;
+    drop(operator);
+    let operator = start(&world.client, proving(world, zone)).await;
+    let is_routed = || async { is_written(&operator, NAME) };
+    world.until("it is known still", is_routed).await;
+    zone.set(txt, Ok(Vec::new()));
+    let gone = || async { world.get("Ingress", &home, NAME).await.is_none() };
+    world
+        .until("it goes when DNS has said no several times", gone)
+        .await;
+    assert!(is_written(&operator, AUTOMATIC));
+    zone.set(txt, Ok(vec![value.to_owned()]));
+    world.until("it comes back with its record", is_routed).await;
+    operator.stop().await;
+}
+
 #[test]
 fn a_name_gets_its_route_when_its_owner_has_proved_it_and_an_outage_of_dns_takes_none() {
     run("op-proof", |world| {
@@ -70,20 +123,7 @@ fn a_name_gets_its_route_when_its_owner_has_proved_it_and_an_outage_of_dns_takes
             let (txt, value) = proof_record(NAME, &lease.order.group.deployment.owner);
             let (_, theirs) = proof_record(NAME, &other.order.group.deployment.owner);
             let zone = Arc::new(Zone::default());
-            let plan = Plan {
-                proof: Some(ProofRule {
-                    own_domain: "ingress.test".to_owned(),
-                }),
-                ..Plan::default()
-            };
-            let with_proof = || Options {
-                proving: Some(Proving {
-                    lookup: Arc::clone(&zone) as Arc<dyn TxtLookup>,
-                    budget: BUDGET,
-                }),
-                ..options(world, plan.clone())
-            };
-            let operator = start(&world.client, with_proof()).await;
+            let operator = start(&world.client, proving(world, &zone)).await;
             let says = |wanted: ProofState| {
                 let operator = &operator;
                 move || {
@@ -110,19 +150,9 @@ fn a_name_gets_its_route_when_its_owner_has_proved_it_and_an_outage_of_dns_takes
             world.until("the record of another is seen", reads_it).await;
             assert!(world.get("Ingress", &home, NAME).await.is_none());
             // The provider shows the same to the tenant.
-            let shown = async || -> HostnameNotes {
-                let status = cluster.lease_status(&lease).await.unwrap();
-                status.services["web"]
-                    .hostnames
-                    .get(NAME)
-                    .cloned()
-                    .unwrap_or_default()
-            };
             let waits = || async {
-                shown()
-                    .await
-                    .waits_for
-                    .is_some_and(|words| words.contains(&value))
+                let notes = shown(&cluster, &lease).await;
+                notes.waits_for.is_some_and(|words| words.contains(&value))
             };
             world.until("its tenant is told what it waits for", waits).await;
 
@@ -130,31 +160,8 @@ fn a_name_gets_its_route_when_its_owner_has_proved_it_and_an_outage_of_dns_takes
             world
                 .until("it is routed", || async { is_written(&operator, NAME) })
                 .await;
-            assert_eq!(shown().await.waits_for, None);
-            zone.set(&txt, Err("no server answers".to_owned()));
-            tokio::time::sleep(BUDGET.every * 3).await;
-            assert!(is_written(&operator, NAME), "what fails says nothing");
-            // Nor does it after a restart, which knows it by the note.
-            operator.stop().await;
-            drop(operator);
-            let operator = start(&world.client, with_proof()).await;
-            let operator = &operator;
-            world
-                .until("it is known still", || async { is_written(operator, NAME) })
-                .await;
-            zone.set(&txt, Ok(Vec::new()));
-            let gone = || async { world.get("Ingress", &home, NAME).await.is_none() };
-            world
-                .until("it goes when DNS has said no several times", gone)
-                .await;
-            assert!(is_written(operator, AUTOMATIC));
-            zone.set(&txt, Ok(vec![value.clone()]));
-            world
-                .until("it comes back with its record", || async {
-                    is_written(operator, NAME)
-                })
-                .await;
-            operator.stop().await;
+            assert_eq!(shown(&cluster, &lease).await.waits_for, None);
+            through_an_outage(world, &zone, operator, &txt, &value).await;
             take_rights(world).await;
         }
         .boxed()
@@ -178,6 +185,15 @@ impl Prober for Answers {
             }),
         }
     }
+}
+
+/// As the controller of the Ingress says where it is reached.
+async fn give_address(world: &World, home: &str) {
+    let ingresses: Api<Ingress> = Api::namespaced(world.admin.clone(), home);
+    let address = json!({"ip": "10.9.8.7", "ports": [{"port": 8080, "protocol": "TCP"}]});
+    let status = Patch::Merge(json!({"status": {"loadBalancer": {"ingress": [address]}}}));
+    let params = PatchParams::default();
+    ingresses.patch_status(NAME, &params, &status).await.unwrap();
 }
 
 #[test]
@@ -207,14 +223,7 @@ fn whether_a_name_answers_is_asked_of_the_address_in_its_status_and_changes_no_r
                 answers.0.lock().unwrap().1.is_empty(),
                 "a route that is not accepted is not asked for"
             );
-            let ingresses: Api<Ingress> = Api::namespaced(world.admin.clone(), &home);
-            let address = json!({"ip": "10.9.8.7", "ports": [{"port": 8080, "protocol": "TCP"}]});
-            let status = json!({"status": {"loadBalancer": {"ingress": [address]}}});
-            let params = PatchParams::default();
-            ingresses
-                .patch_status(NAME, &params, &Patch::Merge(&status))
-                .await
-                .unwrap();
+            give_address(world, &home).await;
             let is = |wanted: Reach| {
                 let operator = &operator;
                 move || {
@@ -236,18 +245,11 @@ fn whether_a_name_answers_is_asked_of_the_address_in_its_status_and_changes_no_r
             world.until("it is told that it answers", is(Reach::Yes)).await;
             answers.0.lock().unwrap().0 = 503;
             world.until("and that it does not", is(Reach::No)).await;
-            let shown = || async {
-                let status = cluster.lease_status(&lease).await.unwrap();
-                let notes = status.services["web"]
-                    .hostnames
-                    .get(NAME)
-                    .cloned()
-                    .unwrap_or_default();
-                notes
-                    .reachable
-                    .is_some_and(|reachable| reachable.why.contains("503"))
+            let sees = || async {
+                let reachable = shown(&cluster, &lease).await.reachable;
+                reachable.is_some_and(|reachable| reachable.why.contains("503"))
             };
-            world.until("its tenant sees it too", shown).await;
+            world.until("its tenant sees it too", sees).await;
             assert_eq!(
                 writes(world, "ingresses"),
                 Vec::<String>::new(),
