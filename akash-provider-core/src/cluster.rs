@@ -235,6 +235,9 @@ pub struct ServiceStatus {
     pub total: u32,
     /// Hostnames that lead to it.
     pub uris: Vec<String>,
+    /// What is known of these names beside that, where there is something to say.
+    #[serde(default)]
+    pub hostnames: BTreeMap<String, HostnameNotes>,
     /// Replicas of the newest version.
     pub updated_replicas: u32,
     /// Replicas that are ready.
@@ -245,6 +248,40 @@ pub struct ServiceStatus {
     pub available_replicas: u32,
     /// Version of the workload that the backend has acted on; 0 where it counts none.
     pub observed_generation: i64,
+}
+
+/// What is known of a declared hostname beside where it leads.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct HostnameNotes {
+    /// What it waits for before requests follow it, in words for its tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
+    /// Whether the address of its routes answers for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reachable: Option<Reachable>,
+}
+
+/// Whether the address of a hostname's routes answers for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Reachable {
+    /// Yes, no, or not known.
+    pub state: Reach,
+    /// What makes it so.
+    pub why: String,
+    /// When that was found, RFC 3339 in UTC.
+    pub at: String,
+}
+
+/// Whether something answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// It does.
+    Yes,
+    /// It was asked and does not.
+    No,
+    /// It was not asked, or nobody knows whom to ask.
+    Unknown,
 }
 
 /// A port of the provider's host that leads to a service.

@@ -46,6 +46,11 @@ pub const ISOLATION: &str = "provider.akash.network/isolation";
 /// Annotation of a Manifest: what its fields cannot say, as JSON.
 pub const EXTRA: &str = "provider.akash.network/deployment";
 
+/// Annotation of a ProviderHost: whether its owner has proved that the name is theirs, as JSON.
+pub const HOSTNAME_PROOF: &str = "provider.akash.network/hostname-proof";
+/// Annotation of a ProviderHost: whether the address of its routes answers, as JSON.
+pub const HOSTNAME_REACHABLE: &str = "provider.akash.network/hostname-reachable";
+
 /// Selector of everything a provider made.
 pub const SELECTOR: &str = "akash.network=true";
 

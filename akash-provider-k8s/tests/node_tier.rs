@@ -15,6 +15,8 @@ mod access;
 mod place;
 #[path = "node_tier/policies.rs"]
 mod policies;
+#[path = "node_tier/proxied.rs"]
+mod proxied;
 #[path = "node_tier/rollouts.rs"]
 mod rollouts;
 #[path = "node_tier/suite.rs"]

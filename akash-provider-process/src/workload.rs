@@ -127,6 +127,7 @@ impl Workload {
                 available,
                 total: service.count,
                 uris: Vec::new(),
+                hostnames: BTreeMap::new(),
                 updated_replicas: available,
                 ready_replicas: available,
                 replicas: available,

@@ -23,6 +23,7 @@
 //! The rooms: [`Tier`] and [`Component`] say what there is, `layout` where each thing lies and which addresses it
 //! has, `binaries` and `packages` where programs come from, `network`, `mounts` and `cgroups` what is lent
 //! from the machine and given back, `images` what containers are made of, `processes` who is ours, and [`Cluster`] puts them together.
+//! [`Proxy`] is a proxy that runs beside a cluster.
 //! [`recordings()`] finds what was recorded elsewhere.
 
 mod binaries;
@@ -40,6 +41,7 @@ mod mounts;
 mod network;
 mod packages;
 mod processes;
+mod proxy;
 mod recordings;
 mod tier;
 
@@ -53,4 +55,5 @@ pub use binaries::build;
 pub use check::check;
 pub use network::obstacle;
 pub use packages::redis;
+pub use proxy::{Backend, Proxy};
 pub use recordings::recordings;

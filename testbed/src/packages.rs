@@ -28,13 +28,15 @@ const ALWAYS: [Package; 3] = [
     package("util-linux", &["/usr/bin/nsenter"]),
 ];
 /// What a node needs.
-const NODE: [Package; 6] = [
+const NODE: [Package; 7] = [
     package("containerd", &["/usr/bin/containerd"]),
     package("runc", &["/usr/sbin/runc", "/usr/bin/runc"]),
     package("containernetworking-plugins", &["/usr/lib/cni/bridge"]),
     package("conntrack", &["/usr/sbin/conntrack", "/usr/bin/conntrack"]),
     package("iptables", &["/usr/sbin/iptables", "/sbin/iptables"]),
     package("busybox-static", &["/bin/busybox", "/usr/bin/busybox"]),
+    // What stands before the routes of hostnames.
+    package("haproxy", &["/usr/sbin/haproxy"]),
 ];
 
 /// The server and the sentinel of Redis are this one program under two names. Its package starts no service.

@@ -12,11 +12,17 @@
 //! missed is made up for by the next list; and what is as wanted is not written.
 
 pub mod certificate;
+pub mod entrance;
 pub mod facts;
 pub mod filter;
 mod front;
 pub mod index;
 pub mod live;
+mod note;
+pub mod notes;
+pub mod probe;
+pub mod proof;
+pub mod rounds;
 pub mod route;
 mod shared;
 pub mod sort;
@@ -34,6 +40,9 @@ use crate::cluster::LeadershipGate;
 use crate::state::WatchConfig;
 use index::Plan;
 use kube::Client;
+use note::Notebook;
+use probe::Probe;
+use proof::Proving;
 use queue::Patience;
 use shared::Shared;
 use std::collections::BTreeMap;
@@ -63,6 +72,10 @@ pub struct Options {
     pub watch_config: WatchConfig,
     /// Nothing is written while it is shut.
     pub gate: LeadershipGate,
+    /// Who asks whether names answer (`--probe`); `None` for nobody.
+    pub probe: Option<Probe>,
+    /// Who looks for proofs of the names that [`Plan::proof`] wants some of; without it they wait for ever.
+    pub proving: Option<Proving>,
 }
 
 impl Default for Options {
@@ -76,6 +89,8 @@ impl Default for Options {
             call_timeout: Duration::from_secs(10),
             watch_config: WatchConfig::default(),
             gate: LeadershipGate::new(true),
+            probe: None,
+            proving: None,
         }
     }
 }
@@ -109,7 +124,7 @@ impl HostnameOperator {
             prune: options.prune_interval,
             grace: options.call_timeout,
         };
-        let (stopped, leading) = worker::start(writer, pace, options.gate, &stopping);
+        let (stopped, leading) = worker::start(writer, pace, options.gate.clone(), &stopping);
         let mut tasks = watch::start(
             client,
             &options.manifest_namespace,
@@ -125,6 +140,22 @@ impl HostnameOperator {
         );
         tasks.push(AbortOnDropHandle::new(tokio::spawn(front)));
         tasks.push(leading);
+        let notes = Notebook::new(client, &options.manifest_namespace, options.call_timeout);
+        let beside = [
+            options.probe.map(|probe| {
+                let (shared, notes) = (Arc::clone(&shared), notes.clone());
+                worker::lead(options.gate.clone(), &stopping, move |until| {
+                    probe::run(probe.clone(), Arc::clone(&shared), notes.clone(), until)
+                })
+            }),
+            options.proving.map(|proving| {
+                let shared = Arc::clone(&shared);
+                worker::lead(options.gate, &stopping, move |until| {
+                    proof::run(proving.clone(), Arc::clone(&shared), notes.clone(), until)
+                })
+            }),
+        ];
+        tasks.extend(beside.into_iter().flatten().map(|(_, leading)| leading));
         Self {
             shared,
             stopping,

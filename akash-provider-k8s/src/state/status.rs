@@ -3,6 +3,7 @@
 use super::LeaseView;
 use super::health::{Replicas, replicas};
 use crate::labels;
+use crate::operators::hostname::notes::Notes;
 use akash_provider_core::cluster::{AssignedIp, ForwardedPort, LeaseStatus, ServiceStatus};
 use akash_provider_core::manifest::Proto;
 use k8s_openapi::api::core::v1::{Pod, Service, ServicePort};
@@ -53,13 +54,17 @@ fn status_of(view: &LeaseView, service: &str) -> ServiceStatus {
         ..Replicas::default()
     };
     let replicas = replicas(view, service).unwrap_or_else(not_made);
-    let hosts = view.hosts.values().map(|h| &h.spec);
-    let hosts = hosts.filter(|h| h.service_name == service);
+    let hosts = view.hosts.values().filter(|h| h.spec.service_name == service);
+    let noted = hosts.clone().filter_map(|host| {
+        let notes = Notes::of(host.metadata.annotations.as_ref()).for_tenant(&host.spec.owner)?;
+        Some((host.spec.hostname.clone(), notes))
+    });
     ServiceStatus {
         name: service.to_owned(),
         available: replicas.available,
         total: replicas.wanted,
-        uris: hosts.map(|h| h.hostname.clone()).collect(),
+        hostnames: noted.collect(),
+        uris: hosts.map(|h| h.spec.hostname.clone()).collect(),
         updated_replicas: replicas.updated,
         ready_replicas: replicas.ready,
         replicas: replicas.there,

@@ -19,6 +19,8 @@ use std::time::Duration;
 
 #[path = "hostname_operator/modes.rs"]
 mod modes;
+#[path = "hostname_operator/names.rs"]
+mod names;
 
 /// The rights, given to the account whose calls are counted.
 pub(crate) async fn give_rights(world: &World) {

@@ -70,7 +70,7 @@ pub(crate) async fn client(kubeconfig: &Path) -> Client {
     Client::try_from(config).unwrap()
 }
 
-async fn put(client: &Client, object: &Value) {
+pub(crate) async fn put(client: &Client, object: &Value) {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     let (group, version) = version.split_once('/').unwrap_or(("", &version));

@@ -2,11 +2,13 @@
 
 pub mod common;
 mod ip;
+mod names;
 
 pub use ip::{IpAction, IpArgs, WordsArg};
 mod inventory;
 
 pub use inventory::InventoryArgs;
+pub use names::{NamesArgs, ProofArg};
 
 use super::Output;
 use super::kubernetes::IngressArg;
@@ -61,6 +63,9 @@ pub struct HostnameArgs {
     /// Leave the routes of the other --ingress-mode where they are.
     #[arg(long)]
     pub keep_other_routes: bool,
+    /// What is found out about hostnames.
+    #[command(flatten)]
+    pub names: NamesArgs,
     /// Where it works and is asked.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -123,6 +128,7 @@ impl HostnameArgs {
                 issuer: self.issuer()?,
                 keep_other_routes: self.keep_other_routes,
                 blocked: HostnameLedger::new(&self.deployment_blocked_hostnames),
+                proof: self.names.rule()?,
             },
             handover: self.handover_wait,
             patience: self.patience.patience(),

@@ -6,13 +6,23 @@
 //! | `GET /status` | watches, counts, and each hostname as it is wanted, written and accepted; `?after=NAME` and `?limit=N`, `?hostname=NAME` |
 //! | `POST /forget/LEASE` | its hostnames are tried again now; from this machine alone |
 
+mod dns;
+mod prober;
+
+use self::dns::Dns;
+use self::prober::Http;
 use super::measures::{Measure, of_counts, of_watches};
 use super::process::{self, Operator};
 use super::serve::Peer;
 use super::words::{awaited, forgotten, json, value};
 use crate::args::operators::HostnameArgs;
+use akash_provider_core::cluster::Reach;
 use akash_provider_k8s::operators::hostname::live::Accepted;
+use akash_provider_k8s::operators::hostname::notes::ProofState;
+use akash_provider_k8s::operators::hostname::probe::Probe;
+use akash_provider_k8s::operators::hostname::proof::Proving;
 use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus};
+use anyhow::Context;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
@@ -33,6 +43,17 @@ pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     let mut options = args.options(|name| std::env::var(name).ok())?;
     process::run(&args.common, async move |client, gate| {
         options.gate = gate;
+        options.probe = args.names.probe().map(|budget| Probe {
+            prober: Arc::new(Http::new()),
+            budget,
+        });
+        if options.plan.proof.is_some() {
+            let dns = Dns::new(&args.names.dns_server);
+            options.proving = Some(Proving {
+                lookup: Arc::new(dns.context("the resolvers of --hostname-proof")?),
+                budget: args.names.proving(),
+            });
+        }
         Ok(HostnameOperator::start(client, options))
     })
 }
@@ -93,6 +114,18 @@ impl Operator for HostnameOperator {
             ("accepted", count(|name| name.accepted == Accepted::Yes)),
             ("refused", count(|name| matches!(name.accepted, Accepted::No(_)))),
             ("kept_back", count(|name| name.problem.is_some())),
+            (
+                "unreachable",
+                count(|name| name.reachable.as_ref().is_some_and(|so| so.state == Reach::No)),
+            ),
+            (
+                "unproven",
+                count(|name| {
+                    name.proof
+                        .as_ref()
+                        .is_some_and(|so| so.state != ProofState::Proven)
+                }),
+            ),
             ("failed", count(|name| name.error.is_some())),
             ("ignored", count(|name| name.is_ignored)),
         ];

@@ -8,6 +8,8 @@ use crate::plain;
 
 /// Longest text in a column; a hostname has 253 characters at most.
 const CELL_CHARS_MAX: usize = 300;
+/// Most characters of what keeps a name from its requests.
+const HINDRANCE_CHARS_MAX: usize = 500;
 /// Rows of one table.
 const ROWS_MAX: usize = 1000;
 
@@ -96,6 +98,7 @@ fn heading(lease: &Json) -> String {
 fn of_lease(status: &Json) -> String {
     let tables = [
         table(&["URL", "SERVICE"], urls(status)),
+        hindrances(status),
         table(
             &["SERVICE", "READY", "STATE"],
             services(status)
@@ -131,6 +134,28 @@ fn urls(status: &Json) -> impl Iterator<Item = [String; 2]> {
             [url, cell(name)]
         })
     })
+}
+
+/// What keeps requests from following a name, a line each: it has to be read to its end.
+fn hindrances(status: &Json) -> Option<String> {
+    let of_services = fields(status.at("services")).iter();
+    let names = of_services.flat_map(|(_, service)| fields(service.at("hostnames")));
+    let lines = names.filter_map(|(name, notes)| {
+        let reachable = notes.at("reachable");
+        let is_dead = reachable.at("state").text() == Some("no");
+        let why = match (notes.at("waits_for").text(), is_dead) {
+            (Some(why), _) => why.to_owned(),
+            (None, true) => format!(
+                "it does not answer: {}",
+                reachable.at("why").text().unwrap_or_default()
+            ),
+            (None, false) => return None,
+        };
+        let why: String = why.chars().take(HINDRANCE_CHARS_MAX).collect();
+        Some(format!("{}: {}\n", cell(name), plain::line(&why)))
+    });
+    let shown: String = lines.take(ROWS_MAX).collect();
+    (!shown.is_empty()).then_some(shown)
 }
 
 /// The names that today's provider has for the parts of an endpoint.
@@ -287,6 +312,27 @@ ADDRESS        PROTOCOL  SERVICE  PORT
         );
         assert_eq!(state(r#"{"available":2,"total":2}"#), ("available", true));
         assert_eq!(state(r#"{"available":-1,"total":"x"}"#), ("not available", false));
+    }
+
+    #[test]
+    fn what_keeps_a_name_from_its_requests_is_told_whole() {
+        let wait = format!("{}end", "a TXT record ".repeat(20));
+        let text = shown(&format!(
+            r#"{{"services":{{"web":{{"available":1,"total":1,"uris":["a.b","c.d","e.f"],"hostnames":{{
+            "a.b":{{"waits_for":"{wait}"}},
+            "c.d":{{"reachable":{{"state":"no","why":"503","at":"2030-01-01T00:00:00Z"}}}},
+            "e.f":{{"reachable":{{"state":"yes","why":"200","at":"2030-01-01T00:00:00Z"}}}}}}}}}}}}"#
+        ));
+        assert!(
+            text.contains(&format!("a.b: {wait}\nc.d: it does not answer: 503\n")),
+            "{text}"
+        );
+        assert!(!text.contains("e.f: "), "{text}");
+        let long = shown(&format!(
+            r#"{{"services":{{"web":{{"hostnames":{{"a.b":{{"waits_for":"{}"}}}}}}}}}}"#,
+            "x".repeat(9_999)
+        ));
+        assert!(long.len() < 1_000, "{}", long.len());
     }
 
     #[test]

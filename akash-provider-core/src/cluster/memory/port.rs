@@ -89,6 +89,7 @@ impl State {
                 available,
                 total: service.count,
                 uris: uris.map(|(_, name)| name.hostname.clone()).collect(),
+                hostnames: BTreeMap::new(),
                 updated_replicas: available,
                 ready_replicas: available,
                 replicas: available,

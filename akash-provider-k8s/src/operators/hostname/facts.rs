@@ -1,5 +1,6 @@
 //! What the records say, each read by itself: one that makes no sense says why, and stops no other.
 
+use super::notes::Notes;
 use crate::crd::convert::{decode, from_manifest};
 use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
@@ -34,6 +35,10 @@ pub struct Host {
     pub port: u16,
     /// When it was declared, as the record says it; empty where it does not.
     pub updated_at: String,
+    /// Identity of the record.
+    pub uid: String,
+    /// What an operator noted on the record.
+    pub notes: Notes,
 }
 
 /// What the exposes of a lease say about proxies.
@@ -96,6 +101,8 @@ fn read_host(object: &DynamicObject) -> Fact<Host> {
         service: spec.service_name.clone(),
         port,
         updated_at: updated_at.map(cut).unwrap_or_default(),
+        uid: object.metadata.uid.clone().unwrap_or_default(),
+        notes: Notes::of(annotations),
     })
 }
 

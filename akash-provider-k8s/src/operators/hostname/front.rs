@@ -1,6 +1,7 @@
 //! What stands before the routes: the class of Ingresses, or the Gateway. Without it routes are made all the same, and
 //! lead nowhere; so it is looked at and told.
 
+use super::entrance::Entrance;
 use super::route::Mode;
 use super::shared::Shared;
 use crate::error::within;
@@ -24,6 +25,9 @@ pub struct Front {
     pub is_there: Option<bool>,
     /// Why it is not known.
     pub error: Option<String>,
+    /// Of a Gateway: where it is reached, as its controller says.
+    #[serde(skip)]
+    pub entrance: Option<Entrance>,
 }
 
 /// Looks at it for ever.
@@ -53,22 +57,19 @@ async fn look(client: &Client, mode: &Mode, limit: Duration) -> Front {
             (format!("Gateway {name} in namespace {namespace}"), api, name)
         }
     };
-    let found = within(
-        limit,
-        "look at what stands before routes",
-        api.get_metadata_opt(object),
-    )
-    .await;
+    let found = within(limit, "look at what stands before routes", api.get_opt(object)).await;
     match found {
         Ok(found) => Front {
             name,
             is_there: Some(found.is_some()),
             error: None,
+            entrance: found.and_then(|object| Entrance::of_gateway(&object.data)),
         },
         Err(error) => Front {
             name,
             is_there: None,
             error: Some(error.message().to_owned()),
+            entrance: None,
         },
     }
 }

@@ -57,6 +57,15 @@ pub struct Plan {
     pub keep_other_routes: bool,
     /// Names that get no route, whoever declared them; who has one keeps it.
     pub blocked: HostnameLedger,
+    /// Names that get a route only when their owner has proved that they are theirs.
+    pub proof: Option<ProofRule>,
+}
+
+/// Which names need a proof.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProofRule {
+    /// The domain of automatic names (`--deployment-ingress-domain`), which are the provider's own and need none.
+    pub own_domain: String,
 }
 
 impl From<Mode> for Plan {
@@ -306,12 +315,15 @@ impl Index {
             },
         };
         let is_settled = work.problem.is_none() && work.write.is_none();
+        let is_withdrawn = self.is_withdrawn(name, host);
         let serves = self.route(name, &host.namespace).map(|live| &live.accepted);
         for (sort, place, live) in self.ours(name) {
             let is_here = *place == host.namespace;
             let gone = delete(sort, place, live);
-            if !sort.is_route() {
-                if self.is_left_over(sort, name, place, is_here, is_settled) {
+            if is_withdrawn && sort.is_route() {
+                work.deletes.push(gone);
+            } else if !sort.is_route() {
+                if self.is_left_over(sort, name, place, is_here && !is_withdrawn, is_settled) {
                     work.deletes.push(gone);
                 }
             } else if owner(live) != Some(host_owner(host)) {

@@ -1,6 +1,7 @@
 //! A route as the cluster has it, and how it differs from the one that is wanted.
 
 use super::certificate::{self, CertificateState};
+use super::entrance::Entrance;
 use super::filter;
 use super::route::{self, Mode};
 use super::sort::Sort;
@@ -29,6 +30,8 @@ pub struct Live {
     pub accepted: Accepted,
     /// More of that, for a certificate.
     pub certificate: Option<CertificateState>,
+    /// Of an Ingress: where its proxy can be reached, as its controller says.
+    pub entrance: Option<Entrance>,
     /// Labels, annotations and spec.
     body: Value,
 }
@@ -68,9 +71,13 @@ impl Live {
             Sort::Filter => of_filter(status, generation),
             Sort::Certificate => of_certificate(certificate.as_ref()),
         };
+        let entrance = (sort == Sort::Ingress)
+            .then(|| Entrance::of_ingress(status))
+            .flatten();
         Self {
             accepted,
             certificate,
+            entrance,
             ..Self::with(&object.metadata, spec)
         }
     }
@@ -91,6 +98,7 @@ impl Live {
             // What a proxy said was of the route before this write.
             accepted: Accepted::Unsaid,
             certificate: None,
+            entrance: None,
             body: json!({
                 "metadata": {"labels": meta.labels, "annotations": meta.annotations},
                 "spec": spec,

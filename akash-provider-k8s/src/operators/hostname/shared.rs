@@ -1,11 +1,13 @@
 //! What watches, writer and status share: the board with the index, and what is known of what stands before the routes.
 
+use super::facts::Host;
 use super::front::Front;
 use super::index::{Change, Delete, Event, Index, Plan, Work, Write};
 use super::live::Live;
 use super::sort::Sort;
 use crate::operators::board::{self, Board};
 use crate::operators::queue::Patience;
+use akash_provider_core::cluster::Reachable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +28,16 @@ pub(super) struct Hostnames {
     settling: BTreeMap<String, (String, Instant)>,
     /// How long such a route is waited for before one of the other mode goes.
     handover: Duration,
+    /// What the last question whether it answers came to, by hostname.
+    reached: BTreeMap<String, Reachable>,
+}
+
+impl Hostnames {
+    /// Whether a name answers, as it was asked last, or as it was noted by who asked before.
+    pub(super) fn reachable(&self, name: &str) -> Option<&Reachable> {
+        let noted = || self.index.host(name)?.as_ref().ok()?.notes.reachable.as_ref();
+        self.reached.get(name).or_else(noted)
+    }
 }
 
 impl Deref for Hostnames {
@@ -81,6 +93,7 @@ impl board::Index for Hostnames {
     fn prune(&mut self) {
         let names = self.index.names();
         self.settling.retain(|name, _| names.contains(name));
+        self.reached.retain(|name, _| names.contains(name));
     }
 
     fn needs(&self, watch: &str) -> bool {
@@ -119,6 +132,7 @@ impl Shared {
             index: Index::new(plan),
             settling: BTreeMap::new(),
             handover,
+            reached: BTreeMap::new(),
         };
         let kinds = Sort::ALL.map(Sort::plural);
         let watches = [HOSTS, MANIFESTS].into_iter().chain(kinds);
@@ -136,6 +150,15 @@ impl Shared {
     pub(super) fn set_front(&self, front: Front) -> Front {
         let mut kept = self.front.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut kept, front)
+    }
+
+    /// A name was asked whether it answers; its record, and what is noted there.
+    pub(super) fn reached(&self, name: &str, now: Reachable) -> Option<(Host, Option<Reachable>)> {
+        let mut inner = self.board.inner();
+        let host = inner.index.host(name)?.as_ref().ok()?.clone();
+        inner.index.reached.insert(name.to_owned(), now);
+        let noted = host.notes.reachable.clone();
+        Some((host, noted))
     }
 
     /// An object was written.

@@ -3,10 +3,12 @@
 use super::certificate::CertificateState;
 use super::front::Front;
 use super::live::Accepted;
+use super::notes::Proof;
 use super::shared::{Hostnames, Shared};
 use super::sort::Sort;
 use crate::operators::board::{Counts, Inner};
 use crate::operators::said::{Ignored, LeaseParts, WatchStatus};
+use akash_provider_core::cluster::Reachable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -55,6 +57,12 @@ pub struct HostnameStatus {
     /// Namespaces with a route of the other mode, which stays until the one of this mode serves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_routes: Vec<String>,
+    /// Whether the address of its routes answers for it; only with `--probe`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reachable: Option<Reachable>,
+    /// Whether its owner has proved it; only of names that need a proof.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Proof>,
     /// What keeps it from its route.
     pub problem: Option<String>,
     /// What the API server said last against its route.
@@ -179,6 +187,13 @@ impl Inner<Hostnames> {
                 said.unwrap_or_default()
             }),
             other_routes: self.index.other_routes(name).cloned().collect(),
+            reachable: self.index.reachable(name).cloned(),
+            proof: host
+                .filter(|_| self.index.plan().needs_proof(name))
+                .and_then(|host| {
+                    let owner = host.lease.order.group.deployment.owner.to_string();
+                    host.notes.noted(&owner).cloned()
+                }),
             problem,
             error: failed.map(|failed| failed.error.clone()),
             failures: failed.map_or(0, |failed| failed.failures),

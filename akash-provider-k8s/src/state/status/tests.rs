@@ -39,6 +39,7 @@ fn a_status_says_what_there_is_of_each_service() {
         available: 1,
         total: 2,
         uris: vec!["a.example".to_owned(), "b.example".to_owned()],
+        hostnames: BTreeMap::new(),
         updated_replicas: 2,
         ready_replicas: 1,
         replicas: 2,

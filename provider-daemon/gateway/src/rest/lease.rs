@@ -5,7 +5,7 @@ use super::caller::permit;
 use super::{Caller, LeasePath, Refused};
 use crate::App;
 use crate::auth::{Scope, Services, Target};
-use akash_provider_core::cluster::{AssignedIp, ForwardedPort, LeaseStatus, ServiceStatus};
+use akash_provider_core::cluster::{AssignedIp, ForwardedPort, HostnameNotes, LeaseStatus, ServiceStatus};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::{Group, Proto};
 use akash_provider_core::types::LeaseId;
@@ -30,6 +30,9 @@ struct ServiceBody<'a> {
     available: u32,
     total: u32,
     uris: Option<&'a [String]>,
+    /// Not known to today's clients, and left out where there is nothing to say.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    hostnames: &'a BTreeMap<String, HostnameNotes>,
     observed_generation: i64,
     replicas: u32,
     updated_replicas: u32,
@@ -66,6 +69,7 @@ impl<'a> From<&'a ServiceStatus> for ServiceBody<'a> {
             available: status.available,
             total: status.total,
             uris: (!status.uris.is_empty()).then_some(&status.uris),
+            hostnames: &status.hostnames,
             observed_generation: status.observed_generation,
             replicas: status.replicas,
             updated_replicas: status.updated_replicas,

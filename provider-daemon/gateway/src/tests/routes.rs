@@ -170,6 +170,7 @@ async fn a_manifest_goes_in_and_comes_back_and_its_services_are_seen() {
     assert_eq!((&web["total"], &web["available"]), (&json!(2), &json!(2)));
     assert_eq!(web["uris"][1], "web.example.com");
     assert_eq!(status["services"]["db"]["uris"], json!(null));
+    assert_eq!(web.get("hostnames"), None, "there is nothing to say of them");
     assert_eq!(status["forwarded_ports"], json!(null));
     let one = world
         .ask(&key, "GET", "/lease/7/1/1/service/web/status", "")

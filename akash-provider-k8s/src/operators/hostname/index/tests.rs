@@ -2,9 +2,11 @@
 
 mod explore;
 mod modes;
+mod proofs;
 
 use super::*;
 use crate::labels;
+use crate::operators::hostname::notes::Notes;
 use crate::operators::hostname::route::{Controller, GatewayProvider};
 use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -29,6 +31,8 @@ pub(super) fn host(lease: &LeaseId) -> Host {
         service: "web".to_owned(),
         port: 80,
         updated_at: String::new(),
+        uid: "1".to_owned(),
+        notes: Notes::default(),
     }
 }
 

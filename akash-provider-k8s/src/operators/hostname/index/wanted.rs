@@ -1,12 +1,13 @@
 //! What is wanted of a hostname, and how it differs from what is there.
 
 use super::tables::Table;
-use super::{Index, Plan, Work, Write};
+use super::{Index, Plan, Work, Write, host_owner as owner_of};
 use crate::operators::hostname::facts::Host;
 use crate::operators::hostname::live::Accepted;
+use crate::operators::hostname::notes::ProofState;
 use crate::operators::hostname::route::{Mode, Refers};
 use crate::operators::hostname::sort::Sort;
-use crate::operators::hostname::{certificate, filter};
+use crate::operators::hostname::{certificate, filter, proof};
 use serde_json::Value;
 
 impl Plan {
@@ -19,6 +20,17 @@ impl Plan {
             Sort::Certificate => self.issuer.is_some() && self.mode.sort() == Sort::Ingress,
         }
     }
+
+    /// True for a name that its owner has to prove.
+    #[must_use]
+    pub fn needs_proof(&self, name: &str) -> bool {
+        let Some(rule) = &self.proof else {
+            return false;
+        };
+        let own = rule.own_domain.trim_matches('.').to_ascii_lowercase();
+        let inside = name.strip_suffix(&own).is_some_and(|rest| rest.ends_with('.'));
+        own.is_empty() || !inside
+    }
 }
 
 impl Index {
@@ -28,6 +40,9 @@ impl Index {
             return Err(
                 "it is among the hostnames that nobody gets (--deployment-blocked-hostnames)".to_owned(),
             );
+        }
+        if self.plan.needs_proof(name) && Self::proof(host) != Some(ProofState::Proven) {
+            return Err(proof::wanting(name, owner_of(host)));
         }
         let options = self.options(host)?;
         let filter = match &self.plan.mode {
@@ -57,6 +72,15 @@ impl Index {
             certificate,
             ..Work::default()
         })
+    }
+
+    /// True for a name whose owner had proved it, and has taken the proof back.
+    pub(super) fn is_withdrawn(&self, name: &str, host: &Host) -> bool {
+        self.plan.needs_proof(name) && Self::proof(host) == Some(ProofState::Withdrawn)
+    }
+
+    fn proof(host: &Host) -> Option<ProofState> {
+        host.notes.proof_of(owner_of(host))
     }
 
     fn can_write(&self, sort: Sort) -> bool {

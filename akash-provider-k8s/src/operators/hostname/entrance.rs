@@ -1,0 +1,151 @@
+//! Where the proxy of a route can be reached: what its controller has written into the status of an Ingress or of the
+//! Gateway. A tenant can write neither, so that whoever asks there asks only where the cluster's own controllers say.
+
+use serde_json::Value;
+use std::net::IpAddr;
+
+/// An address, and its ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entrance {
+    /// The first address that is there.
+    pub ip: IpAddr,
+    /// Port of plain HTTP.
+    pub http: Option<u16>,
+    /// Port of HTTPS.
+    pub https: Option<u16>,
+}
+
+const HTTP: u16 = 80;
+const HTTPS: u16 = 443;
+
+impl Entrance {
+    /// Of the status of an Ingress. Where it names no ports they are the usual ones.
+    pub(super) fn of_ingress(status: Option<&Value>) -> Option<Self> {
+        let all = list(status?, "/loadBalancer/ingress");
+        let (ip, one) = all.filter_map(|one| Some((address(one, "/ip")?, one))).next()?;
+        let ports: Vec<u16> = list(one, "/ports").filter_map(|one| port(one)).collect();
+        if ports.is_empty() {
+            return Some(Self {
+                ip,
+                http: Some(HTTP),
+                https: Some(HTTPS),
+            });
+        }
+        let has = |usual: u16| ports.contains(&usual).then_some(usual);
+        let other = ports.iter().copied().find(|port| *port != HTTPS);
+        Some(Self {
+            ip,
+            http: has(HTTP).or(other),
+            https: has(HTTPS),
+        })
+    }
+
+    /// Of a Gateway: its first address, and the ports of its listeners.
+    pub(super) fn of_gateway(gateway: &Value) -> Option<Self> {
+        let is_ip = |one: &&Value| {
+            one.pointer("/type")
+                .and_then(Value::as_str)
+                .is_none_or(|kind| kind == "IPAddress")
+        };
+        let mut all = list(gateway, "/status/addresses").filter(is_ip);
+        let ip = all.find_map(|one| address(one, "/value"))?;
+        let listens = |protocol: &str| {
+            let mut listeners = list(gateway, "/spec/listeners");
+            let is_it = |one: &&Value| one.pointer("/protocol").and_then(Value::as_str) == Some(protocol);
+            listeners.find(is_it).and_then(port)
+        };
+        Some(Self {
+            ip,
+            http: listens("HTTP"),
+            https: listens("HTTPS"),
+        })
+    }
+}
+
+fn list<'a>(value: &'a Value, path: &str) -> impl Iterator<Item = &'a Value> {
+    value
+        .pointer(path)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+}
+
+fn address(value: &Value, path: &str) -> Option<IpAddr> {
+    value.pointer(path)?.as_str()?.parse().ok()
+}
+
+fn port(value: &Value) -> Option<u16> {
+    value
+        .get("port")?
+        .as_u64()?
+        .try_into()
+        .ok()
+        .filter(|port| *port > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shown(entrance: Option<Entrance>) -> String {
+        let Some(Entrance { ip, http, https }) = entrance else {
+            return "none".to_owned();
+        };
+        let text = |port: Option<u16>| port.map_or("-".to_owned(), |port| port.to_string());
+        format!("{ip} {} {}", text(http), text(https))
+    }
+
+    #[test]
+    fn an_ingress_says_where_it_is_reached() {
+        let of = |list: Value| {
+            shown(Entrance::of_ingress(Some(
+                &json!({"loadBalancer": {"ingress": list}}),
+            )))
+        };
+        assert_eq!(of(json!([{"ip": "10.0.0.7"}])), "10.0.0.7 80 443");
+        assert_eq!(
+            of(json!([{"hostname": "lb.example"}, {"ip": "fd00::7"}])),
+            "fd00::7 80 443"
+        );
+        assert_eq!(
+            of(json!([{"ip": "10.0.0.7", "ports": [{"port": 8443}, {"port": 443}]}])),
+            "10.0.0.7 8443 443"
+        );
+        assert_eq!(
+            of(json!([{"ip": "10.0.0.7", "ports": [{"port": 8080}]}])),
+            "10.0.0.7 8080 -"
+        );
+        assert_eq!(
+            of(json!([{"ip": "10.0.0.7", "ports": [{"port": 0}, {"port": 99_999}]}])),
+            "10.0.0.7 80 443"
+        );
+        for none in [
+            json!([]),
+            json!([{"hostname": "lb.example"}]),
+            json!([{"ip": "lb.example"}]),
+            json!(7),
+        ] {
+            assert_eq!(of(none.clone()), "none", "{none}");
+        }
+        assert_eq!(shown(Entrance::of_ingress(None)), "none");
+    }
+
+    #[test]
+    fn a_gateway_says_where_it_is_reached() {
+        let of = |addresses: Value| {
+            let listeners = json!([
+                {"protocol": "TLS", "port": 9443}, {"protocol": "HTTP", "port": 8080}, {"protocol": "HTTPS", "port": 8443},
+            ]);
+            let gateway = json!({"spec": {"listeners": listeners}, "status": {"addresses": addresses}});
+            shown(Entrance::of_gateway(&gateway))
+        };
+        assert_eq!(
+            of(json!([{"type": "IPAddress", "value": "10.0.0.7"}])),
+            "10.0.0.7 8080 8443"
+        );
+        let named = json!([{"type": "Hostname", "value": "10.0.0.8"}, {"value": "10.0.0.9"}]);
+        assert_eq!(of(named), "10.0.0.9 8080 8443");
+        assert_eq!(of(json!([])), "none");
+    }
+}

@@ -1,0 +1,96 @@
+//! Names that need a proof.
+
+use super::*;
+use crate::operators::hostname::notes::{Proof, ProofState};
+
+/// A record on which the proof of this tenant is noted.
+fn noted(lease: &LeaseId, tenant: u8, state: ProofState) -> Host {
+    let mut host = host(lease);
+    host.notes.proof = Some(Proof {
+        state,
+        owner: Address::from_bytes(&[tenant; 20]).unwrap().to_string(),
+        why: String::new(),
+        at: String::new(),
+    });
+    host
+}
+
+/// An index that wants proofs, with a record of the name and maybe a route of this lease.
+fn proving(name: &str, host: &Host, routed: Option<&LeaseId>) -> Index {
+    let mut proving = index(
+        &[(name, Ok(host.clone()))],
+        &[exposes(&lease(1, 1), 60_000), exposes(&lease(2, 2), 60_000)],
+    );
+    proving.plan.proof = Some(ProofRule {
+        own_domain: "ingress.example.net".to_owned(),
+    });
+    if let Some(routed) = routed {
+        let of = super::host(routed);
+        let body = proving.mode().render(name, &of, &HttpOptions::default());
+        let place = (routed.namespace(), name.to_owned());
+        proving.apply(Event::Objects(
+            Sort::Ingress,
+            Change::Put(place, written(&body, 5)),
+        ));
+    }
+    proving
+}
+
+#[test]
+fn a_name_without_its_proof_waits_and_a_route_that_it_has_stays() {
+    let a = lease(1, 1);
+    for unproven in [
+        host(&a),
+        noted(&a, 1, ProofState::Waiting),
+        noted(&a, 2, ProofState::Proven),
+    ] {
+        let work = proving(NAME, &unproven, None).work(NAME);
+        assert!(work.is_done(), "{work:?}");
+        let told = work.problem.unwrap();
+        assert!(
+            told.contains("_akash-challenge.shop.example.com") && told.contains("akash-owner=akash1"),
+            "{told}"
+        );
+        let work = proving(NAME, &unproven, Some(&a)).work(NAME);
+        assert!(
+            work.is_done() && work.problem.is_some(),
+            "who has a route keeps it: {work:?}"
+        );
+    }
+    let proven = noted(&a, 1, ProofState::Proven);
+    let work = proving(NAME, &proven, None).work(NAME);
+    assert!(work.write.is_some() && work.problem.is_none(), "{work:?}");
+}
+
+#[test]
+fn a_proof_that_is_withdrawn_takes_the_route_and_one_of_another_tenant_leads_on_nowhere() {
+    let (a, b) = (lease(1, 1), lease(2, 2));
+    let work = proving(NAME, &noted(&a, 1, ProofState::Withdrawn), Some(&a)).work(NAME);
+    assert_eq!((work.deletes.len(), work.write), (1, None));
+    // The proof of who had the name before is none of who has it now.
+    let work = proving(NAME, &noted(&b, 1, ProofState::Proven), Some(&a)).work(NAME);
+    assert_eq!(
+        (work.deletes.len(), work.write),
+        (1, None),
+        "its record is of another tenant"
+    );
+}
+
+#[test]
+fn names_below_the_providers_own_domain_need_none() {
+    let a = lease(1, 1);
+    for own in ["x.ingress.example.net", "x.y.ingress.example.net"] {
+        assert!(proving(own, &host(&a), None).work(own).write.is_some(), "{own}");
+    }
+    for other in [
+        "ingress.example.net",
+        "evilingress.example.net",
+        "ingress.example.net.evil.com",
+        "*.example.net",
+    ] {
+        assert!(
+            proving(other, &host(&a), None).work(other).problem.is_some(),
+            "{other}"
+        );
+    }
+}

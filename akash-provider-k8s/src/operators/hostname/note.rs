@@ -1,0 +1,59 @@
+//! Writes notes on the records of hostnames.
+
+use super::facts::Host;
+use crate::crd::ProviderHost;
+use crate::error::within;
+use akash_provider_core::manifest::without_star;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde::Serialize;
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const NOTE: &str = "note on a hostname's record";
+
+/// Where notes are written. What cannot be written is told once: everything else works without it.
+#[derive(Debug, Clone)]
+pub(super) struct Notebook {
+    records: Api<ProviderHost>,
+    limit: Duration,
+    has_failed: Arc<AtomicBool>,
+}
+
+impl Notebook {
+    pub(super) fn new(client: &Client, namespace: &str, limit: Duration) -> Self {
+        Self {
+            records: Api::namespaced(client.clone(), namespace),
+            limit,
+            has_failed: Arc::default(),
+        }
+    }
+
+    /// Writes a note on the record that was read, and on no other that has its name by now; true when it is there.
+    pub(super) async fn write(&self, name: &str, host: &Host, key: &str, note: &impl Serialize) -> bool {
+        // Plain data always has a form in JSON.
+        let text = serde_json::to_string(note).unwrap_or_default();
+        let patch = json!({"metadata": {"uid": host.uid, "annotations": {key: text}}});
+        let object = without_star(name);
+        let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
+        let writing = self.records.patch_metadata(&object, &params, &patch);
+        match within(self.limit, NOTE, writing).await {
+            Ok(_) => {
+                self.has_failed.store(false, Ordering::Relaxed);
+                true
+            }
+            Err(error) => {
+                if !self.has_failed.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        hostname = name,
+                        %error,
+                        "nothing can be noted on records of hostnames, which takes the right to patch them"
+                    );
+                }
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What is noted of a name after what DNS said.
+
+use super::*;
+use crate::operators::hostname::notes::Notes;
+use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
+
+fn of(tenant: u8) -> Host {
+    let owner = Address::from_bytes(&[tenant; 20]).unwrap();
+    let group = GroupId {
+        deployment: DeploymentId { owner, dseq: 1 },
+        gseq: 1,
+    };
+    let lease = LeaseId {
+        order: OrderId { group, oseq: 1 },
+        provider: Address::from_bytes(&[9; 20]).unwrap(),
+    };
+    Host {
+        namespace: lease.namespace(),
+        lease,
+        service: "web".to_owned(),
+        port: 80,
+        updated_at: String::new(),
+        uid: "1".to_owned(),
+        notes: Notes::default(),
+    }
+}
+
+/// What DNS says, whatever it is asked for.
+#[derive(Debug)]
+struct Says(Result<Vec<String>, String>, Mutex<Vec<String>>);
+
+#[async_trait]
+impl TxtLookup for Says {
+    async fn txt(&self, name: &str) -> Result<Vec<String>, String> {
+        self.1.lock().unwrap().push(name.to_owned());
+        self.0.clone()
+    }
+}
+
+async fn found(hostname: &str, host: &Host, says: Result<Vec<String>, String>) -> (Finding, Vec<String>) {
+    let says = Says(says, Mutex::default());
+    let finding = find(&says, hostname, owner(host)).await;
+    (finding, says.1.into_inner().unwrap())
+}
+
+/// A name whose findings come one after the other; what is noted after each of them.
+fn noted(findings: &[Finding]) -> Vec<Option<ProofState>> {
+    let (mut host, mut tries) = (of(1), Tries::default());
+    let mut all = Vec::new();
+    for finding in findings {
+        if let Some(proof) = judge("shop.example.com", &host, finding.clone(), &mut tries) {
+            host.notes.proof = Some(proof);
+        }
+        all.push(host.notes.proof_of(owner(&host)));
+    }
+    all
+}
+
+#[tokio::test]
+async fn the_record_of_the_owner_proves_and_that_of_nobody_else() {
+    let (one, two) = (of(1), of(2));
+    let (name, value) = record("shop.example.com", owner(&one));
+    assert_eq!(name, "_akash-challenge.shop.example.com");
+    assert!(value.starts_with("akash-owner=akash1"), "{value}");
+    let both = vec!["v=spf1 -all".to_owned(), format!(" {value} ")];
+    let (finding, asked) = found("shop.example.com", &one, Ok(both.clone())).await;
+    assert_eq!((finding, asked), (Finding::Proven, vec![name]));
+    for other in [
+        both,
+        vec![value.to_uppercase()],
+        vec![format!("{value}x")],
+        vec![String::new()],
+    ] {
+        let (finding, _) = found("shop.example.com", &two, Ok(other.clone())).await;
+        assert_eq!(
+            finding,
+            Finding::Absent("those that are there say something else"),
+            "{other:?}"
+        );
+    }
+    assert_eq!(
+        found("shop.example.com", &one, Ok(Vec::new())).await.0,
+        Finding::Absent("there is none")
+    );
+    let unknown = found("shop.example.com", &one, Err("refused".to_owned())).await.0;
+    assert_eq!(unknown, Finding::Unknown("refused".to_owned()));
+}
+
+#[tokio::test]
+async fn a_wildcard_is_proved_at_its_base_and_a_name_that_is_too_long_not_at_all() {
+    let one = of(1);
+    let asked = found("*.example.com", &one, Ok(Vec::new())).await.1;
+    assert_eq!(asked, ["_akash-challenge.example.com"]);
+    let long = format!("{}.example.com", vec!["a".repeat(47); 5].join("."));
+    let (finding, asked) = found(&long, &one, Ok(Vec::new())).await;
+    assert!(
+        matches!(finding, Finding::Absent(_)) && asked.is_empty(),
+        "{finding:?}"
+    );
+    let many = (0..200).map(|_| record("a.example.com", owner(&one)).1 + "x");
+    let mut many: Vec<String> = many.collect();
+    many.push(record("a.example.com", owner(&one)).1);
+    let finding = found("a.example.com", &one, Ok(many)).await.0;
+    assert!(
+        matches!(finding, Finding::Absent(_)),
+        "records beyond the first hundred are not read"
+    );
+}
+
+#[test]
+fn what_was_proven_stays_when_dns_fails_and_goes_when_it_says_so_several_times() {
+    let (proven, waiting, withdrawn) = (
+        Some(ProofState::Proven),
+        Some(ProofState::Waiting),
+        Some(ProofState::Withdrawn),
+    );
+    let (gone, dark) = (
+        Finding::Absent("there is none"),
+        Finding::Unknown("refused".to_owned()),
+    );
+    assert_eq!(
+        noted(&[dark.clone(), gone.clone(), Finding::Proven]),
+        [waiting, waiting, proven]
+    );
+    let outage = [
+        Finding::Proven,
+        dark.clone(),
+        dark.clone(),
+        dark.clone(),
+        dark.clone(),
+    ];
+    assert_eq!(noted(&outage), [proven; 5]);
+    let broken = [
+        Finding::Proven,
+        gone.clone(),
+        gone.clone(),
+        dark.clone(),
+        gone.clone(),
+        gone.clone(),
+    ];
+    assert_eq!(
+        noted(&broken),
+        [proven; 6],
+        "what is said has to be said in a row"
+    );
+    let over = [
+        Finding::Proven,
+        gone.clone(),
+        gone.clone(),
+        gone,
+        dark,
+        Finding::Proven,
+    ];
+    assert_eq!(
+        noted(&over),
+        [proven, proven, proven, withdrawn, withdrawn, proven]
+    );
+}
+
+#[test]
+fn a_proof_of_another_owner_counts_nothing() {
+    let (mut host, mut tries) = (of(1), Tries::default());
+    host.notes.proof = judge("shop.example.com", &host, Finding::Proven, &mut tries);
+    let moved = Host {
+        notes: host.notes.clone(),
+        ..of(2)
+    };
+    assert_eq!(moved.notes.proof_of(owner(&moved)), None);
+    let mut tries = Tries::default();
+    let note = judge(
+        "shop.example.com",
+        &moved,
+        Finding::Absent("there is none"),
+        &mut tries,
+    )
+    .unwrap();
+    assert_eq!(
+        note.state,
+        ProofState::Waiting,
+        "one absence is enough where nothing was proven"
+    );
+    let (name, value) = record("shop.example.com", owner(&moved));
+    assert!(
+        note.why.contains(&name) && note.why.contains(&value),
+        "{}",
+        note.why
+    );
+}
+
+#[test]
+fn a_name_that_waits_is_looked_at_less_and_less_often_and_noted_once() {
+    let (mut host, mut tries) = (of(1), Tries::default());
+    let every = Duration::from_secs(3_600);
+    let mut waits = Vec::new();
+    let mut notes = 0;
+    for _ in 0..9 {
+        if let Some(note) = judge(
+            "shop.example.com",
+            &host,
+            Finding::Absent("there is none"),
+            &mut tries,
+        ) {
+            host.notes.proof = Some(note);
+            notes += 1;
+        }
+        waits.push(pause(&host, &tries, every).as_secs());
+    }
+    assert_eq!(waits, [30, 60, 120, 240, 480, 960, 1_920, 3_600, 3_600]);
+    assert_eq!(notes, 1);
+    host.notes.proof = judge("shop.example.com", &host, Finding::Proven, &mut tries);
+    assert_eq!(pause(&host, &tries, every), every);
+    let gone = Finding::Absent("there is none");
+    assert_eq!(judge("shop.example.com", &host, gone, &mut tries), None);
+    assert_eq!(
+        pause(&host, &tries, every),
+        every,
+        "three answers in two minutes take no route"
+    );
+}

@@ -1,0 +1,263 @@
+//! What the operator finds out about names: whether they answer, and whose they are.
+
+use super::*;
+use akash_provider_core::cluster::{Cluster, HostnameDeclaration, HostnameNotes, Reach};
+use akash_provider_k8s::cluster::KubeCluster;
+use akash_provider_k8s::operators::hostname::index::ProofRule;
+use akash_provider_k8s::operators::hostname::notes::ProofState;
+use akash_provider_k8s::operators::hostname::probe::{Probe, Prober, Question, Said};
+use akash_provider_k8s::operators::hostname::proof::{Proving, TxtLookup, record as proof_record};
+use akash_provider_k8s::operators::hostname::rounds::Budget;
+use async_trait::async_trait;
+use k8s_openapi::api::networking::v1::Ingress;
+use kube::api::{Patch, PatchParams};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+const NAME: &str = "shop.example.com";
+const AUTOMATIC: &str = "abc.ingress.test";
+
+/// Often, so that a test has not to wait.
+const BUDGET: Budget = Budget {
+    every: Duration::from_secs(1),
+    per_minute: 6_000,
+};
+
+/// As the provider declares it, which shows the lease to its tenant.
+async fn declare_by(cluster: &KubeCluster, lease: &LeaseId) {
+    let name = HostnameDeclaration {
+        hostname: NAME.to_owned(),
+        service: "web".to_owned(),
+        external_port: 80,
+    };
+    let names = cluster.hostnames().unwrap();
+    names.declare_hostname(lease, &name).await.unwrap();
+}
+
+/// DNS, as the test has it at the moment.
+#[derive(Debug, Default)]
+struct Zone(Mutex<BTreeMap<String, Result<Vec<String>, String>>>);
+
+impl Zone {
+    fn set(&self, name: &str, says: Result<Vec<String>, String>) {
+        self.0.lock().unwrap().insert(name.to_owned(), says);
+    }
+}
+
+#[async_trait]
+impl TxtLookup for Zone {
+    async fn txt(&self, name: &str) -> Result<Vec<String>, String> {
+        self.0
+            .lock()
+            .unwrap()
+            .get(name)
+            .cloned()
+            .unwrap_or_else(|| Ok(Vec::new()))
+    }
+}
+
+/// What the provider shows the tenant of the name.
+async fn shown(cluster: &KubeCluster, lease: &LeaseId) -> HostnameNotes {
+    let status = cluster.lease_status(lease).await.unwrap();
+    let web = &status.services["web"];
+    web.hostnames.get(NAME).cloned().unwrap_or_default()
+}
+
+/// An operator that wants proofs.
+fn proving(world: &World, zone: &Arc<Zone>) -> Options {
+    let plan = Plan {
+        proof: Some(ProofRule {
+            own_domain: "ingress.test".to_owned(),
+        }),
+        ..Plan::default()
+    };
+    Options {
+        proving: Some(Proving {
+            lookup: Arc::clone(zone) as Arc<dyn TxtLookup>,
+            budget: BUDGET,
+        }),
+        ..options(world, plan)
+    }
+}
+
+/// What was proven stays while DNS fails, goes when DNS says so, and comes back.
+async fn through_an_outage(
+    world: &World,
+    zone: &Arc<Zone>,
+    operator: HostnameOperator,
+    txt: &str,
+    value: &str,
+) {
+    let home = world.lease(1, 1).namespace();
+    zone.set(txt, Err("no server answers".to_owned()));
+    tokio::time::sleep(BUDGET.every * 3).await;
+    assert!(is_written(&operator, NAME), "what fails says nothing");
+    // Nor does it after a restart, which knows it by the note.
+    operator.stop().await;
+    drop(operator);
+    let operator = start(&world.client, proving(world, zone)).await;
+    let is_routed = || async { is_written(&operator, NAME) };
+    world.until("it is known still", is_routed).await;
+    zone.set(txt, Ok(Vec::new()));
+    let gone = || async { world.get("Ingress", &home, NAME).await.is_none() };
+    world
+        .until("it goes when DNS has said no several times", gone)
+        .await;
+    assert!(is_written(&operator, AUTOMATIC));
+    zone.set(txt, Ok(vec![value.to_owned()]));
+    world.until("it comes back with its record", is_routed).await;
+    operator.stop().await;
+}
+
+#[test]
+fn a_name_gets_its_route_when_its_owner_has_proved_it_and_an_outage_of_dns_takes_none() {
+    run("op-proof", |world| {
+        async move {
+            give_rights(world).await;
+            let (lease, other) = (world.lease(1, 1), world.lease(2, 2));
+            let home = lease.namespace();
+            record(world, &lease, &HttpOptions::default()).await;
+            let cluster = world.connect().await;
+            declare_by(&cluster, &lease).await;
+            declare(world, &lease, AUTOMATIC).await;
+            let (txt, value) = proof_record(NAME, &lease.order.group.deployment.owner);
+            let (_, theirs) = proof_record(NAME, &other.order.group.deployment.owner);
+            let zone = Arc::new(Zone::default());
+            let operator = start(&world.client, proving(world, &zone)).await;
+            let says = |wanted: ProofState| {
+                let operator = &operator;
+                move || {
+                    let proof = state(operator, NAME).and_then(|state| state.proof);
+                    async move { proof.is_some_and(|proof| proof.state == wanted) }
+                }
+            };
+            world
+                .until("the automatic name is routed", || async {
+                    is_written(&operator, AUTOMATIC)
+                })
+                .await;
+            world
+                .until("it is noted that it waits", says(ProofState::Waiting))
+                .await;
+            let told = state(&operator, NAME).unwrap().problem.unwrap();
+            assert!(told.contains(&txt) && told.contains(&value), "{told}");
+            // The record of another tenant proves nothing, and gives the name to nobody.
+            zone.set(&txt, Ok(vec![theirs]));
+            let reads_it = || async {
+                let why = state(&operator, NAME).and_then(|state| state.proof).unwrap().why;
+                why.contains("something else")
+            };
+            world.until("the record of another is seen", reads_it).await;
+            assert!(world.get("Ingress", &home, NAME).await.is_none());
+            // The provider shows the same to the tenant.
+            let waits = || async {
+                let notes = shown(&cluster, &lease).await;
+                notes.waits_for.is_some_and(|words| words.contains(&value))
+            };
+            world.until("its tenant is told what it waits for", waits).await;
+
+            zone.set(&txt, Ok(vec![value.clone()]));
+            world
+                .until("it is routed", || async { is_written(&operator, NAME) })
+                .await;
+            assert_eq!(shown(&cluster, &lease).await.waits_for, None);
+            through_an_outage(world, &zone, operator, &txt, &value).await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+/// Answers every question with this status.
+#[derive(Debug, Default)]
+struct Answers(Mutex<(u16, Vec<Question>)>);
+
+#[async_trait]
+impl Prober for Answers {
+    async fn ask(&self, question: &Question) -> Result<Said, String> {
+        let mut inner = self.0.lock().unwrap();
+        inner.1.push(question.clone());
+        match inner.0 {
+            0 => Err("the connection is refused".to_owned()),
+            status => Ok(Said {
+                status,
+                body: Vec::new(),
+            }),
+        }
+    }
+}
+
+/// As the controller of the Ingress says where it is reached.
+async fn give_address(world: &World, home: &str) {
+    let ingresses: Api<Ingress> = Api::namespaced(world.admin.clone(), home);
+    let address = json!({"ip": "10.9.8.7", "ports": [{"port": 8080, "protocol": "TCP"}]});
+    let status = Patch::Merge(json!({"status": {"loadBalancer": {"ingress": [address]}}}));
+    let params = PatchParams::default();
+    ingresses.patch_status(NAME, &params, &status).await.unwrap();
+}
+
+#[test]
+fn whether_a_name_answers_is_asked_of_the_address_in_its_status_and_changes_no_route() {
+    run("op-probe", |world| {
+        async move {
+            give_rights(world).await;
+            let lease = world.lease(1, 1);
+            let home = lease.namespace();
+            record(world, &lease, &HttpOptions::default()).await;
+            let cluster = world.connect().await;
+            declare_by(&cluster, &lease).await;
+            let answers = Arc::new(Answers::default());
+            let with_probe = Options {
+                probe: Some(Probe {
+                    prober: Arc::clone(&answers) as Arc<dyn Prober>,
+                    budget: BUDGET,
+                }),
+                ..options(world, Mode::default())
+            };
+            let operator = start(&world.client, with_probe).await;
+            world
+                .until("it has its route", || async { is_written(&operator, NAME) })
+                .await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert!(
+                answers.0.lock().unwrap().1.is_empty(),
+                "a route that is not accepted is not asked for"
+            );
+            give_address(world, &home).await;
+            let is = |wanted: Reach| {
+                let operator = &operator;
+                move || {
+                    let reachable = state(operator, NAME).and_then(|state| state.reachable);
+                    async move { reachable.is_some_and(|reachable| reachable.state == wanted) }
+                }
+            };
+            world
+                .until("it is told that it does not answer", is(Reach::No))
+                .await;
+            let asked = answers.0.lock().unwrap().1[0].clone();
+            assert_eq!(
+                (asked.hostname.as_str(), asked.address.to_string().as_str()),
+                (NAME, "10.9.8.7:8080")
+            );
+            assert!(!asked.is_tls, "it has no certificate");
+            world.take_calls();
+            answers.0.lock().unwrap().0 = 200;
+            world.until("it is told that it answers", is(Reach::Yes)).await;
+            answers.0.lock().unwrap().0 = 503;
+            world.until("and that it does not", is(Reach::No)).await;
+            let sees = || async {
+                let reachable = shown(&cluster, &lease).await.reachable;
+                reachable.is_some_and(|reachable| reachable.why.contains("503"))
+            };
+            world.until("its tenant sees it too", sees).await;
+            assert_eq!(
+                writes(world, "ingresses"),
+                Vec::<String>::new(),
+                "no route is changed for it"
+            );
+            operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}

@@ -1,0 +1,384 @@
+//! Requests that follow a hostname through a real proxy to real pods, while the name moves and the kind of its routes
+//! changes. None of them is lost.
+//!
+//! Three controllers stand before the pods: one of Ingresses alone, one of HTTPRoutes alone, and one that reads both
+//! kinds behind one address. Clients of the first two find them by a name in DNS, which somebody has to change.
+
+use crate::place::Place;
+use crate::tenant::{PATIENCE, Tenant, client, deployment, put};
+use akash_provider_core::cluster::{Cluster, HostnameDeclaration, Reach, WorkloadSpec};
+use akash_provider_core::types::LeaseId;
+use akash_provider_k8s::operators::handover::open_to_gateway;
+use akash_provider_k8s::operators::hostname::index::Plan;
+use akash_provider_k8s::operators::hostname::live::Accepted;
+use akash_provider_k8s::operators::hostname::probe::{Probe, Prober, Question, Said};
+use akash_provider_k8s::operators::hostname::rounds::Budget;
+use akash_provider_k8s::operators::hostname::route::{Controller as Annotations, GatewayProvider, Mode};
+use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
+use async_trait::async_trait;
+use controller::Controller;
+use futures::FutureExt;
+use futures::future::join_all;
+use kube::Client;
+use routes::Follows;
+use serde_json::json;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+use testbed::Tier;
+use tokio::time::{sleep, timeout};
+use traffic::{Traffic, ask};
+
+#[path = "proxied/controller.rs"]
+mod controller;
+#[path = "proxied/routes.rs"]
+mod routes;
+#[path = "proxied/traffic.rs"]
+mod traffic;
+
+const NAME: &str = "shop.example.com";
+const GATEWAY: &str = "proxied-gateway";
+const CLASS: &str = "proxied-class";
+
+/// Has the server take HTTPRoutes, with a status of their own.
+async fn define_routes(client: &Client) {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "httproutes.gateway.networking.k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+        },
+        "spec": {
+            "group": "gateway.networking.k8s.io", "scope": "Namespaced",
+            "names": {"kind": "HTTPRoute", "plural": "httproutes", "singular": "httproute"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
+            }],
+        },
+    });
+    put(client, &definition).await;
+}
+
+/// A lease whose services answer with these words.
+fn answering(lease: &LeaseId, services: &[(&str, &str)]) -> WorkloadSpec {
+    let mut wanted = deployment(lease, "", 1);
+    let group = Arc::make_mut(&mut wanted.group);
+    let like = group.services[0].clone();
+    group.services = services
+        .iter()
+        .map(|(name, word)| {
+            let mut service = like.clone();
+            let script =
+                format!("mkdir -p /www && echo {word} > /www/index.html && exec httpd -f -p 9000 -h /www");
+            (service.name, service.args) = ((*name).to_owned(), Some(vec![script]));
+            service.expose[0].external_port = 80;
+            service.resources.cpu.units = 400;
+            service
+        })
+        .collect();
+    wanted
+}
+
+/// Asks proxies whether they answer.
+#[derive(Debug)]
+struct Asks;
+
+#[async_trait]
+impl Prober for Asks {
+    async fn ask(&self, question: &Question) -> Result<Said, String> {
+        assert!(question.address.ip().is_loopback(), "{question:?}");
+        let (status, body) = ask(question.address.port(), &question.hostname).await?;
+        let body = body.into_bytes();
+        Ok(Said { status, body })
+    }
+}
+
+/// What the story is played with.
+struct Stage {
+    client: Client,
+    records: String,
+    /// The lease that has one service, and the one that has two.
+    one: Tenant,
+    two: Tenant,
+    ingresses: Controller,
+    gateway: Controller,
+    both: Controller,
+}
+
+impl Stage {
+    fn operator(&self, mode: Mode, keep_other_routes: bool) -> HostnameOperator {
+        let options = Options {
+            manifest_namespace: self.records.clone(),
+            plan: Plan {
+                mode,
+                keep_other_routes,
+                ..Plan::default()
+            },
+            probe: Some(Probe {
+                prober: Arc::new(Asks),
+                budget: Budget {
+                    every: Duration::from_secs(1),
+                    per_minute: 600,
+                },
+            }),
+            ..Options::default()
+        };
+        HostnameOperator::start(&self.client, options)
+    }
+
+    /// Has the name lead to a service, as the provider does when its tenant moves it.
+    async fn declare(&self, tenant: &Tenant, service: &str) {
+        let names = tenant.cluster.hostnames().unwrap();
+        let name = HostnameDeclaration {
+            hostname: NAME.to_owned(),
+            service: service.to_owned(),
+            external_port: 80,
+        };
+        names.declare_hostname(&tenant.lease, &name).await.unwrap();
+    }
+
+    /// Waits until what the operator says of the name is so.
+    async fn until(&self, operator: &HostnameOperator, what: &str, is: impl Fn(&HostnameStatus) -> bool) {
+        let met = async {
+            while !operator.status().hostnames.get(NAME).is_some_and(&is) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let outcome = timeout(PATIENCE, met).await;
+        assert!(
+            outcome.is_ok(),
+            "{what}: {:?}",
+            operator.status().hostnames.get(NAME)
+        );
+    }
+
+    /// As [`Controller::until_led`], by those who read that kind.
+    async fn until_led(&self, kind: &str, tenant: &Tenant, service: &str) {
+        let home = tenant.lease.namespace();
+        let own = if kind == "Ingress" {
+            &self.ingresses
+        } else {
+            &self.gateway
+        };
+        for controller in [own, &self.both] {
+            controller.until_led(NAME, kind, &home, service).await;
+        }
+    }
+
+    /// The name moves through leases and services, and stays at the last.
+    async fn moves(&self, kind: &str, traffic: &[&Traffic]) -> usize {
+        let mut answered = 0;
+        let mut before = "one-web";
+        for (tenant, service, word) in [
+            (&self.two, "web", "two-web"),
+            (&self.two, "other", "two-other"),
+            (&self.one, "web", "one-web"),
+        ] {
+            self.declare(tenant, service).await;
+            self.until_led(kind, tenant, service).await;
+            let allowed = [before, word];
+            let asked = traffic.iter().map(|clients| clients.was_answered_by(&allowed));
+            answered += join_all(asked).await.into_iter().sum::<usize>();
+            before = word;
+        }
+        answered
+    }
+}
+
+fn ingress() -> Mode {
+    Mode::Ingress {
+        class: CLASS.to_owned(),
+        controller: Annotations::Haproxy,
+    }
+}
+
+fn gateway() -> Mode {
+    Mode::GatewayApi {
+        name: GATEWAY.to_owned(),
+        namespace: GATEWAY.to_owned(),
+        provider: GatewayProvider::Standard,
+        buffer_size: "16k".to_owned(),
+    }
+}
+
+/// The name is led by one lease and moves, is handed to the Gateway and back, and goes.
+async fn story(stage: &Stage) {
+    let operator = stage.operator(ingress(), false);
+    for controller in [&stage.ingresses, &stage.gateway, &stage.both] {
+        let answer = ask(controller.port(), NAME).await.unwrap();
+        assert_eq!(answer.0, 404, "nobody has declared the name");
+    }
+    stage.declare(&stage.one, "web").await;
+    stage.until_led("Ingress", &stage.one, "web").await;
+    let by_dns = Traffic::start(NAME, stage.ingresses.port());
+    let by_address = Traffic::start(NAME, stage.both.port());
+    let all = [&by_dns, &by_address];
+    let mut answered = stage.moves("Ingress", &all).await;
+    let answers = |state: &HostnameStatus| {
+        let reachable = state.reachable.as_ref();
+        reachable.is_some_and(|so| so.state == Reach::Yes && so.why.contains("HTTP 200"))
+    };
+    stage
+        .until(&operator, "its address answers for it", answers)
+        .await;
+    operator.stop().await;
+    drop(operator);
+
+    // To the Gateway: both routes stand until DNS leads to it.
+    let limit = Duration::from_secs(10);
+    let opened = open_to_gateway(&stage.client, &stage.records, GATEWAY, limit)
+        .await
+        .unwrap();
+    assert_eq!(
+        (opened.failed, opened.opened + opened.were_open),
+        (0, 2),
+        "{opened:?}"
+    );
+    answered += hand_over(stage, &by_dns, gateway(), &stage.gateway, "HTTPRoute").await;
+    answered += by_address.was_answered_by(&["one-web"]).await;
+    assert_eq!(
+        ask(stage.ingresses.port(), NAME).await.unwrap().0,
+        404,
+        "its Ingress is gone"
+    );
+    let operator = stage.operator(gateway(), false);
+    answered += stage.moves("HTTPRoute", &all).await;
+    operator.stop().await;
+    drop(operator);
+
+    // And back.
+    answered += hand_over(stage, &by_dns, ingress(), &stage.ingresses, "Ingress").await;
+    answered += by_address.was_answered_by(&["one-web"]).await;
+    assert_eq!(
+        ask(stage.gateway.port(), NAME).await.unwrap().0,
+        404,
+        "its HTTPRoute is gone"
+    );
+    drop(by_dns);
+
+    answered += behind_one_address(stage, &by_address).await;
+    println!("{answered} requests, and none was lost");
+    drop(by_address);
+    is_taken_back(stage).await;
+}
+
+/// The kind of route changes where nobody has to wait for DNS.
+async fn behind_one_address(stage: &Stage, clients: &Traffic) -> usize {
+    let mut answered = 0;
+    for (mode, kind) in [(gateway(), "HTTPRoute"), (ingress(), "Ingress")] {
+        let operator = stage.operator(mode, false);
+        stage
+            .both
+            .until_led(NAME, kind, &stage.one.lease.namespace(), "web")
+            .await;
+        stage
+            .until(&operator, "the other route is gone", |state| {
+                state.other_routes.is_empty()
+            })
+            .await;
+        answered += clients.was_answered_by(&["one-web"]).await;
+        operator.stop().await;
+    }
+    answered
+}
+
+/// Without its record the name leads nowhere.
+async fn is_taken_back(stage: &Stage) {
+    let operator = stage.operator(ingress(), false);
+    let names = stage.one.cluster.hostnames().unwrap();
+    names
+        .purge_declared_hostname(&stage.one.lease, NAME)
+        .await
+        .unwrap();
+    for controller in [&stage.ingresses, &stage.both] {
+        controller.until_gone(NAME).await;
+        assert_eq!(ask(controller.port(), NAME).await.unwrap().0, 404);
+    }
+    operator.stop().await;
+}
+
+/// The name goes to another controller, which clients find once DNS leads there.
+async fn hand_over(stage: &Stage, clients: &Traffic, mode: Mode, to: &Controller, kind: &str) -> usize {
+    let operator = stage.operator(mode.clone(), true);
+    let is_accepted = |state: &HostnameStatus| state.is_written && state.accepted == Accepted::Yes;
+    stage
+        .until(&operator, "the new route is accepted", is_accepted)
+        .await;
+    to.until_led(NAME, kind, &stage.one.lease.namespace(), "web")
+        .await;
+    clients.lead_to(to.port());
+    let answered = clients.was_answered_by(&["one-web"]).await;
+    operator.stop().await;
+    let operator = stage.operator(mode, false);
+    let is_alone = |state: &HostnameStatus| state.is_written && state.other_routes.is_empty();
+    stage.until(&operator, "the other route is gone", is_alone).await;
+    let other = if kind == "Ingress" {
+        &stage.gateway
+    } else {
+        &stage.ingresses
+    };
+    other.until_gone(NAME).await;
+    operator.stop().await;
+    answered + clients.was_answered_by(&["one-web"]).await
+}
+
+#[test]
+fn a_hostname_moves_and_changes_its_kind_of_route_and_no_request_is_lost() {
+    let Some(place) = Place::find(Tier::Node) else {
+        return;
+    };
+    let _shared = place.shared();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let client = client(&place.kubeconfig).await;
+        define_routes(&client).await;
+        let records = "proxied-state".to_owned();
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": records}});
+        put(&client, &namespace).await;
+        let one = Tenant::with(&place.kubeconfig, |settings| {
+            settings.manifest_namespace = records.clone()
+        })
+        .await;
+        let mut lease = one.lease.clone();
+        lease.order.group.deployment.dseq = 2;
+        let two = Tenant {
+            cluster: Arc::clone(&one.cluster),
+            lease,
+        };
+        let follows = |class: bool, gateway: bool| Follows {
+            class: class.then(|| CLASS.to_owned()),
+            gateway: gateway.then(|| (GATEWAY.to_owned(), GATEWAY.to_owned())),
+            is_silent: class && gateway,
+        };
+        let (ingresses, gateway, both) = tokio::join!(
+            Controller::start(&client, "ingresses", follows(true, false)),
+            Controller::start(&client, "gateway", follows(false, true)),
+            Controller::start(&client, "both", follows(true, true)),
+        );
+        let stage = Stage {
+            client,
+            records,
+            one,
+            two,
+            ingresses,
+            gateway,
+            both,
+        };
+        let whole = async {
+            let first = answering(&stage.one.lease, &[("web", "one-web")]);
+            let second = answering(&stage.two.lease, &[("web", "two-web"), ("other", "two-other")]);
+            tokio::join!(stage.one.deploy_as(&first), stage.two.deploy_as(&second));
+            story(&stage).await;
+        };
+        let outcome = AssertUnwindSafe(whole).catch_unwind().await;
+        tokio::join!(stage.one.remove(), stage.two.remove());
+        if let Err(panic) = outcome {
+            resume_unwind(panic);
+        }
+    });
+}

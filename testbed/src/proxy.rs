@@ -1,0 +1,214 @@
+//! A real proxy, HAProxy, that leads what it is told: the data plane of a test's own controller of routes.
+//!
+//! A new configuration is taken over by a reload of the master: the new worker gets the listening socket from the old
+//! one, which ends once the connections that it has are over.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{Read, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::command::{Run, until};
+use crate::error::{Error, Result};
+
+/// Longest wait until a configuration is the one that answers.
+const LOADS_WITHIN: Duration = Duration::from_secs(20);
+/// Longest wait for one answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// The name under which a proxy says which configuration it has.
+const GENERATION: &str = "generation.invalid";
+
+/// Where a hostname leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Backend {
+    /// To these, in turn; without any the proxy answers 503.
+    Servers(Vec<SocketAddr>),
+    /// To nothing that exists: it answers 500.
+    Broken,
+}
+
+/// A proxy that runs; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    child: Child,
+    file: PathBuf,
+    port: u16,
+    generation: u64,
+}
+
+impl Proxy {
+    /// Starts one that has no hostname yet, on a free port of the loopback, with its files in a folder.
+    ///
+    /// # Errors
+    /// The program cannot be had or does not start: with what it says.
+    pub fn start(dir: &Path) -> Result<Self> {
+        fs::create_dir_all(dir).map_err(|error| Error::at(dir, error))?;
+        let port = free_port()?;
+        let file = dir.join("haproxy.cfg");
+        write(&file, &configuration(port, 0, &BTreeMap::new()))?;
+        let log_file = dir.join("haproxy.log");
+        let log = File::create(&log_file).map_err(|error| Error::at(&log_file, error))?;
+        let errors = log.try_clone().map_err(|error| Error::at(&log_file, error))?;
+        let child = Command::new("haproxy")
+            .args(["-W", "-db", "-f"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::from(log))
+            .stderr(Stdio::from(errors))
+            .spawn()
+            .map_err(|error| Error::new(format!("haproxy does not start: {error}")))?;
+        let mut proxy = Self {
+            child,
+            file,
+            port,
+            generation: 0,
+        };
+        proxy.until_loaded()?;
+        Ok(proxy)
+    }
+
+    /// The port of the loopback that it listens at.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Leads these hostnames and no other, and returns once it does. `*.` before a name stands for any label.
+    ///
+    /// # Errors
+    /// It refuses the configuration, or does not take it over in time.
+    pub fn load(&mut self, hostnames: &BTreeMap<String, Backend>) -> Result<()> {
+        self.generation += 1;
+        write(&self.file, &configuration(self.port, self.generation, hostnames))?;
+        // A reload of something that it does not understand would leave the old one in place, unsaid.
+        Run::new("haproxy")
+            .args(["-c", "-q", "-f"])
+            .args([&self.file])
+            .done()?;
+        let master = Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(0));
+        kill(master, Signal::SIGUSR2).map_err(|error| Error::new(format!("haproxy is gone: {error}")))?;
+        self.until_loaded()
+    }
+
+    fn until_loaded(&mut self) -> Result<()> {
+        let (port, wanted) = (self.port, self.generation.to_string());
+        until("haproxy takes its configuration", LOADS_WITHIN, || {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("it ended with {status}"));
+            }
+            match ask(port) {
+                Ok(text) if text.ends_with(&format!("\r\n\r\n{wanted}")) => Ok(()),
+                Ok(text) => Err(format!("it answers {text:?}")),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // The master takes its workers with it.
+        if let Ok(master) = i32::try_from(self.child.id()) {
+            let _ = kill(Pid::from_raw(master), Signal::SIGTERM);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).map_err(|error| Error::at(file, error))
+}
+
+fn free_port() -> Result<u16> {
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+    let bound = bound.map_err(|error| Error::new(format!("no port is free: {error}")))?;
+    Ok(bound.port())
+}
+
+fn ask(port: u16) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
+    write!(
+        stream,
+        "GET / HTTP/1.1\r\nHost: {GENERATION}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut text = String::new();
+    stream.take(4_096).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn configuration(port: u16, generation: u64, hostnames: &BTreeMap<String, Backend>) -> String {
+    let mut uses = String::new();
+    let mut backends = String::new();
+    // Names before wildcards, and of these the nearer one first.
+    let mut ordered: Vec<_> = hostnames.iter().enumerate().collect();
+    ordered.sort_by_key(|(_, (name, _))| (name.starts_with("*."), std::cmp::Reverse(name.len())));
+    for (number, (name, backend)) in ordered {
+        let is_it = match name.strip_prefix('*') {
+            Some(end) => format!("-m end {end}"),
+            None => format!("-m str {name}"),
+        };
+        let _ = writeln!(uses, "    use_backend b{number} if {{ var(txn.host) {is_it} }}");
+        let _ = writeln!(backends, "backend b{number}");
+        match backend {
+            Backend::Servers(servers) if !servers.is_empty() => {
+                for (index, server) in servers.iter().enumerate() {
+                    let _ = writeln!(backends, "    server s{index} {server}");
+                }
+            }
+            Backend::Servers(_) => backends.push_str("    http-request return status 503\n"),
+            Backend::Broken => backends.push_str("    http-request return status 500\n"),
+        }
+    }
+    format!(
+        "global
+    maxconn 2000
+defaults
+    mode http
+    timeout connect 2s
+    timeout client 30s
+    timeout server 30s
+    timeout http-request 5s
+frontend entry
+    bind 127.0.0.1:{port}
+    http-request set-var(txn.host) req.hdr(host),field(1,:),lower
+    http-request return status 200 content-type text/plain string \"{generation}\" if {{ var(txn.host) -m str {GENERATION} }}
+{uses}    default_backend nobody
+backend nobody
+    http-request return status 404 content-type text/plain string \"no route\"
+{backends}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_before_wildcards_and_each_has_its_backend() {
+        let server = SocketAddr::from(([10, 0, 0, 7], 9_000));
+        let text = configuration(
+            8_080,
+            3,
+            &BTreeMap::from([
+                ("*.example.com".to_owned(), Backend::Servers(vec![server])),
+                ("*.b.example.com".to_owned(), Backend::Servers(Vec::new())),
+                ("a.example.com".to_owned(), Backend::Broken),
+            ]),
+        );
+        let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words} in {text}"));
+        assert!(at("-m str a.example.com") < at("-m end .b.example.com"));
+        assert!(at("-m end .b.example.com") < at("-m end .example.com"));
+        assert!(text.contains("    server s0 10.0.0.7:9000\n"), "{text}");
+        assert_eq!(text.matches("status 503").count(), 1, "{text}");
+        assert_eq!(text.matches("status 500").count(), 1, "{text}");
+        assert!(text.contains("string \"3\" if"), "{text}");
+    }
+}
