@@ -85,8 +85,13 @@ impl Calls {
         self.operation
     }
 
+    /// Without a namespace of the whole cluster.
     fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), namespace, resource)
+        let client = self.client.clone();
+        if namespace.is_empty() {
+            return Api::all_with(client, resource);
+        }
+        Api::namespaced_with(client, namespace, resource)
     }
 
     /// An error of one object says which.
@@ -177,6 +182,37 @@ impl Calls {
         }
     }
 
+    /// Changes some metadata of an object of the whole cluster, where nobody has written it since `version`: one that
+    /// was deposed, and whose write comes late, must not undo a newer one. Else it is a conflict.
+    pub(crate) async fn change_at(
+        &self,
+        manager: &str,
+        resource: &ApiResource,
+        name: &str,
+        version: u64,
+        change: &Value,
+    ) -> Result<ObjectMeta, Error> {
+        let what = format!("{} {name}", resource.kind);
+        let mut change = change.clone();
+        change["metadata"]["resourceVersion"] = Value::from(version.to_string());
+        if let Some(term) = self.term()? {
+            change["metadata"]["annotations"][labels::OPERATOR_TERM] = Value::from(term.to_string());
+        }
+        let params = PatchParams {
+            field_manager: Some(manager.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(&change);
+        let api = self.api(resource, "");
+        match self
+            .limited(&what, api.patch_metadata(name, &params, &patch))
+            .await
+        {
+            Ok(answer) => Ok(answer.metadata),
+            Err(error) => Err(self.judged(error, &["patch"], resource, "").await),
+        }
+    }
+
     /// Who an object is; `None` where there is none.
     pub(crate) async fn metadata(
         &self,
@@ -219,7 +255,7 @@ impl Calls {
         let attempt = Attempt {
             verbs,
             resource: resource.clone(),
-            namespace: Some(ns),
+            namespace: Some(ns).filter(|ns| !ns.is_empty()),
         };
         rights::judged(&self.client, self.limit, &attempt, error).await
     }

@@ -210,20 +210,8 @@ impl Report for Place {
         self.set(false);
     }
 
-    fn starts(&self) {}
-
     fn works(&self) {
         self.set(false);
-    }
-
-    fn expired(&self) {}
-
-    fn may_be_absent(&self) -> bool {
-        false
-    }
-
-    fn absent(&self, _: String) -> bool {
-        !self.set(true)
     }
 
     fn failed(&self, _: String, _: Instant) -> bool {

@@ -121,13 +121,9 @@ impl Report for Reporter {
         });
     }
 
-    fn starts(&self) {}
-
     fn works(&self) {
         self.shared.fares(self.kind, |watch| watch.down = None);
     }
-
-    fn expired(&self) {}
 
     fn may_be_absent(&self) -> bool {
         !self.kind.is_essential()

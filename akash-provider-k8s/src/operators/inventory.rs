@@ -1,18 +1,20 @@
 //! The inventory operator: shows what a cluster has, and labels its nodes with it.
 //!
 //! ```text
-//! nodes   ┐             ┌─ rules ┐
-//! classes ┴─ watches ─► wanted labels ─► patch ─► API server
-//!                       └─ list of GPUs ┘             │
+//! nodes   ┐           ┌─ rules, list of GPUs ┐
+//! classes ┴─ watches ─► index ─► wanted labels ─► queue ─► writer ─► API server
+//!                         ▲                                  │
+//!                         └───────── what it answers ◄───────┘
 //! nodes, pods, classes, volumes ─► the provider's own count ─► what is shown
 //! ```
 //!
-//! [`rules`] is what an operator chooses, [`database`] says which model a device is, and [`mod@wanted`] which labels a node
-//! is to have: none of them has a clock or a network. What is shown is counted as [`crate::inventory`] counts it for the
+//! [`rules`] is what an operator chooses, [`database`] says which model a device is, [`mod@wanted`] which labels a node is
+//! to have, and [`index`] puts them together: none of them has a clock or a network. What is shown is counted as [`crate::inventory`] counts it for the
 //! provider, from what nodes say, labels included: a model is offered when its label is there, because pods are bound by
 //! it.
 
 pub mod database;
+pub mod index;
 pub mod node;
 pub mod rules;
 mod shared;
@@ -25,14 +27,18 @@ pub use super::Counts;
 pub use shared::Shown;
 pub use status::{NodeStatus, Status};
 
-use super::worker;
+use super::worker::{self, Pace};
+use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
 use crate::inventory::{self, KubeInventory};
 use crate::state::WatchConfig;
 use akash_provider_core::inventory::InventorySource;
 use database::Database;
 use futures::StreamExt;
-use kube::{Api, Client};
+use index::Event;
+use k8s_openapi::api::core::v1::Node;
+use kube::Client;
+use kube::core::ApiResource;
 use rules::Rules;
 use shared::Shared;
 use std::sync::Arc;
@@ -41,6 +47,9 @@ use tokio::sync::watch as channel;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use writer::Writer;
+
+/// How often is forgotten what is of nodes that are gone.
+const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
 /// What an operator chooses. [`Options::default`] has the defaults of the command line.
 #[derive(Debug, Clone)]
@@ -84,19 +93,23 @@ pub struct InventoryOperator {
 }
 
 impl InventoryOperator {
-    /// Begins to watch, and writes labels as soon as nodes were listed. It needs the runtime of tokio.
+    /// Begins to watch, and writes labels as soon as nodes and classes were listed. It needs the runtime of tokio.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(options.rules, options.retry_delay));
         let stopping = CancellationToken::new();
         let writer = Writer {
             shared: Arc::clone(&shared),
-            nodes: Api::all(client.clone()),
-            limit: options.call_timeout,
+            calls: Calls::new(client.clone(), options.call_timeout, "labels of a node")
+                .guarded(options.gate.clone()),
+            resource: ApiResource::erase::<Node>(&()),
         };
-        let (stopped, leading) =
-            worker::lead(options.gate, &stopping, move |until| writer.clone().run(until));
-        let [nodes, classes] = watch::start(client, &shared, options.watch_config);
+        let pace = Pace {
+            prune: PRUNE_EVERY,
+            grace: options.call_timeout,
+        };
+        let (stopped, leading) = worker::start(writer, pace, options.gate, &stopping);
+        let [nodes, classes] = watch::start(client, &shared.board, options.watch_config);
         let counting = count(
             KubeInventory::start_whole(client, &options.count),
             Arc::clone(&shared),
@@ -116,18 +129,25 @@ impl InventoryOperator {
 
     /// Other rules from here on, for what is shown and for the labels of all nodes.
     pub fn set_rules(&self, rules: Rules) {
-        self.shared.change(|inner| {
-            inner.rules = Arc::new(rules);
-            inner.look_again();
-        });
+        self.shared.choose(Event::Rules(rules));
     }
 
     /// Another list of GPUs from here on, for all nodes.
     pub fn set_list(&self, list: Database) {
-        self.shared.change(|inner| {
-            inner.list = Arc::new(list);
-            inner.look_again();
-        });
+        self.shared.choose(Event::List(list));
+    }
+
+    /// Waits until the cluster was counted, and all that labels hang on was listed.
+    pub async fn ready(&self) {
+        // The other ends are in our hands, so they do not go away.
+        let _ = self.shown().wait_for(Option::is_some).await;
+        let _ = self.shared.board.ready().wait_for(|ready| *ready).await;
+    }
+
+    /// The cluster was counted once, and all that labels hang on was listed.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.shared.shown.borrow().is_some() && *self.shared.board.ready().borrow()
     }
 
     /// The cluster as it is shown, and each change of it; `None` before it was counted once. While it cannot be counted
@@ -140,7 +160,7 @@ impl InventoryOperator {
     /// How everything is at the moment, node by node.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.inner().status()
+        self.shared.status()
     }
 
     /// Begins nothing more, and waits for what is under way, at most for the limit of one call.
@@ -154,12 +174,7 @@ impl InventoryOperator {
 async fn count(inventory: KubeInventory, shared: Arc<Shared>) {
     let mut updates = inventory.watch();
     while let Some(update) = updates.next().await {
-        match update {
-            Ok(update) => shared.change(|inner| {
-                inner.counted = Some(update.inventory.metrics());
-                inner.count_error = None;
-            }),
-            Err(error) => shared.change(|inner| inner.count_error = Some(error.to_string())),
-        }
+        let outcome = update.map(|update| update.inventory.metrics());
+        shared.counted(outcome.map_err(|error| error.to_string()));
     }
 }

@@ -45,15 +45,6 @@ pub(super) fn start(
     gate: LeadershipGate,
     stopping: &CancellationToken,
 ) -> (CancellationToken, AbortOnDropHandle<()>) {
-    lead(gate, stopping, move |until| run(writer.clone(), pace, until))
-}
-
-/// Does a work whenever the gate is open, until `stopping`; the token is cancelled once it has stopped.
-pub(super) fn lead<F: Future<Output = ()> + Send + 'static>(
-    gate: LeadershipGate,
-    stopping: &CancellationToken,
-    work: impl Fn(CancellationToken) -> F + Send + 'static,
-) -> (CancellationToken, AbortOnDropHandle<()>) {
     let stopped = CancellationToken::new();
     let ended = stopped.clone().drop_guard();
     let until = stopping.clone();
@@ -66,7 +57,7 @@ pub(super) fn lead<F: Future<Output = ()> + Send + 'static>(
                 () = gate.begins() => {}
             }
             // Deposed, it stops where it is; whoever leads next looks at everything.
-            gate.during(work(until.clone())).await;
+            gate.during(run(writer.clone(), pace, until.clone())).await;
         }
     };
     (stopped, AbortOnDropHandle::new(tokio::spawn(leading)))

@@ -85,19 +85,23 @@ pub(crate) trait Report: Send + Sync {
     fn listed(&self);
 
     /// A watch is asked for; it may still fail.
-    fn starts(&self);
+    fn starts(&self) {}
 
     /// The watch stands: it brought something, or has not failed for a moment.
     fn works(&self);
 
     /// The version was too old; everything is listed again.
-    fn expired(&self);
+    fn expired(&self) {}
 
     /// True for a kind that a cluster may go without.
-    fn may_be_absent(&self) -> bool;
+    fn may_be_absent(&self) -> bool {
+        false
+    }
 
     /// The cluster has no such kind. True when that is news.
-    fn absent(&self, error: String) -> bool;
+    fn absent(&self, error: String) -> bool {
+        self.failed(error, Instant::now())
+    }
 
     /// It does not work, and that since `since` at the latest. True when that is news.
     fn failed(&self, error: String, since: Instant) -> bool;

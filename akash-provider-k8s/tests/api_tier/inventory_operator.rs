@@ -1,6 +1,11 @@
 //! The inventory operator with the rights of `deploy/operators/inventory.yaml`, which no other account of these tests has
 //! a part in. Nodes are of the whole cluster, so that each test has it to itself.
 
+#[path = "inventory_operator/ceph.rs"]
+mod ceph;
+#[path = "inventory_operator/terms.rs"]
+mod terms;
+
 use crate::world::{World, put, run_alone};
 use akash_provider_core::inventory::{InventorySource, Metrics};
 use akash_provider_k8s::inventory::{KubeInventory, Options as CountOptions};

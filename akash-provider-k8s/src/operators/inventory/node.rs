@@ -6,8 +6,9 @@ use crate::inventory::node::CLASS_LABEL;
 use crate::inventory::quantity::whole;
 use crate::labels::{self, Labels};
 use crate::operators::version_of;
-use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::DynamicObject;
+use serde_json::Value;
 
 /// Name under which labels are written.
 pub const MANAGER: &str = "akash-operator-inventory";
@@ -51,25 +52,32 @@ fn matters(key: &str) -> bool {
 }
 
 impl NodeView {
-    /// Reads a node.
+    /// Reads a node. What of it makes no sense is not there.
     #[must_use]
-    pub fn of(node: &Node) -> Self {
-        let status = node.status.as_ref();
-        let capacity = status.and_then(|status| status.capacity.as_ref());
-        let devices = |vendor: Vendor| capacity.and_then(|list| whole(&list.get(vendor.resource())?.0));
-        let conditions = status
-            .iter()
-            .flat_map(|status| status.conditions.iter().flatten());
-        let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-        let spec = node.spec.as_ref();
+    pub fn of(node: &DynamicObject) -> Self {
+        let (spec, status) = (&node.data["spec"], &node.data["status"]);
+        let devices = |vendor: Vendor| whole(status["capacity"][vendor.resource()].as_str()?);
+        let conditions = status["conditions"].as_array().into_iter().flatten();
+        let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
         let mut view = Self {
-            is_ready: ready.next().is_some_and(|ready| ready.status == "True"),
-            is_cordoned: spec.is_some_and(|spec| spec.unschedulable == Some(true)),
+            is_ready: ready.next().is_some_and(|ready| ready["status"] == "True"),
+            is_cordoned: spec["unschedulable"] == Value::Bool(true),
             devices: Vendor::ALL.map(devices),
             ..Self::default()
         };
         view.set_meta(&node.metadata);
         view
+    }
+
+    /// The same node at another version: nothing has changed that its labels hang on.
+    #[must_use]
+    pub fn is_as(&self, other: &Self) -> bool {
+        let version = other.version;
+        *other
+            == Self {
+                version,
+                ..self.clone()
+            }
     }
 
     /// Takes over what the API server says of its labels, after a write of ours.

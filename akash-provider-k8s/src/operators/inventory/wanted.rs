@@ -45,10 +45,9 @@ pub struct Wanted {
     pub notes: Vec<String>,
 }
 
-/// The labels that a node is to have. `classes` are those of the cluster that may be offered; `None` where that is not
-/// known.
+/// The labels that a node is to have. `classes` are those of the cluster that may be offered.
 #[must_use]
-pub fn wanted(node: &NodeView, rules: &Rules, classes: Option<&BTreeSet<String>>, list: &Database) -> Wanted {
+pub fn wanted(node: &NodeView, rules: &Rules, classes: &BTreeSet<String>, list: &Database) -> Wanted {
     let mut wanted = Wanted {
         standing: standing(node, rules),
         labels: Labels::new(),
@@ -68,16 +67,9 @@ pub fn wanted(node: &NodeView, rules: &Rules, classes: Option<&BTreeSet<String>>
         Standing::Offered => {}
     }
     wanted.set(labels::MANAGED.to_owned(), "true");
-    match classes {
-        Some(there) => {
-            for class in rules
-                .classes_of(&node.name)
-                .filter(|class| there.contains(*class))
-            {
-                wanted.set(format!("{CLASS_LABEL}{class}"), "1");
-            }
-        }
-        None => wanted.labels.extend(kept(node, CLASS_LABEL)),
+    let offered = rules.classes_of(&node.name);
+    for class in offered.filter(|class| classes.contains(*class)) {
+        wanted.set(format!("{CLASS_LABEL}{class}"), "1");
     }
     wanted.gpu_present(node);
     for (vendor, devices) in Vendor::ALL.into_iter().zip(node.devices) {
@@ -285,4 +277,4 @@ fn is_key(key: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

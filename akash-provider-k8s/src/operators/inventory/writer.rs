@@ -1,81 +1,66 @@
-//! The one writer of labels: some nodes at once, and each at its own pace.
+//! Writes the labels of nodes as the index says, and tells what came of it.
 
+use super::index::{Index, Work, Write};
 use super::node::MANAGER;
-use super::shared::{Shared, Turn};
-use crate::error::within;
-use akash_provider_core::error::Error;
-use futures::stream::{FuturesUnordered, StreamExt};
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use kube::api::{Patch, PatchParams};
-use kube::core::ObjectMeta;
+use super::shared::Shared;
+use crate::apply::Calls;
+use crate::operators::board::Board;
+use crate::operators::worker::Writes;
+use akash_provider_core::error::{Error, ErrorKind};
+use kube::core::ApiResource;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::{Instant, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 
-/// Nodes that are written at once.
-const AT_ONCE: usize = 8;
-
+/// Who writes labels.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
-    pub(super) nodes: Api<Node>,
-    /// Limit of one call.
-    pub(super) limit: Duration,
+    pub(super) calls: Calls,
+    /// Nodes.
+    pub(super) resource: ApiResource,
+}
+
+impl Writes for Writer {
+    type Index = Index;
+
+    fn board(&self) -> &Board<Index> {
+        &self.shared.board
+    }
+
+    async fn carry_out(&self, name: &str, work: &Work) -> Result<(), Error> {
+        let Some(write) = &work.write else {
+            return Ok(());
+        };
+        match self.write(name, write).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => self.again(name, write, error).await,
+            outcome => outcome,
+        }
+    }
 }
 
 impl Writer {
-    /// Works until the end, and finishes what it began.
-    pub(super) async fn run(self, until: CancellationToken) {
-        self.shared.restart();
-        let mut jobs = FuturesUnordered::new();
-        while !until.is_cancelled() {
-            let mut due = None;
-            while jobs.len() < AT_ONCE {
-                match self.shared.next(Instant::now()) {
-                    Ok(turn) => jobs.push(self.work(turn)),
-                    Err(then) => {
-                        due = then;
-                        break;
-                    }
-                }
-            }
-            let later = async {
-                match due {
-                    Some(due) => sleep_until(due).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                () = until.cancelled() => break,
-                Some(()) = jobs.next(), if !jobs.is_empty() => {}
-                () = self.shared.news.notified(), if jobs.len() < AT_ONCE => {}
-                () = later => {}
-            }
-        }
-        let rest = async { while jobs.next().await.is_some() {} };
-        if timeout(self.limit, rest).await.is_err() {
-            tracing::warn!("labels were still being written at the end; the next start looks at them");
-        }
+    async fn write(&self, name: &str, write: &Write) -> Result<(), Error> {
+        let labels = &write.patch["metadata"]["labels"];
+        tracing::info!(node = name, %labels, "labels of a node are written");
+        let call = self
+            .calls
+            .change_at(MANAGER, &self.resource, name, write.version, &write.patch);
+        self.shared.written(name, call.await?);
+        Ok(())
     }
 
-    async fn work(&self, turn: Turn) {
-        let outcome = self.write(&turn).await;
-        self.shared.finish(&turn, outcome, Instant::now());
-    }
-
-    async fn write(&self, turn: &Turn) -> Result<ObjectMeta, Error> {
-        tracing::info!(node = turn.name, labels = %turn.patch["metadata"]["labels"], "labels of a node are written");
-        let params = PatchParams {
-            field_manager: Some(MANAGER.to_owned()),
-            ..PatchParams::default()
+    /// Somebody has written the node meanwhile: it is read again. Where that leaves the same to be written it is tried
+    /// once more; everything else waits for its turn.
+    async fn again(&self, name: &str, write: &Write, conflict: Error) -> Result<(), Error> {
+        let Some(meta) = self.calls.metadata(&self.resource, "", name).await? else {
+            // The watch tells that it is gone.
+            return Ok(());
         };
-        let patch = Patch::Merge(&turn.patch);
-        let call = self.nodes.patch_metadata(&turn.name, &params, &patch);
-        Ok(within(self.limit, "write the labels of a node", call)
-            .await?
-            .metadata)
+        self.shared.answered(name, meta);
+        let now = self.shared.board.inner().index.work(name).write;
+        match now {
+            None => Ok(()),
+            Some(now) if now.patch == write.patch => self.write(name, &now).await,
+            Some(_) => Err(conflict),
+        }
     }
 }

@@ -1,9 +1,14 @@
-//! Whose labels are written when, with a clock that stands still.
+//! Whose labels are written when, with a clock that stands still; and what is shown.
 
+use super::super::node::NodeView;
 use super::*;
-use akash_provider_core::error::ErrorKind;
+use crate::operators::board::{Next, Turn};
+use crate::operators::change::Change;
+use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::inventory::NodeMetrics;
 use serde_json::json;
+use std::collections::BTreeMap;
+use tokio::time::Instant;
 
 const FIRST: Duration = Duration::from_secs(3);
 
@@ -17,64 +22,87 @@ fn view(name: &str, version: u64) -> NodeView {
     }
 }
 
+fn put(shared: &Shared, view: NodeView) {
+    let change = Change::Put(view.name.clone(), view);
+    shared.board.apply(Event::Nodes(change));
+}
+
 fn shared(nodes: &[&str]) -> Shared {
     let shared = Shared::new(Rules::default(), FIRST);
-    shared.change(|inner| {
-        nodes.iter().for_each(|name| inner.put(view(name, 1)));
-        inner.are_known = true;
-        inner.classes = Some(BTreeMap::new());
-    });
+    let listed = nodes.iter().map(|name| ((*name).to_owned(), view(name, 1)));
+    shared.board.apply(Event::Nodes(Change::Listed(listed.collect())));
+    shared
+        .board
+        .apply(Event::Classes(Change::Listed(BTreeMap::new())));
     shared
 }
 
-/// What the API server answers to a write.
-fn taken(turn: &Turn, version: u64) -> ObjectMeta {
-    serde_json::from_value(json!({
-        "name": turn.name, "uid": format!("uid-{}", turn.name), "resourceVersion": version.to_string(),
-        "labels": {"akash.network": "true"},
-    }))
-    .unwrap()
+/// The next turn; else when there may be one.
+fn next(shared: &Shared, now: Instant) -> Result<Turn<Work>, Option<Instant>> {
+    loop {
+        match shared.board.next(now) {
+            Next::Turn(turn) => return Ok(turn),
+            Next::More => {}
+            Next::Nothing(due) => return Err(due),
+        }
+    }
 }
 
-fn refused() -> Error {
-    Error::new(ErrorKind::Denied, "test", "no")
+/// The API server takes a write.
+fn taken(shared: &Shared, turn: &Turn<Work>, version: u64, now: Instant) {
+    let meta = json!({
+        "name": turn.name, "uid": format!("uid-{}", turn.name), "resourceVersion": version.to_string(),
+        "labels": {"akash.network": "true"},
+    });
+    shared.written(&turn.name, serde_json::from_value(meta).unwrap());
+    shared.board.finish(turn, Ok(()), now);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_that_fails_waits_ever_longer_and_holds_nobody_up() {
     let shared = shared(&["bad", "good"]);
+    let refused = |kind| Err(Error::new(kind, "test", "no"));
     let begun = Instant::now();
     let mut now = begun;
     let mut waits = Vec::new();
     for round in 0..10 {
-        let turn = shared.next(now).unwrap();
+        let turn = next(&shared, now).unwrap();
         assert_eq!(turn.name, "bad");
         if round == 0 {
-            let other = shared.next(now).unwrap();
+            let other = next(&shared, now).unwrap();
             assert_eq!(
                 other.name, "good",
                 "while the first is under way, and after it failed"
             );
-            shared.finish(&other, Ok(taken(&other, 2)), now);
+            taken(&shared, &other, 2, now);
         }
-        shared.finish(&turn, Err(refused()), now);
-        let due = shared.next(now).unwrap_err().unwrap();
+        // Refused for good is no reason to give a node up either.
+        let kind = if round % 2 == 0 {
+            ErrorKind::Invalid
+        } else {
+            ErrorKind::Denied
+        };
+        shared.board.finish(&turn, refused(kind), now);
+        // Its kubelet writes it, and that makes nobody hurry.
+        put(&shared, view("bad", 100 + round));
+        let due = next(&shared, now).unwrap_err().unwrap();
         waits.push((due - now).as_secs());
         now = due;
     }
     assert_eq!(waits, [3, 6, 12, 24, 48, 96, 192, 300, 300, 300]);
-    let status = shared.inner().status();
+    let status = shared.status();
     assert_eq!((status.counts.written, status.counts.failed), (1, 10));
     assert!(status.nodes["good"].is_written && !status.nodes["bad"].is_written);
-    // It is another machine now: tried at once.
-    let before = begun + Duration::from_secs(1);
-    shared.change(|inner| {
-        inner.put(NodeView {
+    assert_eq!(status.nodes["bad"].setbacks, 10);
+    // It has other devices now: tried at once.
+    put(
+        &shared,
+        NodeView {
             devices: [Some(1), None],
-            ..view("bad", 3)
-        })
-    });
-    assert_eq!(shared.next(before).unwrap().name, "bad");
+            ..view("bad", 200)
+        },
+    );
+    assert_eq!(next(&shared, begun).unwrap().name, "bad");
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,44 +111,45 @@ async fn who_undoes_our_labels_does_not_make_us_hurry() {
     let now = Instant::now();
     let mut version = 1;
     let mut undo = |now: Instant| {
-        let turn = shared.next(now).unwrap();
+        let turn = next(&shared, now).unwrap();
         version += 1;
-        shared.finish(&turn, Ok(taken(&turn, version)), now);
-        assert!(shared.next(now).is_err(), "written, it is at rest");
+        taken(&shared, &turn, version, now);
+        assert!(next(&shared, now).is_err(), "written, it is at rest");
         // A watch that is late tells nothing new.
-        shared.change(|inner| inner.put(view("one", 1)));
-        assert!(shared.next(now).is_err());
+        put(&shared, view("one", 1));
+        assert!(next(&shared, now).is_err());
         version += 1;
-        shared.change(|inner| inner.put(view("one", version)));
-        shared.next(now).unwrap_err().unwrap()
+        put(&shared, view("one", version));
+        next(&shared, now).unwrap_err().unwrap()
     };
     let second = undo(now);
     let third = undo(second);
     assert_eq!(((second - now).as_secs(), (third - second).as_secs()), (3, 6));
+    assert_eq!(
+        shared.status().nodes["one"].error.as_deref(),
+        Some("somebody else changes it back")
+    );
 }
 
-#[tokio::test(start_paused = true)]
-async fn before_nodes_were_listed_nothing_is_written_and_a_node_of_the_name_is_another() {
+#[tokio::test]
+async fn before_everything_was_listed_no_node_is_said_to_have_its_labels() {
     let shared = Shared::new(Rules::default(), FIRST);
-    shared.change(|inner| inner.put(view("one", 1)));
-    assert!(shared.next(Instant::now()).is_err());
-    shared.change(|inner| inner.are_known = true);
-    let turn = shared.next(Instant::now()).unwrap();
-    shared.change(|inner| {
-        inner.put(NodeView {
-            uid: "new".to_owned(),
-            ..view("one", 9)
-        })
-    });
-    shared.finish(&turn, Ok(taken(&turn, 5)), Instant::now());
-    assert!(
-        shared.inner().nodes["one"].view.labels.is_empty(),
-        "the answer was about the old one"
+    shared.counted(Ok(Metrics::default()));
+    let listed = BTreeMap::from([("one".to_owned(), view("one", 1))]);
+    shared.board.apply(Event::Nodes(Change::Listed(listed)));
+    let status = shared.status();
+    assert!(!status.is_ready && !status.nodes["one"].is_written);
+    assert!(next(&shared, Instant::now()).is_err());
+    let none = Change::Listed(BTreeMap::new());
+    shared.board.apply(Event::Classes(none));
+    assert!(shared.status().is_ready);
+    taken(
+        &shared,
+        &next(&shared, Instant::now()).unwrap(),
+        2,
+        Instant::now(),
     );
-    // A term that ended in the middle of a write begins anew.
-    let _cut = shared.next(Instant::now());
-    shared.restart();
-    assert!(shared.next(Instant::now()).is_ok());
+    assert!(shared.status().nodes["one"].is_written);
 }
 
 #[test]
@@ -131,31 +160,28 @@ fn what_is_shown_follows_the_rules_at_once() {
         storage_classes: vec!["a".to_owned(), "b".to_owned()],
         ..NodeMetrics::default()
     };
-    shared.change(|inner| {
-        let mut metrics = Metrics {
-            nodes: vec![node("one"), node("two")],
-            ..Metrics::default()
-        };
-        for class in ["a", "b"] {
-            metrics
-                .storage
-                .insert(class.to_owned(), akash_provider_core::inventory::Pair::default());
-        }
-        inner.counted = Some(metrics);
-    });
+    let mut metrics = Metrics {
+        nodes: vec![node("one"), node("two")],
+        ..Metrics::default()
+    };
+    for class in ["a", "b"] {
+        metrics
+            .storage
+            .insert(class.to_owned(), akash_provider_core::inventory::Pair::default());
+    }
+    shared.counted(Ok(metrics));
     let mut told = shared.shown.subscribe();
     let shown = told.borrow_and_update().clone().unwrap().metrics.clone();
     assert_eq!(shown.storage.keys().collect::<Vec<_>>(), ["a"]);
     assert_eq!(shown.nodes[0].storage_classes, ["a"]);
-    shared.change(|_| ());
+    shared.counted(Err("away".to_owned()));
     assert!(!told.has_changed().unwrap(), "nothing new is not told");
-    shared.change(|inner| {
-        let mut rules = Rules::default();
-        rules
-            .exclude(super::super::rules::Pattern::new("one").unwrap())
-            .unwrap();
-        inner.rules = Arc::new(rules);
-    });
+    assert_eq!(shared.status().count_error.as_deref(), Some("away"));
+    let mut rules = Rules::default();
+    rules
+        .exclude(super::super::rules::Pattern::new("one").unwrap())
+        .unwrap();
+    shared.choose(Event::Rules(rules));
     let shown = told.borrow_and_update().clone().unwrap().metrics.clone();
     assert_eq!(shown.nodes.len(), 1);
     assert!(shown.storage.is_empty() && shown.nodes[0].storage_classes.is_empty());
@@ -163,26 +189,23 @@ fn what_is_shown_follows_the_rules_at_once() {
 
 #[tokio::test]
 async fn five_thousand_nodes_are_written_in_seconds_and_looked_at_once() {
-    let names: Vec<_> = (0..5_000).map(|at| format!("n{at}")).collect();
+    let names: Vec<_> = (0..5_000).map(|at| format!("n{at:04}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let shared = shared(&names);
     let begun = std::time::Instant::now();
     let mut written = 0;
-    while let Ok(turn) = shared.next(Instant::now()) {
-        shared.finish(&turn, Ok(taken(&turn, 2)), Instant::now());
+    while let Ok(turn) = next(&shared, Instant::now()) {
+        taken(&shared, &turn, 2, Instant::now());
         written += 1;
     }
     assert_eq!(written, 5_000);
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(20), "{took:?}");
     // Other rules are looked at for all of them.
-    shared.change(|inner| {
-        let mut rules = Rules::default();
-        rules
-            .exclude(super::super::rules::Pattern::new(".*").unwrap())
-            .unwrap();
-        inner.rules = Arc::new(rules);
-        inner.look_again();
-    });
-    assert_eq!(shared.next(Instant::now()).unwrap().name, "n0");
+    let mut rules = Rules::default();
+    rules
+        .exclude(super::super::rules::Pattern::new(".*").unwrap())
+        .unwrap();
+    shared.choose(Event::Rules(rules));
+    assert_eq!(next(&shared, Instant::now()).unwrap().name, "n0000");
 }

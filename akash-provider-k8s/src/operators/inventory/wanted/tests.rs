@@ -2,7 +2,7 @@ use super::super::database::tests::LIST;
 use super::super::node::MANAGER;
 use super::super::rules::Pattern;
 use super::*;
-use k8s_openapi::api::core::v1::Node;
+use kube::core::DynamicObject;
 use proptest::prelude::*;
 
 const GPU: &str = "akash.network/capabilities.gpu.vendor.";
@@ -14,7 +14,7 @@ fn node(change: impl FnOnce(&mut Value)) -> NodeView {
         "status": {"capacity": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]},
     });
     change(&mut node);
-    NodeView::of(&serde_json::from_value::<Node>(node).unwrap())
+    NodeView::of(&serde_json::from_value::<DynamicObject>(node).unwrap())
 }
 
 fn gpu_node(count: &str, labels: Value) -> NodeView {
@@ -39,7 +39,7 @@ fn classes() -> BTreeSet<String> {
 }
 
 fn of(view: &NodeView) -> Wanted {
-    wanted(view, &rules(), Some(&classes()), &list())
+    wanted(view, &rules(), &classes(), &list())
 }
 
 /// Keys of ours and what they say, in short.
@@ -67,14 +67,11 @@ fn what_is_not_known_changes_nothing() {
             "akash.network": "true", format!("{CLASS_LABEL}beta2"): "1", format!("{CLASS_LABEL}gone"): "1",
         });
     });
-    // Before the classes were listed.
-    let early = wanted(&classed, &rules(), None, &list());
-    assert_eq!(patch(&classed, &early), None);
     let known = patch(&classed, &of(&classed)).unwrap();
     let gone = json!({format!("{CLASS_LABEL}gone"): null});
     assert_eq!(
         known["metadata"]["labels"], gone,
-        "known, it goes: that class, and nothing else"
+        "one that is gone goes, and nothing else"
     );
     for status in ["False", "Unknown"] {
         let mut away = classed.clone();
@@ -204,7 +201,7 @@ fn what_is_known_of_a_model_beyond_its_name_is_not_lost() {
 fn before_the_list_was_read_labels_that_came_from_it_stay() {
     let pci = "feature.node.kubernetes.io/pci-0302_10de_20b5.present";
     let none = Database::default();
-    let early = |labels: Value| wanted(&gpu_node("1", labels), &rules(), Some(&classes()), &none).labels;
+    let early = |labels: Value| wanted(&gpu_node("1", labels), &rules(), &classes(), &none).labels;
     let model = format!("{GPU}nvidia.model.a100");
     let there = early(json!({pci: "true", "nvidia.com/gpu.product": "NVIDIA-L4", model.clone(): "1"}));
     assert!(there.contains_key(&model) && !there.contains_key(&format!("{GPU}nvidia.model.l4")));
@@ -231,7 +228,7 @@ fn no_label_is_asked_for_that_the_api_server_would_refuse() {
     let long = "a".repeat(60);
     let rules = Rules::new([long.clone(), "beta2".to_owned()]).unwrap();
     let there = BTreeSet::from([long, "beta2".to_owned()]);
-    let wanted = wanted(&node(|_| ()), &rules, Some(&there), &list());
+    let wanted = wanted(&node(|_| ()), &rules, &there, &list());
     assert!(wanted.labels.contains_key(&format!("{CLASS_LABEL}beta2")));
     assert!(wanted.notes[0].contains("can be no label"), "{:?}", wanted.notes);
     let odd = gpu_node("1", json!({"nvidia.com/gpu.product": "NVIDIA-.-"}));
@@ -260,7 +257,7 @@ prop_compose! {
 }
 
 /// The node after the API server took a patch.
-fn patched(view: &NodeView, patch: &Value) -> NodeView {
+pub(in super::super) fn patched(view: &NodeView, patch: &Value) -> NodeView {
     let mut after = view.clone();
     for (key, value) in patch["metadata"]["labels"].as_object().unwrap() {
         match value.as_str() {
@@ -275,9 +272,9 @@ fn patched(view: &NodeView, patch: &Value) -> NodeView {
 
 proptest! {
     #[test]
-    fn one_write_is_enough_and_touches_ours_alone(view in any_view(), known in any::<bool>()) {
-        let known = known.then(classes);
-        let want = |view: &NodeView| wanted(view, &rules(), known.as_ref(), &list());
+    fn one_write_is_enough_and_touches_ours_alone(view in any_view(), there in any::<bool>()) {
+        let there = if there { classes() } else { BTreeSet::new() };
+        let want = |view: &NodeView| wanted(view, &rules(), &there, &list());
         let Some(change) = patch(&view, &want(&view)) else { return Ok(()) };
         for (key, value) in change["metadata"]["labels"].as_object().unwrap() {
             prop_assert!(is_ours(key) || key == GPU_PRESENT, "{}", key);

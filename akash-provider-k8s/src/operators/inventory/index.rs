@@ -1,0 +1,245 @@
+//! The pure index: what the watches say, the rules and the list of GPUs go in, what is to be written to each node comes
+//! out. It has no clock and no network.
+//!
+//! A list counts when it is complete. Until nodes and storage classes were listed once, nothing is to be done: labels that
+//! say half of what a node has would be written twice, and believed in between.
+
+use super::database::Database;
+use super::node::NodeView;
+use super::rules::Rules;
+use super::wanted::{self, Wanted};
+use crate::operators::change::{Change, changed};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The name of a node or of a class.
+type Name = String;
+
+/// What a watch or somebody else says.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// Of the nodes, by their names.
+    Nodes(Change<Name, NodeView>),
+    /// Of the storage classes: whether they have the network's label.
+    Classes(Change<Name, bool>),
+    /// Who and how a node is by the API server's own answer: to a write, or to a question.
+    Answered(Name, Box<ObjectMeta>),
+    /// Other rules.
+    Rules(Rules),
+    /// Another list of GPUs.
+    List(Database),
+}
+
+/// What the cluster has, what is chosen of it, and which labels come of that.
+#[derive(Debug, Clone)]
+pub struct Index {
+    nodes: Option<BTreeMap<Name, NodeView>>,
+    classes: Option<BTreeMap<Name, bool>>,
+    /// Those of them that have the network's label.
+    offered: BTreeSet<Name>,
+    rules: Arc<Rules>,
+    list: Arc<Database>,
+}
+
+/// What is to be done about a node. Nothing where it has its labels.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Work {
+    /// The labels that are to be written.
+    pub write: Option<Write>,
+    /// What could not be said in labels, and why.
+    pub problem: Option<String>,
+}
+
+/// Labels that are to be written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    /// The keys that differ, with the identity of the node.
+    pub patch: Value,
+    /// The version of the node that they were compared with.
+    pub version: u64,
+    /// All that the node is to have: of two that write against each other each sees that it wrote this before.
+    pub wanted: Value,
+}
+
+impl Index {
+    /// An index that knows nothing yet, and of which nothing is to be done.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self {
+            nodes: None,
+            classes: None,
+            offered: BTreeSet::new(),
+            rules: Arc::new(rules),
+            list: Arc::default(),
+        }
+    }
+
+    /// True once everything was listed that decides about labels.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        self.nodes.is_some() && self.classes.is_some()
+    }
+
+    /// Takes an event; the nodes that may have to be written.
+    pub fn apply(&mut self, event: Event) -> BTreeSet<Name> {
+        let was_known = self.is_known();
+        let touched = match event {
+            Event::Nodes(change) => self.apply_nodes(change),
+            Event::Classes(change) => self.apply_classes(change),
+            Event::Answered(name, meta) => self.apply_answer(name, &meta),
+            Event::Rules(rules) => {
+                self.rules = Arc::new(rules);
+                self.names()
+            }
+            Event::List(list) => {
+                self.list = Arc::new(list);
+                self.names()
+            }
+        };
+        // The last list makes it everybody's turn.
+        match (was_known, self.is_known()) {
+            (_, false) => BTreeSet::new(),
+            (false, true) => self.names(),
+            (true, true) => touched,
+        }
+    }
+
+    /// All nodes.
+    #[must_use]
+    pub fn names(&self) -> BTreeSet<Name> {
+        self.nodes().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// All nodes, as they are.
+    pub fn nodes(&self) -> impl Iterator<Item = (&Name, &NodeView)> {
+        self.nodes.iter().flatten()
+    }
+
+    /// All storage classes, and whether they have the network's label; `None` before they were listed.
+    #[must_use]
+    pub const fn classes(&self) -> Option<&BTreeMap<Name, bool>> {
+        self.classes.as_ref()
+    }
+
+    /// Which nodes and storage classes are offered.
+    #[must_use]
+    pub const fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
+    /// Which model a device is.
+    #[must_use]
+    pub const fn list(&self) -> &Arc<Database> {
+        &self.list
+    }
+
+    /// The labels that a node is to have, by what is known so far.
+    #[must_use]
+    pub fn wanted(&self, node: &NodeView) -> Wanted {
+        wanted::wanted(node, &self.rules, &self.offered, &self.list)
+    }
+
+    /// What is to be done about a node.
+    #[must_use]
+    pub fn work(&self, name: &str) -> Work {
+        let node = self.nodes.as_ref().and_then(|nodes| nodes.get(name));
+        let Some(node) = node.filter(|_| self.is_known()) else {
+            return Work::default();
+        };
+        let wanted = self.wanted(node);
+        let write = wanted::patch(node, &wanted).map(|patch| Write {
+            patch,
+            version: node.version,
+            wanted: json!({"uid": node.uid, "labels": wanted.labels}),
+        });
+        let problem = (!wanted.notes.is_empty()).then(|| wanted.notes.join("; "));
+        Work { write, problem }
+    }
+
+    fn apply_nodes(&mut self, change: Change<Name, NodeView>) -> BTreeSet<Name> {
+        match change {
+            Change::Listed(all) => {
+                let before = self.nodes.take().unwrap_or_default();
+                let newest = all.into_iter().map(|(name, view)| {
+                    let known = before.get(&name).filter(|known| is_older(&view, known));
+                    let view = known.cloned().unwrap_or(view);
+                    (name, view)
+                });
+                let after: BTreeMap<_, _> = newest.collect();
+                let names = before.keys().chain(after.keys());
+                let differ = |name: &&Name| !same(before.get(*name), after.get(*name));
+                let touched = names.filter(differ).cloned().collect();
+                self.nodes = Some(after);
+                touched
+            }
+            Change::Put(name, view) => self.put(name, view),
+            Change::Gone(name, last) => {
+                let Some(nodes) = &mut self.nodes else {
+                    return BTreeSet::new();
+                };
+                // It came back under its name, which was told already.
+                if nodes.get(&name).is_some_and(|known| last.version < known.version) {
+                    return BTreeSet::new();
+                }
+                nodes.remove(&name);
+                BTreeSet::from([name])
+            }
+        }
+    }
+
+    /// A kubelet writes its node all the time: a node of which only the version is new is not looked at.
+    fn put(&mut self, name: Name, view: NodeView) -> BTreeSet<Name> {
+        let Some(nodes) = &mut self.nodes else {
+            // Before the first list nothing counts, and that list has it too.
+            return BTreeSet::new();
+        };
+        if nodes.get(&name).is_some_and(|known| is_older(&view, known)) {
+            return BTreeSet::new();
+        }
+        let before = nodes.insert(name.clone(), view);
+        if same(before.as_ref(), nodes.get(&name)) {
+            return BTreeSet::new();
+        }
+        BTreeSet::from([name])
+    }
+
+    fn apply_answer(&mut self, name: Name, meta: &ObjectMeta) -> BTreeSet<Name> {
+        let known = self.nodes.as_ref().and_then(|nodes| nodes.get(&name));
+        // Gone meanwhile, or another machine of the name: the watch tells of it.
+        let Some(known) = known.filter(|known| meta.uid.as_deref() == Some(&known.uid)) else {
+            return BTreeSet::new();
+        };
+        let mut view = known.clone();
+        view.set_meta(meta);
+        self.put(name, view)
+    }
+
+    fn apply_classes(&mut self, change: Change<Name, bool>) -> BTreeSet<Name> {
+        changed(&mut self.classes, change);
+        let classes = self.classes.iter().flatten();
+        let offered = classes.filter(|(_, offered)| **offered);
+        let offered: BTreeSet<_> = offered.map(|(name, _)| name.clone()).collect();
+        if std::mem::replace(&mut self.offered, offered) == self.offered {
+            return BTreeSet::new();
+        }
+        self.names()
+    }
+}
+
+/// What our own write answered is newer than what a watch is still telling.
+fn is_older(view: &NodeView, known: &NodeView) -> bool {
+    view.uid == known.uid && view.version < known.version
+}
+
+fn same(one: Option<&NodeView>, other: Option<&NodeView>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.is_as(other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

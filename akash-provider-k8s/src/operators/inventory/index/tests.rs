@@ -1,0 +1,177 @@
+use super::super::rules::Pattern;
+use super::super::wanted::tests::patched;
+use super::*;
+use crate::labels::Labels;
+use crate::labels::MANAGED;
+
+mod explore;
+
+const CLASS: &str = "akash.network/capabilities.storage.class.beta2";
+
+fn rules() -> Rules {
+    Rules::new(["beta2".to_owned()]).unwrap()
+}
+
+fn view(name: &str, version: u64) -> NodeView {
+    NodeView {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        version,
+        is_ready: true,
+        ..NodeView::default()
+    }
+}
+
+fn by_name(views: &[NodeView]) -> BTreeMap<Name, NodeView> {
+    let named = views.iter().map(|view| (view.name.clone(), view.clone()));
+    named.collect()
+}
+
+fn listed(views: &[NodeView]) -> Event {
+    Event::Nodes(Change::Listed(by_name(views)))
+}
+
+fn put(view: NodeView) -> Event {
+    Event::Nodes(Change::Put(view.name.clone(), view))
+}
+
+fn classes(offered: bool) -> Event {
+    Event::Classes(Change::Listed(BTreeMap::from([("beta2".to_owned(), offered)])))
+}
+
+fn known(views: &[NodeView]) -> Index {
+    let mut index = Index::new(rules());
+    index.apply(listed(views));
+    index.apply(classes(true));
+    index
+}
+
+/// What the API server answers to a write, or to a question.
+fn meta(view: &NodeView) -> ObjectMeta {
+    let path = "f:nvidia.com~1gpu.present";
+    let manager = json!([{
+        "manager": super::super::node::MANAGER, "operation": "Update",
+        "fieldsV1": {"f:metadata": {"f:labels": {path.replace("~1", "/"): {}}}},
+    }]);
+    let mut meta = json!({
+        "name": view.name, "uid": view.uid, "resourceVersion": view.version.to_string(), "labels": view.labels,
+    });
+    if view.gpu_present_is_ours {
+        meta["managedFields"] = manager;
+    }
+    serde_json::from_value(meta).unwrap()
+}
+
+fn names(names: &[&str]) -> BTreeSet<Name> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[test]
+fn nothing_is_written_before_nodes_and_classes_were_listed() {
+    for first in [listed(&[view("one", 1)]), classes(true)] {
+        let mut index = Index::new(rules());
+        assert!(index.apply(first.clone()).is_empty());
+        assert!(index.apply(put(view("one", 1))).is_empty());
+        assert!(!index.is_known());
+        assert_eq!(
+            index.work("one"),
+            Work::default(),
+            "half of what is known is nothing"
+        );
+        let second = match first {
+            Event::Nodes(_) => classes(true),
+            _ => listed(&[view("one", 1)]),
+        };
+        assert_eq!(
+            index.apply(second),
+            names(&["one"]),
+            "the last list makes it everybody's turn"
+        );
+        let write = index.work("one").write.unwrap();
+        let labels = &write.patch["metadata"]["labels"];
+        assert_eq!(*labels, json!({MANAGED: "true", CLASS: "1"}), "all of it at once");
+    }
+}
+
+#[test]
+fn only_a_node_whose_labels_may_be_others_has_its_turn() {
+    let mut index = known(&[view("one", 1), view("two", 1)]);
+    assert!(
+        index.apply(put(view("one", 7))).is_empty(),
+        "its kubelet has written it"
+    );
+    assert_eq!(
+        index.work("one").write.unwrap().version,
+        7,
+        "by the newest version"
+    );
+    assert!(index.apply(put(view("one", 3))).is_empty());
+    assert_eq!(
+        index.work("one").write.unwrap().version,
+        7,
+        "an old event tells nothing"
+    );
+    let mut cordoned = view("one", 8);
+    cordoned.is_cordoned = true;
+    assert_eq!(index.apply(put(cordoned.clone())), names(&["one"]));
+    // A list from before an event that was told already.
+    assert!(index.apply(listed(&[view("one", 7), view("two", 1)])).is_empty());
+    assert!(index.nodes().any(|(_, node)| *node == cordoned));
+    assert_eq!(index.apply(listed(&[cordoned])), names(&["two"]), "it is gone");
+    assert!(index.apply(classes(true)).is_empty(), "the same classes");
+    assert_eq!(index.apply(classes(false)), names(&["one"]));
+    let other = Change::Put("other".to_owned(), false);
+    assert!(
+        index.apply(Event::Classes(other)).is_empty(),
+        "one that nobody offers"
+    );
+    assert_eq!(index.apply(Event::Rules(Rules::default())), names(&["one"]));
+    assert_eq!(index.apply(Event::List(Database::default())), names(&["one"]));
+}
+
+#[test]
+fn an_answer_about_another_machine_of_the_name_is_not_taken() {
+    let mut index = known(&[view("one", 1)]);
+    let write = index.work("one").write.unwrap();
+    let mut new = view("one", 9);
+    new.uid = "new".to_owned();
+    assert_eq!(index.apply(put(new)), names(&["one"]));
+    let mut answer = patched(&view("one", 1), &write.patch);
+    answer.version = 10;
+    assert!(
+        index
+            .apply(Event::Answered("one".to_owned(), Box::new(meta(&answer))))
+            .is_empty()
+    );
+    let again = index.work("one").write.unwrap();
+    assert_eq!(
+        (again.version, &again.patch["metadata"]["uid"]),
+        (9, &json!("new"))
+    );
+    // Nor is it gone because the one before it is.
+    assert!(
+        index
+            .apply(Event::Nodes(Change::Gone("one".to_owned(), view("one", 2))))
+            .is_empty()
+    );
+    assert_eq!(index.names(), names(&["one"]));
+}
+
+#[test]
+fn a_node_that_is_left_out_by_other_rules_loses_its_labels() {
+    let mut labelled = view("one", 1);
+    labelled.labels = Labels::from([
+        (MANAGED.to_owned(), "true".to_owned()),
+        (CLASS.to_owned(), "1".to_owned()),
+    ]);
+    let mut index = known(&[labelled]);
+    assert_eq!(index.work("one"), Work::default(), "it has its labels");
+    let mut rules = rules();
+    rules.exclude(Pattern::new("one").unwrap()).unwrap();
+    index.apply(Event::Rules(rules));
+    let write = index.work("one").write.unwrap();
+    assert_eq!(
+        write.patch["metadata"]["labels"],
+        json!({MANAGED: null, CLASS: null})
+    );
+}

@@ -1,0 +1,141 @@
+//! Storage of Ceph that Rook runs, with the operator's own rights: its objects have the fields that are read here.
+
+use super::*;
+use akash_provider_core::inventory::Pair;
+use akash_provider_k8s::operators::inventory::Shown;
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use std::sync::Arc;
+
+const CEPH: &str = "op-inv-ceph";
+const GIB: u64 = 1 << 30;
+
+/// A kind of Rook, as far as it is used.
+async fn define(world: &World, kind: &str, plural: &str) {
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.ceph.rook.io")},
+        "spec": {
+            "group": "ceph.rook.io", "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": free, "status": free}}},
+            }],
+        },
+    });
+    put(&world.admin, &definition, "api-tier").await;
+    let api = rook(world, kind);
+    let is_served = || async { api.list(&ListParams::default()).await.is_ok() };
+    world.until("the kind is served", is_served).await;
+}
+
+fn rook(world: &World, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("ceph.rook.io", "v1", kind));
+    Api::namespaced_with(world.admin.clone(), &world.settings.manifest_namespace, &resource)
+}
+
+async fn undefine(world: &World) {
+    let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let api: Api<DynamicObject> = Api::all_with(world.admin.clone(), &ApiResource::from_gvk(&gvk));
+    for plural in ["cephclusters", "cephblockpools"] {
+        let name = format!("{plural}.ceph.rook.io");
+        let _ = api.delete(&name, &DeleteParams::default()).await;
+    }
+}
+
+/// What Rook says of the cluster, in bytes of its disks.
+async fn says(world: &World, total: Value, used: u64) {
+    let capacity = json!({"bytesTotal": total, "bytesUsed": used});
+    let status = Patch::Merge(json!({"status": {"state": "Created", "ceph": {"capacity": capacity}}}));
+    let params = PatchParams::default();
+    rook(world, "CephCluster")
+        .patch_status("disks", &params, &status)
+        .await
+        .unwrap();
+}
+
+async fn volume(world: &World, name: &str, size: &str) {
+    let body = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {
+            "storageClassName": CEPH, "accessModes": ["ReadWriteOnce"], "capacity": {"storage": size},
+            "hostPath": {"path": "/nowhere"}, "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {"namespace": "kube-system", "name": name, "uid": "none"},
+        },
+    });
+    put(&world.admin, &body, "api-tier").await;
+}
+
+async fn shows(operator: &InventoryOperator, allocatable: u64, available: u64) {
+    let wanted = Pair {
+        allocatable,
+        available,
+    };
+    let mut shown = operator.shown();
+    let is_it = |shown: &Option<Arc<Shown>>| {
+        let storage = shown.as_ref().map(|shown| &shown.metrics.storage);
+        storage.is_some_and(|storage| storage.get(CEPH) == Some(&wanted))
+    };
+    let found = tokio::time::timeout(Duration::from_secs(40), shown.wait_for(is_it)).await;
+    let is_shown = found.is_ok();
+    assert!(is_shown, "{wanted:?} is not in {:?}", operator.shown().borrow());
+}
+
+#[test]
+fn storage_of_ceph_is_shown_by_what_rook_says_of_it() {
+    run_alone("op-inv-rook", |world, testbed| {
+        async move {
+            clear(world).await;
+            define(world, "CephCluster", "cephclusters").await;
+            define(world, "CephBlockPool", "cephblockpools").await;
+            let home = &world.settings.manifest_namespace;
+            let of_rook = |kind: &str, name: &str, spec: Value| {
+                json!({
+                    "apiVersion": "ceph.rook.io/v1", "kind": kind,
+                    "metadata": {"name": name, "namespace": home}, "spec": spec,
+                })
+            };
+            put(&world.admin, &of_rook("CephCluster", "disks", json!({})), "api-tier").await;
+            let pool = of_rook("CephBlockPool", "fast", json!({"replicated": {"size": 2}}));
+            put(&world.admin, &pool, "api-tier").await;
+            let class = json!({
+                "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "rook-ceph.rbd.csi.ceph.com",
+                "metadata": {"name": CEPH, "labels": {"akash.network": "true"}},
+                "parameters": {"clusterID": home, "pool": "fast"},
+            });
+            put(&world.admin, &class, "api-tier").await;
+            node(world, "op-inv-one", json!({}), json!({"cpu": "8", "memory": "16Gi", "pods": "110"})).await;
+            let _kubelets = kubelets(world);
+            let options = Options {
+                rules: Rules::new([CEPH.to_owned()]).unwrap(),
+                ..Options::default()
+            };
+            let operator = InventoryOperator::start(&account(world, &testbed).await, options);
+            settled(world, &operator, 1).await;
+            assert_eq!(labels(world, "op-inv-one").await[&format!("{CLASS}{CEPH}")], "1");
+            let said = || async { operator.status().ignored.join("\n").contains("CephCluster `disks` does not say how much it holds") };
+            world.until("Rook has not measured it yet", said).await;
+            // Two copies of everything, and Ceph stops at 95 of 100.
+            says(world, json!(200 * GIB), 20 * GIB).await;
+            shows(&operator, 95 * GIB, 85 * GIB).await;
+            volume(world, "op-inv-volume", "30Gi").await;
+            shows(&operator, 95 * GIB, 65 * GIB).await;
+            // Full: more is written than volumes tell of.
+            says(world, json!(200 * GIB), 198 * GIB).await;
+            shows(&operator, 95 * GIB, 0).await;
+            // What is not known is not offered, whatever it was before.
+            says(world, Value::Null, 0).await;
+            world.until("nobody says how much it holds", said).await;
+            let shown = operator.shown().borrow().clone().unwrap();
+            assert!(!shown.metrics.storage.contains_key(CEPH));
+            let volumes: Api<k8s_openapi::api::core::v1::PersistentVolume> = Api::all(world.admin.clone());
+            let gone = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            let _ = volumes.delete("op-inv-volume", &DeleteParams::default()).await;
+            let _ = volumes.patch("op-inv-volume", &PatchParams::default(), &gone).await;
+            undefine(world).await;
+            clear(world).await;
+        }
+        .boxed()
+    });
+}
