@@ -22,6 +22,7 @@ use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::dev::output::print_facts;
 use crate::operator;
+use crate::operators::Prepared;
 use crate::signals::on_signals;
 use crate::state::{Opened, State};
 use akash_provider_chain::gas::GasConfig;
@@ -86,6 +87,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);
     // Before the provider exists: it must not close a lease before it knows that its breaker has tripped.
     let shut = breaker.remind(&mut config);
+    // Before anything is opened or sent: rules that make no sense end a start.
+    let operators = Prepared::read(&args.kubernetes, &[], Some(home))?;
     let background = CancellationToken::new();
     let mut settings = client(args, nodes, &config.chain_id, key.clone())?;
     // Opening the state is also the lock of the home: a second provider of the same home ends here, before it sends
@@ -97,7 +100,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     parts.add("transaction writer", tokio::spawn(writer));
     let desks = Desks::default();
     let mut watch = Watch::new(&printer, &chain, &breaker, args, &desks);
-    let hardware = Hardware::start(args, &config, &desks, &background, &mut parts).await;
+    let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, operators).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let bus = Arc::new(LocalBus::new());
     let gateway = gateway::Plan::of(args, home, key, screening(&config, &pricing));

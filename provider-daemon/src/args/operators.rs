@@ -6,7 +6,7 @@ mod ip;
 pub use ip::{IpAction, IpArgs, WordsArg};
 mod inventory;
 
-pub use inventory::InventoryArgs;
+pub use inventory::{GpuListArgs, InventoryArgs};
 
 use super::Output;
 use super::kubernetes::IngressArg;
@@ -98,6 +98,8 @@ pub enum InsideArg {
     Hostname,
     /// Load balancers of leased addresses.
     Ip,
+    /// Labels of nodes.
+    Inventory,
 }
 
 /// Where an issuer of certificates is.
