@@ -11,7 +11,7 @@ mod process;
 mod serve;
 mod words;
 
-pub(crate) use inside::Inside;
+pub(crate) use inside::{Inside, Prepared};
 
 use crate::args::operators::{HostnameAction, IpAction, OperatorsCommand};
 use crate::operator;

@@ -23,6 +23,7 @@ use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::dev::output::print_facts;
 use crate::operator;
+use crate::operators::Prepared;
 use crate::signals::on_signals;
 use crate::state::{Opened, State};
 use akash_provider_chain::gas::GasConfig;
@@ -87,6 +88,9 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let breaker = Breaker::of(home, &config.chain_id, &config.provider);
     // Before the provider exists: it must not close a lease before it knows that its breaker has tripped.
     let shut = breaker.remind(&mut config);
+    // Before anything is opened or sent: rules and files that make no sense end a start.
+    let buses = Buses::open(&args.bus, &printer)?;
+    let operators = Prepared::read(&args.kubernetes, &[], Some(home))?;
     let background = CancellationToken::new();
     let mut settings = client(args, nodes, &config.chain_id, key.clone())?;
     // Opening the state is also the lock of the home: a second provider of the same home ends here, before it sends
@@ -98,20 +102,16 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     parts.add("transaction writer", tokio::spawn(writer));
     let desks = Desks::default();
     let watch = Watch::new(&printer, &chain, &breaker, args, &desks);
-    let hardware = Hardware::start(args, &config, &desks, &background, &mut parts).await;
+    let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, operators).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
-    let buses = Buses::open(&args.bus, &printer)?;
     let gateway = gateway::Plan::of(args, home, key, screening(&config, &pricing));
-    let mut builder = Provider::builder().config(config).pricing(pricing);
-    builder = hardware.given_to(builder);
+    let mut builder = hardware.given_to(Provider::builder().config(config).pricing(pricing));
     if gateway.is_some() {
         // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.
         builder = builder.bids_held(gateway::STARTS);
     }
-    let (provider, handle) = builder
-        .chain(Arc::new(chain.clone()))
-        .bus(buses.of_provider())
-        .build()?;
+    builder = builder.bus(buses.of_provider());
+    let (provider, handle) = builder.chain(Arc::new(chain.clone())).build()?;
     // Those who listen subscribe before the provider runs, or its first facts are told to nobody.
     let printing = print_facts(&buses.local, &printer, &background);
     parts.add("printing of events", printing.await?);

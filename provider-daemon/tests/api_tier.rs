@@ -9,6 +9,8 @@
 mod environment;
 #[path = "api_tier/on_a_chain.rs"]
 mod on_a_chain;
+#[path = "api_tier/served_inventory.rs"]
+mod served_inventory;
 #[expect(dead_code, reason = "other tests use the rest of it")]
 #[path = "common/stage.rs"]
 mod stage;

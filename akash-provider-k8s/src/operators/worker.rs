@@ -45,6 +45,15 @@ pub(super) fn start(
     gate: LeadershipGate,
     stopping: &CancellationToken,
 ) -> (CancellationToken, AbortOnDropHandle<()>) {
+    lead(gate, stopping, move |until| run(writer.clone(), pace, until))
+}
+
+/// Does something whenever the gate is open, until `stopping`; the token is cancelled once it has stopped.
+pub(super) fn lead<W: Future<Output = ()> + Send>(
+    gate: LeadershipGate,
+    stopping: &CancellationToken,
+    work: impl Fn(CancellationToken) -> W + Send + 'static,
+) -> (CancellationToken, AbortOnDropHandle<()>) {
     let stopped = CancellationToken::new();
     let ended = stopped.clone().drop_guard();
     let until = stopping.clone();
@@ -57,7 +66,7 @@ pub(super) fn start(
                 () = gate.begins() => {}
             }
             // Deposed, it stops where it is; whoever leads next looks at everything.
-            gate.during(run(writer.clone(), pace, until.clone())).await;
+            gate.during(work(until.clone())).await;
         }
     };
     (stopped, AbortOnDropHandle::new(tokio::spawn(leading)))

@@ -1,6 +1,6 @@
 //! Flags of the Kubernetes backend.
 
-use super::operators::InsideArg;
+use super::operators::{GpuListArgs, InsideArg};
 use super::routes::RoutesArgs;
 use super::values;
 use akash_provider_core::types::Address;
@@ -73,6 +73,13 @@ pub struct KubernetesArgs {
     /// Operators to run in this process instead of in pods of their own; `none` for none.
     #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',')]
     pub with_operators: Option<Vec<InsideArg>>,
+    /// With --with-operators inventory: which nodes and storage classes are offered, as a file whose name ends in yaml or as
+    /// the YAML itself. Without it every node is offered, and no persistent storage.
+    #[arg(long, value_name = "FILE|YAML")]
+    pub inventory_config: Option<String>,
+    /// With --with-operators inventory: where the list of GPUs is.
+    #[command(flatten)]
+    pub gpus: GpuListArgs,
     /// The cluster runs an operator that gives addresses to ProviderLeasedIP objects: leased addresses are offered.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]

@@ -7,7 +7,7 @@ mod names;
 pub use ip::{IpAction, IpArgs, WordsArg};
 mod inventory;
 
-pub use inventory::InventoryArgs;
+pub use inventory::{GpuListArgs, InventoryArgs};
 pub use names::{NamesArgs, ProofArg};
 
 use super::Output;
@@ -103,6 +103,8 @@ pub enum InsideArg {
     Hostname,
     /// Load balancers of leased addresses.
     Ip,
+    /// Labels of nodes.
+    Inventory,
 }
 
 /// Where an issuer of certificates is.

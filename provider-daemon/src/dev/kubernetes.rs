@@ -1,9 +1,8 @@
 //! Leases of the embedded market on a real cluster.
 
 use crate::args::KubernetesArgs;
-use crate::args::operators::InsideArg;
 use crate::cluster_client::client;
-use crate::operators::Inside;
+use crate::operators::{Inside, Prepared};
 use akash_provider_core::Error;
 use akash_provider_core::types::{Address, LeaseId};
 use akash_provider_k8s::adopt::{Foreign, foreign_leases};
@@ -127,11 +126,10 @@ impl Kubernetes {
         })
     }
 
-    /// Runs operators in this process: those of --with-operators, or these where it is not said.
-    pub fn run_operators(&self, usual: &[InsideArg]) {
-        let wanted = self.args.with_operators.as_deref().unwrap_or(usual);
+    /// Runs operators in this process. Only the first call counts.
+    pub(crate) fn run_operators(&self, prepared: Prepared) {
         self.operators
-            .get_or_init(|| Inside::start(&self.client.0, &self.args, &self.provider, wanted));
+            .get_or_init(|| Inside::start(&self.client.0, &self.args, &self.provider, prepared));
     }
 
     /// How the operators in this process are, by their names.

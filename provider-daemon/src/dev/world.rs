@@ -5,6 +5,7 @@ use super::{Backend, Kubernetes, Link, Printer, Processes, StateFile, link, name
 use crate::args::operators::InsideArg;
 use crate::args::{ClusterArgs, DevArgs};
 use crate::breaker;
+use crate::operators::Prepared;
 use akash_provider_core::Kept;
 use akash_provider_core::bidding;
 use akash_provider_core::bus::{Bus, LocalBus};
@@ -265,9 +266,10 @@ async fn backend(args: &DevArgs, hardware: &ClusterArgs, config: &Config) -> any
     };
     let (provider, chain_id) = (config.provider.clone(), &config.chain_id);
     let options = args.cluster.inventory_options();
-    let kubernetes = Kubernetes::connect(kubeconfig, &args.kubernetes, provider, chain_id, &options).await?;
     // A newcomer's names lead somewhere without a pod of an operator.
-    kubernetes.run_operators(&[InsideArg::Hostname]);
+    let operators = Prepared::read(&args.kubernetes, &[InsideArg::Hostname], None)?;
+    let kubernetes = Kubernetes::connect(kubeconfig, &args.kubernetes, provider, chain_id, &options).await?;
+    kubernetes.run_operators(operators);
     Ok(Backend::Kubernetes(Box::new(kubernetes)))
 }
 

@@ -1,5 +1,6 @@
 //! Operators in the process of a provider, for a cluster that needs no pods of their own.
 
+use super::inventory::{self, Desk};
 use super::pod;
 use super::process::{Operator, Process, elected};
 use crate::args::KubernetesArgs;
@@ -7,12 +8,18 @@ use crate::args::operators::InsideArg;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::election::{Election, Timing};
 use akash_provider_k8s::operators::hostname::{HostnameOperator, Options};
+use akash_provider_k8s::operators::inventory::Options as InventoryOptions;
 use akash_provider_k8s::operators::ip::{self, IpOperator};
 use futures::future::{BoxFuture, FutureExt, join_all};
 use kube::Client;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 /// One of them, whichever it is.
 trait Part: Send + Sync {
@@ -21,17 +28,61 @@ trait Part: Send + Sync {
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
 
-impl<O: Operator> Part for Process<O> {
+/// An operator, and what works beside it.
+struct Running<O> {
+    process: Process<O>,
+    #[expect(dead_code, reason = "dropping it ends the task")]
+    beside: AbortOnDropHandle<()>,
+}
+
+impl<O: Operator> Running<O> {
+    fn boxed(operator: O, election: Election) -> Box<dyn Part> {
+        let process = Process::new(operator, Some(election));
+        let beside = Arc::clone(&process.operator).beside(CancellationToken::new());
+        let beside = AbortOnDropHandle::new(tokio::spawn(beside));
+        Box::new(Self { process, beside })
+    }
+}
+
+impl<O: Operator> Part for Running<O> {
     fn name(&self) -> &'static str {
         O::NAME
     }
 
     fn status(&self) -> Value {
-        Self::status(self)
+        self.process.status()
     }
 
     fn stop(&self) -> BoxFuture<'_, ()> {
-        Self::stop(self).boxed()
+        self.process.stop().boxed()
+    }
+}
+
+/// What operators are started with that can make no sense: read before a cluster is asked for anything.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    wanted: Vec<InsideArg>,
+    inventory: Option<inventory::Plan>,
+}
+
+impl Prepared {
+    /// Of the flags: those of --with-operators, or the usual ones where it is not said. `home` keeps the list of GPUs
+    /// over restarts.
+    ///
+    /// # Errors
+    /// The rules of the inventory operator make no sense, or cannot be read.
+    pub(crate) fn read(
+        args: &KubernetesArgs,
+        usual: &[InsideArg],
+        home: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let wanted = args.with_operators.as_deref().unwrap_or(usual).to_vec();
+        let rules = args.inventory_config.as_deref();
+        let inventory = wanted
+            .contains(&InsideArg::Inventory)
+            .then(|| inventory::Plan::read("--inventory-config", rules, &args.gpus, home))
+            .transpose()?;
+        Ok(Self { wanted, inventory })
     }
 }
 
@@ -54,12 +105,18 @@ impl Inside {
         client: &Client,
         args: &KubernetesArgs,
         provider: &Address,
-        wanted: &[InsideArg],
+        prepared: Prepared,
     ) -> Self {
-        let parts = wanted.iter().filter_map(|one| match one {
+        let Prepared {
+            wanted,
+            mut inventory,
+        } = prepared;
+        let parts = wanted.into_iter().filter_map(|one| match one {
             InsideArg::None => None,
             InsideArg::Hostname => Some(hostname(client, args)),
             InsideArg::Ip => Some(ip(client, args, provider)),
+            // Once, however often it is named.
+            InsideArg::Inventory => inventory.take().map(|plan| labels(client, args, plan)),
         });
         Self(parts.collect())
     }
@@ -83,8 +140,7 @@ fn hostname(client: &Client, args: &KubernetesArgs) -> Box<dyn Part> {
         gate: election.gate(),
         ..Options::default()
     };
-    let operator = HostnameOperator::start(client, options);
-    Box::new(Process::new(operator, Some(election)))
+    Running::boxed(HostnameOperator::start(client, options), election)
 }
 
 fn ip(client: &Client, args: &KubernetesArgs, provider: &Address) -> Box<dyn Part> {
@@ -94,8 +150,17 @@ fn ip(client: &Client, args: &KubernetesArgs, provider: &Address) -> Box<dyn Par
         gate: election.gate(),
         ..ip::Options::new(provider.clone())
     };
-    let operator = IpOperator::start(client, options);
-    Box::new(Process::new(operator, Some(election)))
+    Running::boxed(IpOperator::start(client, options), election)
+}
+
+fn labels(client: &Client, args: &KubernetesArgs, plan: inventory::Plan) -> Box<dyn Part> {
+    let election = contend(client, args, Desk::NAME);
+    let options = InventoryOptions {
+        gate: election.gate(),
+        ..InventoryOptions::default()
+    };
+    // Nobody asks it for the cluster here, so that nobody waits for that.
+    Running::boxed(plan.start(client, options, Duration::ZERO), election)
 }
 
 fn contend(client: &Client, args: &KubernetesArgs, name: &str) -> Election {

@@ -18,7 +18,7 @@ use super::pod;
 use super::process::{self, Operator};
 use super::serve::status;
 use super::words::{awaited, value};
-use crate::args::operators::InventoryArgs;
+use crate::args::operators::{GpuListArgs, InventoryArgs};
 use akash_provider_core::error::listen_text;
 use akash_provider_k8s::operators::inventory::rules::Rules;
 use akash_provider_k8s::operators::inventory::{InventoryOperator, Options, Shown, Status};
@@ -28,11 +28,13 @@ use axum::extract::{RawQuery, State};
 use axum::routing::get;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
+use kube::Client;
 use list::{List, ListStatus};
 use serde::Serialize;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -48,13 +50,13 @@ const RULES_EVERY: Duration = Duration::from_secs(2);
 
 /// What is shown, and who is asked.
 #[derive(Debug)]
-struct Desk {
+pub(super) struct Desk {
     operator: InventoryOperator,
     list: Arc<List>,
     rules: Mutex<RulesStatus>,
     /// Where the rules are, and what they said last.
     source: Option<(config::Source, String)>,
-    /// The port of gRPC, until it is served.
+    /// The port of gRPC, until it is served; none in the process of a provider.
     grpc: Mutex<Option<TcpListener>>,
     /// How long who asks for a cluster that was not counted yet waits.
     patience: Duration,
@@ -78,18 +80,66 @@ struct Page {
     operator: Status,
 }
 
+/// What it works by, read and found to make sense.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    rules: Rules,
+    /// Where the rules are, and what they said.
+    source: Option<(config::Source, String)>,
+    list: List,
+}
+
+impl Plan {
+    /// Reads the rules; `flag` is where they are given, and `folder` is where the list of GPUs is kept.
+    ///
+    /// # Errors
+    /// The rules make no sense, or cannot be read.
+    pub(crate) fn read(
+        flag: &'static str,
+        rules: Option<&str>,
+        gpus: &GpuListArgs,
+        folder: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let given = rules.filter(|given| !given.trim().is_empty());
+        let source = given.map(|given| config::Source::of(flag, given));
+        let (text, rules) = first_rules(flag, source.as_ref())?;
+        Ok(Self {
+            rules,
+            source: source.map(|source| (source, text)),
+            list: List::new(list_source(gpus), folder, gpus.registry_query_period),
+        })
+    }
+
+    /// The operator at work. `options` are without the rules.
+    pub(super) fn start(self, client: &Client, options: Options, patience: Duration) -> Desk {
+        let from = self.source.as_ref().map(|(source, _)| source.name());
+        let options = Options {
+            rules: self.rules,
+            ..options
+        };
+        Desk {
+            operator: InventoryOperator::start(client, options),
+            list: Arc::new(self.list),
+            rules: Mutex::new(RulesStatus { from, error: None }),
+            source: self.source,
+            grpc: Mutex::default(),
+            patience,
+        }
+    }
+}
+
 /// Runs until it is told to stop.
 ///
 /// # Errors
 /// A setting or the file of rules makes no sense, no cluster is known, or a port is taken. That the cluster is away is no
 /// error.
 pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
-    let source = args
-        .config
-        .as_deref()
-        .filter(|flag| !flag.trim().is_empty())
-        .map(config::Source::of);
-    let (text, rules) = first_rules(source.as_ref())?;
+    let plan = Plan::read(
+        "--config",
+        args.config.as_deref(),
+        &args.gpus,
+        args.state_dir.as_deref(),
+    )?;
     if let Some(flag) = args.without_effect.relied_on() {
         tracing::warn!("{flag} has no effect: no pod runs on nodes, whose labels say what devices they have");
     }
@@ -101,30 +151,20 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
         // The port before the operator: one that cannot have it writes no label.
         let grpc = bind("--grpc-port", SocketAddr::new(args.common.rest_address, port)).await?;
         let options = Options {
-            rules,
             retry_delay: args.retry_delay,
             call_timeout: args.common.kube_call_timeout,
             gate,
             ..Options::default()
         };
-        let list = List::new(
-            list_source(args),
-            args.state_dir.as_deref(),
-            args.registry_query_period,
-        );
-        let from = source.as_ref().map(config::Source::name);
+        let desk = plan.start(client, options, args.api_timeout);
         Ok(Desk {
-            operator: InventoryOperator::start(client, options),
-            list: Arc::new(list),
-            rules: Mutex::new(RulesStatus { from, error: None }),
-            source: source.map(|source| (source, text)),
             grpc: Mutex::new(Some(grpc)),
-            patience: args.api_timeout,
+            ..desk
         })
     })
 }
 
-fn list_source(args: &InventoryArgs) -> list::Source {
+fn list_source(args: &GpuListArgs) -> list::Source {
     match (&args.gpu_list, &args.provider_configs_url.0) {
         (Some(path), _) => list::Source::File(path.clone()),
         (None, Some(url)) => {
@@ -138,12 +178,16 @@ fn list_source(args: &InventoryArgs) -> list::Source {
 }
 
 /// The rules at the start: there are no last good ones yet, so that bad ones end it.
-fn first_rules(source: Option<&config::Source>) -> anyhow::Result<(String, Rules)> {
+fn first_rules(flag: &str, source: Option<&config::Source>) -> anyhow::Result<(String, Rules)> {
     let Some(source) = source else {
         return Ok((String::new(), Rules::default()));
     };
     let read = source.text().and_then(|text| Ok((source.rules(&text)?, text)));
-    let (rules, text) = read.map_err(|why| anyhow::anyhow!("--config: {why}"))?;
+    let (rules, text) = read.map_err(|why| match source {
+        config::Source::File(_) => anyhow::anyhow!("{flag}: {why}"),
+        // It names the flag by itself.
+        config::Source::Inline(..) => anyhow::anyhow!("{why}"),
+    })?;
     Ok((text, rules))
 }
 
@@ -216,7 +260,7 @@ impl Operator for Desk {
     const TEXTS: &'static [&'static str] = &[];
 
     fn is_ready(&self) -> bool {
-        self.operator.shown().borrow().is_some()
+        self.operator.is_ready()
     }
 
     fn awaited(&self) -> String {
@@ -277,8 +321,7 @@ impl Operator for Desk {
     }
 
     async fn listed(&self) {
-        // The other end is in our hands, so it does not go away.
-        let _ = self.operator.shown().wait_for(Option::is_some).await;
+        self.operator.ready().await;
     }
 
     async fn stop(&self) {

@@ -5,6 +5,7 @@ use super::distant::Distant;
 use super::parts::Parts;
 use crate::args::{KubernetesArgs, RunArgs};
 use crate::dev::{Backend, Kubernetes};
+use crate::operators::Prepared;
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;
@@ -40,6 +41,7 @@ impl Hardware {
         desks: &Desks,
         background: &CancellationToken,
         parts: &mut Parts,
+        operators: Prepared,
     ) -> Self {
         if args.cluster_k8s || args.kubernetes.kubeconfig.is_some() {
             let distant = Distant::new(args.kubernetes.ip_operator);
@@ -50,6 +52,7 @@ impl Hardware {
                 chain_id: config.chain_id.clone(),
                 desk: desks.cluster.clone(),
                 leading: desks.leading.clone(),
+                operators,
             };
             let connecting = connecting.run(distant.clone(), background.clone());
             parts.add("connection to the cluster", tokio::spawn(connecting));
@@ -104,6 +107,8 @@ struct Connecting {
     chain_id: String,
     desk: Desk,
     leading: LeadershipGate,
+    /// What runs beside the provider once the cluster is there.
+    operators: Prepared,
 }
 
 impl Connecting {
@@ -126,7 +131,7 @@ impl Connecting {
             };
             match connected {
                 Ok(kubernetes) => {
-                    kubernetes.run_operators(&[]);
+                    kubernetes.run_operators(self.operators);
                     distant.set(Backend::Kubernetes(Box::new(kubernetes)));
                     self.desk.put(None);
                     return;

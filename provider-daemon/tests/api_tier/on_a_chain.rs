@@ -20,6 +20,12 @@ impl<'a> Node<'a> {
         cluster
             .kubectl_input(&["create", "--filename", "-"], &object.to_string())
             .unwrap();
+        node.ready();
+        node
+    }
+
+    /// As its kubelet would say it: a cluster takes a node for lost that is silent for long.
+    fn ready(&self) {
         let room = json!({"cpu": "8", "memory": "16Gi", "ephemeral-storage": "100Gi", "pods": "50"});
         let now = "2026-01-01T00:00:00Z";
         let status = json!({"status": {"capacity": room, "allocatable": room, "conditions": [{
@@ -30,14 +36,13 @@ impl<'a> Node<'a> {
         let args = [
             "patch",
             "node",
-            name,
+            self.1,
             "--subresource=status",
             "--type=merge",
             "--patch",
             &patch,
         ];
-        cluster.kubectl(&args).unwrap();
-        node
+        self.0.kubectl(&args).unwrap();
     }
 }
 
@@ -129,12 +134,16 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
     assert_eq!(again.ended(), Some(0), "{}", again.told());
 }
 
-/// What the provider's process says of its hostname operator.
-fn hostname_operator(stage: &Stage) -> Value {
+/// What the provider's process says of one of its operators.
+fn operator(stage: &Stage, name: &str) -> Value {
     let (code, out, err) = stage.ran(&["operator", "status", "--output=json"]);
     assert_eq!(code, 0, "{out}{err}");
     let said: Value = serde_json::from_str(&out).unwrap();
-    said["operators"]["hostname"].clone()
+    said["operators"][name].clone()
+}
+
+fn hostname_operator(stage: &Stage) -> Value {
+    operator(stage, "hostname")
 }
 
 /// Who holds the Lease of the hostname operators.
@@ -182,4 +191,63 @@ fn a_provider_runs_the_hostname_operator_in_its_own_process_and_hands_its_work_o
     assert_eq!(holder(&cluster), "", "whoever comes next need not wait");
     let (code, _, err) = stage.ran(&["operator", "status"]);
     assert!(code != 0 && err.contains("no provider runs"), "{err}");
+}
+
+#[test]
+fn a_provider_labels_the_nodes_of_its_cluster_by_the_rules_that_it_is_given() {
+    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let _alone = cluster.exclusive().unwrap();
+    let mut stage = Stage::new("labels", true);
+    stage.start_node(Some(Duration::from_millis(500)));
+    let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();
+    let (offered, left_out) = (
+        Node::new(&cluster, "run-labels"),
+        Node::new(&cluster, "run-master"),
+    );
+    let rules = stage.path("rules.yaml");
+    std::fs::write(&rules, "version: v1\nexclude:\n  nodes: [\"-master$\"]\n").unwrap();
+    let is_labelled = |node: &Node<'_>| {
+        let path = r"jsonpath={.metadata.labels.akash\.network}";
+        let said = cluster.kubectl(&["get", "node", node.1, "--output", path]);
+        said.unwrap() == "true"
+    };
+    cluster
+        .kubectl(&["label", "node", offered.1, "akash.network-"])
+        .unwrap();
+    let words = [
+        "--cluster-k8s",
+        "--kubeconfig",
+        &kubeconfig,
+        "--with-operators=inventory",
+        "--provider-configs-url=",
+        &format!("--inventory-config={}", rules.display()),
+    ];
+    let mut provider = stage.provider("provider", &words);
+    provider.says("ready: bidding");
+    let said = || operator(&stage, "inventory");
+    let beat = || [&offered, &left_out].map(Node::ready);
+    let are_labelled = || {
+        beat();
+        is_labelled(&offered) && !is_labelled(&left_out)
+    };
+    until("nodes have their labels", || said().to_string(), are_labelled);
+    until(
+        "it works",
+        || said().to_string(),
+        || said()["is_ready"] == true && said()["election"]["is_leader"] == true,
+    );
+    let (_, told, _) = stage.ran(&["operator", "status"]);
+    assert_eq!(told, "inventory: works\n");
+    assert_eq!(said()["nodes"]["run-master"]["standing"], "excluded");
+    // Other rules are read while it runs, as those of one in a pod are.
+    std::fs::write(&rules, "version: v1\n").unwrap();
+    let is_offered = || {
+        beat();
+        is_labelled(&left_out)
+    };
+    until("it is offered", || said().to_string(), is_offered);
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::net::IpAddr;
 
 /// An address, and its ports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entrance {
     /// The first address that is there.
     pub ip: IpAddr,
@@ -23,7 +23,7 @@ impl Entrance {
     pub(super) fn of_ingress(status: Option<&Value>) -> Option<Self> {
         let all = list(status?, "/loadBalancer/ingress");
         let (ip, one) = all.filter_map(|one| Some((address(one, "/ip")?, one))).next()?;
-        let ports: Vec<u16> = list(one, "/ports").filter_map(|one| port(one)).collect();
+        let ports: Vec<u16> = list(one, "/ports").filter_map(port).collect();
         if ports.is_empty() {
             return Some(Self {
                 ip,

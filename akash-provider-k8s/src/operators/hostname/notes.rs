@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const NOTE_MAX: usize = 4_096;
 
 /// What is noted on a record.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Notes {
     /// Whether its owner has proved that the name is theirs.
     pub proof: Option<Proof>,
@@ -21,7 +21,7 @@ pub struct Notes {
 }
 
 /// Whether an owner has proved that a name is theirs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Proof {
     /// How far it is.
     pub state: ProofState,
@@ -34,7 +34,7 @@ pub struct Proof {
 }
 
 /// How far a proof is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProofState {
     /// The record was found. A query that fails later changes nothing.

@@ -2,7 +2,9 @@
 
 use super::*;
 use akash_provider_core::inventory::Pair;
+use akash_provider_k8s::operators::inventory::Shown;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use std::sync::Arc;
 
 const CEPH: &str = "op-inv-ceph";
 const GIB: u64 = 1 << 30;
@@ -71,9 +73,9 @@ async fn shows(operator: &InventoryOperator, allocatable: u64, available: u64) {
         available,
     };
     let mut shown = operator.shown();
-    let is_it = |shown: &Option<std::sync::Arc<akash_provider_k8s::operators::inventory::Shown>>| {
-        let of = |shown: &std::sync::Arc<_>| shown.metrics.storage.get(CEPH) == Some(&wanted);
-        shown.as_ref().is_some_and(of)
+    let is_it = |shown: &Option<Arc<Shown>>| {
+        let storage = shown.as_ref().map(|shown| &shown.metrics.storage);
+        storage.is_some_and(|storage| storage.get(CEPH) == Some(&wanted))
     };
     let found = tokio::time::timeout(Duration::from_secs(40), shown.wait_for(is_it)).await;
     let is_shown = found.is_ok();

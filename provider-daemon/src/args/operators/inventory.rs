@@ -14,15 +14,9 @@ pub struct InventoryArgs {
     /// or the YAML itself. Without it every node is offered, and no persistent storage.
     #[arg(long, value_name = "FILE|YAML")]
     pub config: Option<String>,
-    /// Where the network's list of GPUs is asked for, as URL/devices/gpus; empty for nowhere.
-    #[arg(long, value_name = "URL", default_value = "https://provider-configs.akash.network", value_parser = configs_url)]
-    pub provider_configs_url: ConfigsUrl,
-    /// How often the list of GPUs is asked for.
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
-    pub registry_query_period: Duration,
-    /// A list of GPUs in a file, instead of the network's; it is read again as often.
-    #[arg(long, value_name = "FILE")]
-    pub gpu_list: Option<PathBuf>,
+    /// Where the list of GPUs is.
+    #[command(flatten)]
+    pub gpus: GpuListArgs,
     /// A folder in which the last list of GPUs is kept over restarts.
     #[arg(long, value_name = "FOLDER")]
     pub state_dir: Option<PathBuf>,
@@ -41,6 +35,20 @@ pub struct InventoryArgs {
     /// Flags of today's operator that have nothing to act on.
     #[command(flatten)]
     pub without_effect: WithoutEffect,
+}
+
+/// Where the list of GPUs is: the same whichever process the operator runs in.
+#[derive(Debug, Clone, Args)]
+pub struct GpuListArgs {
+    /// Where the network's list of GPUs is asked for, as URL/devices/gpus; empty for nowhere.
+    #[arg(long, value_name = "URL", default_value = "https://provider-configs.akash.network", value_parser = configs_url)]
+    pub provider_configs_url: ConfigsUrl,
+    /// How often the list of GPUs is asked for.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
+    pub registry_query_period: Duration,
+    /// A list of GPUs in a file, instead of the network's; it is read again as often.
+    #[arg(long, value_name = "FILE")]
+    pub gpu_list: Option<PathBuf>,
 }
 
 /// Flags of today's operator that are taken and have nothing to act on here.
@@ -113,10 +121,10 @@ mod tests {
             args.grpc_port,
         );
         assert_eq!(ports, ("0.0.0.0".to_owned(), None, None));
-        let url = args.provider_configs_url.0.unwrap();
+        let url = args.gpus.provider_configs_url.0.unwrap();
         assert_eq!(url.as_str(), "https://provider-configs.akash.network/");
         let times = [
-            args.registry_query_period,
+            args.gpus.registry_query_period,
             args.api_timeout,
             args.retry_delay,
             args.common.web_refresh_interval,
@@ -139,7 +147,7 @@ mod tests {
             "--provider-configs-url=",
         ]);
         let args = args.unwrap();
-        assert_eq!(args.provider_configs_url, ConfigsUrl(None));
+        assert_eq!(args.gpus.provider_configs_url, ConfigsUrl(None));
         assert_eq!(args.without_effect.relied_on(), Some("--discovery-image"));
         assert!(read(&["--provider-configs-url=file:///etc/passwd"]).is_err());
     }

@@ -24,17 +24,17 @@ const BYTES_MAX: u64 = 1 << 20;
 pub(super) enum Source {
     /// A file that is read again.
     File(PathBuf),
-    /// The flag itself.
-    Inline(String),
+    /// The flag of this name itself.
+    Inline(&'static str, String),
 }
 
 impl Source {
-    /// Of the flag: a file where it ends in `yaml`.
-    pub(super) fn of(flag: &str) -> Self {
-        if flag.ends_with("yaml") {
-            Self::File(flag.into())
+    /// Of what a flag is given: a file where it ends in `yaml`.
+    pub(super) fn of(flag: &'static str, given: &str) -> Self {
+        if given.ends_with("yaml") {
+            Self::File(given.into())
         } else {
-            Self::Inline(flag.to_owned())
+            Self::Inline(flag, given.to_owned())
         }
     }
 
@@ -42,14 +42,14 @@ impl Source {
     pub(super) fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
-            Self::Inline(_) => "--config".to_owned(),
+            Self::Inline(flag, _) => (*flag).to_owned(),
         }
     }
 
     /// The text as it is now.
     pub(super) fn text(&self) -> Result<String, String> {
         match self {
-            Self::Inline(text) => Ok(text.clone()),
+            Self::Inline(_, text) => Ok(text.clone()),
             Self::File(path) => bounded(path, BYTES_MAX).map_err(|why| format!("{}: {why}", self.name())),
         }
     }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_by_line_and_key() {
-        let wrong = |text: &str| Source::Inline(String::new()).rules(text).unwrap_err();
+        let wrong = |text: &str| Source::Inline("--config", String::new()).rules(text).unwrap_err();
         for (text, words) in [
             (
                 "version: v1\nclusters: []",
@@ -197,12 +197,15 @@ mod tests {
 
     #[test]
     fn a_flag_is_a_file_or_the_text_itself() {
-        assert_eq!(Source::of("/etc/x.yaml"), Source::File("/etc/x.yaml".into()));
         assert_eq!(
-            Source::of("version: v1"),
-            Source::Inline("version: v1".to_owned())
+            Source::of("--config", "/etc/x.yaml"),
+            Source::File("/etc/x.yaml".into())
         );
-        let missing = Source::of("/nowhere/rules.yaml").text().unwrap_err();
+        assert_eq!(
+            Source::of("--config", "version: v1"),
+            Source::Inline("--config", "version: v1".to_owned())
+        );
+        let missing = Source::of("--config", "/nowhere/rules.yaml").text().unwrap_err();
         assert!(missing.starts_with("/nowhere/rules.yaml: "), "{missing}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("long.yaml");

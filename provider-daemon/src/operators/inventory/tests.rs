@@ -137,7 +137,7 @@ async fn rules_are_read_again_and_bad_ones_change_nothing() {
     let path = folder.path().join("rules.yaml");
     std::fs::write(&path, "version: v1").unwrap();
     let source = config::Source::File(path.clone());
-    let (mut text, rules) = first_rules(Some(&source)).unwrap();
+    let (mut text, rules) = first_rules("--config", Some(&source)).unwrap();
     let desk = desk(&of_nodes(vec![recorded_node()]), rules);
     assert_eq!(counted(&desk).await.metrics.nodes.len(), 1);
     let mut look = |content: Option<&str>| {
@@ -167,7 +167,11 @@ async fn rules_are_read_again_and_bad_ones_change_nothing() {
     );
     assert_eq!(look(Some("version: v1")), (1, None));
     assert!(
-        first_rules(Some(&config::Source::Inline("version: x".to_owned()))).is_err(),
+        first_rules(
+            "--config",
+            Some(&config::Source::Inline("--config", "version: x".to_owned()))
+        )
+        .is_err(),
         "at the start it ends it"
     );
 }

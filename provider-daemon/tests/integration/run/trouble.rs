@@ -124,6 +124,15 @@ fn settings_that_make_no_sense_are_refused_at_once() {
             vec!["run", "--bid-price-cpu-scale=1", "--gas-prices=cheap"],
             "--gas-prices cheap",
         ),
+        (
+            vec![
+                "run",
+                "--bid-price-cpu-scale=1",
+                "--with-operators=inventory",
+                "--inventory-config={version: v1, clusters: []}",
+            ],
+            "--inventory-config: line 1",
+        ),
     ] {
         let (code, _, err) = stage.ran(&words);
         assert!(
