@@ -34,6 +34,7 @@ use std::time::Duration;
 /// [`chain_id`](Self::chain_id); what has another name is refused. [`Config::read`] says which setting is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default = "Config::of_nobody", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Config {
     /// Account of this provider: it signs every message, and is part of the id of every bid.
     pub provider: Address,
