@@ -276,11 +276,6 @@ impl Operator for Desk {
         }
     }
 
-    async fn listed(&self) {
-        // The other end is in our hands, so it does not go away.
-        let _ = self.operator.shown().wait_for(Option::is_some).await;
-    }
-
     async fn stop(&self) {
         self.operator.stop().await;
     }
