@@ -60,6 +60,9 @@ fn addresses_become_load_balancers_and_follow_their_records() {
             }
             let counted = || async { operator.usage().known() == Some((16, 1)) };
             world.until("it is counted", counted).await;
+            // With the first of them, before the other was heard of.
+            let both = || async { operator.assigned(&lease).is_ok() };
+            world.until("both have it", both).await;
             let assigned = operator.assigned(&lease).unwrap();
             assert_eq!((assigned.len(), assigned[0].ip.as_str()), (2, "203.0.113.7"));
             assert_eq!(operator.usage().pools["default"].problems.len(), 1);
