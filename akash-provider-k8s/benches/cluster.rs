@@ -2,26 +2,38 @@
 //! "unit"}`. `--kubeconfig FILE` names a cluster of the api tier that is thrown away afterwards; without it nothing
 //! is measured, and that is said.
 //!
-//! The provider's account has the rights of `deploy/rbac`. Calls are counted by the API server: two flow schemas
-//! are for that account alone, one for writes and one for reads, and the server's metrics say how many requests it
-//! dispatched for each. Nothing else on the cluster counts there.
+//! The provider's account has the rights of `deploy/rbac`. Its calls are counted by the API server.
 
 #[path = "cluster/adopt.rs"]
 mod adopt;
+#[path = "support/counted.rs"]
+mod counted;
 #[path = "cluster/deploy.rs"]
 mod deploy;
-#[path = "cluster/server.rs"]
-mod server;
+#[path = "support/lease.rs"]
+mod lease;
 
+use counted::{Account, Server};
 use serde_json::json;
-use server::Server;
 use std::path::Path;
-use std::time::Duration;
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// The API server counts in its own time.
-const SETTLE: Duration = Duration::from_secs(2);
+/// Where the objects are that every cluster needs.
+const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
+const FILES: [&str; 5] = [
+    "crds/manifests.yaml",
+    "crds/providerhosts.yaml",
+    "crds/providerleasedips.yaml",
+    "rbac/provider.yaml",
+    "rbac/confined.yaml",
+];
+
+/// An API server, and the provider's account.
+struct Bench {
+    server: Server,
+    provider: Account,
+}
 
 fn main() -> Result<(), Failed> {
     let mut arguments = std::env::args().skip_while(|a| a != "--kubeconfig").skip(1);
@@ -41,9 +53,11 @@ fn main() -> Result<(), Failed> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let server = Server::open(Path::new(&file)).await?;
-        deploy::measure(&server).await?;
-        adopt::measure(&server).await
+        let server = Server::open(Path::new(&file), &FILES).await?;
+        let provider = server.account("lease", "akash-provider").await?;
+        let bench = Bench { server, provider };
+        deploy::measure(&bench).await?;
+        adopt::measure(&bench).await
     })
 }
 

@@ -6,8 +6,8 @@
 //! writes the same objects there first, into a cluster that is thrown away afterwards and whose controllers are
 //! paused, so that nobody takes nodes without a kubelet for lost.
 
-#[path = "inventory/fill.rs"]
-mod fill;
+#[path = "support/load.rs"]
+mod load;
 #[path = "inventory/real.rs"]
 mod real;
 
@@ -18,6 +18,7 @@ use akash_provider_k8s::inventory::{
 use akash_provider_k8s::settings::Settings;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::core::{DynamicObject, ObjectList};
+use load::{Load, PROVIDER, namespace, node};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
@@ -27,14 +28,15 @@ use std::time::Instant;
 
 const NODES: usize = 5_000;
 const PODS: usize = 10_000;
-/// Every second pod is of a lease; a lease has so many.
-const PODS_PER_LEASE: usize = 4;
+const LOAD: Load = Load {
+    nodes: NODES,
+    pods: PODS,
+    pods_per_lease: 4,
+};
 /// Objects of one answer, as the source asks for them.
 const PAGE: usize = 250;
 /// Samples of each figure.
 const SAMPLES: usize = 500;
-const OWNER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
-const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
@@ -64,7 +66,7 @@ fn made_here() -> Result<(), Failed> {
     );
     let nodes = first.inventory.metrics().nodes.len();
     let leases = first.placements.len();
-    if (nodes, leases) != (NODES, PODS / 2 / PODS_PER_LEASE) {
+    if (nodes, leases) != (NODES, LOAD.leases()) {
         return Err(format!("{nodes} nodes and {leases} leases were counted").into());
     }
     print("inventory_rss_mib", peak_mib()?, "MiB");
@@ -79,7 +81,7 @@ fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::with_capacity(SAMPLES);
     for sample in 0..SAMPLES {
         let number = (sample * 7_919) % PODS;
-        let event = serde_json::to_vec(&pod(number, if sample % 4 < 2 { "350m" } else { "250m" }))?;
+        let event = serde_json::to_vec(&LOAD.pod(number, if sample % 4 < 2 { "350m" } else { "250m" }))?;
         let began = Instant::now();
         let object: Pod = serde_json::from_slice(&event)?;
         let facts = PodFacts::of(&object).ok_or("a pod that counts nothing")?;
@@ -114,13 +116,13 @@ fn load(tally: &mut Tally) -> Result<(), Failed> {
             tally.apply(node_change(&object)?);
         }
     }
-    for lease in 0..PODS / 2 / PODS_PER_LEASE {
-        let object: DynamicObject = serde_json::from_value(manifest(lease))?;
+    for lease in 0..LOAD.leases() {
+        let object: DynamicObject = serde_json::from_value(LOAD.manifest(lease))?;
         let facts = LeaseFacts::of(&object, &settings)?.ok_or("a lease of another")?;
         tally.apply(Change::Set(Key::new("", &namespace(lease)), Fact::Lease(facts)));
     }
     for first in (0..PODS).step_by(PAGE) {
-        let objects = page::<Pod>("PodList", (first..first + PAGE).map(|n| pod(n, "250m")))?;
+        let objects = page::<Pod>("PodList", (first..first + PAGE).map(|n| LOAD.pod(n, "250m")))?;
         for (number, object) in (first..).zip(objects) {
             let facts = PodFacts::of(&object).ok_or("a pod that counts nothing")?;
             tally.apply(Change::Set(pod_key(number), Fact::Pod(facts)));
@@ -150,99 +152,8 @@ fn node_change(node: &Node) -> Result<Change, Failed> {
     Ok(Change::Set(Key::new("", name), Fact::Node(facts)))
 }
 
-/// A node as they are: many labels, fifty images, every tenth with GPUs.
-fn node(number: usize) -> Value {
-    let mut labels = json!({
-        "akash.network": "true", "kubernetes.io/hostname": node_name(number),
-        "akash.network/capabilities.storage.class.beta3": "1",
-    });
-    for n in 0..30 {
-        labels[format!("feature.node.kubernetes.io/cpu-cpuid.FEATURE{n}")] = json!("true");
-    }
-    let mut amounts = json!({"cpu": "32", "memory": "128Gi", "ephemeral-storage": "1Ti", "pods": "110"});
-    if number.is_multiple_of(10) {
-        labels["akash.network/capabilities.gpu.vendor.nvidia.model.a100"] = json!("8");
-        labels["akash.network/capabilities.gpu.vendor.nvidia.model.a100.ram.80Gi"] = json!("8");
-        amounts["nvidia.com/gpu"] = json!("8");
-    }
-    let images: Vec<_> = (0..50)
-        .map(|n| json!({"names": [format!("registry.example.com/team/image-{n}@sha256:{n:064}")], "sizeBytes": n}))
-        .collect();
-    json!({
-        "metadata": {"name": node_name(number), "labels": labels, "managedFields": managed()},
-        "status": {
-            "allocatable": amounts, "capacity": amounts, "images": images,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-        },
-    })
-}
-
-fn pod(number: usize, cpu: &str) -> Value {
-    let environment: Vec<_> = (0..20)
-        .map(|n| json!({"name": format!("VARIABLE_{n}"), "value": "value"}))
-        .collect();
-    let namespace = space_of(number);
-    json!({
-        "metadata": {
-            "name": format!("web-{number}"), "namespace": namespace, "uid": format!("uid-{number}"),
-            "labels": {
-                "akash.network": "true", "akash.network/namespace": namespace,
-                "akash.network/manifest-service": "web",
-            },
-            "managedFields": managed(),
-        },
-        "spec": {"nodeName": node_name(number % NODES), "containers": [{
-            "name": "web", "image": "registry.example.com/image:1", "env": environment,
-            "resources": {"requests": {"cpu": cpu, "memory": "512Mi", "ephemeral-storage": "1Gi"}},
-        }]},
-        "status": {"phase": "Running"},
-    })
-}
-
-/// Two kilobytes that nobody reads.
-fn managed() -> Value {
-    let fields: serde_json::Map<_, _> = (0..60)
-        .map(|n| (format!("f:field-of-an-object-{n}"), json!({})))
-        .collect();
-    json!([{"manager": "kubelet", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": fields}])
-}
-
-fn manifest(lease: usize) -> Value {
-    json!({
-        "apiVersion": "akash.network/v2beta2", "kind": "Manifest",
-        "metadata": {"name": namespace(lease), "namespace": "lease", "labels": {"akash.network": "true"}},
-        "spec": {
-            "lease_id": {
-                "owner": OWNER, "dseq": (lease + 1).to_string(), "gseq": 1, "oseq": 1, "provider": PROVIDER,
-            },
-            "group": {"name": "g", "services": [{
-                "name": "web", "image": "i", "count": PODS_PER_LEASE,
-                "resources": {"id": 1, "cpu": {"units": 250}, "gpu": {"units": 0}, "memory": {"size": "1"}},
-            }]},
-        },
-    })
-}
-
-fn node_name(number: usize) -> String {
-    format!("node-{number:05}.example.com")
-}
-
-fn namespace(lease: usize) -> String {
-    let id = format!("{OWNER}/{}/1/1/{PROVIDER}", lease + 1);
-    let id: Result<akash_provider_core::types::LeaseId, _> = id.parse();
-    id.map(|id| id.namespace()).unwrap_or_default()
-}
-
-fn space_of(pod: usize) -> String {
-    if pod.is_multiple_of(2) {
-        namespace(pod / 2 / PODS_PER_LEASE)
-    } else {
-        format!("team-{}", pod % 100)
-    }
-}
-
 fn pod_key(pod: usize) -> Key {
-    Key::new(&space_of(pod), &format!("web-{pod}"))
+    Key::new(&LOAD.space_of(pod), &format!("web-{pod}"))
 }
 
 fn median(mut samples: Vec<f64>) -> f64 {

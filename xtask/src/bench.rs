@@ -4,6 +4,7 @@ mod build;
 mod chain;
 mod gateway;
 mod k8s;
+mod operators;
 
 use clap::{Args as Arguments, ValueEnum};
 
@@ -33,6 +34,8 @@ enum What {
     Chain,
     /// The Kubernetes backend, on clusters that come up for it.
     K8s,
+    /// The operators, as released programs on a large cluster.
+    Operators,
     /// The gateway, on backends in memory.
     Gateway,
     /// Builds from nothing, of the daemon and of the tests: a quarter of an hour on two cores.
@@ -76,6 +79,36 @@ const K8S: [(&str, Aim); 10] = [
     ("inventory_snapshot_5000_ms", Aim::AtMost(50.0)),
     ("inventory_update_us", Aim::AtMost(1_000.0)),
     ("inventory_rss_mib", Aim::AtMost(150.0)),
+];
+
+/// The same of the operators, each in a process of its own.
+const OPERATORS: [(&str, Aim); 25] = [
+    ("hostnames_10000_made_s", Aim::Known),
+    ("hostnames_10000_start_ms", Aim::AtMost(5_000.0)),
+    ("hostnames_10000_start_writes", Aim::AtMost(0.0)),
+    ("hostname_operator_rss_mib", Aim::Known),
+    ("hostname_change_writes", Aim::AtMost(1.0)),
+    ("hostname_change_reads", Aim::AtMost(0.0)),
+    ("hostname_change_ms", Aim::AtMost(50.0)),
+    ("hostname_change_p99_ms", Aim::AtMost(50.0)),
+    ("ips_1000_made_s", Aim::Known),
+    ("ips_1000_start_ms", Aim::AtMost(2_000.0)),
+    ("ips_1000_start_writes", Aim::AtMost(0.0)),
+    ("inventory_labels_5000_s", Aim::Known),
+    ("inventory_5000_start_ms", Aim::Known),
+    ("inventory_5000_start_writes", Aim::AtMost(0.0)),
+    ("inventory_stream_ms", Aim::AtMost(1_000.0)),
+    ("inventory_stream_p99_ms", Aim::AtMost(1_000.0)),
+    // With somebody who reads the stream, to whom the whole cluster is written again and again, and without.
+    ("inventory_subscribed_pod_event_us", Aim::Known),
+    ("inventory_pod_event_us", Aim::AtMost(50.0)),
+    ("inventory_operator_rss_mib", Aim::AtMost(150.0)),
+    ("hostname_idle_calls_per_min", Aim::AtMost(0.0)),
+    ("ip_idle_calls_per_min", Aim::AtMost(0.0)),
+    ("inventory_idle_calls_per_min", Aim::AtMost(0.0)),
+    ("hostname_idle_cpu_ms_per_min", Aim::Known),
+    ("ip_idle_cpu_ms_per_min", Aim::Known),
+    ("inventory_idle_cpu_ms_per_min", Aim::Known),
 ];
 
 /// The same of the chain client.
@@ -131,6 +164,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         What::Core => (core(workspace)?, &CORE[..]),
         What::Chain => (chain::figures(workspace)?, &CHAIN[..]),
         What::K8s => (k8s::figures(workspace)?, &K8S[..]),
+        What::Operators => (operators::figures(workspace)?, &OPERATORS[..]),
         What::Gateway => (gateway::figures(workspace)?, &GATEWAY[..]),
         What::Build => (build::figures(workspace)?, &BUILD[..]),
     };
@@ -190,6 +224,7 @@ fn row(figure: &Figure) -> String {
         .iter()
         .chain(&CHAIN)
         .chain(&K8S)
+        .chain(&OPERATORS)
         .chain(&GATEWAY)
         .chain(&BUILD)
         .find(|(name, _)| *name == figure.name)
@@ -200,7 +235,7 @@ fn row(figure: &Figure) -> String {
         Aim::Known => String::new(),
     };
     format!(
-        "{:<30} {:>16.2} {:<12} {verdict}",
+        "{:<34} {:>16.2} {:<12} {verdict}",
         figure.name, figure.value, figure.unit
     )
     .trim_end()

@@ -11,7 +11,7 @@
 //! The gateway serves any provider, and the development network any client: they pull in neither a cluster nor what
 //! belongs to the daemon. The examples share the tenant and the market of `example-embedded`. `testbed` and
 //! `fault-proxy`, which stands before a node and breaks the link to it, depend on none of them; `xtask` runs the first,
-//! and tests may find a cluster through it.
+//! and tests may find a cluster through it. `operator-bench` measures the operators of the daemon from outside.
 
 use std::collections::BTreeSet;
 
@@ -37,6 +37,8 @@ const CANONICAL: &str = "example-embedded";
 /// The development commands, and the Kubernetes that they bring up; crates use it in their tests alone.
 const TOOL: &str = "xtask";
 const TESTBED: &str = "testbed";
+/// It measures the released program from outside, and knows records and messages as that does.
+const OPERATOR_BENCH: &str = "operator-bench";
 
 /// What the core never pulls in, with any feature. A name stands for its family: `kube` for `kube-client` too.
 const BANNED: [(&str, &str); 23] = [
@@ -195,6 +197,7 @@ fn may_depend(workspace: &Workspace, member: &Package, on: &str) -> bool {
             on == CORE || on == CANONICAL || BACKENDS.contains(&on) || SERVERS.contains(&on)
         }
         TOOL => on == TESTBED,
+        OPERATOR_BENCH => on == CORE || BACKENDS.contains(&on),
         // The core and the testbed stand alone; a new crate gets a line here and in the picture.
         _ => false,
     }

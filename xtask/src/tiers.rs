@@ -16,7 +16,7 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     (Tier::Api, Kind::Api, "api tier", &["api_tier"]),
     (Tier::Node, Kind::Node, "node tier", &["node_tier"]),
 ];
-/// Tests on a node mostly wait for it, so more of them go side by side than there are cores.
+/// Tests mostly wait for their cluster, so more of them go side by side than there are cores.
 const THREADS: &str = "6";
 /// The second cluster. What the check of the first looks for by name must not be found in it.
 const SECOND: &str = "second-node";
@@ -108,8 +108,7 @@ fn on_cluster(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -
                 .map_err(|_| Error::new("bringing the second cluster up panicked"))?;
             clusters.push(up?);
         }
-        let threads = (tier == Tier::Node).then_some(THREADS);
-        tests(workspace, name, targets, &clusters, threads)
+        tests(workspace, name, targets, &clusters)
     });
     let down: Vec<Result<()>> = [Some(&first), second.as_ref()]
         .into_iter()
@@ -129,13 +128,7 @@ fn take_down(options: &Options) -> Result<()> {
 }
 
 /// In the features of the whole workspace, so that nothing is compiled twice.
-fn tests(
-    workspace: &Workspace,
-    name: &str,
-    targets: &[&str],
-    clusters: &[Cluster],
-    threads: Option<&str>,
-) -> Result<Notes> {
+fn tests(workspace: &Workspace, name: &str, targets: &[&str], clusters: &[Cluster]) -> Result<Notes> {
     let dirs = std::env::join_paths(clusters.iter().map(Cluster::dir))
         .map_err(|error| Error::new(format!("the folders of the clusters: {error}")))?;
     let tests = workspace
@@ -148,10 +141,7 @@ fn tests(
         ])
         .args(targets.iter().flat_map(|target| ["--test", target]))
         .args(["--", "--show-output"])
+        .env("RUST_TEST_THREADS", THREADS)
         .env(VARIABLE, dirs);
-    let tests = match threads {
-        Some(threads) => tests.env("RUST_TEST_THREADS", threads),
-        None => tests,
-    };
     tally::run(name, tests)
 }

@@ -240,6 +240,13 @@ impl Workspace {
             .join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
     }
 
+    /// The same as it is released.
+    pub(crate) fn released(&self, name: &str) -> PathBuf {
+        self.target
+            .join("release")
+            .join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+    }
+
     /// A folder under the target folder for what a command leaves behind.
     pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
         let folder = self.target.join(name);

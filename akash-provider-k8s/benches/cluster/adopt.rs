@@ -1,7 +1,7 @@
 //! A thousand leases that another provider made are taken over.
 
-use crate::server::{Server, deployment, settings};
-use crate::{Failed, print};
+use crate::lease::{deployment, settings};
+use crate::{Bench, Failed, print};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::crd::{Manifest, convert};
@@ -27,11 +27,11 @@ const THEIR_MANAGER: &str = "provider-services";
 const MAKERS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-pub(crate) async fn measure(server: &Server) -> Result<(), Failed> {
+pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     let settings = settings(2)?;
     let began = Instant::now();
     stream::iter(0..LEASES)
-        .map(|dseq| make(&server.admin, &settings, dseq))
+        .map(|dseq| make(&bench.server.admin, &settings, dseq))
         .buffer_unordered(MAKERS)
         .try_collect::<Vec<()>>()
         .await?;
@@ -39,8 +39,8 @@ pub(crate) async fn measure(server: &Server) -> Result<(), Failed> {
     // Their ReplicaSets and pods are made meanwhile.
     sleep(Duration::from_secs(20)).await;
 
-    let client = server.client()?;
-    let before = server.calls().await?;
+    let client = bench.provider.client()?;
+    let before = bench.provider.calls().await?;
     let began = Instant::now();
     let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
     let _inventory = KubeInventory::start(&client, &settings, &Options::default());
@@ -58,7 +58,7 @@ pub(crate) async fn measure(server: &Server) -> Result<(), Failed> {
     if of_chain as u64 != LEASES {
         return Err(format!("{of_chain} of {LEASES} leases were taken over").into());
     }
-    let calls = server.since(before).await?;
+    let calls = bench.provider.since(before).await?;
     eprintln!("synced {synced:?}, listed {listed:?}, every lease deployed as it is {ready:?}; {calls:?}");
     print("k8s_adopt_1000_ready_ms", ready.as_secs_f64() * 1e3, "ms");
     print("k8s_adopt_1000_writes", calls.writes, "writes");

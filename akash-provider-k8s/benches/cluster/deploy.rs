@@ -1,7 +1,7 @@
 //! First deploys, one at a time and fifty at once, and what an idle provider asks.
 
-use crate::server::{Server, deployment, settings};
-use crate::{Failed, median, print};
+use crate::lease::{deployment, settings};
+use crate::{Bench, Failed, median, print};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::inventory::{KubeInventory, Options};
@@ -25,29 +25,25 @@ const IDLE: Duration = Duration::from_secs(60);
 /// When a watch of somebody else first showed the Deployment of a namespace.
 type Seen = Arc<Mutex<HashMap<String, Instant>>>;
 
-pub(crate) async fn measure(server: &Server) -> Result<(), Failed> {
+pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     let settings = settings(1)?;
-    let client = server.client()?;
+    let client = bench.provider.client()?;
     let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
     cluster.state().ready().await;
     let _inventory = KubeInventory::start(&client, &settings, &Options::default());
-    let seen = watch(server);
+    let seen = watch(bench);
     // Connections are made and caches of the API server are warm.
     deploy(&cluster, deployment(&settings, 1_000)?, &seen).await?;
     sleep(Duration::from_secs(2)).await;
 
-    print("k8s_write_p50_ms", one_write(server).await?, "ms");
-    let before = server.calls().await?;
+    print("k8s_write_p50_ms", one_write(bench).await?, "ms");
+    let before = bench.provider.calls().await?;
     let mut took = Vec::new();
     for dseq in 0..ONE_BY_ONE {
         took.push(deploy(&cluster, deployment(&settings, 2_000 + dseq)?, &seen).await?);
     }
-    let calls = server.since(before).await?;
-    print(
-        "k8s_deploy_calls",
-        (calls.writes + calls.reads) / ONE_BY_ONE as f64,
-        "calls",
-    );
+    let calls = bench.provider.since(before).await?;
+    print("k8s_deploy_calls", calls.all() / ONE_BY_ONE as f64, "calls");
     print("k8s_deploy_p50_ms", median(took), "ms");
 
     let mut tasks = tokio::task::JoinSet::new();
@@ -64,13 +60,13 @@ pub(crate) async fn measure(server: &Server) -> Result<(), Failed> {
 
     sleep(Duration::from_secs(5)).await;
     let leases = cluster.deployments().await?.deployments.len();
-    let before = server.calls().await?;
+    let before = bench.provider.calls().await?;
     sleep(IDLE).await;
-    let calls = server.since(before).await?;
+    let calls = bench.provider.since(before).await?;
     let minutes = IDLE.as_secs_f64() / 60.0;
     print(
         "k8s_idle_calls_per_lease_min",
-        (calls.writes + calls.reads) / leases as f64 / minutes,
+        calls.all() / leases as f64 / minutes,
         "calls",
     );
     eprintln!("{leases} leases for {IDLE:?}: {calls:?}");
@@ -93,8 +89,8 @@ async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) ->
 }
 
 /// What one write takes here, whoever makes it: a deploy is four of them, one after the other.
-async fn one_write(server: &Server) -> Result<f64, Failed> {
-    let api: Api<ConfigMap> = Api::namespaced(server.admin.clone(), "lease");
+async fn one_write(bench: &Bench) -> Result<f64, Failed> {
+    let api: Api<ConfigMap> = Api::namespaced(bench.server.admin.clone(), "lease");
     let params = PatchParams::apply("bench").force();
     let mut took = Vec::new();
     for number in 0..ONE_BY_ONE {
@@ -108,9 +104,9 @@ async fn one_write(server: &Server) -> Result<f64, Failed> {
     Ok(median(took))
 }
 
-fn watch(server: &Server) -> Seen {
+fn watch(bench: &Bench) -> Seen {
     let seen = Seen::default();
-    let (client, theirs) = (server.admin.clone(), Arc::clone(&seen));
+    let (client, theirs) = (bench.server.admin.clone(), Arc::clone(&seen));
     tokio::spawn(async move {
         let workloads: Api<Workload> = Api::all(client);
         let config = watcher::Config::default().labels(akash_provider_k8s::labels::SELECTOR);

@@ -1,6 +1,7 @@
 //! Capacity as a real API server tells it.
 
-use crate::{Failed, NODES, PODS, PROVIDER, SAMPLES, fill, median, peak_mib, print, space_of};
+use crate::load::PROVIDER;
+use crate::{Failed, LOAD, NODES, PODS, SAMPLES, median, peak_mib, print};
 use akash_provider_core::inventory::{Inventory, InventorySource};
 use akash_provider_k8s::inventory::{
     Change, Fact, Key, Kind, KubeInventory, LeaseFacts, NodeFacts, Options, PodFacts, StorageOptions, Tally,
@@ -31,7 +32,7 @@ pub(crate) async fn measure(file: &Path, filled: bool) -> Result<(), Failed> {
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let client = Client::try_from(config)?;
     if filled {
-        fill::fill(&client).await?;
+        LOAD.fill(&client, |_, node| node).await?;
     }
     followed(&client, filled).await?;
     if filled {
@@ -59,7 +60,7 @@ async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     let took = began.elapsed();
     let (nodes, leases) = (update.inventory.metrics().nodes.len(), update.placements.len());
     eprintln!("{nodes} nodes are offered, pods of {leases} leases were placed");
-    if filled && (nodes, leases) != (NODES, PODS / 2 / crate::PODS_PER_LEASE) {
+    if filled && (nodes, leases) != (NODES, LOAD.leases()) {
         return Err("that is not what was written".into());
     }
     print("inventory_first_update_ms", took.as_secs_f64() * 1e3, "ms");
@@ -165,7 +166,7 @@ async fn updates_us(client: &Client, tally: &mut Tally, version: &str) -> Result
 }
 
 async fn end(client: &Client, number: usize) -> Result<(), Failed> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), &space_of(number));
+    let api: Api<Pod> = Api::namespaced(client.clone(), &LOAD.space_of(number));
     let ended = json!({"status": {"phase": "Succeeded"}});
     api.patch_status(
         &format!("web-{number}"),

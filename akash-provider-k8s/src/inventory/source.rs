@@ -39,9 +39,6 @@ use tokio_util::task::AbortOnDropHandle;
 /// Pods that can take something: bound and not over.
 const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
-/// Most clusters have no Rook: whether one came is asked so seldom.
-const WITHOUT_ROOK: Duration = Duration::from_secs(300);
-
 /// What an operator chooses about capacity. [`Options::default`] is right where the network's labels are set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -369,14 +366,10 @@ impl Starter<'_> {
     }
 
     fn rook(&mut self, kind: Kind, name: &str, read: Read<DynamicObject>) {
-        let watch_config = self.watch_config;
-        self.watch_config.wait_absent = watch_config.wait_absent.max(WITHOUT_ROOK);
         let gvk = GroupVersionKind::gvk("ceph.rook.io", "v1", name);
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
         let api = Api::all_with(self.client.clone(), &resource);
         self.follow(kind, api, "", "", read);
-        // For Rook alone: the other kinds wait as they did.
-        self.watch_config = watch_config;
     }
 
     fn all<T>(&mut self, kind: Kind, fields: &'static str, read: Read<T>)

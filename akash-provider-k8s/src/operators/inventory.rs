@@ -174,7 +174,7 @@ impl InventoryOperator {
 async fn count(inventory: KubeInventory, shared: Arc<Shared>) {
     let mut updates = inventory.watch();
     while let Some(update) = updates.next().await {
-        let outcome = update.map(|update| update.inventory.metrics());
+        let outcome = update.map(|update| update.inventory);
         shared.counted(outcome.map_err(|error| error.to_string()));
     }
 }

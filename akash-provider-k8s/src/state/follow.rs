@@ -138,6 +138,7 @@ where
             report: Box::new(self.report),
             watch_config: self.watch_config,
             silent_since: None,
+            absences: 0,
         };
         watch.run().await;
     }
@@ -227,6 +228,8 @@ struct Watch {
     watch_config: WatchConfig,
     /// The last sign of life of a connection that fell silent; what follows shows whether it is dead.
     silent_since: Option<Instant>,
+    /// Answers in a row that there is no such kind.
+    absences: u32,
 }
 
 impl Watch {
@@ -292,6 +295,10 @@ impl Watch {
         // A silence that ends in a failure was the beginning of the outage.
         let since = self.silent_since.take().unwrap_or(now);
         let mut least = Duration::ZERO;
+        self.absences = match end {
+            End::Absent(_) => self.absences.saturating_add(1),
+            _ => 0,
+        };
         match end {
             End::Absent(error) => {
                 let news = report.absent(error.clone());
@@ -300,7 +307,7 @@ impl Watch {
                 } else if news {
                     tracing::warn!(kind, error, "the cluster has no such kind; waiting for it");
                 }
-                least = watch_config.wait_absent;
+                least = watch_config.absent(self.absences, report.may_be_absent());
             }
             End::Failed(error, asked) => {
                 // An outage is said once; a hundred tries an hour tell nothing new.

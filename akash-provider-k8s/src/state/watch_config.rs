@@ -32,8 +32,10 @@ pub struct WatchConfig {
     pub wait_first: Duration,
     /// Longest wait after a failure, without its jitter.
     pub wait_max: Duration,
-    /// Wait for a kind that the cluster does not have.
+    /// First wait for a kind that the cluster does not have.
     pub wait_absent: Duration,
+    /// Longest wait for a kind that a cluster may go without; it doubles until then.
+    pub wait_absent_max: Duration,
     /// Nobody is told of a watch that is down for less.
     pub grace: Duration,
 }
@@ -51,6 +53,7 @@ impl Default for WatchConfig {
             wait_first: Duration::from_millis(250),
             wait_max: Duration::from_secs(10),
             wait_absent: Duration::from_secs(30),
+            wait_absent_max: Duration::from_secs(600),
             grace: Duration::from_secs(10),
         }
     }
@@ -65,6 +68,17 @@ impl WatchConfig {
             .with_jitter()
             .without_max_times();
         builder.into()
+    }
+
+    /// The wait for a kind that is not there, after so many answers in a row that say so.
+    pub(crate) fn absent(&self, answers: u32, may_be_absent: bool) -> Duration {
+        if !may_be_absent {
+            return self.wait_absent;
+        }
+        // Most clusters that lack it will lack it tomorrow. More doublings than these are past every wait.
+        let doublings = answers.saturating_sub(1).min(16);
+        let most = self.wait_absent_max.max(self.wait_absent);
+        self.wait_absent.saturating_mul(1 << doublings).min(most)
     }
 }
 
@@ -119,5 +133,13 @@ mod tests {
         assert!(waits.last() > waits.first(), "{waits:?}");
         let again: Vec<_> = watch_config.back_off().take(12).collect();
         assert_ne!(waits, again, "two clients do not move in step");
+    }
+
+    #[test]
+    fn a_kind_that_a_cluster_may_lack_is_asked_for_ever_more_seldom() {
+        let config = WatchConfig::default();
+        let waits = |may| [1, 2, 5, 6, 1_000].map(|answers| config.absent(answers, may).as_secs());
+        assert_eq!(waits(true), [30, 60, 480, 600, 600]);
+        assert_eq!(waits(false), [30; 5], "somebody waits for it");
     }
 }

@@ -292,14 +292,14 @@ fn a_cluster_is_shown_as_the_provider_counts_it() {
             let mut shown = operator.shown();
             let same = shown.wait_for(|shown| {
                 let Some(shown) = shown else { return false };
-                shown.metrics.nodes == by_provider.nodes && is_labelled(&shown.metrics)
+                shown.metrics().nodes == by_provider.nodes && is_labelled(shown.metrics())
             });
             let same = tokio::time::timeout(Duration::from_secs(40), same).await.is_ok();
             assert!(same, "{by_provider:?}\n{:?}", operator.shown().borrow());
             let shown = operator.shown().borrow().clone().unwrap();
-            let beta2 = &shown.metrics.storage["op-inv-beta2"];
+            let beta2 = &shown.metrics().storage["op-inv-beta2"];
             assert_eq!(beta2, &by_provider.storage["op-inv-beta2"]);
-            assert_eq!(shown.metrics.storage.len(), 1, "of the classes that are chosen");
+            assert_eq!(shown.metrics().storage.len(), 1, "of the classes that are chosen");
             let said = operator.status().ignored.join("\n");
             for words in [
                 "node `op-inv-master-1` is left out by `exclude.nodes`",
@@ -434,7 +434,7 @@ fn without_the_right_to_write_it_shows_what_is_there_and_says_so() {
             };
             world.until("it is told whose right is missing", is_told).await;
             let shown = operator.shown().borrow().clone().unwrap();
-            let names: Vec<_> = shown.metrics.nodes.iter().map(|node| node.name.as_str()).collect();
+            let names: Vec<_> = shown.metrics().nodes.iter().map(|node| node.name.as_str()).collect();
             assert_eq!(names, ["op-inv-one"], "with its label it is offered all the same");
             // A right that is given is used without a restart.
             let rights = account(world, &testbed).await;

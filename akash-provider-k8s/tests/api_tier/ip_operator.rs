@@ -1,5 +1,6 @@
 //! The IP operator with the rights of `deploy/operators/ip.yaml` and no others. MetalLB is not at hand: its pools are
-//! defined here with the fields that are read, and the tests give addresses in its place.
+//! defined here with the fields that are read, and the tests give addresses in its place. Each gives those of
+//! a range of its own: what is in use is counted in the whole cluster.
 
 #[path = "ip_operator/corner.rs"]
 mod corner;
@@ -59,6 +60,9 @@ fn addresses_become_load_balancers_and_follow_their_records() {
             }
             let counted = || async { operator.usage().known() == Some((16, 1)) };
             world.until("it is counted", counted).await;
+            // With the first of them, before the other was heard of.
+            let both = || async { operator.assigned(&lease).is_ok() };
+            world.until("both have it", both).await;
             let assigned = operator.assigned(&lease).unwrap();
             assert_eq!((assigned.len(), assigned[0].ip.as_str()), (2, "203.0.113.7"));
             assert_eq!(operator.usage().pools["default"].problems.len(), 1);
@@ -128,7 +132,7 @@ fn what_todays_operator_left_is_taken_over_and_what_it_missed_is_found() {
                 record(world, lease).await;
                 by_todays_operator(world, lease, "front", 80).await;
                 declare(world, lease, "front", 80).await;
-                give(world, lease, 80, &[if *lease == one { "203.0.113.1" } else { "203.0.113.2" }]).await;
+                give(world, lease, 80, &[if *lease == one { "203.0.113.33" } else { "203.0.113.34" }]).await;
             }
             world.take_calls();
             let first = start(&client, options(world)).await;
@@ -145,7 +149,7 @@ fn what_todays_operator_left_is_taken_over_and_what_it_missed_is_found() {
             // One tenant's is one tenant's: the other keeps what it has.
             assert_eq!(writes(world), ["DELETE web-ip-80-tcp"]);
             let kept = balancer(world, &two, 80).await.unwrap();
-            assert_eq!(kept["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.2");
+            assert_eq!(kept["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.34");
             // Its own writes over another's are taken over as a whole.
             declare(world, &two, "front", 80).await;
             second.stop().await;
@@ -158,7 +162,7 @@ fn what_todays_operator_left_is_taken_over_and_what_it_missed_is_found() {
                 || async { balancer(world, &two, 80).await.unwrap()["metadata"]["annotations"] == wanted };
             world.until("the old words go", is_so).await;
             let kept = balancer(world, &two, 80).await.unwrap();
-            assert_eq!(kept["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.2", "its address stays");
+            assert_eq!(kept["status"]["loadBalancer"]["ingress"][0]["ip"], "203.0.113.34", "its address stays");
             third.stop().await;
             take_rights(world).await;
         }
@@ -294,7 +298,7 @@ fn a_late_or_wrong_metallb_is_said() {
         async move {
             let client = account(world).await;
             define_pools(world).await;
-            pool(world, "public", &["203.0.113.0/28"]).await;
+            pool(world, "public", &["203.0.113.16/28"]).await;
             let (one, two, three) = (world.lease(1, 1), world.lease(2, 2), world.lease(3, 3));
             for lease in [&one, &two, &three] {
                 record(world, lease).await;
@@ -315,8 +319,8 @@ fn a_late_or_wrong_metallb_is_said() {
             assert!(state(&operator, &one, 80).unwrap().waiting_since.is_some());
             assert_eq!(notices(&one), "", "a moment is not late");
             // One address for two tenants, and one from elsewhere.
-            give(world, &one, 80, &["203.0.113.5"]).await;
-            give(world, &two, 80, &["203.0.113.5"]).await;
+            give(world, &one, 80, &["203.0.113.21"]).await;
+            give(world, &two, 80, &["203.0.113.21"]).await;
             give(world, &three, 80, &["192.0.2.1"]).await;
             world
                 .until("a shared address is told", || async {
@@ -336,7 +340,7 @@ fn a_late_or_wrong_metallb_is_said() {
                 "what is outside is not counted"
             );
             // Twice, and taken away again.
-            give(world, &two, 80, &["203.0.113.6"]).await;
+            give(world, &two, 80, &["203.0.113.22"]).await;
             world
                 .until("it is mended", || async { notices(&one).is_empty() })
                 .await;
@@ -411,18 +415,18 @@ fn the_provider_promises_what_the_pools_have() {
                 move || std::future::ready(*usage.lock().unwrap() == Some(Some(wanted)))
             };
             world.until("no pool, no address", is((0, 0))).await;
-            pool(world, "default", &["203.0.113.0/28"]).await;
+            pool(world, "default", &["203.0.113.48/28"]).await;
             world.until("those of the pool", is((16, 0))).await;
             // An address of a lease is promised by its reservation; one that somebody else has is gone.
             by_todays_operator(world, &lease, "front", 80).await;
-            give(world, &lease, 80, &["203.0.113.1"]).await;
+            give(world, &lease, 80, &["203.0.113.49"]).await;
             let edge = json!({
                 "apiVersion": "v1", "kind": "Service",
                 "metadata": {"name": name(81), "namespace": lease.namespace()},
                 "spec": {"type": "LoadBalancer", "ports": [{"port": 81}]},
             });
             put(&world.admin, &edge, "somebody").await;
-            give(world, &lease, 81, &["203.0.113.2"]).await;
+            give(world, &lease, 81, &["203.0.113.50"]).await;
             world.until("one of others", is((16, 1))).await;
             assert_eq!(settings.leased_pool(), Some((16, 1)), "and the backend knows it");
             // Without a pool nothing is left of it.

@@ -12,7 +12,7 @@ use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::labels;
 use akash_provider_k8s::settings::Settings;
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use futures::stream::StreamExt;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
@@ -31,6 +31,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 use testbed::{Cluster as Testbed, Tier};
+use tokio::sync::OnceCell;
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -109,6 +110,17 @@ fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> B
     });
 }
 
+/// The kinds were defined.
+static KINDS: OnceCell<()> = OnceCell::const_new();
+
+async fn define(admin: &Client) {
+    for kind in ["manifests", "providerhosts", "providerleasedips"] {
+        for document in documents(&format!("crds/{kind}.yaml")) {
+            put(admin, &document, "api-tier").await;
+        }
+    }
+}
+
 /// Has a namespace end, whatever holds it; true once that is accepted.
 async fn clear_away(namespaces: &Api<Namespace>, name: &str) -> bool {
     let finalizers = json!({"metadata": {"finalizers": null}});
@@ -160,21 +172,19 @@ impl World {
     async fn open(path: &Path, name: &str) -> Self {
         let config = config(path).await;
         let admin = Client::try_from(config.clone()).unwrap();
-        for kind in ["manifests", "providerhosts", "providerleasedips"] {
-            for document in documents(&format!("crds/{kind}.yaml")) {
-                put(&admin, &document, "api-tier").await;
-            }
-        }
+        // Once for all tests: an unchanged definition is still read and checked whole by the server.
+        KINDS.get_or_init(|| define(&admin)).await;
         let number = unique();
         let namespace = format!("{name}-{:08x}", number as u32);
         let labelled = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         put(&admin, &labelled, "api-tier").await;
-        for file in ["rbac/provider.yaml", "rbac/confined.yaml"] {
-            for mut document in documents(file) {
-                own(&mut document, &namespace);
-                put(&admin, &document, "api-tier").await;
-            }
+        let mut rights = ["rbac/provider.yaml", "rbac/confined.yaml"]
+            .map(documents)
+            .concat();
+        for document in &mut rights {
+            own(document, &namespace);
         }
+        join_all(rights.iter().map(|document| put(&admin, document, "api-tier"))).await;
         let mut bytes = [0; 20];
         bytes[..8].copy_from_slice(&number.to_be_bytes());
         let mut settings = Settings::new(Address::from_bytes(&bytes).unwrap());
@@ -219,24 +229,27 @@ impl World {
             .into_iter()
             .filter_map(|n| n.metadata.name)
             .chain([own.clone()]);
-        for name in names {
+        join_all(names.map(async |name| {
             // A policy that a test has taken back holds for a moment more.
             self.until("its namespaces end", || clear_away(&namespaces, &name))
                 .await;
-        }
+        }))
+        .await;
         let role = format!("akash-provider-{own}");
-        for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
-            let policies: Api<DynamicObject> = Api::all_with(self.admin.clone(), &resource(kind));
-            let _ = policies.delete(&role, &DeleteParams::default()).await;
-        }
-        let bindings: Api<ClusterRoleBinding> = Api::all(self.admin.clone());
-        let _ = bindings.delete(&role, &DeleteParams::default()).await;
-        let roles: Api<ClusterRole> = Api::all(self.admin.clone());
-        let _ = roles.delete(&role, &DeleteParams::default()).await;
-        let bindings: Api<RoleBinding> = Api::namespaced(self.admin.clone(), SHARED);
-        let _ = bindings.delete(&role, &DeleteParams::default()).await;
-        let roles: Api<Role> = Api::namespaced(self.admin.clone(), SHARED);
-        let _ = roles.delete(&role, &DeleteParams::default()).await;
+        let (bindings, roles): (Api<ClusterRoleBinding>, Api<ClusterRole>) =
+            (Api::all(self.admin.clone()), Api::all(self.admin.clone()));
+        let shared_bindings: Api<RoleBinding> = Api::namespaced(self.admin.clone(), SHARED);
+        let shared_roles: Api<Role> = Api::namespaced(self.admin.clone(), SHARED);
+        let policies = ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"]
+            .map(|kind| Api::<DynamicObject>::all_with(self.admin.clone(), &resource(kind)));
+        let now = DeleteParams::default();
+        let _ = tokio::join!(
+            join_all(policies.iter().map(|policies| policies.delete(&role, &now))),
+            bindings.delete(&role, &now),
+            roles.delete(&role, &now),
+            shared_bindings.delete(&role, &now),
+            shared_roles.delete(&role, &now),
+        );
     }
 
     /// The backend, watching.

@@ -142,10 +142,6 @@ impl Operator for HostnameOperator {
             .with_state(self)
     }
 
-    async fn listed(&self) {
-        self.ready().await;
-    }
-
     async fn stop(&self) {
         Self::stop(self).await;
     }

@@ -320,10 +320,6 @@ impl Operator for Desk {
         }
     }
 
-    async fn listed(&self) {
-        self.operator.ready().await;
-    }
-
     async fn stop(&self) {
         self.operator.stop().await;
     }

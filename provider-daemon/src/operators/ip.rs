@@ -121,10 +121,6 @@ impl Operator for IpOperator {
             .with_state(self)
     }
 
-    async fn listed(&self) {
-        self.ready().await;
-    }
-
     async fn stop(&self) {
         Self::stop(self).await;
     }

@@ -35,11 +35,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::time::interval;
 use tokio_util::sync::CancellationToken;
 
 /// The port without any word about it.
 const REST_PORT: u16 = 8080;
+/// How old a text may be without any word about it.
+const REFRESH: Duration = Duration::from_secs(5);
 
 /// An operator, as its process sees it.
 pub(super) trait Operator: Send + Sync + 'static {
@@ -91,9 +92,6 @@ pub(super) trait Operator: Send + Sync + 'static {
         async move { until.cancelled().await }
     }
 
-    /// Waits until everything was listed.
-    fn listed(&self) -> impl Future<Output = ()> + Send;
-
     /// Begins nothing more, and finishes what it began.
     fn stop(&self) -> impl Future<Output = ()> + Send;
 }
@@ -103,6 +101,8 @@ pub(super) struct Process<O> {
     pub(super) operator: Arc<O>,
     election: Option<Election>,
     texts: BTreeMap<&'static str, Prepared>,
+    /// A text that is older is made anew when somebody asks for it.
+    every: Duration,
 }
 
 /// Runs an operator until it is told to stop. It is started once its port is ours: one that cannot have it writes nothing.
@@ -145,20 +145,19 @@ async fn live<O: Operator>(
         .as_ref()
         .map_or_else(|| LeadershipGate::new(true), Election::gate);
     let operator = start(&client, gate).await?;
-    let process = Arc::new(Process::new(operator, election));
+    let process = Process::new(operator, election).refreshed(args.web_refresh_interval);
+    let process = Arc::new(process);
     let at = listener.local_addr().unwrap_or(address);
     let also = process.operator.also_answers();
     printer.note(&format!(
         "the {} operator answers at http://{at}/status{also}",
         O::NAME
     ));
-    let refreshing = refresh(Arc::clone(&process), args.web_refresh_interval);
     let served = serve(listener, router(&process), shutdown.clone());
     let beside = Arc::clone(&process.operator).beside(shutdown.clone());
     let code = tokio::select! {
         () = abort.cancelled() => ExitCode::FAILURE,
         ((), (), ()) = async { tokio::join!(served, beside, drain(&process, &shutdown)) } => ExitCode::SUCCESS,
-        never = refreshing => match never {},
     };
     Ok(code)
 }
@@ -194,20 +193,15 @@ impl<O: Operator> Process<O> {
             operator: operator.into(),
             election,
             texts: paths.map(|path| (path, Prepared::default())).collect(),
+            every: REFRESH,
         }
     }
 
-    /// Makes the texts anew.
-    pub(super) fn show(&self) {
-        for (path, text) in &self.texts {
-            let made = match *path {
-                "/status" => Some(json(&self.status())),
-                path => self.operator.text(path),
-            };
-            if let Some(made) = made {
-                text.set(made);
-            }
-        }
+    /// With texts that are made anew so often, where somebody asks for them.
+    fn refreshed(mut self, every: Duration) -> Self {
+        // Whoever asks without a pause does not make it work without one.
+        self.every = every.max(Duration::from_millis(100));
+        self
     }
 
     /// Begins nothing more, finishes what it began, and lets another one begin only then.
@@ -234,7 +228,14 @@ impl<O: Operator> Process<O> {
         if let Some(words) = self.operator.kept_back(path) {
             return status(StatusCode::SERVICE_UNAVAILABLE, words);
         }
-        let text = self.texts.get(path).map(Prepared::answer);
+        let text = self.texts.get(path).map(|text| {
+            let is_ready = self.operator.is_ready();
+            text.renew(self.every, is_ready, || match path {
+                "/status" => Some(json(&self.status())),
+                path => self.operator.text(path),
+            });
+            text.answer()
+        });
         match (text, self.operator.missing(path)) {
             (Some(text), Some(words)) if text.status() == StatusCode::NO_CONTENT => {
                 status(StatusCode::SERVICE_UNAVAILABLE, words)
@@ -256,21 +257,6 @@ impl<O: Operator> Process<O> {
         measures
             .push(Measure::gauge("leader", "It is the one that works").with([], f64::from(u8::from(leads))));
         measures
-    }
-}
-
-/// Makes the texts anew, for ever.
-async fn refresh<O: Operator>(process: Arc<Process<O>>, every: Duration) -> std::convert::Infallible {
-    // An interval of zero panics, and a flag can say zero.
-    let mut ticks = interval(every.max(Duration::from_millis(100)));
-    loop {
-        let was_listed = process.operator.is_ready();
-        tokio::select! {
-            _ = ticks.tick() => {}
-            // Whoever waits for that asks at once.
-            () = process.operator.listed(), if !was_listed => {}
-        }
-        process.show();
     }
 }
 

@@ -9,12 +9,12 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -109,14 +109,32 @@ async fn converse(stream: TcpStream, peer: Peer, router: Router, until: Cancella
     }
 }
 
-/// A text that is made now and then, so that asking for it costs nothing.
+/// A text that is made when somebody asks and it is old, so that asking often costs nothing, and nobody asking neither.
 #[derive(Debug, Default)]
-pub(super) struct Prepared(RwLock<Option<(bytes::Bytes, SystemTime)>>);
+pub(super) struct Prepared {
+    text: RwLock<Option<(bytes::Bytes, SystemTime)>>,
+    /// When it was made last, and whether its operator was ready then.
+    looked: Mutex<Option<(Instant, bool)>>,
+}
 
 impl Prepared {
+    /// Makes it anew where it is older than `every`, or of a time when the operator was not as ready as it is. `None`
+    /// leaves the one there was.
+    pub(super) fn renew(&self, every: Duration, is_ready: bool, make: impl FnOnce() -> Option<Vec<u8>>) {
+        // Held while it is made: who asks meanwhile gets the new one.
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        if looked.is_some_and(|(at, was_ready)| at.elapsed() < every && was_ready == is_ready) {
+            return;
+        }
+        if let Some(text) = make() {
+            self.set(text);
+        }
+        *looked = Some((Instant::now(), is_ready));
+    }
+
     /// The text from here on.
-    pub(super) fn set(&self, text: Vec<u8>) {
-        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
+    fn set(&self, text: Vec<u8>) {
+        let mut kept = self.text.write().unwrap_or_else(PoisonError::into_inner);
         // A text that stays the same keeps its time, so that `Last-Modified` tells of a change.
         if kept.as_ref().is_some_and(|(known, _)| known[..] == text[..]) {
             return;
@@ -126,7 +144,7 @@ impl Prepared {
 
     /// The answer: 204 before the first text, 500 for one that is too long to be shown whole.
     pub(super) fn answer(&self) -> Response<Body> {
-        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = self.text.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((text, made)) = kept else {
             return status(StatusCode::NO_CONTENT, "");
         };
@@ -182,5 +200,22 @@ mod tests {
         assert_eq!(prepared.answer().status(), StatusCode::OK);
         prepared.set(vec![b' '; TEXT_MAX + 1]);
         assert_eq!(prepared.answer().status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_text_is_made_when_it_is_asked_for_and_old() {
+        let (prepared, every) = (Prepared::default(), Duration::from_secs(5));
+        let made = std::cell::Cell::new(0);
+        let ask = |is_ready| {
+            prepared.renew(every, is_ready, || {
+                made.set(made.get() + 1);
+                Some(b"{}".to_vec())
+            });
+            made.get()
+        };
+        assert_eq!((ask(false), ask(false)), (1, 1), "who asks at once gets the same");
+        assert_eq!((ask(true), ask(true)), (2, 2), "that it is ready is told at once");
+        tokio::time::advance(every).await;
+        assert_eq!((ask(true), ask(true)), (3, 3));
     }
 }

@@ -5,11 +5,11 @@ use super::index::{Event, Index, Work};
 use super::rules::Rules;
 use crate::operators::board::{self, Board};
 use crate::operators::queue::Patience;
-use akash_provider_core::inventory::Metrics;
+use akash_provider_core::inventory::{Inventory, Metrics};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -53,20 +53,38 @@ impl board::Work for Work {
     }
 }
 
-/// The cluster as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The cluster as it is shown. What is offered is made when somebody looks: with thousands of nodes that takes longer
+/// than to count what changed, and most changes nobody looks at.
+#[derive(Debug, Clone)]
 pub struct Shown {
-    /// Nodes and storage that are offered.
-    pub metrics: Metrics,
+    counted: Arc<dyn Inventory>,
+    rules: Arc<Rules>,
+    offered: OnceLock<Metrics>,
     /// The list of GPUs.
     pub list: Arc<Database>,
+}
+
+impl Shown {
+    /// Nodes and storage that are offered.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        self.offered
+            .get_or_init(|| offered(self.counted.metrics(), &self.rules))
+    }
+
+    /// True where both are of one count, by the same rules.
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.counted, &other.counted)
+            && Arc::ptr_eq(&self.rules, &other.rules)
+            && Arc::ptr_eq(&self.list, &other.list)
+    }
 }
 
 /// What is counted, before the rules.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Count {
     /// `None` before the first time.
-    pub(super) metrics: Option<Metrics>,
+    pub(super) inventory: Option<Arc<dyn Inventory>>,
     /// Why it may be out of date.
     pub(super) error: Option<String>,
 }
@@ -105,10 +123,10 @@ impl Shared {
     }
 
     /// Takes over what is counted, or why it is not.
-    pub(super) fn counted(&self, outcome: Result<Metrics, String>) {
+    pub(super) fn counted(&self, outcome: Result<Arc<dyn Inventory>, String>) {
         self.show(|count| match outcome {
-            Ok(metrics) => {
-                count.metrics = Some(metrics);
+            Ok(inventory) => {
+                count.inventory = Some(inventory);
                 count.error = None;
             }
             Err(error) => count.error = Some(error),
@@ -123,11 +141,20 @@ impl Shared {
             let inner = self.board.inner();
             (Arc::clone(inner.index.rules()), Arc::clone(inner.index.list()))
         };
-        let metrics = count.metrics.clone();
-        let shown = metrics.map(|metrics| Arc::new(offered(metrics, &rules, list)));
+        let Some(counted) = count.inventory.clone() else {
+            return;
+        };
+        let shown = Shown {
+            counted,
+            rules,
+            offered: OnceLock::new(),
+            list,
+        };
         self.shown.send_if_modified(|told| {
-            let is_news = *told != shown;
-            *told = shown;
+            let is_news = told.as_ref().is_none_or(|told| !told.is_same(&shown));
+            if is_news {
+                *told = Some(Arc::new(shown));
+            }
             is_news
         });
     }
@@ -145,7 +172,7 @@ impl Shared {
 }
 
 /// What of a cluster is offered: at once, and not when the labels are gone.
-fn offered(mut metrics: Metrics, rules: &Rules, list: Arc<Database>) -> Shown {
+fn offered(mut metrics: Metrics, rules: &Rules) -> Metrics {
     metrics.nodes.retain(|node| !rules.excludes(&node.name));
     metrics.storage.retain(|class, _| rules.offers(class));
     for node in &mut metrics.nodes {
@@ -153,7 +180,7 @@ fn offered(mut metrics: Metrics, rules: &Rules, list: Arc<Database>) -> Shown {
         let may = |class: &String| rules.classes_of(&name).any(|known| known == class);
         node.storage_classes.retain(may);
     }
-    Shown { metrics, list }
+    metrics
 }
 
 #[cfg(test)]

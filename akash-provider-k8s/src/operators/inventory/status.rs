@@ -55,7 +55,7 @@ impl Shared {
         let index = &inner.index;
         let now = Instant::now();
         Status {
-            is_ready: count.metrics.is_some() && index.is_known(),
+            is_ready: count.inventory.is_some() && index.is_known(),
             watches: inner.watch_status(),
             counts: inner.counts,
             busy: inner.queue.busy(),
@@ -106,7 +106,10 @@ fn ignored(index: &Index, count: &Count) -> Vec<String> {
             format!("storage class `{class}` has the network's label and is not in `cluster_storage`")
         }));
     }
-    let counted = count.metrics.iter().flat_map(|counted| &counted.ignored);
-    all.extend(counted.cloned());
+    let counted = count
+        .inventory
+        .iter()
+        .flat_map(|counted| counted.metrics().ignored);
+    all.extend(counted);
     all
 }

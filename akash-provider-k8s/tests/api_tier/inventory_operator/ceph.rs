@@ -74,8 +74,8 @@ async fn shows(operator: &InventoryOperator, allocatable: u64, available: u64) {
     };
     let mut shown = operator.shown();
     let is_it = |shown: &Option<Arc<Shown>>| {
-        let storage = shown.as_ref().map(|shown| &shown.metrics.storage);
-        storage.is_some_and(|storage| storage.get(CEPH) == Some(&wanted))
+        let of = |shown: &Arc<Shown>| shown.metrics().storage.get(CEPH) == Some(&wanted);
+        shown.as_ref().is_some_and(of)
     };
     let found = tokio::time::timeout(Duration::from_secs(40), shown.wait_for(is_it)).await;
     let is_shown = found.is_ok();
@@ -128,7 +128,7 @@ fn storage_of_ceph_is_shown_by_what_rook_says_of_it() {
             says(world, Value::Null, 0).await;
             world.until("nobody says how much it holds", said).await;
             let shown = operator.shown().borrow().clone().unwrap();
-            assert!(!shown.metrics.storage.contains_key(CEPH));
+            assert!(!shown.metrics().storage.contains_key(CEPH));
             let volumes: Api<k8s_openapi::api::core::v1::PersistentVolume> = Api::all(world.admin.clone());
             let gone = Patch::Merge(json!({"metadata": {"finalizers": null}}));
             let _ = volumes.delete("op-inv-volume", &DeleteParams::default()).await;

@@ -164,6 +164,7 @@ pub(crate) fn options(world: &World) -> Options {
         },
         watch_config: WatchConfig {
             wait_absent: Duration::from_millis(500),
+            wait_absent_max: Duration::from_millis(500),
             ..WatchConfig::default()
         },
         ..Options::new(world.settings.provider.clone())

@@ -32,6 +32,9 @@ pub(crate) struct Controller {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
+/// Where the objects of a kind go.
+type Place = fn(&mut Seen) -> &mut routes::Objects;
+
 /// What was seen, how many kinds were listed, and that there is news.
 #[derive(Debug, Default)]
 struct Board {
@@ -48,7 +51,7 @@ impl Controller {
         let port = proxy.port();
         let board = Arc::new(Board::default());
         let (sender, loaded) = watch::channel(Loaded::new());
-        let kinds: [(ApiResource, fn(&mut Seen) -> &mut routes::Objects); KINDS] = [
+        let kinds: [(ApiResource, Place); KINDS] = [
             (ApiResource::erase::<Ingress>(&()), |seen| &mut seen.ingresses),
             (ApiResource::erase::<HTTPRoute>(&()), |seen| &mut seen.routes),
             (ApiResource::erase::<Service>(&()), |seen| &mut seen.services),

@@ -29,7 +29,7 @@ pub struct CommonArgs {
     /// Namespace of the pod it runs in.
     #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
     pub pod_namespace: Option<String>,
-    /// How often the texts that it shows are made anew.
+    /// How long a text that it shows stays the same, however often it is asked for.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = values::go_duration)]
     pub web_refresh_interval: Duration,
     /// Limit of one call to the API server.

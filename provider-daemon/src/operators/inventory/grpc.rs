@@ -23,6 +23,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::server::{Grpc, NamedService};
@@ -34,6 +35,8 @@ use tower::{Service, ServiceExt, service_fn};
 const CALLS_MAX: u32 = 16;
 /// Subscribers at once.
 pub(super) const STREAMS_MAX: usize = 64;
+/// Pause between two messages of a stream, each of which is the whole cluster.
+const PAUSE: Duration = Duration::from_millis(250);
 /// Longest question: there is nothing to ask.
 const REQUEST_BYTES_MAX: usize = 4096;
 /// Longest answer: what usual clients take; some thousand nodes.
@@ -100,12 +103,17 @@ impl tonic::server::ServerStreamingService<()> for Subscribe {
         };
         let mut shown = desk.operator.shown();
         shown.mark_changed();
-        let changes = stream::unfold(shown, |mut shown| async move {
+        let changes = stream::unfold((shown, None), |(mut shown, told)| async move {
             loop {
+                if told.is_some() {
+                    sleep(PAUSE).await;
+                }
                 shown.changed().await.ok()?;
                 let now = shown.borrow_and_update().clone();
-                if let Some(now) = now {
-                    return Some((Ok(on_the_wire(&now)), shown));
+                let now = now.map(|now| on_the_wire(&now));
+                // What is left out by the rules changes as well.
+                if let Some(now) = now.filter(|now| told.as_ref() != Some(now)) {
+                    return Some((Ok(now.clone()), (shown, Some(now))));
                 }
             }
         });

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// What is shown, on the wire.
 pub(super) fn on_the_wire(shown: &Shown) -> wire::Cluster {
-    let mut cluster = cluster(&shown.metrics);
+    let mut cluster = cluster(shown.metrics());
     let gpus = cluster
         .nodes
         .iter_mut()

@@ -108,7 +108,8 @@ async fn it_runs_before_its_cluster_answers_and_shows_nothing() {
     let begun = std::time::Instant::now();
     assert_eq!(ask(&router, "/v1/inventory").await, (500, String::new()));
     assert!(begun.elapsed() >= desk.patience, "it waits for the count");
-    assert_eq!(ask(&router, "/status").await.0, 204);
+    let (code, status) = ask(&router, "/status").await;
+    assert!(code == 200 && status.contains("\"is_ready\":false"), "{status}");
     assert!(ask(&router, "/version").await.1.contains("provider-services"));
 }
 
@@ -139,7 +140,7 @@ async fn rules_are_read_again_and_bad_ones_change_nothing() {
     let source = config::Source::File(path.clone());
     let (mut text, rules) = first_rules("--config", Some(&source)).unwrap();
     let desk = desk(&of_nodes(vec![recorded_node()]), rules);
-    assert_eq!(counted(&desk).await.metrics.nodes.len(), 1);
+    assert_eq!(counted(&desk).await.metrics().nodes.len(), 1);
     let mut look = |content: Option<&str>| {
         match content {
             Some(content) => std::fs::write(&path, content).unwrap(),
@@ -147,7 +148,7 @@ async fn rules_are_read_again_and_bad_ones_change_nothing() {
         }
         look_at_rules(&desk, &source, &mut text);
         let shown = desk.operator.shown().borrow().clone().unwrap();
-        (shown.metrics.nodes.len(), desk.page().rules.error)
+        (shown.metrics().nodes.len(), desk.page().rules.error)
     };
     assert_eq!(look(Some("version: v1\nexclude: {nodes: [node1]}")), (0, None));
     let (nodes, error) = look(Some("version: v1\nexclude: {node: [x]}"));

@@ -112,7 +112,6 @@ async fn get_(router: &Router, path: &str) -> (u16, String) {
 async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
     let process = process_of(&silent());
     let router = router(&process);
-    process.show();
     assert_eq!(get_(&router, "/health").await, (200, "OK".to_owned()));
     let lease = format!("/ip-lease-status/{OWNER}/7/1/1");
     for path in ["/readyz", "/usage", "/state", "/ignored-leases", &lease] {
@@ -144,7 +143,6 @@ async fn settled(client: &Client, has_pools: bool) -> (Arc<Process<IpOperator>>,
     while has_pools && process.operator.usage().total.is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    process.show();
     (Arc::clone(&process), router(&process))
 }
 

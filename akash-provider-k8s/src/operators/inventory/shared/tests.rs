@@ -5,7 +5,7 @@ use super::*;
 use crate::operators::board::{Next, Turn};
 use crate::operators::change::Change;
 use akash_provider_core::error::{Error, ErrorKind};
-use akash_provider_core::inventory::NodeMetrics;
+use akash_provider_core::inventory::{ClusterSpec, NodeInventory, NodeSpec, Quantity};
 use serde_json::json;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
@@ -134,7 +134,7 @@ async fn who_undoes_our_labels_does_not_make_us_hurry() {
 #[tokio::test]
 async fn before_everything_was_listed_no_node_is_said_to_have_its_labels() {
     let shared = Shared::new(Rules::default(), FIRST);
-    shared.counted(Ok(Metrics::default()));
+    shared.counted(Ok(count(ClusterSpec::default())));
     let listed = BTreeMap::from([("one".to_owned(), view("one", 1))]);
     shared.board.apply(Event::Nodes(Change::Listed(listed)));
     let status = shared.status();
@@ -152,26 +152,26 @@ async fn before_everything_was_listed_no_node_is_said_to_have_its_labels() {
     assert!(shared.status().nodes["one"].is_written);
 }
 
+fn count(spec: ClusterSpec) -> Arc<dyn Inventory> {
+    Arc::new(NodeInventory::new(&spec))
+}
+
 #[test]
 fn what_is_shown_follows_the_rules_at_once() {
     let shared = Shared::new(Rules::new(["a".to_owned()]).unwrap(), FIRST);
-    let node = |name: &str| NodeMetrics {
+    let node = |name: &str| NodeSpec {
         name: name.to_owned(),
         storage_classes: vec!["a".to_owned(), "b".to_owned()],
-        ..NodeMetrics::default()
+        ..NodeSpec::default()
     };
-    let mut metrics = Metrics {
+    let classes = ["a", "b"].map(|class| (class.to_owned(), Quantity::default()));
+    shared.counted(Ok(count(ClusterSpec {
         nodes: vec![node("one"), node("two")],
-        ..Metrics::default()
-    };
-    for class in ["a", "b"] {
-        metrics
-            .storage
-            .insert(class.to_owned(), akash_provider_core::inventory::Pair::default());
-    }
-    shared.counted(Ok(metrics));
+        storage: classes.into(),
+        ignored: Vec::new(),
+    })));
     let mut told = shared.shown.subscribe();
-    let shown = told.borrow_and_update().clone().unwrap().metrics.clone();
+    let shown = told.borrow_and_update().clone().unwrap().metrics().clone();
     assert_eq!(shown.storage.keys().collect::<Vec<_>>(), ["a"]);
     assert_eq!(shown.nodes[0].storage_classes, ["a"]);
     shared.counted(Err("away".to_owned()));
@@ -182,7 +182,7 @@ fn what_is_shown_follows_the_rules_at_once() {
         .exclude(super::super::rules::Pattern::new("one").unwrap())
         .unwrap();
     shared.choose(Event::Rules(rules));
-    let shown = told.borrow_and_update().clone().unwrap().metrics.clone();
+    let shown = told.borrow_and_update().clone().unwrap().metrics().clone();
     assert_eq!(shown.nodes.len(), 1);
     assert!(shown.storage.is_empty() && shown.nodes[0].storage_classes.is_empty());
 }

@@ -4,7 +4,7 @@ use super::super::tests::{desk, of_nodes, recorded_node, silent};
 use super::*;
 use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
 use http::uri::PathAndQuery;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 
 async fn serving(desk: &Arc<Desk>) -> (String, CancellationToken) {

@@ -22,12 +22,9 @@ fn recorded() -> Option<wire::Cluster> {
 async fn the_recorded_node_is_shown_as_it_was() {
     let Some(mut recorded) = recorded() else { return };
     let desk = desk(&of_nodes(vec![recorded_node()]), Rules::default());
-    let shown = counted(&desk).await;
-    let list = Arc::new(Database::read(LIST.as_bytes()).unwrap());
-    let mut ours = on_the_wire(&Shown {
-        list,
-        ..(*shown).clone()
-    });
+    let mut shown = (*counted(&desk).await).clone();
+    shown.list = Arc::new(Database::read(LIST.as_bytes()).unwrap());
+    let mut ours = on_the_wire(&shown);
     // What pods took then, the name of the processors, and a class are in no object here.
     for cluster in [&mut recorded, &mut ours] {
         cluster.storage.clear();

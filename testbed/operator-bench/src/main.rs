@@ -1,0 +1,181 @@
+//! The operators on a large cluster, as figures: one JSON object a line, `{"name", "value", "unit"}`.
+//!
+//! Each operator is the program as it is released, in a process of its own, with the account and the rights of
+//! `deploy/operators`; the API server counts what that account asks. The cluster is thrown away afterwards, and its
+//! controllers are paused, so that nobody takes nodes without a kubelet for lost. It is a program and no bench of cargo:
+//! those are built with what tests need of the libraries, and all of these would be built twice.
+
+mod addresses;
+#[path = "../../../akash-provider-k8s/benches/support/counted.rs"]
+mod counted;
+mod hostnames;
+mod inventory;
+#[path = "../../../akash-provider-k8s/benches/support/lease.rs"]
+mod lease;
+#[path = "../../../akash-provider-k8s/benches/support/load.rs"]
+mod load;
+mod program;
+
+use clap::Parser;
+use counted::{Account, Server};
+use program::Program;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::time::sleep;
+
+type Failed = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where the objects are that every cluster needs.
+const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
+const CRDS: [&str; 3] = [
+    "crds/manifests.yaml",
+    "crds/providerhosts.yaml",
+    "crds/providerleasedips.yaml",
+];
+const RIGHTS: [&str; 3] = [
+    "operators/hostname.yaml",
+    "operators/ip.yaml",
+    "operators/inventory.yaml",
+];
+/// Where the records are.
+const RECORDS: &str = "lease";
+/// How long nothing happens. Kinds that a cluster lacks are asked for every five minutes at most.
+const REST: Duration = Duration::from_secs(120);
+
+/// Measures the operators on a cluster that is thrown away afterwards.
+#[derive(Debug, Parser)]
+struct Args {
+    /// The cluster.
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    /// The program that is measured.
+    #[arg(long)]
+    program: PathBuf,
+    /// A folder for files.
+    #[arg(long)]
+    scratch: PathBuf,
+    /// What is measured; all of it when nothing is named.
+    #[arg(value_parser = ["hostname", "ip", "inventory", "rest"])]
+    parts: Vec<String>,
+}
+
+/// An API server, and the operators on it.
+struct Bench {
+    args: Args,
+    server: Server,
+}
+
+/// An operator that can be started.
+struct Operator<'a> {
+    bench: &'a Bench,
+    name: &'static str,
+    account: Account,
+    flags: Vec<String>,
+}
+
+fn main() -> Result<(), Failed> {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(measure(args))
+}
+
+async fn measure(args: Args) -> Result<(), Failed> {
+    let server = Server::open(&args.kubeconfig, &CRDS).await?;
+    for name in [RECORDS, "akash-services"] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        server.put(&namespace).await?;
+    }
+    server.apply(&RIGHTS).await?;
+    let bench = Bench { args, server };
+    let mut running: Vec<(Operator<'_>, Program)> = Vec::new();
+    if bench.is_wanted("hostname") {
+        running.push(hostnames::measure(&bench).await?);
+    }
+    if bench.is_wanted("ip") {
+        running.push(addresses::measure(&bench).await?);
+    }
+    if bench.is_wanted("inventory") {
+        running.push(inventory::measure(&bench).await?);
+    }
+    if bench.is_wanted("rest") {
+        rest(&running).await?;
+    }
+    for (_, program) in running {
+        program.stop().await?;
+    }
+    Ok(())
+}
+
+/// What each operator asks when nothing happens, but for its Lease and the watches that it begins again when they end.
+async fn rest(running: &[(Operator<'_>, Program)]) -> Result<(), Failed> {
+    // What the last part left to do is done.
+    sleep(Duration::from_secs(10)).await;
+    let mut before = Vec::new();
+    for (operator, program) in running {
+        before.push((operator.account.calls().await?, program.cpu()?));
+    }
+    sleep(REST).await;
+    let minutes = REST.as_secs_f64() / 60.0;
+    for ((operator, program), (calls, cpu)) in running.iter().zip(before) {
+        let calls = operator.account.since(calls).await?;
+        let name = format!("{}_idle_calls_per_min", operator.name);
+        print(&name, (calls.writes + calls.reads) / minutes, "calls");
+        let used = (program.cpu()? - cpu).as_secs_f64() * 1e3 / minutes;
+        print(&format!("{}_idle_cpu_ms_per_min", operator.name), used, "ms");
+        eprintln!(
+            "{} for {REST:?}: {calls:?}, {} in all; {:.1} MiB",
+            operator.name,
+            calls.all(),
+            program.memory()?.now
+        );
+    }
+    Ok(())
+}
+
+impl Bench {
+    fn is_wanted(&self, part: &str) -> bool {
+        self.args.parts.is_empty() || self.args.parts.iter().any(|named| named == part)
+    }
+
+    async fn operator(
+        &self,
+        name: &'static str,
+        namespace: &str,
+        flags: &[&str],
+    ) -> Result<Operator<'_>, Failed> {
+        let account = format!("akash-operator-{name}");
+        let account = self.server.account(namespace, &account).await?;
+        Ok(Operator {
+            bench: self,
+            name,
+            account,
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+        })
+    }
+}
+
+impl Operator<'_> {
+    /// Starts it; with more flags.
+    async fn start(&self, more: &[&str]) -> Result<Program, Failed> {
+        let kubeconfig = self.bench.args.scratch.join(format!("{}.kubeconfig", self.name));
+        std::fs::write(&kubeconfig, self.account.kubeconfig.to_string())?;
+        let flags = self.flags.iter().map(String::as_str).chain(more.iter().copied());
+        Program::start(&self.bench.args.program, self.name, &kubeconfig, flags).await
+    }
+}
+
+/// Prints a figure.
+fn print(name: &str, value: f64, unit: &str) {
+    println!("{}", json!({"name": name, "value": value, "unit": unit}));
+}
+
+/// One of the samples, by how many of a hundred are smaller.
+fn percentile(samples: &mut [f64], percent: usize) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    let at = (samples.len() * percent / 100).min(samples.len().saturating_sub(1));
+    samples.get(at).copied().unwrap_or(f64::NAN)
+}

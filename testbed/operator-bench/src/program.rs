@@ -1,0 +1,153 @@
+//! The program that is measured, seen from outside: where it is, what it says, its CPU, its memory.
+
+use crate::Failed;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How often it is asked whether it has come so far.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// An operator in a process of its own; it is killed when this is dropped.
+pub(crate) struct Program {
+    child: Child,
+    pub(crate) began: Instant,
+    rest: SocketAddr,
+    /// Where it answers over gRPC, as an URL.
+    pub(crate) grpc: Option<String>,
+}
+
+/// What it has resident, in MiB.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) now: f64,
+    /// The most it ever had.
+    pub(crate) peak: f64,
+}
+
+impl Program {
+    /// Starts it, and waits until it answers.
+    pub(crate) async fn start<'a>(
+        program: &Path,
+        operator: &str,
+        kubeconfig: &Path,
+        flags: impl Iterator<Item = &'a str>,
+    ) -> Result<Self, Failed> {
+        let began = Instant::now();
+        let mut child = Command::new(program)
+            .args(["operator", operator, "--kubeconfig"])
+            .arg(kubeconfig)
+            .args(["--rest-address", "127.0.0.1", "--rest-port", "0"])
+            .args(flags)
+            .env("RUST_LOG", "warn")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()?;
+        let said = child.stdout.take().ok_or("its output is not readable")?;
+        let mut lines = BufReader::new(said).lines();
+        let first = async {
+            while let Some(line) = lines.next_line().await? {
+                if let Some((_, at)) = line.split_once("answers at http://") {
+                    return Ok::<_, Failed>(at.to_owned());
+                }
+            }
+            Err("it ended before it answered".into())
+        };
+        let at = timeout(PATIENCE, first).await??;
+        // Read on, or it would wait for that.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        let rest = at.split('/').next().unwrap_or_default().parse()?;
+        let grpc = at
+            .rsplit_once("gRPC at ")
+            .map(|(_, grpc)| format!("http://{}", grpc.trim()));
+        Ok(Self {
+            child,
+            began,
+            rest,
+            grpc,
+        })
+    }
+
+    /// What it says at a path.
+    pub(crate) async fn get(&self, path: &str) -> Result<String, Failed> {
+        let mut stream = TcpStream::connect(self.rest).await?;
+        let request = format!("GET {path} HTTP/1.0\r\nhost: {}\r\n\r\n", self.rest);
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        let answer = String::from_utf8(answer)?;
+        let (_, body) = answer.split_once("\r\n\r\n").ok_or("no answer of HTTP")?;
+        Ok(body.to_owned())
+    }
+
+    /// Asks until its status is as wanted; how long that was after its start.
+    pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Result<Duration, Failed> {
+        loop {
+            let status: Value = serde_json::from_str(&self.get(path).await?).unwrap_or_default();
+            if is_so(&status) {
+                return Ok(self.began.elapsed());
+            }
+            if self.began.elapsed() > PATIENCE {
+                let mut text = status.to_string();
+                text.truncate(2_000);
+                return Err(format!("it does not come so far: {text}").into());
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    pub(crate) fn memory(&self) -> Result<Memory, Failed> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()?))?;
+        let mib = |field: &str| -> Result<f64, Failed> {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let kib = line.and_then(|line| line.split_whitespace().next());
+            Ok(kib.ok_or("no memory")?.parse::<f64>()? / 1024.0)
+        };
+        Ok(Memory {
+            now: mib("VmRSS:")?,
+            peak: mib("VmHWM:")?,
+        })
+    }
+
+    /// The CPU it has used so far.
+    pub(crate) fn cpu(&self) -> Result<Duration, Failed> {
+        /// What the kernel counts in, wherever Linux runs today.
+        const TICK: Duration = Duration::from_millis(10);
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.id()?))?;
+        // Behind the name, which may hold anything.
+        let (_, fields) = text.rsplit_once(')').ok_or("no times")?;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).map_or(Ok(0), |field| field.parse::<u32>());
+        Ok(TICK * (ticks(11)? + ticks(12)?))
+    }
+
+    /// Stops it as a cluster does.
+    pub(crate) async fn stop(mut self) -> Result<(), Failed> {
+        kill(Pid::from_raw(i32::try_from(self.id()?)?), Signal::SIGTERM)?;
+        let ended = timeout(PATIENCE, self.child.wait()).await??;
+        if !ended.success() {
+            return Err(format!("it ended with {ended}").into());
+        }
+        Ok(())
+    }
+
+    fn id(&self) -> Result<u32, Failed> {
+        Ok(self.child.id().ok_or("it has ended")?)
+    }
+}
+
+/// True of the status of an operator that leads, has listed everything and has nothing to do.
+pub(crate) fn is_in_step(status: &Value) -> bool {
+    status["is_ready"] == true && status["busy"] == 0 && status["election"]["is_leader"] == true
+}
