@@ -92,7 +92,7 @@ mod tests {
         let Some(Entrance { ip, http, https }) = entrance else {
             return "none".to_owned();
         };
-        let text = |port: Option<u16>| port.map_or("-".to_owned(), |port| port.to_string());
+        let text = |port: Option<u16>| port.map_or_else(|| "-".to_owned(), |port| port.to_string());
         format!("{ip} {} {}", text(http), text(https))
     }
 

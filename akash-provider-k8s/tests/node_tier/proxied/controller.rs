@@ -33,7 +33,7 @@ pub(crate) struct Controller {
 }
 
 /// Where the objects of a kind go.
-type Place = fn(&mut Seen) -> &mut routes::Objects;
+type PartOf = fn(&mut Seen) -> &mut routes::Objects;
 
 /// What was seen, how many kinds were listed, and that there is news.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Controller {
         let port = proxy.port();
         let board = Arc::new(Board::default());
         let (sender, loaded) = watch::channel(Loaded::new());
-        let kinds: [(ApiResource, Place); KINDS] = [
+        let kinds: [(ApiResource, PartOf); KINDS] = [
             (ApiResource::erase::<Ingress>(&()), |seen| &mut seen.ingresses),
             (ApiResource::erase::<HTTPRoute>(&()), |seen| &mut seen.routes),
             (ApiResource::erase::<Service>(&()), |seen| &mut seen.services),
