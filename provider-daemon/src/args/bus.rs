@@ -14,8 +14,8 @@ const FILE_MAX: u64 = 1 << 20;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Bus")]
 pub struct BusArgs {
-    /// Publish events on this Redis too: redis://HOST[:PORT][/DATABASE], or
-    /// redis-sentinel://HOST[:PORT],…/MASTER[/DATABASE]; with rediss for redis through TLS.
+    /// Publish events on this Redis too: redis://HOST:6379/0, or redis-sentinel://HOST:26379,HOST:26379/MASTER/0 for the
+    /// server that sentinels name; with rediss for redis through TLS.
     #[arg(long, value_name = "URL", value_parser = location)]
     pub bus: Option<Location>,
     /// A file with the password for --bus, so that it is not seen in the list of processes.

@@ -113,5 +113,7 @@ pub(crate) async fn ask(port: u16, hostname: &str) -> Result<(u16, String), Stri
     let body = text
         .split_once("\r\n\r\n")
         .map(|(_, body)| body.trim().to_owned());
-    status.zip(body).ok_or_else(|| format!("no answer of HTTP: {text:?}"))
+    status
+        .zip(body)
+        .ok_or_else(|| format!("no answer of HTTP: {text:?}"))
 }
