@@ -36,6 +36,8 @@ pub(crate) struct Reader {
     pause: Duration,
     /// Entries that were not ours are told in the log once.
     has_told: bool,
+    /// An outage is told once.
+    is_away: bool,
 }
 
 impl Reader {
@@ -57,6 +59,7 @@ impl Reader {
             ready: VecDeque::new(),
             pause: PAUSE.0,
             has_told: false,
+            is_away: false,
         };
         if reader.topics.is_empty() {
             return Ok(reader);
@@ -91,7 +94,9 @@ impl Reader {
                 return Some(delivery);
             }
             if let Err(error) = self.read().await {
-                tracing::debug!(%error, "the bus could not be read");
+                if !std::mem::replace(&mut self.is_away, true) {
+                    tracing::warn!(%error, "the bus cannot be read; it is tried again until it can");
+                }
                 self.connection = None;
                 sleep(self.pause).await;
                 self.pause = (self.pause * 2).min(PAUSE.1);
@@ -116,6 +121,9 @@ impl Reader {
         };
         outcome.map_err(|error| failed("subscribe", ErrorKind::Unavailable, error.to_string()))?;
         self.pause = PAUSE.0;
+        if std::mem::take(&mut self.is_away) {
+            tracing::info!("the bus can be read again");
+        }
         Ok(())
     }
 
