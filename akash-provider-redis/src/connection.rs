@@ -28,6 +28,11 @@ pub(crate) struct Server {
 
 impl Link {
     pub(crate) fn new(location: Location) -> Self {
+        if location.is_tls() {
+            // `redis` takes the cryptography of the process, and panics where nobody chose one. An error says that
+            // somebody did, and theirs is used.
+            drop(rustls::crypto::ring::default_provider().install_default());
+        }
         Self {
             keys: Keys::new(location.prefix()),
             location,
