@@ -51,9 +51,9 @@ impl Link {
     ) -> Result<MultiplexedConnection, Error> {
         let unreachable = |why: String| {
             let place = &self.location;
-            failed(
-                operation,
+            Error::new(
                 ErrorKind::Unavailable,
+                operation,
                 format!("the bus at {place}: {why}"),
             )
         };
@@ -144,6 +144,7 @@ pub(crate) fn is_answer(error: &RedisError) -> bool {
     error.code().is_some() && !is_of_another && !error.is_io_error()
 }
 
-pub(crate) fn failed(operation: &'static str, kind: ErrorKind, message: String) -> Error {
-    Error::new(kind, operation, message)
+/// The server refused, or did not answer.
+pub(crate) fn unavailable(operation: &'static str, error: &RedisError) -> Error {
+    Error::new(ErrorKind::Unavailable, operation, format!("the bus: {error}"))
 }

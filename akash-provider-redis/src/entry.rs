@@ -2,6 +2,7 @@
 
 use akash_provider_core::types::Event;
 use redis::streams::StreamId;
+use redis::{RedisError, RedisResult};
 use std::sync::Arc;
 
 /// Version of the entries; a reader takes no other.
@@ -42,9 +43,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// `None` where not even its id is one of ours.
-    pub(crate) fn read(raw: &StreamId) -> Option<Self> {
-        let id = EntryId::parse(&raw.id)?;
+    /// Fails where it has no id of a stream, without which nobody can read past it.
+    pub(crate) fn read(raw: &StreamId) -> RedisResult<Self> {
+        let wrong = || RedisError::from((redis::ErrorKind::UnexpectedReturnType, "an entry without an id"));
+        let id = EntryId::parse(&raw.id).ok_or_else(wrong)?;
         let version: String = raw.get("v").unwrap_or_default();
         let text: Option<String> = raw.get("event");
         let event = match text {
@@ -52,7 +54,7 @@ impl Entry {
             None => Err("it has no field `event`".to_owned()),
             Some(text) => event(&text),
         };
-        Some(Self {
+        Ok(Self {
             id,
             epoch: raw.get("epoch").unwrap_or_default(),
             event,

@@ -28,7 +28,7 @@ use akash_provider_core::bus::{Bus, EventStream};
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_core::{Error, ErrorKind};
 use async_trait::async_trait;
-use connection::{Link, failed};
+use connection::Link;
 use reader::Reader;
 use script::Publisher;
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Bus for RedisBus {
             return Ok(None);
         };
         let event = entry::event(&text)
-            .map_err(|error| failed("last", ErrorKind::Internal, format!("key `{key}`: {error}")))?;
+            .map_err(|error| Error::new(ErrorKind::Internal, "last", format!("key `{key}`: {error}")))?;
         Ok(Some(event))
     }
 }

@@ -1,15 +1,15 @@
 //! One subscriber: it pulls, so that what waits for it waits in the streams, which are bounded.
 
-use crate::connection::{Link, Server, failed, is_answer};
+use crate::connection::{Link, Server, unavailable};
 use crate::entry::{self, Entry, EntryId};
 use crate::position::Heads;
+use akash_provider_core::Error;
 use akash_provider_core::bus::{Delivery, EventStream};
 use akash_provider_core::types::Topic;
-use akash_provider_core::{Error, ErrorKind};
 use futures::StreamExt;
-use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
 use redis::streams::StreamReadReply;
+use redis::{RedisError, RedisResult};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,12 +65,8 @@ impl Reader {
             return Ok(reader);
         }
         let mut connection = reader.link.connect("subscribe", ANSWER_LIMIT).await?;
-        let unavailable = |error: redis::RedisError| {
-            failed("subscribe", ErrorKind::Unavailable, format!("the bus: {error}"))
-        };
-        reader.server = Server::of(&mut connection).await.map_err(unavailable)?;
-        let heads = Heads::read(&mut connection, reader.link.keys(), &reader.topics);
-        let heads = heads.await.map_err(unavailable)?;
+        reader.server = Server::of(&mut connection).await.map_err(failed)?;
+        let heads = reader.heads(&mut connection).await.map_err(failed)?;
         reader.stand_at(heads);
         reader.connection = Some(connection);
         Ok(reader)
@@ -97,7 +93,6 @@ impl Reader {
                 if !std::mem::replace(&mut self.is_away, true) {
                     tracing::warn!(%error, "the bus cannot be read; it is tried again until it can");
                 }
-                self.connection = None;
                 sleep(self.pause).await;
                 self.pause = (self.pause * 2).min(PAUSE.1);
             }
@@ -109,17 +104,14 @@ impl Reader {
             Some(connection) => connection,
             None => self.reconnect().await?,
         };
-        let said = self.ask(&mut connection).await;
-        // A server that refused is asked again after a pause; the connection to it is sound.
-        if said.as_ref().err().is_none_or(is_answer) {
-            self.connection = Some(connection.clone());
-        }
-        let outcome = match said {
+        let outcome = match self.ask(&mut connection).await {
             Ok(Some(reply)) => self.take(&reply, &mut connection).await,
             Ok(None) => self.look(&mut connection).await,
             Err(error) => Err(error),
         };
-        outcome.map_err(|error| failed("subscribe", ErrorKind::Unavailable, error.to_string()))?;
+        outcome.map_err(failed)?;
+        // After a failure it is not used again.
+        self.connection = Some(connection);
         self.pause = PAUSE.0;
         if std::mem::take(&mut self.is_away) {
             tracing::info!("the bus can be read again");
@@ -143,25 +135,30 @@ impl Reader {
     /// A connection to the server that is the master now. What another one lacks cannot be known.
     async fn reconnect(&mut self) -> Result<MultiplexedConnection, Error> {
         let mut connection = self.link.connect("subscribe", ANSWER_LIMIT).await?;
-        let unavailable =
-            |error: redis::RedisError| failed("subscribe", ErrorKind::Unavailable, error.to_string());
-        let server = Server::of(&mut connection).await.map_err(unavailable)?;
+        let server = Server::of(&mut connection).await.map_err(failed)?;
         let is_same = server.is_some() && server == self.server;
         if !is_same {
-            let heads = Heads::read(&mut connection, self.link.keys(), &self.topics);
-            let heads = heads.await.map_err(unavailable)?;
+            let heads = self.heads(&mut connection).await.map_err(failed)?;
             self.lost(heads);
             self.server = server;
         }
         Ok(connection)
     }
 
+    async fn heads(&self, connection: &mut MultiplexedConnection) -> RedisResult<Heads> {
+        Heads::read(connection, self.link.keys(), &self.topics).await
+    }
+
+    /// The highest sequence that was read.
+    fn highest(&self) -> u64 {
+        self.at.iter().map(|at| at.sequence).max().unwrap_or(0)
+    }
+
     /// Nothing came: is it because there was nothing, or because what we wait for will never come?
     async fn look(&mut self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
-        let heads = Heads::read(connection, self.link.keys(), &self.topics).await?;
-        let highest = self.at.iter().map(|at| at.sequence).max().unwrap_or(0);
+        let heads = self.heads(connection).await?;
         let is_other = self.epoch.is_some() && heads.epoch != self.epoch;
-        if is_other || heads.sequence < highest {
+        if is_other || heads.sequence < self.highest() {
             self.lost(heads);
         }
         Ok(())
@@ -176,8 +173,8 @@ impl Reader {
                 self.ready.push_back(Delivery::Event { topic: *topic, event });
             }
         }
-        let highest = self.at.iter().map(|at| at.sequence).max().unwrap_or(0);
-        let goes_on = heads.epoch.is_some() && heads.epoch == self.epoch && heads.sequence >= highest;
+        let is_ours = heads.epoch.is_some() && heads.epoch == self.epoch;
+        let goes_on = is_ours && heads.sequence >= self.highest();
         if !goes_on {
             self.stand_at(heads.at_start_of_epoch());
         }
@@ -194,23 +191,20 @@ impl Reader {
         reply: &StreamReadReply,
         connection: &mut MultiplexedConnection,
     ) -> RedisResult<()> {
-        let (entries, foreign) = self.sorted(reply);
-        for (place, entry) in entries {
+        for (place, mut entry) in self.sorted(reply)? {
             if self.epoch.is_none() {
                 self.epoch = Some(entry.epoch.clone());
             }
             if self.epoch.as_deref() != Some(&entry.epoch) {
-                let heads = Heads::read(connection, self.link.keys(), &self.topics).await?;
-                self.lost(heads);
-                return Ok(());
+                let heads = self.heads(connection).await?;
+                if heads.epoch != self.epoch {
+                    self.lost(heads);
+                    return Ok(());
+                }
+                // Who goes on before it would read it for ever.
+                entry.event = Err("it is of no epoch that there is".to_owned());
             }
             self.deliver(place, entry);
-        }
-        if foreign {
-            // Ids that are not ours cannot be read past: what is behind them is given up.
-            let heads = Heads::read(connection, self.link.keys(), &self.topics).await?;
-            self.lost(heads);
-            self.tell("an entry of the bus has an id that no provider gives");
         }
         Ok(())
     }
@@ -237,32 +231,32 @@ impl Reader {
         }
     }
 
-    /// Entries with the places of their topics, and whether one is not ours. A stream of which only a part was read says
-    /// how far the order is known: what others have beyond that is read again.
-    fn sorted(&self, reply: &StreamReadReply) -> (Vec<(usize, Entry)>, bool) {
+    /// Entries with the places of their topics. A stream of which only a part was read says how far the order is known:
+    /// what others have beyond that is read again.
+    fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, Entry)>> {
+        let keys: Vec<String> = self
+            .topics
+            .iter()
+            .map(|topic| self.link.keys().stream(*topic))
+            .collect();
         let mut entries = Vec::new();
         let mut horizon = u64::MAX;
-        let mut foreign = false;
         for stream in &reply.keys {
-            let place = self
-                .topics
-                .iter()
-                .position(|topic| self.link.keys().stream(*topic) == stream.key);
-            let Some(place) = place else { continue };
-            let read: Vec<_> = stream.ids.iter().map(Entry::read).collect();
-            foreign |= read.iter().any(Option::is_none);
-            let read = read.into_iter().flatten().map(|entry| (place, entry));
-            let start = entries.len();
-            entries.extend(read);
+            let Some(place) = keys.iter().position(|key| *key == stream.key) else {
+                continue;
+            };
+            for raw in &stream.ids {
+                entries.push((place, Entry::read(raw)?));
+            }
             if stream.ids.len() >= BATCH
-                && let Some((_, last)) = entries.get(start..).and_then(<[_]>::last)
+                && let Some((_, last)) = entries.last()
             {
                 horizon = horizon.min(last.id.sequence);
             }
         }
         entries.retain(|(_, entry)| entry.id.sequence <= horizon);
         entries.sort_by_key(|(_, entry)| entry.id);
-        (entries, foreign)
+        Ok(entries)
     }
 
     fn tell(&mut self, what: &str) {
@@ -270,4 +264,8 @@ impl Reader {
             tracing::warn!("{what}; it counts as lost, and more of them are not told");
         }
     }
+}
+
+fn failed(error: RedisError) -> Error {
+    unavailable("subscribe", &error)
 }

@@ -1,8 +1,8 @@
 //! Publishing: one script, which writes all of an event or nothing of it.
 
-use crate::connection::{Link, failed, is_answer};
+use crate::STATUSES_KEPT;
+use crate::connection::{Link, is_answer, unavailable};
 use crate::entry::{BYTES_MAX, VERSION};
-use crate::{STATUSES_KEPT, connection};
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_core::{Error, ErrorKind};
 use redis::aio::MultiplexedConnection;
@@ -90,7 +90,7 @@ impl Publisher {
     }
 
     pub(crate) async fn publish(&self, topic: Topic, event: &Event) -> Result<(), Error> {
-        let internal = |why: String| failed("publish", ErrorKind::Internal, why);
+        let internal = |why: String| Error::new(ErrorKind::Internal, "publish", why);
         let text = serde_json::to_string(event).map_err(|error| internal(error.to_string()))?;
         if text.len() > BYTES_MAX {
             let length = text.len();
@@ -166,12 +166,12 @@ impl Publisher {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        let message = format!("the bus: {error}");
+        let told = unavailable(operation, &error);
         if is_answer(&error) {
-            return Err(connection::failed(operation, ErrorKind::Unavailable, message).permanent());
+            return Err(told.permanent());
         }
         *self.connection.lock().await = None;
-        Err(failed(operation, ErrorKind::Unavailable, message))
+        Err(told)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{fact, next, publish, told};
 use akash_provider_core::bus::{Bus, Delivery};
 use akash_provider_core::types::Topic;
 use akash_provider_redis::RedisBus;
+use std::time::Duration;
 
 const FACTS: &str = "{akash-provider}:stream:akash.provider.facts";
 
@@ -25,6 +26,22 @@ async fn an_entry_that_cannot_be_read_counts_as_lost_and_hides_no_other() {
     publish(&bus, Topic::Facts, 5).await;
     assert_eq!(next(&mut facts).await, Delivery::Lagged(None));
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 5));
+}
+
+#[tokio::test]
+async fn an_entry_of_somebody_else_between_ours_is_passed_once() {
+    let Some(server) = Server::start() else { return };
+    let bus = RedisBus::new(server.location());
+    let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
+    publish(&bus, Topic::Facts, 1).await;
+    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    let _: String = server.say(&["XADD", FACTS, "2-2", "theirs", "yes"]).await;
+    assert_eq!(next(&mut facts).await, Delivery::Lagged(Some(1)));
+    let more = tokio::time::timeout(Duration::from_secs(1), next(&mut facts)).await;
+    assert!(more.is_err(), "{more:?} for one entry");
+    publish(&bus, Topic::Facts, 3).await;
+    assert_eq!(next(&mut facts).await, Delivery::Lagged(None));
+    assert_eq!(next(&mut facts).await, told(Topic::Facts, 3));
 }
 
 #[tokio::test]
