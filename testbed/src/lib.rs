@@ -43,6 +43,7 @@ mod packages;
 mod processes;
 mod proxy;
 mod recordings;
+mod redis;
 mod tier;
 
 pub use cluster::{Cluster, ComponentStatus, Health, Hold, Options, Status};
@@ -54,6 +55,6 @@ pub use tier::Tier;
 pub use binaries::build;
 pub use check::check;
 pub use network::obstacle;
-pub use packages::redis;
 pub use proxy::{Backend, Proxy};
 pub use recordings::recordings;
+pub use redis::Redis;

@@ -52,10 +52,8 @@ pub(crate) fn install(tier: Tier) -> Result<()> {
 
 /// The program that is a Redis server when it is called `redis-server`, and a sentinel when it is called
 /// `redis-sentinel`; installed where the machine lacks it.
-///
-/// # Errors
-/// When it cannot be installed; the text names the command that would.
-pub fn redis() -> Result<PathBuf> {
+/// Where that fails, the text names the command that would.
+pub(crate) fn redis() -> Result<PathBuf> {
     // Tests that need it begin at the same time, and packages are installed by one at a time.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

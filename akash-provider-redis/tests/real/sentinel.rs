@@ -81,7 +81,7 @@ async fn when_the_master_dies_the_bus_follows_the_sentinels() {
         publish(&bus, Topic::Facts, number).await;
     }
     assert!(!reads_up_to(&mut facts, 0, 19).await, "nothing was lost yet");
-    set.master.kill();
+    set.master.redis.kill();
     for number in 20..40 {
         publish(&bus, Topic::Facts, number).await;
     }
@@ -103,17 +103,17 @@ async fn a_new_master_that_is_behind_is_never_silence() {
     }
     assert!(!reads_up_to(&mut facts, 0, 9).await);
     // The replica hears nothing any more, and the master goes on for a while before it freezes.
-    set.replica.signal("-STOP");
+    set.replica.redis.freeze().unwrap();
     for number in 10..20 {
         publish(&bus, Topic::Facts, number).await;
     }
-    set.master.signal("-STOP");
-    set.replica.signal("-CONT");
+    set.master.redis.freeze().unwrap();
+    set.replica.redis.go_on().unwrap();
     for number in 20..30 {
         publish(&bus, Topic::Facts, number).await;
     }
     assert!(reads_up_to(&mut facts, 10, 29).await);
-    set.master.signal("-CONT");
+    set.master.redis.go_on().unwrap();
     publish(&bus, Topic::Facts, 30).await;
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 30));
 }

@@ -2,15 +2,13 @@
 
 use akash_provider_redis::Location;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
+use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use testbed::Redis;
 
 pub(crate) struct Server {
-    child: Child,
+    pub(crate) redis: Redis,
     pub(crate) port: u16,
     folder: TempDir,
 }
@@ -96,35 +94,19 @@ impl Server {
     }
 
     fn run(name: &str, port: u16, words: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
-        let program = match testbed::redis() {
-            Ok(program) => program,
-            Err(error) => {
-                println!("skipped: {error}");
-                return None;
-            }
-        };
         let folder = tempfile::tempdir().unwrap();
-        let words = words(folder.path());
-        let mut command = Command::new(program);
-        command.arg0(name).args(words).current_dir(folder.path());
+        let mut words = words(folder.path());
         if name == "redis-server" {
-            command.args(["--bind", "127.0.0.1", "--dir"]).arg(folder.path());
+            let dir = folder.path().display().to_string();
+            words.extend([
+                "--bind".to_owned(),
+                "127.0.0.1".to_owned(),
+                "--dir".to_owned(),
+                dir,
+            ]);
         }
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Self { child, port, folder };
-        let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(
-                began.elapsed() < Duration::from_secs(20),
-                "{name} does not listen"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Some(server)
+        let redis = Redis::start(name, port, folder.path(), &words).unwrap()?;
+        Some(Self { redis, port, folder })
     }
 
     pub(crate) fn location(&self) -> Location {
@@ -151,31 +133,6 @@ impl Server {
             command.arg(*word);
         }
         command.query_async(&mut connection).await.unwrap()
-    }
-
-    /// A signal by its name.
-    pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([name, &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
-    }
-
-    /// Ends it at once and waits until it is gone.
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 

@@ -41,7 +41,7 @@ async fn a_server_that_comes_back_empty_is_told_and_what_follows_is_read() {
         publish(&bus, Topic::Facts, number).await;
         assert_eq!(next(&mut all).await, told(Topic::Facts, number));
     }
-    server.kill();
+    server.redis.kill();
     assert!(bus.publish(Topic::Facts, fact(5)).await.is_err());
     let Some(server) = Server::on(server.port, &[]) else {
         return;
@@ -109,11 +109,11 @@ async fn a_server_that_hangs_costs_seconds_and_not_the_bus() {
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
-    server.signal("-STOP");
+    server.redis.freeze().unwrap();
     let began = Instant::now();
     assert!(bus.publish(Topic::Facts, fact(2)).await.is_err());
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
-    server.signal("-CONT");
+    server.redis.go_on().unwrap();
     publish(&bus, Topic::Facts, 3).await;
     // Whether the second was taken when it went on is nobody's promise.
     loop {

@@ -1,50 +1,31 @@
 //! What happens is published on a Redis too, and the provider does not care whether there is one.
 
-use crate::stage::{Stage, until};
+use crate::stage::Stage;
 use akash_provider_core::market::TenantMsg;
 use nix::sys::signal::Signal;
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::net::TcpListener;
 use std::time::Duration;
+use testbed::Redis;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
 /// A server of this test.
-struct Redis(Child);
-
-impl Redis {
-    fn start(stage: &Stage, port: u16) -> Option<Self> {
-        let program = match testbed::redis() {
-            Ok(program) => program,
-            Err(error) => {
-                println!("skipped: {error}");
-                return None;
-            }
-        };
-        let mut command = Command::new(program);
-        command
-            .arg0("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", ""]);
-        command.args(["--requirepass", "hunter2", "--port", &port.to_string(), "--dir"]);
-        command
-            .arg(stage.path(""))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        let server = Self(command.spawn().unwrap());
-        let says = || "a Redis that does not listen".to_owned();
-        until("a server", says, || {
-            TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        Some(server)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.0.kill().ok();
-        self.0.wait().ok();
-    }
+fn redis(stage: &Stage, port: u16) -> Option<Redis> {
+    let folder = stage.path("");
+    let (port_word, dir) = (port.to_string(), folder.display().to_string());
+    let words = [
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--requirepass",
+        "hunter2",
+        "--port",
+        &port_word,
+        "--dir",
+        &dir,
+    ];
+    Redis::start("redis-server", port, &folder, &words.map(str::to_owned)).unwrap()
 }
 
 #[test]
@@ -55,7 +36,7 @@ fn what_happens_is_read_by_another_process_and_a_bus_that_dies_costs_no_lease() 
         .local_addr()
         .unwrap()
         .port();
-    let Some(server) = Redis::start(&stage, port) else {
+    let Some(server) = redis(&stage, port) else {
         return;
     };
     stage.start_node(FAST);
@@ -89,7 +70,7 @@ fn what_happens_is_read_by_another_process_and_a_bus_that_dies_costs_no_lease() 
         .tenant(TenantMsg::CreateLease { bid: bid.id })
         .unwrap();
     provider.says("lease won");
-    let Some(_server) = Redis::start(&stage, port) else {
+    let Some(_server) = redis(&stage, port) else {
         return;
     };
     // What is retained is published again, and the reader is told that it missed something.
