@@ -145,8 +145,15 @@ impl<I: Index> Board<I> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn ready(&self) -> watch::Receiver<bool> {
-        self.ready.subscribe()
+    /// Waits until everything was listed.
+    pub(super) async fn listed(&self) {
+        // The other end is in our hands, so it does not go away.
+        let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
+    }
+
+    /// Everything was listed once.
+    pub(super) fn is_listed(&self) -> bool {
+        *self.ready.borrow()
     }
 
     /// Takes what a watch says, or what came of our own write.

@@ -34,7 +34,7 @@ pub use super::{Counts, Ignored, LeaseParts, WatchStatus, queue};
 pub use front::Front;
 pub use status::{HostnameStatus, Managed, Status};
 
-use super::worker::{self, Pace};
+use super::worker::{Pace, Running};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
 use crate::state::WatchConfig;
@@ -48,8 +48,6 @@ use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use writer::Writer;
 
 /// What an operator chooses. [`Options::default`] has the defaults of the command line.
@@ -99,11 +97,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct HostnameOperator {
     shared: Arc<Shared>,
-    stopping: CancellationToken,
-    /// Done once it has stopped.
-    writer: CancellationToken,
-    #[expect(dead_code, reason = "dropping them ends them")]
-    tasks: Vec<AbortOnDropHandle<()>>,
+    running: Running,
 }
 
 impl HostnameOperator {
@@ -115,7 +109,6 @@ impl HostnameOperator {
             options.patience,
             options.handover,
         ));
-        let stopping = CancellationToken::new();
         let writer = Writer {
             shared: Arc::clone(&shared),
             calls: Calls::new(client.clone(), options.call_timeout, "route").guarded(options.gate.clone()),
@@ -124,56 +117,45 @@ impl HostnameOperator {
             prune: options.prune_interval,
             grace: options.call_timeout,
         };
-        let (stopped, leading) = worker::start(writer, pace, options.gate.clone(), &stopping);
-        let mut tasks = watch::start(
+        let mut running = Running::start(writer, pace, options.gate.clone());
+        running.keep(watch::start(
             client,
             &options.manifest_namespace,
             &options.plan.mode,
             &shared.board,
             options.watch_config,
-        );
-        let front = front::watch(
+        ));
+        running.spawn(front::watch(
             client.clone(),
             options.plan.mode,
             options.call_timeout,
             Arc::clone(&shared),
-        );
-        tasks.push(AbortOnDropHandle::new(tokio::spawn(front)));
-        tasks.push(leading);
+        ));
         let notes = Notebook::new(client, &options.manifest_namespace, options.call_timeout);
-        let beside = [
-            options.probe.map(|probe| {
-                let (shared, notes) = (Arc::clone(&shared), notes.clone());
-                worker::lead(options.gate.clone(), &stopping, move |until| {
-                    probe::run(probe.clone(), Arc::clone(&shared), notes.clone(), until)
-                })
-            }),
-            options.proving.map(|proving| {
-                let shared = Arc::clone(&shared);
-                worker::lead(options.gate, &stopping, move |until| {
-                    proof::run(proving.clone(), Arc::clone(&shared), notes.clone(), until)
-                })
-            }),
-        ];
-        tasks.extend(beside.into_iter().flatten().map(|(_, leading)| leading));
-        Self {
-            shared,
-            stopping,
-            writer: stopped,
-            tasks,
+        if let Some(probe) = options.probe {
+            let (shared, notes) = (Arc::clone(&shared), notes.clone());
+            running.lead(options.gate.clone(), move |until| {
+                probe::run(probe.clone(), Arc::clone(&shared), notes.clone(), until)
+            });
         }
+        if let Some(proving) = options.proving {
+            let shared = Arc::clone(&shared);
+            running.lead(options.gate, move |until| {
+                proof::run(proving.clone(), Arc::clone(&shared), notes.clone(), until)
+            });
+        }
+        Self { shared, running }
     }
 
     /// Waits until everything was listed.
     pub async fn ready(&self) {
-        // The other end is in our hands, so it does not go away.
-        let _ = self.shared.board.ready().wait_for(|ready| *ready).await;
+        self.shared.board.listed().await;
     }
 
     /// Everything was listed once.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        *self.shared.board.ready().borrow()
+        self.shared.board.is_listed()
     }
 
     /// How everything is at the moment, name by name.
@@ -215,7 +197,6 @@ impl HostnameOperator {
 
     /// Begins nothing more, and waits for what is under way, at most for the limit of one call.
     pub async fn stop(&self) {
-        self.stopping.cancel();
-        self.writer.cancelled().await;
+        self.running.stop().await;
     }
 }

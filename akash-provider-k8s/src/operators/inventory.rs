@@ -27,7 +27,7 @@ pub use super::Counts;
 pub use shared::Shown;
 pub use status::{NodeStatus, Status};
 
-use super::worker::{self, Pace};
+use super::worker::{Pace, Running};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
 use crate::inventory::{self, KubeInventory};
@@ -44,8 +44,6 @@ use shared::Shared;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch as channel;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use writer::Writer;
 
 /// How often is forgotten what is of nodes that are gone.
@@ -85,11 +83,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct InventoryOperator {
     shared: Arc<Shared>,
-    stopping: CancellationToken,
-    /// Done once it has stopped.
-    writer: CancellationToken,
-    #[expect(dead_code, reason = "dropping them ends them")]
-    tasks: [AbortOnDropHandle<()>; 4],
+    running: Running,
 }
 
 impl InventoryOperator {
@@ -97,7 +91,6 @@ impl InventoryOperator {
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(options.rules, options.retry_delay));
-        let stopping = CancellationToken::new();
         let writer = Writer {
             shared: Arc::clone(&shared),
             calls: Calls::new(client.clone(), options.call_timeout, "labels of a node")
@@ -108,23 +101,13 @@ impl InventoryOperator {
             prune: PRUNE_EVERY,
             grace: options.call_timeout,
         };
-        let (stopped, leading) = worker::start(writer, pace, options.gate, &stopping);
-        let [nodes, classes] = watch::start(client, &shared.board, options.watch_config);
-        let counting = count(
+        let mut running = Running::start(writer, pace, options.gate);
+        running.keep(watch::start(client, &shared.board, options.watch_config));
+        running.spawn(count(
             KubeInventory::start_whole(client, &options.count),
             Arc::clone(&shared),
-        );
-        Self {
-            shared,
-            stopping,
-            writer: stopped,
-            tasks: [
-                nodes,
-                classes,
-                AbortOnDropHandle::new(tokio::spawn(counting)),
-                leading,
-            ],
-        }
+        ));
+        Self { shared, running }
     }
 
     /// Other rules from here on, for what is shown and for the labels of all nodes.
@@ -139,15 +122,15 @@ impl InventoryOperator {
 
     /// Waits until the cluster was counted, and all that labels hang on was listed.
     pub async fn ready(&self) {
-        // The other ends are in our hands, so they do not go away.
+        // The other end is in our hands, so it does not go away.
         let _ = self.shown().wait_for(Option::is_some).await;
-        let _ = self.shared.board.ready().wait_for(|ready| *ready).await;
+        self.shared.board.listed().await;
     }
 
     /// The cluster was counted once, and all that labels hang on was listed.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.shared.shown.borrow().is_some() && *self.shared.board.ready().borrow()
+        self.shared.shown.borrow().is_some() && self.shared.board.is_listed()
     }
 
     /// The cluster as it is shown, and each change of it; `None` before it was counted once. While it cannot be counted
@@ -165,8 +148,7 @@ impl InventoryOperator {
 
     /// Begins nothing more, and waits for what is under way, at most for the limit of one call.
     pub async fn stop(&self) {
-        self.stopping.cancel();
-        self.writer.cancelled().await;
+        self.running.stop().await;
     }
 }
 

@@ -30,7 +30,7 @@ pub use usage::{PoolStatus, Usage};
 
 use super::Ignored;
 use super::queue::Patience;
-use super::worker::{self, Pace};
+use super::worker::{Pace, Running};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
 use crate::state::WatchConfig;
@@ -46,8 +46,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::interval;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use writer::Writer;
 
 /// How often is looked whether an address is late, outside of its pool or not one tenant's alone.
@@ -103,11 +101,7 @@ impl Options {
 pub struct IpOperator {
     shared: Arc<Shared>,
     provider: Address,
-    stopping: CancellationToken,
-    /// Done once it has stopped.
-    writer: CancellationToken,
-    #[expect(dead_code, reason = "dropping them ends them")]
-    tasks: Vec<AbortOnDropHandle<()>>,
+    running: Running,
 }
 
 impl IpOperator {
@@ -116,7 +110,6 @@ impl IpOperator {
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Shared::new(options.provider.clone(), options.mode.clone(), options.patience);
         let shared = Arc::new(shared);
-        let stopping = CancellationToken::new();
         let writer = Writer {
             shared: Arc::clone(&shared),
             calls: Calls::new(client.clone(), options.call_timeout, "leased address")
@@ -127,40 +120,34 @@ impl IpOperator {
             prune: options.prune_interval,
             grace: options.call_timeout,
         };
-        let (stopped, leading) = worker::start(writer, pace, options.gate, &stopping);
-        let watches = watch::start(
+        let mut running = Running::start(writer, pace, options.gate);
+        running.keep(watch::start(
             client,
             &options.manifest_namespace,
             &options.metallb_namespace,
             &shared.board,
             options.watch_config,
-        );
+        ));
         let endpoint = options.metallb_endpoint.as_deref();
         let source = Source::new(client, &options.metallb_namespace, endpoint);
-        let asking = metrics::watch(source, options.call_timeout, Arc::clone(&shared));
-        let mut tasks = Vec::from(watches);
-        tasks.push(AbortOnDropHandle::new(tokio::spawn(asking)));
-        tasks.push(AbortOnDropHandle::new(tokio::spawn(look(Arc::clone(&shared)))));
-        tasks.push(leading);
+        running.spawn(metrics::watch(source, options.call_timeout, Arc::clone(&shared)));
+        running.spawn(look(Arc::clone(&shared)));
         Self {
             shared,
             provider: options.provider,
-            stopping,
-            writer: stopped,
-            tasks,
+            running,
         }
     }
 
     /// Waits until records and Services were listed.
     pub async fn ready(&self) {
-        // The other end is in our hands, so it does not go away.
-        let _ = self.shared.board.ready().wait_for(|ready| *ready).await;
+        self.shared.board.listed().await;
     }
 
     /// Records and Services were listed once.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        *self.shared.board.ready().borrow()
+        self.shared.board.is_listed()
     }
 
     /// Whose leases are served.
@@ -210,8 +197,7 @@ impl IpOperator {
 
     /// Begins nothing more, and waits for what is under way, at most for the limit of one call.
     pub async fn stop(&self) {
-        self.stopping.cancel();
-        self.writer.cancelled().await;
+        self.running.stop().await;
     }
 }
 

@@ -38,38 +38,76 @@ pub(super) struct Pace {
     pub(super) grace: Duration,
 }
 
-/// Begins to work whenever the gate is open, until `stopping`; the token is cancelled once it has stopped.
-pub(super) fn start(
-    writer: impl Writes,
-    pace: Pace,
-    gate: LeadershipGate,
-    stopping: &CancellationToken,
-) -> (CancellationToken, AbortOnDropHandle<()>) {
-    lead(gate, stopping, move |until| run(writer.clone(), pace, until))
+/// An operator at work. Dropping it ends it at once.
+#[derive(Debug)]
+pub(super) struct Running {
+    stopping: CancellationToken,
+    /// Done once the writer has stopped.
+    stopped: CancellationToken,
+    tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// Does something whenever the gate is open, until `stopping`; the token is cancelled once it has stopped.
-pub(super) fn lead<W: Future<Output = ()> + Send>(
-    gate: LeadershipGate,
-    stopping: &CancellationToken,
-    work: impl Fn(CancellationToken) -> W + Send + 'static,
-) -> (CancellationToken, AbortOnDropHandle<()>) {
-    let stopped = CancellationToken::new();
-    let ended = stopped.clone().drop_guard();
-    let until = stopping.clone();
-    let leading = async move {
+impl Running {
+    /// Begins to work whenever the gate is open.
+    pub(super) fn start(writer: impl Writes, pace: Pace, gate: LeadershipGate) -> Self {
+        let mut running = Self {
+            stopping: CancellationToken::new(),
+            stopped: CancellationToken::new(),
+            tasks: Vec::new(),
+        };
         // Cancelled however this task ends, so that nobody waits in vain.
-        let _ended = ended;
-        while !until.is_cancelled() {
-            tokio::select! {
-                () = until.cancelled() => return,
-                () = gate.begins() => {}
-            }
-            // Deposed, it stops where it is; whoever leads next looks at everything.
-            gate.during(work(until.clone())).await;
+        let ended = running.stopped.clone().drop_guard();
+        let leading = lead(gate, running.stopping.clone(), move |until| {
+            run(writer.clone(), pace, until)
+        });
+        running.spawn(async move {
+            let _ended = ended;
+            leading.await;
+        });
+        running
+    }
+
+    /// Does something beside the writer whenever the gate is open.
+    pub(super) fn lead<W: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        gate: LeadershipGate,
+        work: impl Fn(CancellationToken) -> W + Send + 'static,
+    ) {
+        let leading = lead(gate, self.stopping.clone(), work);
+        self.spawn(leading);
+    }
+
+    /// Does something beside the writer, whoever leads.
+    pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.keep([AbortOnDropHandle::new(tokio::spawn(task))]);
+    }
+
+    /// These end with it.
+    pub(super) fn keep(&mut self, tasks: impl IntoIterator<Item = AbortOnDropHandle<()>>) {
+        self.tasks.extend(tasks);
+    }
+
+    /// Begins nothing more, and waits for what the writer has under way, at most for its grace.
+    pub(super) async fn stop(&self) {
+        self.stopping.cancel();
+        self.stopped.cancelled().await;
+    }
+}
+
+/// Does something whenever the gate is open, until the end.
+async fn lead<W: Future<Output = ()>>(
+    gate: LeadershipGate,
+    until: CancellationToken,
+    work: impl Fn(CancellationToken) -> W,
+) {
+    while !until.is_cancelled() {
+        tokio::select! {
+            () = until.cancelled() => return,
+            () = gate.begins() => {}
         }
-    };
-    (stopped, AbortOnDropHandle::new(tokio::spawn(leading)))
+        // Deposed, it stops where it is; whoever leads next looks at everything.
+        gate.during(work(until.clone())).await;
+    }
 }
 
 /// Works until the end, and finishes what it began.
