@@ -62,7 +62,7 @@ pub mod tx;
 
 pub use client::{AkashClient, ClientSettings, ClientStatus};
 pub use endpoint::{BadEndpoint, Versions, chain_id_at, shown_address};
-pub use events::{FollowerStatus, HeightStore, MalformedEvent, MemoryHeights, Settings, Source};
+pub use events::{FollowerStatus, HeightStore, MalformedEvent, Settings, Source};
 pub use fault::{Blame, Fault, NodeError};
 pub use limits::Limits;
 pub use query::Listing;

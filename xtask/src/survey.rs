@@ -9,6 +9,7 @@ use crate::figures::{Figure, json};
 use crate::process::Process;
 use crate::workspace::Workspace;
 
+mod reach;
 mod types;
 mod units;
 
@@ -35,10 +36,20 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     {
         println!("{}", json(&figure)?);
     }
-    for name in surfaces.iter().flat_map(types::Surface::unnamed) {
-        println!("named nowhere outside of its crate: {name}");
-    }
     Ok(())
+}
+
+/// No type is public that nobody outside of its crate can come by: it would bind us and serve nobody.
+pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
+    let files = sources(&workspace.root)?;
+    let surfaces = types::surfaces(&files);
+    let told = |name| format!("{name} is public, and nobody outside of its crate can come by it");
+    let findings: Vec<String> = surfaces
+        .iter()
+        .flat_map(types::Surface::unreached)
+        .map(told)
+        .collect();
+    Error::from_findings("public types", &findings)
 }
 
 /// A file's path below the workspace, and its text.

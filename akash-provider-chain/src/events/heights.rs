@@ -26,7 +26,7 @@ pub trait HeightStore: fmt::Debug + Send + Sync + 'static {
 
 /// Keeps the height as long as the process lives.
 #[derive(Debug, Default)]
-pub struct MemoryHeights {
+pub(crate) struct MemoryHeights {
     height: AtomicU64,
 }
 

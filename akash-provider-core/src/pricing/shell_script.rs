@@ -69,8 +69,7 @@ pub enum InvalidScript {
 
 /// Why a script gave no price. It is the source of the port's error.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ScriptError {
+enum ScriptError {
     /// It could not be started.
     #[error("cannot be started; check that it is there and executable")]
     Start(#[source] std::io::Error),

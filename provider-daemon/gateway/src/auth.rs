@@ -45,8 +45,7 @@ const TOKENS_FOR: Duration = Duration::from_secs(60);
 
 /// Why a caller is turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Denial {
+pub(crate) enum Denial {
     /// The header is not `Bearer` and a token.
     Header,
     /// Certificate and token at once.
@@ -69,7 +68,7 @@ impl Denial {
     /// The words that go to the client, in the `message` of the JSON: those of today's provider, where it has words
     /// for the case.
     #[must_use]
-    pub const fn message(self) -> &'static str {
+    pub(crate) const fn message(self) -> &'static str {
         match self {
             Self::Header => "invalid authorization header",
             Self::Ambiguous => "auth: ambiguous authentication. may not use mTLS and JWT at the same time",
@@ -85,8 +84,7 @@ impl Denial {
 
 /// Why the chain gave no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LookupFault {
+pub(crate) enum LookupFault {
     /// It cannot be asked.
     Outage,
     /// It is not asked for this address any more.
@@ -160,7 +158,7 @@ struct Verified {
 
 /// Finds out who a caller is.
 #[derive(Debug)]
-pub struct Authenticator {
+pub(crate) struct Authenticator {
     provider: Address,
     issuers: Issuers,
     certificates: Certificates,
@@ -174,7 +172,7 @@ impl Authenticator {
     /// For a provider, asking this chain. A token valid for longer than `lifetime_max` is refused; a certificate is
     /// compared with the chain again after `recheck` of the limits.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         provider: Address,
         chain: Arc<dyn ChainQuery>,
         memory: Arc<dyn Memory>,
@@ -201,7 +199,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// What is shown is wrong, or cannot be judged.
-    pub async fn identify(&self, shown: Credentials<'_>) -> Result<Option<Arc<Identity>>, Denial> {
+    pub(crate) async fn identify(&self, shown: Credentials<'_>) -> Result<Option<Arc<Identity>>, Denial> {
         match (shown.header, shown.certificate) {
             (None, None) => Ok(None),
             (Some(header), certificate) => {
@@ -221,7 +219,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// [`LookupFault`]: it is not known.
-    pub async fn is_welcome(
+    pub(crate) async fn is_welcome(
         &self,
         certificate: &ClientCertificate,
         peer: IpAddr,

@@ -1,15 +1,17 @@
-//! The public types of the crates that are embedded: how many there are, and which of them nobody outside names.
+//! The public types of the crates that are embedded: how many there are, and which of them nobody outside can come by.
 
 use std::collections::HashSet;
 
+use super::reach::{Shown, declared, examples, words};
 use super::{Source, count};
 use crate::figures::Figure;
 
 /// The crates that strangers build on.
-const EMBEDDED: [(&str, &str); 6] = [
+const EMBEDDED: [(&str, &str); 7] = [
     ("core", "akash-provider-core/src/"),
     ("chain", "akash-provider-chain/src/"),
     ("k8s", "akash-provider-k8s/src/"),
+    ("redis", "akash-provider-redis/src/"),
     ("process", "akash-provider-process/src/"),
     ("gateway", "provider-daemon/gateway/src/"),
     ("devnet", "provider-daemon/devnet/src/"),
@@ -20,8 +22,8 @@ pub(super) struct Surface<'a> {
     name: &'static str,
     types: usize,
     variants: usize,
-    /// Types that no example, test outside of the crate, bench or other crate names.
-    unnamed: Vec<&'a str>,
+    /// Types that no example, test outside of the crate, bench or other crate names or comes by.
+    unreached: Vec<&'a str>,
 }
 
 /// The surface of each crate.
@@ -33,35 +35,33 @@ pub(super) fn surfaces(files: &[Source]) -> Vec<Surface<'_>> {
             .map(|(_, text)| text.as_str())
             .collect();
         let types: Vec<&str> = within.iter().flat_map(|text| public_types(text)).collect();
+        let mut shown = Shown::default();
+        within.iter().for_each(|text| shown.read(text));
         Surface {
             name,
             types: types.len(),
             variants: within.iter().map(|text| public_variants(text)).sum(),
-            unnamed: unnamed(&types, folder, files),
+            unreached: shown.unreached(&types, &named_outside(folder, files)),
         }
     };
     EMBEDDED.map(of).into()
 }
 
 impl Surface<'_> {
-    /// Types and variants, and how many types nobody outside names.
+    /// Types and variants, and how many types nobody outside can come by.
     pub(super) fn figures(&self) -> [Figure; 3] {
         let name = self.name;
         [
             count(&format!("{name}_public_types"), self.types, "types"),
             count(&format!("{name}_public_variants"), self.variants, "variants"),
-            count(
-                &format!("{name}_types_unnamed_outside"),
-                self.unnamed.len(),
-                "types",
-            ),
+            count(&format!("{name}_types_unreached"), self.unreached.len(), "types"),
         ]
     }
 
     /// Those types, sorted, each with its crate.
-    pub(super) fn unnamed(&self) -> Vec<String> {
+    pub(super) fn unreached(&self) -> Vec<String> {
         let mut all: Vec<String> = self
-            .unnamed
+            .unreached
             .iter()
             .map(|of| format!("{}: {of}", self.name))
             .collect();
@@ -70,30 +70,27 @@ impl Surface<'_> {
     }
 }
 
-fn unnamed<'a>(types: &[&'a str], folder: &str, files: &[Source]) -> Vec<&'a str> {
+/// Every word that is written outside of a crate's own sources.
+fn named_outside<'a>(folder: &str, files: &'a [Source]) -> HashSet<&'a str> {
     let outside = files
         .iter()
         .filter(|(path, _)| path.ends_with(".rs") && !path.starts_with(folder));
-    let is_in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let words: HashSet<&str> = outside
-        .flat_map(|(_, text)| text.split(|c: char| !is_in_name(c)))
-        .collect();
-    types
-        .iter()
-        .copied()
-        .filter(|name| !words.contains(name))
+    let own = files.iter().filter(|(path, _)| path.starts_with(folder));
+    let examples = own.flat_map(|(_, text)| examples(text));
+    outside
+        .flat_map(|(_, text)| words(text))
+        .chain(examples)
         .collect()
 }
 
-/// Names of what a file declares `pub`. What is visible in its crate alone is declared otherwise: the lint
-/// `unreachable_pub` is set.
+/// Names of what a file declares `pub`.
 fn public_types(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(|line| {
-        let rest = line.trim_start().strip_prefix("pub ")?;
-        let kinds = ["struct ", "enum ", "trait ", "type "];
-        let rest = kinds.iter().find_map(|kind| rest.strip_prefix(kind))?;
-        rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-            .next()
+    // A guide whose examples are compiled is a type for the tests alone.
+    let mut is_for_tests = false;
+    text.lines().filter_map(move |line| {
+        is_for_tests |= line.trim() == "#[cfg(doctest)]";
+        let name = declared(line.trim_start())?;
+        (!std::mem::take(&mut is_for_tests)).then_some(name)
     })
 }
 
@@ -124,7 +121,7 @@ mod tests {
     const TEXT: &str = "pub struct One(u8);\npub(crate) struct Two;\npub enum Three {\n    /// First.\n    A,\n    B {\n        C: u8,\n    },\n}\nenum Four {\n    D,\n}\n";
 
     #[test]
-    fn types_and_variants_are_counted_and_what_nobody_names_is_found() {
+    fn types_and_variants_are_counted_and_what_nobody_comes_by_is_found() {
         assert_eq!(public_types(TEXT).collect::<Vec<_>>(), ["One", "Three"]);
         assert_eq!(public_variants(TEXT), 2);
         let files = [
@@ -136,6 +133,6 @@ mod tests {
             ("akash-provider-core/tests/c.rs".to_owned(), "use One;".to_owned()),
         ];
         let core = &surfaces(&files)[0];
-        assert_eq!(core.unnamed(), ["core: Three"]);
+        assert_eq!(core.unreached(), ["core: Three"]);
     }
 }
