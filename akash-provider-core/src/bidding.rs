@@ -27,7 +27,9 @@ pub(crate) use size::cut;
 pub use size::{COMPARISONS_MAX, UNITS_MAX, check_size};
 
 use crate::config::Config;
-use crate::types::{Attribute, AuditedAttributes, Coin, EndpointKind, GroupSpec, MarketParams, Order};
+use crate::types::{
+    Attribute, AuditedAttributes, Coin, DeclineCode, EndpointKind, GroupSpec, MarketParams, Order,
+};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -222,34 +224,34 @@ pub enum Decline {
 }
 
 impl Decline {
-    /// The reason as one short word.
+    /// The reason alone.
     #[must_use]
-    pub const fn code(&self) -> &'static str {
+    pub const fn code(&self) -> DeclineCode {
         match self {
-            Self::Attributes { .. } => "attributes",
-            Self::NotForUs { .. } => "not_for_us",
-            Self::Storage { .. } => "storage",
-            Self::Gpu { .. } => "gpu",
-            Self::TooManyVolumes { .. } => "too_many_volumes",
-            Self::SignedBy { .. } => "signed_by",
-            Self::TooManyAuditors { .. } => "too_many_auditors",
-            Self::TooLarge { .. } => "too_large",
-            Self::InvalidGroup { .. } => "invalid_group",
-            Self::Reclamation { .. } => "reclamation",
-            Self::ReclamationRange { .. } => "reclamation_range",
-            Self::OrderFull { .. } => "order_full",
-            Self::Deposit { .. } => "deposit",
-            Self::InsufficientCapacity { .. } => "insufficient_capacity",
-            Self::NoHostnames { .. } => "no_hostnames",
-            Self::NoLeasedIps { .. } => "no_leased_ips",
-            Self::LeasedIpsExhausted { .. } => "leased_ips_exhausted",
-            Self::ExternalPortsExhausted { .. } => "external_ports_exhausted",
-            Self::Price { .. } => "price",
-            Self::PriceDenom { .. } => "price_denom",
-            Self::PriceTooHigh { .. } => "price_too_high",
-            Self::Refused { .. } => "refused",
-            Self::AlreadyBid => "already_bid",
-            Self::Unknown { .. } => "unknown",
+            Self::Attributes { .. } => DeclineCode::Attributes,
+            Self::NotForUs { .. } => DeclineCode::NotForUs,
+            Self::Storage { .. } => DeclineCode::Storage,
+            Self::Gpu { .. } => DeclineCode::Gpu,
+            Self::TooManyVolumes { .. } => DeclineCode::TooManyVolumes,
+            Self::SignedBy { .. } => DeclineCode::SignedBy,
+            Self::TooManyAuditors { .. } => DeclineCode::TooManyAuditors,
+            Self::TooLarge { .. } => DeclineCode::TooLarge,
+            Self::InvalidGroup { .. } => DeclineCode::InvalidGroup,
+            Self::Reclamation { .. } => DeclineCode::Reclamation,
+            Self::ReclamationRange { .. } => DeclineCode::ReclamationRange,
+            Self::OrderFull { .. } => DeclineCode::OrderFull,
+            Self::Deposit { .. } => DeclineCode::Deposit,
+            Self::InsufficientCapacity { .. } => DeclineCode::InsufficientCapacity,
+            Self::NoHostnames { .. } => DeclineCode::NoHostnames,
+            Self::NoLeasedIps { .. } => DeclineCode::NoLeasedIps,
+            Self::LeasedIpsExhausted { .. } => DeclineCode::LeasedIpsExhausted,
+            Self::ExternalPortsExhausted { .. } => DeclineCode::ExternalPortsExhausted,
+            Self::Price { .. } => DeclineCode::Price,
+            Self::PriceDenom { .. } => DeclineCode::PriceDenom,
+            Self::PriceTooHigh { .. } => DeclineCode::PriceTooHigh,
+            Self::Refused { .. } => DeclineCode::Refused,
+            Self::AlreadyBid => DeclineCode::AlreadyBid,
+            Self::Unknown { .. } => DeclineCode::Unknown,
         }
     }
 

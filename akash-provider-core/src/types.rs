@@ -4,6 +4,7 @@
 //! hashes and serialises, because a simulation log is made of them.
 
 pub mod chain;
+pub mod decline_code;
 pub mod event;
 pub mod group;
 pub mod id;
@@ -17,6 +18,7 @@ pub use chain::{
     DeploymentRecord, EscrowAccount, Group, GroupState, Lease, LeaseRecord, LeaseState, MarketParams,
     Observed, Order, OrderState, Payment, ProviderInfo, ProviderRecord, Reclamation, Snapshot,
 };
+pub use decline_code::DeclineCode;
 pub use event::{BidOutcome, Event, Topic};
 pub use group::{Attribute, GroupSpec, PlacementRequirements, SignedBy};
 pub use id::{Address, BidId, DeploymentId, GroupId, LeaseId, OrderId};

@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(check_size(&group), Ok(()));
         group.requirements.signed_by.any_of.push("b".to_owned());
         let declined = check_size(&group).unwrap_err();
-        assert_eq!(declined.code(), "too_many_auditors");
+        assert_eq!(declined.code().as_str(), "too_many_auditors");
         assert_eq!(
             declined.to_string(),
             "the order names 33 auditors; orders with more than 32 are not looked at"
@@ -176,7 +176,7 @@ mod tests {
         );
         group.resources[0].resources.gpu.attributes = attributes(1_001);
         let declined = check_comparisons(&group, &facts, &config()).unwrap_err();
-        assert_eq!(declined.code(), "too_large");
+        assert_eq!(declined.code().as_str(), "too_large");
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
             bids: None,
         };
         let declined = crate::bidding::should_bid(&order, &facts, &config()).unwrap_err();
-        assert_eq!(declined.code(), "attributes");
+        assert_eq!(declined.code().as_str(), "attributes");
         assert!(declined.to_string().len() < 2 * TEXT_MAX);
     }
 

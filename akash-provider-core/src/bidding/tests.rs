@@ -47,7 +47,7 @@ fn placement_attributes_must_be_ours() {
     group.requirements.attributes = vec![attribute("region/*", "us")];
     let order = order(group);
     let decline = should_bid(&order, &NOTHING, &config()).unwrap_err();
-    assert_eq!(decline.code(), "attributes");
+    assert_eq!(decline.code().as_str(), "attributes");
     assert_eq!(
         decline.to_string(),
         "the order asks for region/*=us, which this provider does not declare"
@@ -148,7 +148,11 @@ fn w9_changed_attributes_and_audits_count_at_once() {
         auditor: "auditor".to_owned(),
         attributes: us.to_vec(),
     }];
-    let code = |facts: Facts<'_>| should_bid(&order, &facts, &config()).err().map(|d| d.code());
+    let code = |facts: Facts<'_>| {
+        should_bid(&order, &facts, &config())
+            .err()
+            .map(|d| d.code().as_str())
+    };
     assert_eq!(
         code(Facts {
             attributes: Some(&eu),
@@ -218,7 +222,7 @@ fn the_first_failing_check_gives_the_reason() {
         ..NOTHING
     };
     let mut reason = |order: &Order, facts: &Facts<'_>, config: &Config| {
-        reasons.push(should_bid(order, facts, config).map_or_else(|d| d.code(), |()| "none"));
+        reasons.push(should_bid(order, facts, config).map_or_else(|d| d.code().as_str(), |()| "none"));
     };
     reason(&order, &facts, &config);
     facts.attributes = Some(&ours);
@@ -269,7 +273,9 @@ fn w12_the_reclamation_window_is_checked_before_anything_is_reserved() {
             reclamation_window: offered,
             ..config()
         };
-        should_bid(&order, &facts, &config).err().map(|d| d.code())
+        should_bid(&order, &facts, &config)
+            .err()
+            .map(|d| d.code().as_str())
     };
     assert_eq!(code(Some(2 * HOUR), None), Some("reclamation"));
     assert_eq!(code(Some(2 * HOUR), Some(Duration::ZERO)), Some("reclamation"));
@@ -308,7 +314,7 @@ fn w12_the_deposit_is_checked_against_the_chains_minimum() {
         low.to_string(),
         "the configured bid deposit 499999uact is below what the chain asks: 500000uakt or 500000uact"
     );
-    assert_eq!(with("9999999uatom").unwrap_err().code(), "deposit");
+    assert_eq!(with("9999999uatom").unwrap_err().code().as_str(), "deposit");
 }
 
 #[test]
@@ -328,7 +334,7 @@ fn a_price_must_be_in_the_orders_denomination_above_zero_and_not_above_the_maxim
     let code = |amount: &str, denom: &str| {
         check_price(&coin(amount, denom), &maximum)
             .err()
-            .map(|d| d.code())
+            .map(|d| d.code().as_str())
     };
     assert_eq!(code("23", "uact"), None, "equal is allowed");
     assert_eq!(code("0.000000000000000001", "uact"), None);
@@ -351,11 +357,14 @@ fn an_order_without_one_computable_price_is_declined() {
     mixed.resources.push(unit(2));
     mixed.resources[1].price.denom = "uakt".into();
     let decline = should_bid(&order(mixed), &NOTHING, &config()).unwrap_err();
-    assert_eq!(decline.code(), "invalid_group");
+    assert_eq!(decline.code().as_str(), "invalid_group");
     let mut empty = group();
     empty.resources.clear();
     assert_eq!(
-        should_bid(&order(empty), &NOTHING, &config()).unwrap_err().code(),
+        should_bid(&order(empty), &NOTHING, &config())
+            .unwrap_err()
+            .code()
+            .as_str(),
         "invalid_group"
     );
 }
@@ -477,9 +486,10 @@ fn every_decline_has_a_code_of_its_own() {
     ];
     let codes: std::collections::BTreeSet<_> = declines.iter().map(Decline::code).collect();
     assert_eq!(codes.len(), declines.len());
-    // The code is also the tag of the reason in JSON, so that logs and status agree.
+    // The code is also the tag of the reason in JSON, so that logs, events and status agree.
     for decline in &declines {
         let json = serde_json::to_value(decline).unwrap();
-        assert_eq!(json["reason"], decline.code());
+        assert_eq!(json["reason"], decline.code().as_str());
+        assert_eq!(json["reason"], serde_json::to_value(decline.code()).unwrap());
     }
 }

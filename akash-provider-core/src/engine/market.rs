@@ -11,12 +11,12 @@ mod observed;
 
 use crate::bidding::Decline;
 use crate::config::Config;
-use crate::types::{BlockTime, Coin, GroupId, MarketParams, Mono, Now, OrderId, ProviderRecord};
+use crate::types::{BlockTime, Coin, DeclineCode, GroupId, MarketParams, Mono, Now, OrderId, ProviderRecord};
 use facts::Facts;
 use order::Order;
 use orders::Orders;
 use rustc_hash::FxHashMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use wallet::Wallet;
 
 /// Orders, and what is known for bids on them.
@@ -111,12 +111,9 @@ impl Market {
         self.wallet.deposit(now, config, self.facts.params())
     }
 
-    /// How often each reason for a decline came up, by its code.
-    pub(super) fn decline_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.orders
-            .decline_counts
-            .iter()
-            .map(|(code, count)| (*code, *count))
+    /// How often each reason for a decline came up.
+    pub(super) fn decline_counts(&self) -> &BTreeMap<DeclineCode, u64> {
+        &self.orders.decline_counts
     }
 
     /// The newest declines, the oldest of them first.

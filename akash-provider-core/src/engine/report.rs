@@ -56,11 +56,7 @@ impl Engine {
             inventory_known: self.reservations.is_known(),
             cluster_known: self.progress.cluster_known(),
             orders: self.order_statuses(),
-            declines: self
-                .market
-                .decline_counts()
-                .map(|(code, n)| (code.to_owned(), n))
-                .collect(),
+            declines: self.market.decline_counts().clone(),
             recent_declines: self.decline_statuses(),
             leases: self.lease_infos(now),
             deployments: self.deployment_statuses(),
@@ -85,7 +81,7 @@ impl Engine {
     fn decline_statuses(&self) -> Vec<DeclineStatus> {
         let status = |(order, decline): &(crate::types::OrderId, crate::bidding::Decline)| DeclineStatus {
             order: order.clone(),
-            reason: decline.code().to_owned(),
+            reason: decline.code(),
             message: decline.to_string(),
         };
         self.market.recent_declines().map(status).collect()

@@ -3,7 +3,9 @@
 use super::phase::{LeasePhase, Lifecycle, OrderPhase};
 use crate::cluster::Health;
 use crate::inventory::Metrics;
-use crate::types::{Address, BidId, BlockTime, CloseReason, DecCoin, DeploymentId, Height, LeaseId, OrderId};
+use crate::types::{
+    Address, BidId, BlockTime, CloseReason, DecCoin, DeclineCode, DeploymentId, Height, LeaseId, OrderId,
+};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -34,7 +36,7 @@ pub struct Status {
     /// Orders in hand, each with the step it has reached.
     pub orders: Vec<OrderStatus>,
     /// Counts of declined orders by reason, since the start.
-    pub declines: BTreeMap<String, u64>,
+    pub declines: BTreeMap<DeclineCode, u64>,
     /// The latest declines with their reasons, newest last.
     pub recent_declines: Vec<DeclineStatus>,
     /// Leases in hand, those that are ending included.
@@ -114,8 +116,8 @@ pub struct OrderStatus {
 pub struct DeclineStatus {
     /// Group and oseq of the order.
     pub order: OrderId,
-    /// The reason as a short word, the key of [`Status::declines`].
-    pub reason: String,
+    /// The reason alone, the key of [`Status::declines`].
+    pub reason: DeclineCode,
     /// The reason in a sentence, for people.
     pub message: String,
 }

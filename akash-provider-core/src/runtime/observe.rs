@@ -157,7 +157,7 @@ fn log(event: &Event) {
             order,
             reason,
             message,
-        } => tracing::info!(%order, reason, "order declined: {message}"),
+        } => tracing::info!(%order, %reason, "order declined: {message}"),
         Event::BidsNotCounted { order, message } => {
             tracing::warn!(%order, "its bids cannot be counted, it is bid on all the same: {message}");
         }

@@ -1,6 +1,7 @@
 //! What the provider tells the world: facts and statuses, published on the bus.
 
 use super::chain::CloseReason;
+use super::decline_code::DeclineCode;
 use super::id::{Address, BidId, DeploymentId, LeaseId, OrderId};
 use super::price::DecCoin;
 use crate::cluster::Health;
@@ -122,7 +123,7 @@ pub enum Event {
         /// Group and oseq of the order.
         order: OrderId,
         /// The reason as a short word a machine can count.
-        reason: String,
+        reason: DeclineCode,
         /// The reason for people.
         message: String,
     },

@@ -168,7 +168,7 @@ async fn play(
     {
         let given = sdls.iter().find(|(name, _)| *name == outcome.name);
         let groups = given.map(|(_, sdl)| sdl.groups.as_slice()).unwrap_or_default();
-        outcome.mend = Some(mend(args, groups, outcome.reason.as_deref().unwrap_or_default()));
+        outcome.mend = outcome.reason.map(|reason| mend(args, groups, reason));
     }
     // They end in any order, and two runs should read alike.
     outcomes.sort_by(|a, b| a.name.cmp(&b.name));

@@ -21,8 +21,8 @@ use akash_provider_core::inventory::Explanation;
 use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
-    Attribute, AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, MarketParams, Order, OrderId,
-    OrderState,
+    Attribute, AuditedAttributes, DecCoin, DeclineCode, DeploymentId, GroupId, GroupSpec, MarketParams,
+    Order, OrderId, OrderState,
 };
 use anyhow::{Context, bail};
 use serde::Serialize;
@@ -41,8 +41,8 @@ pub struct Verdict {
     pub price: Option<DecCoin>,
     /// The most the tenant pays per block.
     pub maximum: Option<DecCoin>,
-    /// Why not, as a short word.
-    pub reason: Option<String>,
+    /// Why not, as a code.
+    pub reason: Option<DeclineCode>,
     /// Why not, for people.
     pub message: Option<String>,
     /// How each node fares with each unit, also where there would be a bid.
@@ -62,7 +62,7 @@ impl Verdict {
             would_bid: offer.is_some(),
             price: offer.map(|offer| offer.price),
             maximum: group.max_price(),
-            reason: decline.as_ref().map(|decline| decline.code().to_owned()),
+            reason: decline.as_ref().map(|decline| decline.code()),
             message: decline.map(|decline| decline.to_string()),
             explanation: screened.explanation,
         }

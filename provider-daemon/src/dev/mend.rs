@@ -1,32 +1,34 @@
 //! What to say to `dev` so that an SDL it declined is served.
 
 use crate::args::{ClusterArgs, DevArgs};
-use akash_provider_core::types::GroupSpec;
+use akash_provider_core::types::{DeclineCode, GroupSpec};
 
 /// The flags, or a hint where flags cannot do it.
 #[must_use]
-pub fn mend(args: &DevArgs, groups: &[GroupSpec], reason: &str) -> String {
+pub fn mend(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) -> String {
     let flags = match reason {
-        "price" | "price_too_high" => {
+        DeclineCode::Price | DeclineCode::PriceTooHigh => {
             return "lower the prices, as with --bid-price-cpu-scale 0.0001, or let the SDL pay more"
                 .to_owned();
         }
-        "no_hostnames" => {
+        DeclineCode::NoHostnames => {
             return "processes have ports and no hostnames: expose another port than 80, as with `as: 8080`"
                 .to_owned();
         }
-        "no_leased_ips" if args.processes => {
+        DeclineCode::NoLeasedIps if args.processes => {
             return "processes have no addresses of their own: leave `ip:` out".to_owned();
         }
-        "price_denom" => return "price the SDL in uact".to_owned(),
-        "external_ports_exhausted" => vec![format!(
+        DeclineCode::PriceDenom => return "price the SDL in uact".to_owned(),
+        DeclineCode::ExternalPortsExhausted => vec![format!(
             "--cluster-node-port-quantity {}",
             args.cluster.cluster_node_port_quantity.saturating_mul(2)
         )],
-        "attributes" => attributes(&args.cluster, groups),
-        "gpu" | "storage" | "insufficient_capacity" | "leased_ips_exhausted" | "no_leased_ips" => {
-            hardware(&args.cluster, groups)
-        }
+        DeclineCode::Attributes => attributes(&args.cluster, groups),
+        DeclineCode::Gpu
+        | DeclineCode::Storage
+        | DeclineCode::InsufficientCapacity
+        | DeclineCode::LeasedIpsExhausted
+        | DeclineCode::NoLeasedIps => hardware(&args.cluster, groups),
         _ => Vec::new(),
     };
     // A real cluster has the nodes it has.

@@ -6,7 +6,9 @@ use akash_provider_core::engine::{LeasePhase, RefusalKind};
 use akash_provider_core::manifest::{self, Manifest};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::{Bid, BidState, Coin, DecCoin, DeploymentId, LeaseId, OrderId, OrderState};
+use akash_provider_core::types::{
+    Bid, BidState, Coin, DecCoin, DeclineCode, DeploymentId, LeaseId, OrderId, OrderState,
+};
 use anyhow::{Context, anyhow, bail};
 use data_encoding::HEXLOWER;
 use std::sync::Arc;
@@ -53,8 +55,8 @@ pub struct Outcome {
     pub problem: Option<String>,
     /// It was the provider's decision not to bid.
     pub declined: bool,
-    /// Why not, as a word.
-    pub reason: Option<String>,
+    /// Why not.
+    pub reason: Option<DeclineCode>,
     /// How long it waited until others gave room back.
     pub waited: Option<Duration>,
     /// What to say to `dev` so that it is served.
@@ -114,7 +116,7 @@ impl Tenant {
         let (mut waited, mut vain) = (Duration::ZERO, 0);
         let mut outcome = loop {
             let outcome = self.attempt(to_the_end).await;
-            let is_for_room = outcome.reason.as_deref().is_some_and(Turns::is_for_room);
+            let is_for_room = outcome.reason.is_some_and(Turns::is_for_room);
             let Some(turns) = self.turns.clone().filter(|_| is_for_room && vain < VAIN_MAX) else {
                 break outcome;
             };
@@ -262,7 +264,7 @@ impl Tenant {
             let status = self.world.status();
             if let Some(decline) = status.recent_declines.iter().find(|d| orders.contains(&d.order)) {
                 outcome.declined = true;
-                outcome.reason = Some(decline.reason.clone());
+                outcome.reason = Some(decline.reason);
                 bail!("declined ({}): {}", decline.reason, decline.message);
             }
             if Instant::now() >= deadline {

@@ -122,6 +122,7 @@ fn share(sorted: &[Duration], percent: usize) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use akash_provider_core::types::DeclineCode;
 
     #[test]
     fn shares_are_of_those_that_took_no_longer() {
@@ -134,9 +135,9 @@ mod tests {
 
     #[test]
     fn every_order_is_counted_once_with_its_reason() {
-        let outcome = |problem: Option<&str>, reason: Option<&str>, waited: bool| Outcome {
+        let outcome = |problem: Option<&str>, reason: Option<DeclineCode>, waited: bool| Outcome {
             problem: problem.map(str::to_owned),
-            reason: reason.map(str::to_owned),
+            reason,
             waited: waited.then_some(Duration::from_secs(9)),
             to_bid: problem.is_none().then_some(Duration::from_secs(1)),
             to_run: problem.is_none().then_some(Duration::from_secs(3)),
@@ -145,7 +146,7 @@ mod tests {
         let all = [
             outcome(None, None, false),
             outcome(None, None, true),
-            outcome(Some("declined (gpu): x"), Some("gpu"), false),
+            outcome(Some("declined (gpu): x"), Some(DeclineCode::Gpu), false),
             outcome(Some("the manifest was refused: y"), None, false),
         ];
         let totals = Totals::of(5, all.iter());

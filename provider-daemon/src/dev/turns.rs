@@ -1,14 +1,15 @@
 //! Tenants who wait for room: one that was declined for want of it closes its deployment, and orders again when another
 //! has given its room back. However many wait, only a few go at a time.
 
+use akash_provider_core::types::DeclineCode;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
 /// Declines that pass when others give back what they have.
-const FOR_ROOM: [&str; 3] = [
-    "insufficient_capacity",
-    "leased_ips_exhausted",
-    "external_ports_exhausted",
+const FOR_ROOM: [DeclineCode; 3] = [
+    DeclineCode::InsufficientCapacity,
+    DeclineCode::LeasedIpsExhausted,
+    DeclineCode::ExternalPortsExhausted,
 ];
 /// How many go when one has ended: it may have had the room of several.
 const GO: usize = 4;
@@ -34,7 +35,7 @@ impl Default for Turns {
 impl Turns {
     /// True of a decline that is worth waiting.
     #[must_use]
-    pub fn is_for_room(reason: &str) -> bool {
+    pub fn is_for_room(reason: DeclineCode) -> bool {
         FOR_ROOM.contains(&reason)
     }
 
@@ -86,6 +87,8 @@ mod tests {
             assert!(turns.wait(taken, Duration::ZERO).await);
         }
         assert!(!turns.wait(taken, moment).await);
-        assert!(Turns::is_for_room("insufficient_capacity") && !Turns::is_for_room("gpu"));
+        assert!(
+            Turns::is_for_room(DeclineCode::InsufficientCapacity) && !Turns::is_for_room(DeclineCode::Gpu)
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::dev::Printer;
 use akash_provider_core::engine::{OrderPhase, Status};
+use akash_provider_core::types::DeclineCode;
 use serde_json::json;
 
 /// Reasons that are told to people; a machine gets all of them.
@@ -29,14 +30,14 @@ fn open_bids(status: &Status) -> usize {
 
 fn line(status: &Status) -> String {
     let many = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
-    let mut reasons: Vec<(&String, &u64)> = status.declines.iter().collect();
+    let mut reasons: Vec<(&DeclineCode, &u64)> = status.declines.iter().collect();
     reasons.sort_by_key(|(word, count)| (std::cmp::Reverse(**count), *word));
     let declined: u64 = reasons.iter().map(|(_, count)| **count).sum();
     let more = reasons.len().saturating_sub(REASONS_MAX);
     let mut told: Vec<String> = reasons
         .iter()
         .take(REASONS_MAX)
-        .map(|(word, count)| format!("{} {count}", word.replace('_', " ")))
+        .map(|(word, count)| format!("{} {count}", word.as_str().replace('_', " ")))
         .collect();
     if more > 0 {
         told.push(format!("{more} more"));
@@ -63,19 +64,23 @@ mod tests {
         let engine = Engine::new(Config::new(owner, "test")).unwrap();
         let mut status = engine.status(Now::default());
         assert_eq!(line(&status), "0 leases, 0 bids, 0 declined");
-        for (word, count) in [("gpu", 11), ("attributes", 30), ("price", 1)] {
-            status.declines.insert(word.to_owned(), count);
+        for (word, count) in [
+            (DeclineCode::Gpu, 11),
+            (DeclineCode::Attributes, 30),
+            (DeclineCode::Price, 1),
+        ] {
+            status.declines.insert(word, count);
         }
         assert_eq!(
             line(&status),
             "0 leases, 0 bids, 42 declined: attributes 30, gpu 11, price 1"
         );
-        for word in ["a_b", "c", "d"] {
-            status.declines.insert(word.to_owned(), 2);
+        for word in [DeclineCode::NotForUs, DeclineCode::Refused, DeclineCode::Storage] {
+            status.declines.insert(word, 2);
         }
         assert_eq!(
             line(&status),
-            "0 leases, 0 bids, 48 declined: attributes 30, gpu 11, a b 2, c 2, d 2, 1 more"
+            "0 leases, 0 bids, 48 declined: attributes 30, gpu 11, not for us 2, refused 2, storage 2, 1 more"
         );
     }
 }

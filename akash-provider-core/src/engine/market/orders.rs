@@ -7,7 +7,7 @@ use crate::bidding::{self, Decline};
 use crate::engine::cx::Cx;
 use crate::engine::table::{Lane, Table};
 use crate::engine::{Call, EffectId, Engine, Target};
-use crate::types::{self, BidId, BlockTime, Event, Mono, Msg, Now, OrderId};
+use crate::types::{self, BidId, BlockTime, DeclineCode, Event, Mono, Msg, Now, OrderId};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(in crate::engine) struct Orders {
     /// When orders in hand were reserved.
     reserved: FxHashMap<OrderId, Moment>,
     pub(in crate::engine) bids: bids::Bids,
-    pub(in crate::engine) decline_counts: BTreeMap<&'static str, u64>,
+    pub(in crate::engine) decline_counts: BTreeMap<DeclineCode, u64>,
     pub(in crate::engine) recent_declines: VecDeque<(OrderId, Decline)>,
 }
 
@@ -243,11 +243,10 @@ impl Engine {
         if let End::Declined(decline) = end
             && self.market.orders.count_decline(id, decline)
         {
-            let (reason, message) = (decline.code().to_owned(), decline.to_string());
             self.publish(Event::OrderDeclined {
                 order: id.clone(),
-                reason,
-                message,
+                reason: decline.code(),
+                message: decline.to_string(),
             });
         }
         // A bid that was never sent has no end to be told of.

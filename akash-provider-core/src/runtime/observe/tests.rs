@@ -1,10 +1,11 @@
 use super::*;
 use crate::error::ErrorKind;
 use crate::runtime::fakes::{Does, FakeBus, lease};
+use crate::types::DeclineCode;
 
 fn status(orders: u64) -> Status {
     Status {
-        declines: [("price".to_owned(), orders)].into(),
+        declines: [(DeclineCode::Price, orders)].into(),
         ..Status::default()
     }
 }

@@ -4,7 +4,8 @@ use crate::engine::world::*;
 use akash_provider_core::engine::{Call, Completion, Input};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
-    Attribute, BidOutcome, BidState, ChainEvent, CloseReason, Event, Msg, OrderId, ProviderRecord, SignedBy,
+    Attribute, BidOutcome, BidState, ChainEvent, CloseReason, DeclineCode, Event, Msg, OrderId,
+    ProviderRecord, SignedBy,
 };
 use std::slice::from_ref;
 use std::time::Duration;
@@ -126,7 +127,7 @@ fn a_price_that_cannot_be_had_is_no_bid() {
     world.price = Err(failure(false));
     world.order(1, &web());
     assert_eq!((world.count(is_write), world.pending()), (0, vec![]));
-    assert_eq!(world.status().declines.get("price"), Some(&1));
+    assert_eq!(world.status().declines.get(&DeclineCode::Price), Some(&1));
 }
 
 #[test]
@@ -246,7 +247,7 @@ fn w12_an_order_with_too_many_bids_is_neither_kept_reserved_nor_priced() {
     world.restart();
     assert_eq!(world.count(is_count), 1);
     assert_eq!((world.count(is_price), world.count(is_write)), (0, 0));
-    assert_eq!(world.status().declines["order_full"], 1);
+    assert_eq!(world.status().declines[&DeclineCode::OrderFull], 1);
     assert_eq!(world.pending(), []);
     let free = world.order(2, &web());
     assert_eq!(world.pending(), [free], "the first bid still gets in");
@@ -287,7 +288,7 @@ fn bids_that_were_told_are_counted_without_a_question() {
     rival_bids(&mut world, &order);
     world.hold = None;
     world.settle();
-    assert_eq!(world.status().declines["order_full"], 1);
+    assert_eq!(world.status().declines[&DeclineCode::OrderFull], 1);
     assert_eq!(world.pending(), [other], "it was full before the price was there");
     assert_eq!((world.count(is_count), world.count(is_bid)), (0, 1));
     // A gap: who bid in it was not told.
@@ -348,7 +349,11 @@ fn an_order_whose_auditor_cannot_be_asked_is_looked_at_again_by_itself() {
     world.fail = Some(|c| matches!(c, Call::FetchAudit(_)));
     let order = world.order(1, &signed());
     world.wait(30 * MINUTE);
-    assert_eq!(world.status().declines["unknown"], 1, "the same is told once");
+    assert_eq!(
+        world.status().declines[&DeclineCode::Unknown],
+        1,
+        "the same is told once"
+    );
     let asked = world.count(|c| matches!(c, Call::FetchAudit(_)));
     assert!((10..200).contains(&asked), "asked {asked} times in half an hour");
     world.fail = None;
@@ -590,7 +595,7 @@ fn what_was_declined_by_the_chains_parameters_is_looked_at_again_when_a_scan_bri
     world.market.set_params(params);
     world.resync();
     let order = world.order(1, &web());
-    assert_eq!(world.status().declines["deposit"], 1);
+    assert_eq!(world.status().declines[&DeclineCode::Deposit], 1);
     world.market.set_params(before);
     world.wait(11 * MINUTE);
     assert_eq!(world.pending(), [order]);

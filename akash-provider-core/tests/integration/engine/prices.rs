@@ -7,7 +7,7 @@ use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::pricing::Used;
-use akash_provider_core::types::BidState;
+use akash_provider_core::types::{BidState, DeclineCode};
 use std::sync::Arc;
 
 fn is_fetch(call: &Call) -> bool {
@@ -44,7 +44,11 @@ fn a_price_that_fails_is_asked_for_ever_more_rarely_and_then_no_more() {
         }
         world.wait(HOUR);
         assert_eq!(world.count(is_price), 60, "six times for each");
-        assert_eq!(world.status().declines.get("price"), Some(&10), "and told once");
+        assert_eq!(
+            world.status().declines.get(&DeclineCode::Price),
+            Some(&10),
+            "and told once"
+        );
         world.price = Ok(price(10));
         world.wait(200 * HOUR);
         assert_eq!(world.pending().len(), 10, "the next full scan asks again");
@@ -107,7 +111,7 @@ fn what_was_never_reserved_for_a_bid_wakes_only_who_was_kept_out_by_it() {
     let tried = world.order(2, &web());
     let late = world.order(3, &web());
     assert_eq!(world.pending(), [tried]);
-    assert_eq!(world.status().declines["insufficient_capacity"], 2);
+    assert_eq!(world.status().declines[&DeclineCode::InsufficientCapacity], 2);
     let (id, _) = world.in_flight.pop_front().unwrap();
     world.feed(Input::Completed(id, Completion::Price(Err(failure(false)))));
     world.hold = None;

@@ -9,9 +9,9 @@ use akash_provider_core::inventory::{ClusterSpec, GpuSpec, InventoryUpdate, Leas
 use akash_provider_core::market::network_params;
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::types::{
-    Address, Attribute, AuditedAttributes, BlockTime, ChainEvent, Dec, DecCoin, Endpoint, EndpointKind,
-    Event, GroupSpec, Height, MarketParams, Mono, Msg, Now, Order, OrderState, PlacementRequirements,
-    ProviderRecord, ResourceUnit, Resources, SignedBy, Snapshot, Storage, TxOutcome,
+    Address, Attribute, AuditedAttributes, BlockTime, ChainEvent, Dec, DecCoin, DeclineCode, Endpoint,
+    EndpointKind, Event, GroupSpec, Height, MarketParams, Mono, Msg, Now, Order, OrderState,
+    PlacementRequirements, ProviderRecord, ResourceUnit, Resources, SignedBy, Snapshot, Storage, TxOutcome,
 };
 use akash_provider_core::{Config, Failure};
 use proptest::collection::vec;
@@ -25,8 +25,8 @@ const MI: u64 = 1 << 20;
 const GI: i64 = 1 << 30;
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What became of an order: the bid, or the reason as a word and for people.
-type Fate = Result<Offer, (String, String)>;
+/// What became of an order: the bid, or the reason as a code and for people.
+type Fate = Result<Offer, (DeclineCode, String)>;
 
 /// By what would be reserved: the model counts, and some have no price.
 #[derive(Debug)]
@@ -157,13 +157,13 @@ impl Alone {
         };
         let mut capacity = self.engine.capacity().unwrap();
         let verdict = runtime.block_on(bidding::screen(order, &facts, &mut capacity, &ByModel));
-        let no_room = matches!(&verdict.bid, Err(d) if d.code() == "insufficient_capacity");
+        let no_room = matches!(&verdict.bid, Err(d) if d.code() == DeclineCode::InsufficientCapacity);
         let has_room = verdict.bid.is_ok();
         assert!(!(no_room && verdict.explanation.fits), "{verdict:?}");
         assert!(!has_room || verdict.explanation.fits, "{verdict:?}");
         verdict
             .bid
-            .map_err(|decline| (decline.code().to_owned(), decline.to_string()))
+            .map_err(|decline| (decline.code(), decline.to_string()))
     }
 
     /// What the engine does.
@@ -182,7 +182,7 @@ impl Alone {
             let (id, completion) = match effect {
                 Effect::Publish(event) => {
                     if let Event::OrderDeclined { reason, message, .. } = &*event {
-                        fate = Some(Err((reason.clone(), message.clone())));
+                        fate = Some(Err((*reason, message.clone())));
                     }
                     continue;
                 }
@@ -455,6 +455,9 @@ fn orders_of_the_property_meet_every_reason_and_bids_at_two_prices() {
         "too_many_volumes",
         "unknown",
     ];
-    assert_eq!(reasons.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        reasons.iter().map(|reason| reason.as_str()).collect::<Vec<_>>(),
+        expected
+    );
     assert!(prices.len() > 10, "{prices:?}");
 }

@@ -8,7 +8,7 @@ use crate::engine::world::*;
 use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Input, Request, RequestId};
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
-    Address, Attribute, ChainEvent, Event, GroupSpec, Now, Order, OrderState, ResourceUnit,
+    Address, Attribute, ChainEvent, DeclineCode, Event, GroupSpec, Now, Order, OrderState, ResourceUnit,
 };
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ fn held_to_the_budget(what: &str, spec: GroupSpec) -> String {
     let declines = world.status().recent_declines;
     declines
         .last()
-        .map_or_else(|| "bid".to_owned(), |d| d.reason.clone())
+        .map_or_else(|| "bid".to_owned(), |d| d.reason.to_string())
 }
 
 fn made_up(number: usize) -> String {
@@ -148,7 +148,7 @@ fn many_orders_that_wait_for_one_auditor_are_judged_once_each() {
             &mut cost,
         );
     }
-    assert_eq!(world.status().declines["signed_by"], 50);
+    assert_eq!(world.status().declines[&DeclineCode::SignedBy], 50);
     assert!(cost.allocations <= 50 * 200, "{cost:?}");
 }
 

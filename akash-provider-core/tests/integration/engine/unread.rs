@@ -6,7 +6,9 @@ use akash_provider_core::engine::status::DeclineStatus;
 use akash_provider_core::engine::{Call, Completion, Input, Leadership, LeasePhase, RefusalKind, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::{BidId, ChainEvent, CloseReason, Event, Msg, OrderId, Snapshot};
+use akash_provider_core::types::{
+    BidId, ChainEvent, CloseReason, DeclineCode, Event, Msg, OrderId, Snapshot,
+};
 use std::sync::Arc;
 
 const IS_SNAPSHOT: Which = |call| matches!(call, Call::FetchSnapshot);
@@ -102,7 +104,7 @@ fn a_bid_that_was_priced_waits_too() {
     let unit = &mut large.groups[0].resources[0];
     (unit.count, unit.resources.cpu.units) = (50, 21_000);
     let first = world.order(1, &large);
-    assert_eq!(world.status().declines["insufficient_capacity"], 1);
+    assert_eq!(world.status().declines[&DeclineCode::InsufficientCapacity], 1);
     let bid = bid_elsewhere(&mut world, &first, &large);
     let events = world.market.tenant(TenantMsg::CreateLease { bid }).unwrap();
     world.tell(events);

@@ -3,7 +3,7 @@
 use crate::engine::world::*;
 use akash_provider_core::Config;
 use akash_provider_core::engine::{Call, Completion, Input, OrderPhase};
-use akash_provider_core::types::{Coin, Event, Msg, OrderId, TxError, TxOutcome};
+use akash_provider_core::types::{Coin, DeclineCode, Event, Msg, OrderId, TxError, TxOutcome};
 use std::time::Duration;
 
 fn uakt(amount: u128) -> Coin {
@@ -150,7 +150,7 @@ fn an_order_that_waits_for_money_hears_that_the_chain_takes_no_deposit_of_ours()
     world.market.set_params(params);
     world.resync();
     world.wait(Duration::from_secs(11));
-    assert_eq!(world.status().declines["deposit"], 1);
+    assert_eq!(world.status().declines[&DeclineCode::Deposit], 1);
     assert_eq!((world.pending(), world.count(is_bid)), (vec![], 0));
 }
 
