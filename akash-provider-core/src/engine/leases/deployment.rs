@@ -536,6 +536,8 @@ impl Deployment {
                     Origin::Won | Origin::Kept => Evidence::Missing,
                     Origin::Found => Evidence::Unseen,
                 };
+                // Most deployments have one lease with us, and room for four would be kept for each.
+                self.leases.reserve_exact(1);
                 self.leases.push(Entry {
                     lease,
                     deadline: deadline.filter(|_| origin == Origin::Won),

@@ -179,6 +179,8 @@ impl Escrow {
     fn added(&mut self, lease: LeaseId, due: Option<BlockTime>, check_at: BlockTime) {
         self.check_at = self.check_at.min(check_at);
         if !self.payees.iter().any(|p| p.lease == lease) {
+            // Most deployments have one lease with us, and room for four would be kept for each.
+            self.payees.reserve_exact(1);
             self.payees.push(Payee {
                 lease,
                 due,
