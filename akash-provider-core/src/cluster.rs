@@ -140,6 +140,7 @@ impl From<Vec<WorkloadSpec>> for Listing {
 
 /// What is known of a workload's health. Unknown is a state of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
     /// Nobody can say. Stops the clock that counts unhealthy time.

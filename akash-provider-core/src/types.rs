@@ -10,6 +10,8 @@ pub mod group;
 pub mod id;
 pub mod price;
 pub mod resources;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod time;
 pub mod tx;
 
@@ -24,5 +26,7 @@ pub use group::{Attribute, GroupSpec, PlacementRequirements, SignedBy};
 pub use id::{Address, BidId, DeploymentId, GroupId, LeaseId, OrderId};
 pub use price::{Coin, Dec, DecCoin, Denom};
 pub use resources::{Cpu, Endpoint, EndpointKind, Gpu, Memory, ResourceUnit, Resources, Storage};
+#[cfg(feature = "schema")]
+pub use schema::event_schema;
 pub use time::{BlockTime, Height, Mono, Now};
 pub use tx::{Msg, TxError, TxOutcome};

@@ -74,6 +74,7 @@ pub enum GroupState {
 
 /// Why a lease ended, in the chain's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CloseReason {
     /// By the tenant (1).

@@ -6,6 +6,7 @@ use std::fmt;
 /// Reason of a [`Decline`](crate::bidding::Decline) without its particulars. Statuses, events and logs write it as a
 /// word in `snake_case`, which stays the same from version to version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each is documented at the decline of its name")]

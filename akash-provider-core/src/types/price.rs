@@ -215,6 +215,7 @@ pub struct Coin {
 
 /// A decimal amount of a token; prices are per block.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DecCoin {
     /// Base denomination; amounts in different ones are never added.
     pub denom: Denom,

@@ -43,6 +43,8 @@ pub struct BusArgs {
 pub enum BusCommand {
     /// Print events as they come, until it is stopped.
     Tail(Box<TailArgs>),
+    /// Print the JSON Schema of events, for readers in other languages.
+    Schema,
 }
 
 /// Settings of `bus tail`.

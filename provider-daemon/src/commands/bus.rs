@@ -5,7 +5,7 @@ use crate::args::bus::{BusCommand, TailArgs};
 use crate::commands::chain::block_on;
 use crate::plain::plain;
 use akash_provider_core::bus::{Bus, Delivery};
-use akash_provider_core::types::{Event, Topic};
+use akash_provider_core::types::{Event, Topic, event_schema};
 use akash_provider_redis::RedisBus;
 use anyhow::Context;
 use futures::StreamExt;
@@ -20,6 +20,10 @@ use std::process::ExitCode;
 pub fn run(command: &BusCommand) -> anyhow::Result<ExitCode> {
     match command {
         BusCommand::Tail(args) => block_on(tail(args)),
+        BusCommand::Schema => {
+            say(&format!("{}\n", serde_json::to_string_pretty(&event_schema())?))?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

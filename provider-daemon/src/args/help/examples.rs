@@ -62,6 +62,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "bus tail akash.provider.cluster.status --last --bus rediss://bus.example.com",
         ],
     ),
+    ("bus schema", &["bus schema > event.schema.json"]),
     ("migrate list", &["migrate list", "migrate list -o json"]),
     (
         "migrate run",
