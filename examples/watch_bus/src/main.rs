@@ -1,0 +1,26 @@
+//! Tells who won which lease, as a provider publishes it: `cargo run -p example-watch_bus -- redis://10.0.0.5`.
+
+use akash_provider_core::bus::{Bus, Delivery};
+use akash_provider_core::types::{Event, Topic};
+use akash_provider_redis::{Location, RedisBus};
+use futures::StreamExt;
+use std::error::Error;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let url = std::env::args().nth(1).ok_or("say where: redis://HOST")?;
+    let bus = RedisBus::new(url.parse::<Location>()?);
+    let mut facts = bus.subscribe(&[Topic::Facts]).await?;
+    println!("watching");
+    while let Some(delivery) = facts.next().await {
+        match delivery {
+            Delivery::Event { event, .. } => match &*event {
+                Event::LeaseWon { lease, price } => println!("won {lease} for {price}"),
+                Event::LeaseClosed { lease, .. } => println!("over {lease}"),
+                _ => {}
+            },
+            Delivery::Lagged(lost) => println!("missed {}", lost.map_or("some".to_owned(), |n| n.to_string())),
+        }
+    }
+    Ok(())
+}

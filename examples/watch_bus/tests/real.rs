@@ -1,0 +1,40 @@
+//! The program beside a real Redis and a publisher: it tells what was won.
+
+use akash_provider_core::bus::Bus;
+use akash_provider_core::types::{Dec, DecCoin, Event, LeaseId, Topic};
+use akash_provider_redis::{Location, RedisBus};
+use std::error::Error;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+const LEASE: &str =
+    "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
+
+#[tokio::test]
+async fn a_lease_that_is_won_is_told() -> Result<(), Box<dyn Error>> {
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let folder = tempfile::tempdir()?;
+    let words = ["--port", &port.to_string(), "--save", ""].map(str::to_owned);
+    let Some(_redis) = testbed::Redis::start("redis-server", port, folder.path(), &words)? else {
+        return Ok(());
+    };
+    let url = format!("redis://127.0.0.1:{port}");
+    let mut watcher = Command::new(env!("CARGO_BIN_EXE_example-watch_bus"))
+        .arg(&url)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let said = watcher.stdout.take().ok_or("no output")?;
+    let mut said = BufReader::new(said).lines();
+    assert_eq!(said.next().transpose()?.as_deref(), Some("watching"));
+    let lease: LeaseId = LEASE.parse()?;
+    let price = DecCoin::new(&"uact".into(), Dec::from_int(3));
+    let bus = RedisBus::new(url.parse::<Location>()?);
+    bus.publish(Topic::Facts, Arc::new(Event::LeaseWon { lease, price }))
+        .await?;
+    assert_eq!(said.next().transpose()?, Some(format!("won {LEASE} for 3uact")));
+    watcher.kill()?;
+    watcher.wait()?;
+    Ok(())
+}
