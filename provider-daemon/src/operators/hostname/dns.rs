@@ -111,6 +111,8 @@ mod tests {
                 add(&name, vec![ASKED.fetch_add(1, Ordering::Relaxed).to_string()]);
             }
             "_akash-challenge.broken.example.com." => answer.metadata.response_code = ResponseCode::ServFail,
+            // A code that nobody has given a meaning.
+            "_akash-challenge.odd.example.com." => answer.metadata.response_code = ResponseCode::Unknown(12),
             "_akash-challenge.refused.example.com." => answer.metadata.response_code = ResponseCode::Refused,
             _ => answer.metadata.response_code = ResponseCode::NXDomain,
         }
@@ -164,7 +166,7 @@ mod tests {
         let first = ask("counts").await.unwrap();
         assert_ne!(ask("counts").await.unwrap(), first, "it keeps nothing");
         assert_eq!(ask("missing").await, Ok(Vec::new()));
-        for unknown in ["broken", "refused"] {
+        for unknown in ["broken", "refused", "odd"] {
             assert!(ask(unknown).await.is_err(), "{unknown}");
         }
         assert_eq!(
