@@ -1,5 +1,6 @@
 //! What an operator chooses about Kubernetes.
 
+use crate::state::Definitions;
 use akash_provider_core::types::Address;
 use ipnet::IpNet;
 use std::net::{IpAddr, SocketAddr};
@@ -47,6 +48,8 @@ pub struct Settings {
     pub metallb_namespace: String,
     /// What is counted of those pools, by the inventory for the whole backend.
     pub leased_ip_count: LeasedIpCount,
+    /// Who says when a kind comes that the cluster does not have; one for all of a process.
+    pub definitions: Definitions,
     /// Limit of one call to the API server.
     pub call_timeout: Duration,
     /// Longest wait for a tenant's command to start. It waits for the container's runtime too, which takes its
@@ -79,6 +82,7 @@ impl Settings {
             metallb_pool: "default".to_owned(),
             metallb_namespace: "metallb-system".to_owned(),
             leased_ip_count: LeasedIpCount::default(),
+            definitions: Definitions::default(),
             call_timeout: Duration::from_secs(4),
             command_start_timeout: Duration::from_secs(15),
             event_history: Duration::from_secs(7 * 24 * 3600),

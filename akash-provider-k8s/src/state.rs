@@ -7,6 +7,7 @@
 
 mod cache;
 mod changes;
+pub(crate) mod definitions;
 pub(crate) mod follow;
 mod health;
 mod history;
@@ -24,6 +25,7 @@ mod view;
 mod watch_config;
 mod watches;
 
+pub use definitions::Definitions;
 pub use health::{Replicas, health, replicas};
 pub use history::{History, Recorded};
 pub use kind::{Kind, lease_of_host};
@@ -100,6 +102,7 @@ impl State {
         let mut watches = Starter {
             client,
             namespace: &settings.manifest_namespace,
+            definitions: &settings.definitions,
             shared: Arc::clone(&shared),
             tasks: Vec::new(),
         };

@@ -19,6 +19,8 @@ mod admission;
 mod adoption;
 #[path = "api_tier/apply.rs"]
 mod apply;
+#[path = "api_tier/at_rest.rs"]
+mod at_rest;
 #[path = "api_tier/confined.rs"]
 mod confined;
 #[path = "api_tier/election.rs"]

@@ -7,6 +7,7 @@ mod breaker;
 mod cluster_client;
 pub mod commands;
 pub mod dev;
+mod files;
 pub mod json;
 pub mod operator;
 pub mod operators;

@@ -90,7 +90,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let shut = breaker.remind(&mut config);
     // Before anything is opened or sent: rules and files that make no sense end a start.
     let buses = Buses::open(&args.bus, &printer)?;
-    let operators = Prepared::read(&args.kubernetes, &[], Some(home))?;
+    let domain = &args.leases.deployment_ingress_domain;
+    let operators = Prepared::read(&args.kubernetes, &[], domain, Some(home))?;
     let background = CancellationToken::new();
     let mut settings = client(args, nodes, &config.chain_id, key.clone())?;
     // Opening the state is also the lock of the home: a second provider of the same home ends here, before it sends

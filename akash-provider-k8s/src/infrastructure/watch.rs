@@ -8,8 +8,8 @@
 //! suddenly none, though one of them must have said so, stay closed as they were.
 
 use super::{API_SERVERS, Infrastructure, backends, node_addresses};
-use crate::state::WatchConfig;
 use crate::state::follow::{Follower, Report, Sink};
+use crate::state::{Definitions, WatchConfig};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, Resource};
@@ -111,7 +111,9 @@ where
     let follower = Follower {
         api,
         labels,
-        fields: "",
+        fields: "".into(),
+        is_metadata: false,
+        definitions: Definitions::default(),
         sink,
         report: Place {
             name,

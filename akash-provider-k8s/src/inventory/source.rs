@@ -16,8 +16,8 @@ use super::watch::{Intake, Read, Reporter, Watch};
 use crate::labels;
 use crate::operators::ip::Capacity;
 use crate::settings::Settings;
-use crate::state::WatchConfig;
 use crate::state::follow::Follower;
+use crate::state::{Definitions, WatchConfig};
 use akash_provider_core::error::{Error, ErrorKind, Failure};
 use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
@@ -53,6 +53,8 @@ pub struct Options {
     pub patience: Duration,
     /// How eagerly the watches are kept up.
     pub watch_config: WatchConfig,
+    /// Who says when a kind comes that the cluster does not have; one for all of a process.
+    pub definitions: Definitions,
 }
 
 impl Default for Options {
@@ -66,6 +68,7 @@ impl Default for Options {
                 page_size: 250,
                 ..WatchConfig::default()
             },
+            definitions: Definitions::default(),
         }
     }
 }
@@ -301,6 +304,7 @@ impl KubeInventory {
             client,
             shared: &shared,
             watch_config: options.watch_config,
+            definitions: &options.definitions,
             tasks: Vec::new(),
         };
         let by_vendor = options.gpus_by_vendor_labels;
@@ -313,8 +317,8 @@ impl KubeInventory {
         let mut tasks = starter.tasks;
         if let Some(settings) = leased_ips {
             let (pool, namespace) = (&settings.metallb_pool, &settings.metallb_namespace);
-            let config = options.watch_config;
-            let capacity = Capacity::start(client, &settings.provider, pool, namespace, config);
+            let watching = (options.watch_config, options.definitions.clone());
+            let capacity = Capacity::start(client, &settings.provider, pool, namespace, watching);
             let counting = Arc::clone(&shared).count_addresses(settings, capacity);
             tasks.push(AbortOnDropHandle::new(tokio::spawn(counting)));
         }
@@ -335,6 +339,7 @@ struct Starter<'a> {
     client: &'a Client,
     shared: &'a Arc<Shared>,
     watch_config: WatchConfig,
+    definitions: &'a Definitions,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -392,7 +397,9 @@ impl Starter<'_> {
         let follower = Follower {
             api,
             labels,
-            fields,
+            fields: fields.into(),
+            is_metadata: false,
+            definitions: self.definitions.clone(),
             sink: Intake::new(kind, self.shared, read),
             report: Reporter {
                 kind,

@@ -2,8 +2,10 @@
 //! fares.
 
 use super::queue::{Patience, Queue};
+use super::said::WatchStatus;
 use crate::apply::hash;
-use crate::state::WatchState;
+use crate::state::definitions::DEFINITIONS;
+use crate::state::{Definitions, WatchState};
 use akash_provider_core::error::Error;
 use serde::Serialize;
 use serde_json::Value;
@@ -25,7 +27,7 @@ pub(super) trait Index: Debug + Send + 'static {
     /// What is said of a name that something keeps from being as it is declared.
     const KEPT: &'static str;
 
-    /// Takes an event; the names of which something may have to be done anew.
+    /// Takes an event; the names that it touches.
     fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
 
     /// True once everything was listed.
@@ -86,6 +88,22 @@ pub(super) struct Problem {
     pub(super) since: Instant,
 }
 
+/// Whose turn an event makes it. Until everything was listed nothing is to be done; the last list makes it everybody's.
+pub(super) fn turns<I>(
+    index: &mut I,
+    is_known: impl Fn(&I) -> bool,
+    apply: impl FnOnce(&mut I) -> BTreeSet<String>,
+    names: impl FnOnce(&I) -> BTreeSet<String>,
+) -> BTreeSet<String> {
+    let was_known = is_known(index);
+    let touched = apply(index);
+    match (was_known, is_known(index)) {
+        (_, false) => BTreeSet::new(),
+        (false, true) => names(index),
+        (true, true) => touched,
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Inner<I> {
     pub(super) index: I,
@@ -119,14 +137,23 @@ pub(super) enum Next<W> {
 #[derive(Debug)]
 pub(super) struct Board<I> {
     inner: Mutex<Inner<I>>,
-    /// Something is to be looked at.
+    /// Something is to be looked at, by the writer.
     pub(super) news: Notify,
+    /// Something was applied; for those who look on.
+    changes: watch::Sender<()>,
+    /// Who says when a kind comes that the cluster does not have.
+    pub(super) definitions: Definitions,
     /// Everything was listed once.
     ready: watch::Sender<bool>,
 }
 
 impl<I: Index> Board<I> {
-    pub(super) fn new(index: I, patience: Patience, watches: impl IntoIterator<Item = &'static str>) -> Self {
+    pub(super) fn new(
+        index: I,
+        patience: Patience,
+        watches: impl IntoIterator<Item = &'static str>,
+        definitions: Definitions,
+    ) -> Self {
         let watches = watches.into_iter().map(|key| (key, WatchState::default()));
         Self {
             inner: Mutex::new(Inner {
@@ -137,6 +164,8 @@ impl<I: Index> Board<I> {
                 counts: Counts::default(),
             }),
             news: Notify::new(),
+            changes: watch::Sender::new(()),
+            definitions,
             ready: watch::Sender::new(false),
         }
     }
@@ -159,14 +188,33 @@ impl<I: Index> Board<I> {
     /// Takes what a watch says, or what came of our own write.
     pub(super) fn apply(&self, event: I::Event) {
         let mut inner = self.inner();
-        let touched = inner.index.apply(event);
+        let turns = turns(
+            &mut inner.index,
+            I::is_known,
+            |index| index.apply(event),
+            I::names,
+        );
         let is_known = inner.index.is_known();
-        inner.queue.changed(touched);
+        inner.queue.changed(turns);
         // The lock is free before anybody is told, who would look at once.
         drop(inner);
         self.ready
             .send_if_modified(|ready| !std::mem::replace(ready, is_known) && is_known);
+        self.changes.send_replace(());
         self.news.notify_one();
+    }
+
+    /// Hears of everything that is applied from here on.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// How the watches fare, that of definitions too where a kind is missed.
+    pub(super) fn watch_status(&self, inner: &Inner<I>) -> BTreeMap<&'static str, WatchStatus> {
+        let mut status = inner.watch_status();
+        let fares = self.definitions.fares();
+        status.extend(fares.map(|watch| (DEFINITIONS, WatchStatus::of(&watch, false))));
+        status
     }
 
     pub(super) fn next(&self, now: Instant) -> Next<I::Work> {
@@ -243,5 +291,25 @@ impl<I: Index> Inner<I> {
             let since = now;
             self.problems.insert(name.to_owned(), Problem { text, since });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_list_makes_it_everybodys_turn_and_nothing_is_done_before() {
+        // How many lists have come.
+        let mut lists = 0;
+        let mut turns = |lists_now: u32| {
+            let touched = |index: &mut u32| {
+                *index = lists_now;
+                BTreeSet::from(["one".to_owned()])
+            };
+            let all = |_: &u32| BTreeSet::from(["one".to_owned(), "two".to_owned()]);
+            turns(&mut lists, |lists| *lists >= 2, touched, all).len()
+        };
+        assert_eq!([turns(1), turns(1), turns(2), turns(2)], [0, 0, 2, 1]);
     }
 }

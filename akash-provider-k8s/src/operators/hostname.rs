@@ -24,6 +24,8 @@ pub mod probe;
 pub mod proof;
 pub mod rounds;
 pub mod route;
+#[cfg(test)]
+mod samples;
 mod shared;
 pub mod sort;
 mod status;
@@ -37,7 +39,7 @@ pub use status::{HostnameStatus, Managed, Status};
 use super::worker::{Pace, Running};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
-use crate::state::WatchConfig;
+use crate::state::{Definitions, WatchConfig};
 use index::Plan;
 use kube::Client;
 use note::Notebook;
@@ -68,6 +70,8 @@ pub struct Options {
     pub call_timeout: Duration,
     /// How eagerly the watches are kept up.
     pub watch_config: WatchConfig,
+    /// Who says when a kind comes that the cluster does not have; one for all of a process.
+    pub definitions: Definitions,
     /// Nothing is written while it is shut.
     pub gate: LeadershipGate,
     /// Who asks whether names answer (`--probe`); `None` for nobody.
@@ -86,6 +90,7 @@ impl Default for Options {
             prune_interval: Duration::from_secs(600),
             call_timeout: Duration::from_secs(10),
             watch_config: WatchConfig::default(),
+            definitions: Definitions::default(),
             gate: LeadershipGate::new(true),
             probe: None,
             proving: None,
@@ -108,6 +113,7 @@ impl HostnameOperator {
             options.plan.clone(),
             options.patience,
             options.handover,
+            options.definitions,
         ));
         let writer = Writer {
             shared: Arc::clone(&shared),
@@ -128,7 +134,7 @@ impl HostnameOperator {
         running.spawn(front::watch(
             client.clone(),
             options.plan.mode,
-            options.call_timeout,
+            options.watch_config,
             Arc::clone(&shared),
         ));
         let notes = Notebook::new(client, &options.manifest_namespace, options.call_timeout);

@@ -26,6 +26,8 @@ pub(super) struct Watched {
     pub(super) name: &'static str,
     /// Selector of labels; empty for all.
     pub(super) labels: &'static str,
+    /// Selector of fields; empty for all.
+    pub(super) fields: &'static str,
     /// A cluster may go without this kind.
     pub(super) may_be_absent: bool,
 }
@@ -47,7 +49,9 @@ where
     let follower = Follower {
         api,
         labels: watched.labels,
-        fields: "",
+        fields: watched.fields.into(),
+        is_metadata: false,
+        definitions: board.definitions.clone(),
         sink: Intake {
             board: Arc::clone(board),
             read,

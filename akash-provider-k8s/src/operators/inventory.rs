@@ -90,7 +90,11 @@ impl InventoryOperator {
     /// Begins to watch, and writes labels as soon as nodes and classes were listed. It needs the runtime of tokio.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
-        let shared = Arc::new(Shared::new(options.rules, options.retry_delay));
+        let shared = Arc::new(Shared::new(
+            options.rules,
+            options.retry_delay,
+            options.count.definitions.clone(),
+        ));
         let writer = Writer {
             shared: Arc::clone(&shared),
             calls: Calls::new(client.clone(), options.call_timeout, "labels of a node")

@@ -33,7 +33,7 @@ use super::queue::Patience;
 use super::worker::{Pace, Running};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
-use crate::state::WatchConfig;
+use crate::state::{Definitions, WatchConfig};
 use akash_provider_core::types::{Address, LeaseId};
 use balancer::Mode;
 use k8s_openapi::api::core::v1::Service;
@@ -45,10 +45,11 @@ use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::interval;
+use tokio::time::sleep;
 use writer::Writer;
 
-/// How often is looked whether an address is late, outside of its pool or not one tenant's alone.
+/// After a change, and while a Service waits for its address, so much time passes before it is looked whether one is late,
+/// outside of its pool or not one tenant's alone.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// What an operator chooses. [`Options::new`] has the defaults of the command line.
@@ -73,6 +74,8 @@ pub struct Options {
     pub call_timeout: Duration,
     /// How eagerly the watches are kept up.
     pub watch_config: WatchConfig,
+    /// Who says when a kind comes that the cluster does not have; one for all of a process.
+    pub definitions: Definitions,
     /// Nothing is written while it is shut.
     pub gate: LeadershipGate,
 }
@@ -91,6 +94,7 @@ impl Options {
             prune_interval: Duration::from_secs(600),
             call_timeout: Duration::from_secs(10),
             watch_config: WatchConfig::default(),
+            definitions: Definitions::default(),
             gate: LeadershipGate::new(true),
         }
     }
@@ -108,8 +112,12 @@ impl IpOperator {
     /// Begins to watch, and writes as soon as records and Services were listed. It needs the runtime of tokio.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
-        let shared = Shared::new(options.provider.clone(), options.mode.clone(), options.patience);
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared::new(
+            options.provider.clone(),
+            options.mode.clone(),
+            options.patience,
+            options.definitions,
+        ));
         let writer = Writer {
             shared: Arc::clone(&shared),
             calls: Calls::new(client.clone(), options.call_timeout, "leased address")
@@ -201,12 +209,24 @@ impl IpOperator {
     }
 }
 
-/// Looks now and then at what time alone makes odd, for ever.
+/// Looks at what has changed, and at what time alone makes odd, for ever.
 async fn look(shared: Arc<Shared>) {
-    let mut ticks = interval(LOOK_EVERY);
+    let mut changes = shared.board.changes();
     loop {
-        ticks.tick().await;
-        let notices = usage::notices(&shared.board.inner().index, Timestamp::now());
+        changes.borrow_and_update();
+        let (notices, is_waited) = {
+            let inner = shared.board.inner();
+            let now = Timestamp::now();
+            (
+                usage::notices(&inner.index, now),
+                usage::is_waited(&inner.index, now),
+            )
+        };
         shared.tell(notices);
+        if !is_waited {
+            // The other end is in our hands, so it does not go away.
+            let _ = changes.changed().await;
+        }
+        sleep(LOOK_EVERY).await;
     }
 }

@@ -2,6 +2,7 @@
 
 use super::board::{Index, Inner};
 use crate::hostnames::rfc3339;
+use crate::state::WatchState;
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -70,17 +71,23 @@ impl From<&LeaseId> for LeaseParts {
     }
 }
 
+impl WatchStatus {
+    pub(super) fn of(watch: &WatchState, is_needed: bool) -> Self {
+        Self {
+            is_needed,
+            synced: watch.synced,
+            down_for_seconds: watch.down_for().map(|down| down.as_secs()),
+            last_error: watch.last_error.clone(),
+        }
+    }
+}
+
 impl<I: Index> Inner<I> {
     pub(super) fn watch_status(&self) -> BTreeMap<&'static str, WatchStatus> {
-        let statuses = self.watches.iter().map(|(key, watch)| {
-            let status = WatchStatus {
-                is_needed: self.index.needs(key),
-                synced: watch.synced,
-                down_for_seconds: watch.down_for().map(|down| down.as_secs()),
-                last_error: watch.last_error.clone(),
-            };
-            (*key, status)
-        });
+        let statuses = self
+            .watches
+            .iter()
+            .map(|(key, watch)| (*key, WatchStatus::of(watch, self.index.needs(key))));
         statuses.collect()
     }
 

@@ -4,6 +4,7 @@
 //! with every list, and does not show the bookmarks by which a dead connection is told from a quiet one.
 
 use super::WatchConfig;
+use super::definitions::{Definitions, Tries};
 use super::object::FromObject;
 use super::watch_config::asked_to_wait;
 use futures::{Stream, StreamExt};
@@ -14,6 +15,7 @@ use kube::runtime::utils::Backoff;
 use kube::{Api, Client};
 use serde::Deserialize;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::pin::pin;
 use std::time::Duration;
@@ -113,7 +115,11 @@ pub(crate) struct Follower<T, S, R> {
     /// Selector of labels; empty for all.
     pub(crate) labels: &'static str,
     /// Selector of fields; empty for all.
-    pub(crate) fields: &'static str,
+    pub(crate) fields: Cow<'static, str>,
+    /// Only the metadata of objects are asked for.
+    pub(crate) is_metadata: bool,
+    /// Who says when a kind comes that the cluster does not have.
+    pub(crate) definitions: Definitions,
     pub(crate) sink: S,
     pub(crate) report: R,
     pub(crate) watch_config: WatchConfig,
@@ -131,14 +137,17 @@ where
             source: Source {
                 request: Request::new(self.api.resource_url()),
                 client: self.api.into_client(),
+                is_metadata: self.is_metadata,
             },
             labels: self.labels,
             fields: self.fields,
             sink: Box::new(Typed(self.sink, PhantomData)),
             report: Box::new(self.report),
             watch_config: self.watch_config,
+            definitions: self.definitions,
             silent_since: None,
             absences: 0,
+            tries: Tries::default(),
         };
         watch.run().await;
     }
@@ -196,11 +205,17 @@ struct Page {
 struct Source {
     client: Client,
     request: Request,
+    is_metadata: bool,
 }
 
 impl Source {
     async fn list(&self, params: &ListParams) -> kube::Result<Page> {
-        let mut request = self.request.list(params).map_err(kube::Error::BuildRequest)?;
+        let request = if self.is_metadata {
+            self.request.list_metadata(params)
+        } else {
+            self.request.list(params)
+        };
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
         // As the library names it in its spans.
         request.extensions_mut().insert("list");
         self.client.request(request).await
@@ -211,7 +226,11 @@ impl Source {
         params: &WatchParams,
         version: &str,
     ) -> kube::Result<impl Stream<Item = kube::Result<WatchEvent<Value>>> + use<>> {
-        let request = self.request.watch(params, version);
+        let request = if self.is_metadata {
+            self.request.watch_metadata(params, version)
+        } else {
+            self.request.watch(params, version)
+        };
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("watch");
         self.client.request_events(request).await
@@ -222,14 +241,17 @@ impl Source {
 struct Watch {
     source: Source,
     labels: &'static str,
-    fields: &'static str,
+    fields: Cow<'static, str>,
     sink: Box<dyn Objects>,
     report: Box<dyn Report>,
     watch_config: WatchConfig,
+    definitions: Definitions,
     /// The last sign of life of a connection that fell silent; what follows shows whether it is dead.
     silent_since: Option<Instant>,
     /// Answers in a row that there is no such kind.
     absences: u32,
+    /// Those of them that came though its definition was there.
+    tries: Tries,
 }
 
 impl Watch {
@@ -295,20 +317,13 @@ impl Watch {
         // A silence that ends in a failure was the beginning of the outage.
         let since = self.silent_since.take().unwrap_or(now);
         let mut least = Duration::ZERO;
-        self.absences = match end {
-            End::Absent(_) => self.absences.saturating_add(1),
-            _ => 0,
-        };
+        if let End::Absent(error) = end {
+            self.pause_absent(error).await;
+            return;
+        }
+        self.absences = 0;
+        self.tries = Tries::default();
         match end {
-            End::Absent(error) => {
-                let news = report.absent(error.clone());
-                if news && report.may_be_absent() {
-                    tracing::info!(kind, error, "the cluster has no such kind");
-                } else if news {
-                    tracing::warn!(kind, error, "the cluster has no such kind; waiting for it");
-                }
-                least = watch_config.absent(self.absences, report.may_be_absent());
-            }
             End::Failed(error, asked) => {
                 // An outage is said once; a hundred tries an hour tell nothing new.
                 if report.failed(error.clone(), since) {
@@ -325,10 +340,28 @@ impl Watch {
             End::Closed if began.elapsed() < watch_config.proof => {
                 report.failed("the server ended the watch at once".to_owned(), since);
             }
-            End::Closed | End::Silent(_) => {}
+            End::Closed | End::Silent(_) | End::Absent(_) => {}
         }
         let next = back_off.next().unwrap_or(watch_config.wait_max);
         sleep(next.max(least)).await;
+    }
+
+    /// Says that the cluster has no such kind, and waits until it may have it.
+    async fn pause_absent(&mut self, error: String) {
+        let (report, config) = (&self.report, &self.watch_config);
+        let kind = report.name();
+        self.absences = self.absences.saturating_add(1);
+        let is_news = report.absent(error.clone());
+        if is_news && report.may_be_absent() {
+            tracing::info!(kind, error, "the cluster has no such kind");
+        } else if is_news {
+            tracing::warn!(kind, error, "the cluster has no such kind; waiting for it");
+        }
+        let seldom = config.absent(self.absences, report.may_be_absent());
+        let Source { client, request, .. } = &self.source;
+        self.definitions
+            .awaited(client, &request.url_path, &mut self.tries, config, seldom)
+            .await;
     }
 
     /// Lists everything, page by page; the version it was listed at.
@@ -337,7 +370,7 @@ impl Watch {
         let asked = Instant::now();
         let mut params = ListParams::default().limit(watch_config.page_size);
         params.label_selector = selector(self.labels);
-        params.field_selector = selector(self.fields);
+        params.field_selector = selector(&self.fields);
         self.sink.begin();
         loop {
             let page = timeout(watch_config.list_timeout, self.source.list(&params)).await;
@@ -366,7 +399,7 @@ impl Watch {
     async fn watch(&mut self, version: &mut String, watch_config: &WatchConfig) -> End {
         let mut params = WatchParams::default().timeout(watch_config.watch_seconds);
         params.label_selector = selector(self.labels);
-        params.field_selector = selector(self.fields);
+        params.field_selector = selector(&self.fields);
         self.report.starts();
         let started = timeout(watch_config.start_timeout, self.source.watch(&params, version)).await;
         let events = match started {

@@ -5,7 +5,7 @@ use super::follow::{Follower, Sink};
 use super::object::{FromObject, Guarded};
 use super::shared::Shared;
 use super::watches::Place;
-use super::{Kind, Watched};
+use super::{Definitions, Kind, Watched};
 use crate::labels;
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::runtime::reflector::Store;
@@ -18,6 +18,8 @@ pub(super) struct Starter<'a> {
     pub(super) client: &'a Client,
     /// Namespace of the custom resources.
     pub(super) namespace: &'a str,
+    /// Who says when a kind comes that the cluster does not have.
+    pub(super) definitions: &'a Definitions,
     pub(super) shared: Arc<Shared>,
     pub(super) tasks: Vec<AbortOnDropHandle<()>>,
 }
@@ -53,7 +55,9 @@ impl Starter<'_> {
         let follower = Follower {
             api,
             labels,
-            fields: "",
+            fields: "".into(),
+            is_metadata: false,
+            definitions: self.definitions.clone(),
             sink,
             report: Place {
                 kind,

@@ -3,7 +3,7 @@
 //! a range of its own: what is in use is counted in the whole cluster.
 
 #[path = "ip_operator/corner.rs"]
-mod corner;
+pub(crate) mod corner;
 
 use crate::world::{World, put, run, run_alone};
 use akash_provider_core::inventory::InventorySource;

@@ -424,10 +424,49 @@ async fn a_server_that_ends_every_watch_at_once_is_not_asked_in_a_loop() {
 }
 
 #[tokio::test]
+async fn a_kind_whose_definition_comes_is_asked_for_then_and_not_before() {
+    let served = Arc::new(AtomicBool::new(false));
+    let is_served = Arc::clone(&served);
+    let server = Server::start(move |request, _| {
+        if request.resource == "customresourcedefinitions" && request.is_watch() {
+            let object = json!({
+                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+                "metadata": {"name": "providerleasedips.akash.network", "resourceVersion": "11"},
+            });
+            let line = format!("{}\n", event("ADDED", &object)).into_bytes();
+            return Some(Reply::Stream(vec![
+                Part::Pause(ms(600)),
+                Part::Bytes(line),
+                Part::Stall,
+            ]));
+        }
+        if request.resource == "providerleasedips" && !is_served.load(Ordering::Relaxed) {
+            return Some(Reply::Text(404, Vec::new(), "404 page not found\n"));
+        }
+        one_lease(request)
+    })
+    .await;
+    let state = started(&server, watch_config());
+    timeout(Duration::from_secs(20), state.ready()).await.unwrap();
+    let asked = || server.calls("providerleasedips", false).len();
+    sleep(ms(400)).await;
+    assert_eq!(asked(), 1, "it is not defined");
+    until("its definition has come", || asked() > 2).await;
+    // It is served some time after that.
+    served.store(true, Ordering::Relaxed);
+    until("it is there", || state.watches()[&Kind::Ips].synced).await;
+    assert_eq!(server.calls("customresourcedefinitions", false).len(), 1);
+}
+
+#[tokio::test]
 async fn a_kind_that_is_not_served_is_awaited() {
     let served = Arc::new(AtomicBool::new(false));
     let is_served = Arc::clone(&served);
     let server = Server::start(move |request, _| {
+        // Nobody says when it comes.
+        if request.resource == "customresourcedefinitions" {
+            return Some(Reply::status(403, "Forbidden"));
+        }
         if request.resource == "providerleasedips" && !is_served.load(Ordering::Relaxed) {
             return Some(Reply::Text(404, Vec::new(), "404 page not found\n"));
         }

@@ -1,9 +1,10 @@
 //! Flags of the bus: where events go besides this process, and how they are read there.
 
 use super::Output;
+use crate::files;
 use akash_provider_core::types::Topic;
 use akash_provider_redis::Location;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 
@@ -95,15 +96,8 @@ impl BusArgs {
 }
 
 fn bytes(file: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
-    let reading = || format!("{flag}: reading {}", file.display());
-    let length = std::fs::metadata(file).with_context(reading)?.len();
-    if length > FILE_MAX {
-        bail!(
-            "{flag}: {} has {length} bytes, more than {FILE_MAX}",
-            file.display()
-        );
-    }
-    std::fs::read(file).with_context(reading)
+    let read = files::bytes(file, FILE_MAX);
+    read.map_err(|why| anyhow::anyhow!("{flag}: reading {}: {why}", file.display()))
 }
 
 fn text(file: &Path, flag: &str) -> anyhow::Result<String> {

@@ -1,6 +1,6 @@
 //! Flags of the Kubernetes backend.
 
-use super::operators::{GpuListArgs, InsideArg};
+use super::operators::{GpuListArgs, InsideArg, NamesArgs, PoolArgs};
 use super::routes::RoutesArgs;
 use super::values;
 use akash_provider_core::types::Address;
@@ -73,6 +73,9 @@ pub struct KubernetesArgs {
     /// Operators to run in this process instead of in pods of their own; `none` for none.
     #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',')]
     pub with_operators: Option<Vec<InsideArg>>,
+    /// With --with-operators hostname: what is found out about hostnames.
+    #[command(flatten)]
+    pub names: NamesArgs,
     /// With --with-operators inventory: which nodes and storage classes are offered, as a file whose name ends in yaml or as
     /// the YAML itself. Without it every node is offered, and no persistent storage.
     #[arg(long, value_name = "FILE|YAML")]
@@ -88,13 +91,9 @@ pub struct KubernetesArgs {
     /// there are.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub ip_pool_size: u32,
-    /// The pool of MetalLB that addresses are of, as its operator has it; `default` for whichever pools it assigns from
-    /// by itself.
-    #[arg(long, value_name = "NAME", default_value = "default", value_parser = values::dns_name)]
-    pub metal_lb_pool: String,
-    /// Namespace of MetalLB's pools.
-    #[arg(long, value_name = "NAMESPACE", default_value = "metallb-system", value_parser = values::dns_name)]
-    pub metal_lb_namespace: String,
+    /// Where MetalLB's addresses are.
+    #[command(flatten)]
+    pub pool: PoolArgs,
     /// Limit of one call to the API server.
     #[arg(long, default_value = "4s", value_parser = values::duration)]
     pub kube_call_timeout: std::time::Duration,
@@ -164,8 +163,8 @@ impl KubernetesArgs {
             plain_registry_passwords: self.plain_registry_passwords,
             leased_ips: self.ip_operator,
             leased_ip_pool: self.ip_pool_size,
-            metallb_pool: self.metal_lb_pool.clone(),
-            metallb_namespace: self.metal_lb_namespace.clone(),
+            metallb_pool: self.pool.metal_lb_pool.clone(),
+            metallb_namespace: self.pool.metal_lb_namespace.clone(),
             call_timeout: self.kube_call_timeout,
             ..Settings::new(provider)
         }

@@ -4,7 +4,7 @@ pub mod common;
 mod ip;
 mod names;
 
-pub use ip::{IpAction, IpArgs, WordsArg};
+pub use ip::{IpAction, IpArgs, PoolArgs, WordsArg};
 mod inventory;
 
 pub use inventory::{GpuListArgs, InventoryArgs};
@@ -66,6 +66,9 @@ pub struct HostnameArgs {
     /// What is found out about hostnames.
     #[command(flatten)]
     pub names: NamesArgs,
+    /// The domain of automatic hostnames, as `run` has it; these need no proof.
+    #[arg(long, value_name = "DOMAIN")]
+    pub deployment_ingress_domain: Option<String>,
     /// Where it works and is asked.
     #[command(flatten)]
     pub common: CommonArgs,
@@ -130,7 +133,7 @@ impl HostnameArgs {
                 issuer: self.issuer()?,
                 keep_other_routes: self.keep_other_routes,
                 blocked: HostnameLedger::new(&self.deployment_blocked_hostnames),
-                proof: self.names.rule()?,
+                proof: self.names.rule(self.deployment_ingress_domain.as_deref())?,
             },
             handover: self.handover_wait,
             patience: self.patience.patience(),

@@ -10,6 +10,7 @@ use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::inventory::{KubeInventory, Options};
+use akash_provider_k8s::state::Definitions;
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams};
@@ -36,6 +37,7 @@ pub struct Kubernetes {
     args: KubernetesArgs,
     operators: OnceLock<Inside>,
     provider: Address,
+    definitions: Definitions,
 }
 
 /// A client that prints as nothing.
@@ -99,6 +101,8 @@ impl Kubernetes {
         leading: LeadershipGate,
     ) -> anyhow::Result<Self> {
         let mut settings = args.settings(provider, chain_id);
+        // One watch of them for all that works in this process.
+        settings.definitions = capacity.definitions.clone();
         // Before anything is deployed: the first pods must not reach nodes and API servers either.
         let found = Infrastructure::read(&client, settings.call_timeout).await;
         let found = found.context("reading the addresses of nodes and API servers")?;
@@ -123,13 +127,16 @@ impl Kubernetes {
             args: args.clone(),
             operators: OnceLock::new(),
             provider: settings.provider.clone(),
+            definitions: settings.definitions.clone(),
         })
     }
 
     /// Runs operators in this process. Only the first call counts.
     pub(crate) fn run_operators(&self, prepared: Prepared) {
-        self.operators
-            .get_or_init(|| Inside::start(&self.client.0, &self.args, &self.provider, prepared));
+        self.operators.get_or_init(|| {
+            let (client, args) = (&self.client.0, &self.args);
+            Inside::start(client, args, &self.provider, &self.definitions, prepared)
+        });
     }
 
     /// How the operators in this process are, by their names.

@@ -267,7 +267,8 @@ async fn backend(args: &DevArgs, hardware: &ClusterArgs, config: &Config) -> any
     let (provider, chain_id) = (config.provider.clone(), &config.chain_id);
     let options = args.cluster.inventory_options();
     // A newcomer's names lead somewhere without a pod of an operator.
-    let operators = Prepared::read(&args.kubernetes, &[InsideArg::Hostname], None)?;
+    let domain = &args.deployment_ingress_domain;
+    let operators = Prepared::read(&args.kubernetes, &[InsideArg::Hostname], domain, None)?;
     let kubernetes = Kubernetes::connect(kubeconfig, &args.kubernetes, provider, chain_id, &options).await?;
     kubernetes.run_operators(operators);
     Ok(Backend::Kubernetes(Box::new(kubernetes)))

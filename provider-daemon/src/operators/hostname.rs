@@ -15,13 +15,14 @@ use super::measures::{Measure, of_counts, of_watches};
 use super::process::{self, Operator};
 use super::serve::Peer;
 use super::words::{awaited, forgotten, json, value};
-use crate::args::operators::HostnameArgs;
+use crate::args::operators::{HostnameArgs, NamesArgs};
 use akash_provider_core::cluster::Reach;
+use akash_provider_k8s::operators::hostname::index::ProofRule;
 use akash_provider_k8s::operators::hostname::live::Accepted;
 use akash_provider_k8s::operators::hostname::notes::ProofState;
 use akash_provider_k8s::operators::hostname::probe::Probe;
 use akash_provider_k8s::operators::hostname::proof::Proving;
-use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus};
+use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
 use anyhow::Context;
 use axum::Router;
 use axum::body::Body;
@@ -43,19 +44,46 @@ pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     let mut options = args.options(|name| std::env::var(name).ok())?;
     process::run(&args.common, async move |client, gate| {
         options.gate = gate;
-        options.probe = args.names.probe().map(|budget| Probe {
+        let rule = options.plan.proof.take();
+        Inquiry::new(&args.names, rule)?.give(&mut options);
+        Ok(HostnameOperator::start(client, options))
+    })
+}
+
+/// Who finds out about hostnames what the flags ask for.
+#[derive(Debug, Default)]
+pub(super) struct Inquiry {
+    probe: Option<Probe>,
+    proof: Option<(ProofRule, Proving)>,
+}
+
+impl Inquiry {
+    /// `rule` says which names need a proof.
+    ///
+    /// # Errors
+    /// No resolvers are known.
+    pub(super) fn new(names: &NamesArgs, rule: Option<ProofRule>) -> anyhow::Result<Self> {
+        let probe = names.probe().map(|budget| Probe {
             prober: Arc::new(Http::new()),
             budget,
         });
-        if options.plan.proof.is_some() {
-            let dns = Dns::new(&args.names.dns_server);
-            options.proving = Some(Proving {
-                lookup: Arc::new(dns.context("the resolvers of --hostname-proof")?),
-                budget: args.names.proving(),
-            });
-        }
-        Ok(HostnameOperator::start(client, options))
-    })
+        let proving = |rule| {
+            let dns = Dns::new(&names.dns_server).context("the resolvers of --hostname-proof")?;
+            let proving = Proving {
+                lookup: Arc::new(dns),
+                budget: names.proving(),
+            };
+            anyhow::Ok((rule, proving))
+        };
+        let proof = rule.map(proving).transpose()?;
+        Ok(Self { probe, proof })
+    }
+
+    /// Into the settings of an operator.
+    pub(super) fn give(self, options: &mut Options) {
+        options.probe = self.probe;
+        (options.plan.proof, options.proving) = self.proof.unzip();
+    }
 }
 
 impl Operator for HostnameOperator {

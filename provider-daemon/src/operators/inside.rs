@@ -1,5 +1,6 @@
 //! Operators in the process of a provider, for a cluster that needs no pods of their own.
 
+use super::hostname::Inquiry;
 use super::inventory::{self, Desk};
 use super::pod;
 use super::process::{Operator, Process, elected};
@@ -9,7 +10,10 @@ use akash_provider_core::types::Address;
 use akash_provider_k8s::election::{Election, Timing};
 use akash_provider_k8s::operators::hostname::{HostnameOperator, Options};
 use akash_provider_k8s::operators::inventory::Options as InventoryOptions;
+use akash_provider_k8s::operators::ip::balancer::Mode;
 use akash_provider_k8s::operators::ip::{self, IpOperator};
+use akash_provider_k8s::state::Definitions;
+use anyhow::bail;
 use futures::future::{BoxFuture, FutureExt, join_all};
 use kube::Client;
 use serde_json::Value;
@@ -62,27 +66,41 @@ impl<O: Operator> Part for Running<O> {
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     wanted: Vec<InsideArg>,
+    inquiry: Inquiry,
     inventory: Option<inventory::Plan>,
 }
 
 impl Prepared {
-    /// Of the flags: those of --with-operators, or the usual ones where it is not said. `home` keeps the list of GPUs
-    /// over restarts.
+    /// Of the flags: those of --with-operators, or the usual ones where it is not said. Hostnames under `own_domain` need
+    /// no proof. `home` keeps the list of GPUs over restarts.
     ///
     /// # Errors
-    /// The rules of the inventory operator make no sense, or cannot be read.
+    /// The rules of the inventory operator make no sense, or cannot be read; or something is to be found out about
+    /// hostnames, and the operator that does so is not wanted, or it is not said which names are the provider's own.
     pub(crate) fn read(
         args: &KubernetesArgs,
         usual: &[InsideArg],
+        own_domain: &str,
         home: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let wanted = args.with_operators.as_deref().unwrap_or(usual).to_vec();
+        if args.names.is_asked() && !wanted.contains(&InsideArg::Hostname) {
+            bail!(
+                "--probe and --hostname-proof are for the hostname operator in this process: add --with-operators hostname, \
+                 or give them to the one that runs by itself"
+            );
+        }
+        let inquiry = Inquiry::new(&args.names, args.names.rule(Some(own_domain))?)?;
         let rules = args.inventory_config.as_deref();
         let inventory = wanted
             .contains(&InsideArg::Inventory)
             .then(|| inventory::Plan::read("--inventory-config", rules, &args.gpus, home))
             .transpose()?;
-        Ok(Self { wanted, inventory })
+        Ok(Self {
+            wanted,
+            inquiry,
+            inventory,
+        })
     }
 }
 
@@ -105,18 +123,25 @@ impl Inside {
         client: &Client,
         args: &KubernetesArgs,
         provider: &Address,
+        definitions: &Definitions,
         prepared: Prepared,
     ) -> Self {
         let Prepared {
             wanted,
+            inquiry,
             mut inventory,
         } = prepared;
+        let mut inquiry = Some(inquiry);
         let parts = wanted.into_iter().filter_map(|one| match one {
             InsideArg::None => None,
-            InsideArg::Hostname => Some(hostname(client, args)),
-            InsideArg::Ip => Some(ip(client, args, provider)),
             // Once, however often it is named.
-            InsideArg::Inventory => inventory.take().map(|plan| labels(client, args, plan)),
+            InsideArg::Hostname => inquiry
+                .take()
+                .map(|inquiry| hostname(client, args, definitions, inquiry)),
+            InsideArg::Ip => Some(ip(client, args, definitions, provider)),
+            InsideArg::Inventory => inventory
+                .take()
+                .map(|plan| labels(client, args, definitions, plan)),
         });
         Self(parts.collect())
     }
@@ -132,33 +157,57 @@ impl Inside {
     }
 }
 
-fn hostname(client: &Client, args: &KubernetesArgs) -> Box<dyn Part> {
+fn hostname(
+    client: &Client,
+    args: &KubernetesArgs,
+    definitions: &Definitions,
+    inquiry: Inquiry,
+) -> Box<dyn Part> {
     let election = contend(client, args, HostnameOperator::NAME);
-    let options = Options {
+    let mut options = Options {
         manifest_namespace: args.k8s_manifest_ns.clone(),
         plan: args.routes.mode(|name| std::env::var(name).ok()).into(),
         gate: election.gate(),
+        definitions: definitions.clone(),
         ..Options::default()
     };
+    inquiry.give(&mut options);
     Running::boxed(HostnameOperator::start(client, options), election)
 }
 
-fn ip(client: &Client, args: &KubernetesArgs, provider: &Address) -> Box<dyn Part> {
+fn ip(
+    client: &Client,
+    args: &KubernetesArgs,
+    definitions: &Definitions,
+    provider: &Address,
+) -> Box<dyn Part> {
     let election = contend(client, args, IpOperator::NAME);
     let options = ip::Options {
         manifest_namespace: args.k8s_manifest_ns.clone(),
         gate: election.gate(),
+        mode: Mode {
+            pool: args.pool.metal_lb_pool.clone(),
+            ..Mode::default()
+        },
+        metallb_namespace: args.pool.metal_lb_namespace.clone(),
+        definitions: definitions.clone(),
         ..ip::Options::new(provider.clone())
     };
     Running::boxed(IpOperator::start(client, options), election)
 }
 
-fn labels(client: &Client, args: &KubernetesArgs, plan: inventory::Plan) -> Box<dyn Part> {
+fn labels(
+    client: &Client,
+    args: &KubernetesArgs,
+    definitions: &Definitions,
+    plan: inventory::Plan,
+) -> Box<dyn Part> {
     let election = contend(client, args, Desk::NAME);
-    let options = InventoryOptions {
+    let mut options = InventoryOptions {
         gate: election.gate(),
         ..InventoryOptions::default()
     };
+    options.count.definitions = definitions.clone();
     // Nobody asks it for the cluster here, so that nobody waits for that.
     Running::boxed(plan.start(client, options, Duration::ZERO), election)
 }
@@ -171,4 +220,72 @@ fn contend(client: &Client, args: &KubernetesArgs, name: &str) -> Election {
         pod::identity(None),
         Timing::default(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        kubernetes: KubernetesArgs,
+    }
+
+    fn prepared(words: &[&str], usual: &[InsideArg], own_domain: &str) -> Result<Prepared, String> {
+        let flags = Flags::try_parse_from([&["test"], words].concat());
+        let flags = flags.map_err(|error| error.to_string())?;
+        Prepared::read(&flags.kubernetes, usual, own_domain, None).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn hostnames_are_asked_about_and_proved_as_by_an_operator_of_its_own() {
+        let words = [
+            "--with-operators=hostname",
+            "--probe",
+            "--probe-budget=5",
+            "--probe-interval=3m",
+            "--hostname-proof=dns-txt",
+            "--proof-interval=2h",
+            "--dns-server=127.0.0.1:5353",
+        ];
+        let mut options = Options::default();
+        let read = prepared(&words, &[], "ingress.example.com").unwrap();
+        read.inquiry.give(&mut options);
+        let probe = options.probe.unwrap().budget;
+        assert_eq!((probe.per_minute, probe.every), (5, Duration::from_secs(180)));
+        assert_eq!(options.plan.proof.unwrap().own_domain, "ingress.example.com");
+        assert_eq!(options.proving.unwrap().budget.every, Duration::from_secs(7_200));
+        let mut options = Options::default();
+        prepared(&[], &[InsideArg::Hostname], "")
+            .unwrap()
+            .inquiry
+            .give(&mut options);
+        assert!(options.probe.is_none() && options.plan.proof.is_none() && options.proving.is_none());
+        assert!(
+            prepared(&["--probe"], &[InsideArg::Hostname], "").is_ok(),
+            "it runs by itself"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_nobody_would_do_is_refused() {
+        for (words, own_domain, mend) in [
+            (&["--probe"][..], "example.com", "--with-operators hostname"),
+            (
+                &["--with-operators=ip,inventory", "--hostname-proof=dns-txt"],
+                "example.com",
+                "--with-operators hostname",
+            ),
+            (
+                &["--with-operators=hostname", "--hostname-proof=dns-txt"],
+                "",
+                "--deployment-ingress-domain",
+            ),
+        ] {
+            let refused = prepared(words, &[], own_domain).unwrap_err();
+            assert!(refused.contains(mend), "{words:?}: {refused}");
+        }
+    }
 }

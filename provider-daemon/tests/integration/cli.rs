@@ -3,6 +3,7 @@
 //! Length: each case is short, and all share what starts the binary and reads what it prints.
 
 mod completions;
+mod operator;
 mod operator_hostname;
 mod operator_inventory;
 mod operator_ip;

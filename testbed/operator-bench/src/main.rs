@@ -40,7 +40,7 @@ const RIGHTS: [&str; 3] = [
 ];
 /// Where the records are.
 const RECORDS: &str = "lease";
-/// How long nothing happens. Kinds that a cluster lacks are asked for every five minutes at most.
+/// How long nothing happens.
 const REST: Duration = Duration::from_secs(120);
 
 /// Measures the operators on a cluster that is thrown away afterwards.

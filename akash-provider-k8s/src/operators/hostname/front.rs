@@ -1,75 +1,225 @@
 //! What stands before the routes: the class of Ingresses, or the Gateway. Without it routes are made all the same, and
-//! lead nowhere; so it is looked at and told.
+//! lead nowhere; so it is watched and told.
 
 use super::entrance::Entrance;
 use super::route::Mode;
 use super::shared::Shared;
-use crate::error::within;
+use crate::state::WatchConfig;
+use crate::state::follow::{Follower, Report, Sink};
 use k8s_openapi::api::networking::v1::IngressClass;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use serde::Serialize;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::time::sleep;
-
-/// How often it is looked at.
-const EVERY: Duration = Duration::from_secs(60);
+use tokio::time::Instant;
 
 /// What is known of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Front {
     /// What it is, for people.
     pub name: String,
-    /// Whether it is there; `None` where that is not known.
+    /// Whether it is there; `None` where that was never known.
     pub is_there: Option<bool>,
-    /// Why it is not known.
+    /// Why it is not known, or may have changed since.
     pub error: Option<String>,
     /// Of a Gateway: where it is reached, as its controller says.
     #[serde(skip)]
     pub entrance: Option<Entrance>,
 }
 
-/// Looks at it for ever.
-pub(super) async fn watch(client: Client, mode: Mode, limit: Duration, shared: Arc<Shared>) {
-    loop {
-        let front = look(&client, &mode, limit).await;
-        let before = shared.set_front(front.clone());
-        // Said when it goes away, and not each time that it is looked at.
-        if front.is_there == Some(false) && before.is_there != Some(false) {
-            tracing::warn!(missing = front.name, "no hostname leads anywhere without it");
-        }
-        sleep(EVERY).await;
-    }
-}
-
-async fn look(client: &Client, mode: &Mode, limit: Duration) -> Front {
-    let (name, api, object): (String, Api<DynamicObject>, &str) = match mode {
+/// Watches it for ever: the one object of its name.
+pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, shared: Arc<Shared>) {
+    let (name, api, object): (String, Api<DynamicObject>, &str) = match &mode {
         Mode::Ingress { class, .. } => {
             let resource = ApiResource::erase::<IngressClass>(&());
-            let api = Api::all_with(client.clone(), &resource);
+            let api = Api::all_with(client, &resource);
             (format!("IngressClass {class}"), api, class)
         }
         Mode::GatewayApi { name, namespace, .. } => {
             let kind = GroupVersionKind::gvk("gateway.networking.k8s.io", "v1", "Gateway");
             let resource = ApiResource::from_gvk(&kind);
-            let api = Api::namespaced_with(client.clone(), namespace, &resource);
+            let api = Api::namespaced_with(client, namespace, &resource);
             (format!("Gateway {name} in namespace {namespace}"), api, name)
         }
     };
-    let found = within(limit, "look at what stands before routes", api.get_opt(object)).await;
-    match found {
-        Ok(found) => Front {
-            name,
-            is_there: Some(found.is_some()),
-            error: None,
-            entrance: found.and_then(|object| Entrance::of_gateway(&object.data)),
+    let object = object.to_owned();
+    shared.change_front(|front| front.name = name);
+    let follower = Follower {
+        api,
+        labels: "",
+        fields: format!("metadata.name={object}").into(),
+        is_metadata: false,
+        definitions: shared.board.definitions.clone(),
+        sink: Intake {
+            object,
+            shared: Arc::clone(&shared),
+            listed: None,
         },
-        Err(error) => Front {
-            name,
-            is_there: None,
-            error: Some(error.message().to_owned()),
-            entrance: None,
+        report: Fares(shared),
+        watch_config: WatchConfig {
+            // Nothing waits for it but people; an account may lack the right for ever.
+            wait_max: config.wait_absent_max,
+            ..config
         },
+    };
+    follower.run().await;
+}
+
+/// Takes it over as it comes, changes and goes.
+struct Intake {
+    /// Its name: a server that knows no selector of fields shows others too.
+    object: String,
+    shared: Arc<Shared>,
+    /// What the list under way has of it.
+    listed: Option<Found>,
+}
+
+/// It is there, and is reached so.
+type Found = Option<Entrance>;
+
+impl Intake {
+    fn found(&self, object: &DynamicObject) -> Option<Found> {
+        let is_it = object.metadata.name.as_ref() == Some(&self.object);
+        is_it.then(|| Entrance::of_gateway(&object.data))
+    }
+
+    fn tell(&self, found: Option<Found>) {
+        tell(&self.shared, found, None);
+    }
+}
+
+fn tell(shared: &Shared, found: Option<Found>, error: Option<String>) {
+    let is_there = found.is_some();
+    let (before, name) = shared.change_front(|front| {
+        let before = front.is_there.replace(is_there);
+        front.entrance = found.flatten();
+        front.error = error;
+        (before, front.name.clone())
+    });
+    // Said when it goes away, and not each time that it is not there.
+    if !is_there && before != Some(false) {
+        tracing::warn!(missing = name, "no hostname leads anywhere without it");
+    }
+}
+
+impl Sink<DynamicObject> for Intake {
+    fn begin(&mut self) {
+        self.listed = None;
+    }
+
+    fn page(&mut self, objects: Vec<DynamicObject>) {
+        let found = objects.iter().find_map(|object| self.found(object));
+        self.listed = self.listed.or(found);
+    }
+
+    fn complete(&mut self, _: Instant) {
+        self.tell(self.listed);
+    }
+
+    fn applied(&mut self, object: DynamicObject) {
+        if let Some(found) = self.found(&object) {
+            self.tell(Some(found));
+        }
+    }
+
+    fn deleted(&mut self, object: DynamicObject) {
+        if self.found(&object).is_some() {
+            self.tell(None);
+        }
+    }
+}
+
+/// How its watch fares. While it does not work the last word holds.
+struct Fares(Arc<Shared>);
+
+impl Report for Fares {
+    fn name(&self) -> &'static str {
+        "what stands before routes"
+    }
+
+    fn listed(&self) {
+        self.works();
+    }
+
+    fn works(&self) {
+        self.0.change_front(|front| front.error = None);
+    }
+
+    fn may_be_absent(&self) -> bool {
+        true
+    }
+
+    fn absent(&self, error: String) -> bool {
+        let is_news = self.0.front().error.is_none();
+        // Without its kind there is none.
+        tell(&self.0, None, Some(error));
+        is_news
+    }
+
+    fn failed(&self, error: String, _: Instant) -> bool {
+        self.0.change_front(|front| front.error.replace(error).is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operators::hostname::index::Plan;
+    use crate::operators::queue::Patience;
+    use crate::state::Definitions;
+    use serde_json::json;
+    use std::time::Duration;
+
+    fn gateway(name: &str, ip: &str) -> DynamicObject {
+        let object = json!({
+            "metadata": {"name": name},
+            "spec": {"listeners": [{"protocol": "HTTP", "port": 80}]},
+            "status": {"addresses": [{"value": ip}]},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn the_front_is_followed_by_its_name_and_an_outage_leaves_the_last_word() {
+        let shared = Shared::new(
+            Plan::default(),
+            Patience::default(),
+            Duration::ZERO,
+            Definitions::default(),
+        );
+        let shared = Arc::new(shared);
+        let fares = Fares(Arc::clone(&shared));
+        let mut intake = Intake {
+            object: "gate".to_owned(),
+            shared: Arc::clone(&shared),
+            listed: None,
+        };
+        let seen = || {
+            let front = shared.front();
+            let ip = front.entrance.map(|entrance| entrance.ip.to_string());
+            (front.is_there, ip, front.error.is_some())
+        };
+        let at = |ip: &str| Some(ip.to_owned());
+        assert!(fares.failed("away".to_owned(), Instant::now()), "it is news");
+        assert!(!fares.failed("away".to_owned(), Instant::now()));
+        assert_eq!(seen(), (None, None, true), "what nobody has seen is not known");
+        intake.page(vec![gateway("other", "10.0.0.1"), gateway("gate", "10.0.0.2")]);
+        intake.page(vec![gateway("third", "10.0.0.3")]);
+        intake.complete(Instant::now());
+        assert_eq!(seen(), (Some(true), at("10.0.0.2"), false));
+        intake.applied(gateway("gate", "10.0.0.4"));
+        intake.applied(gateway("other", "10.0.0.5"));
+        intake.deleted(gateway("other", "10.0.0.5"));
+        assert_eq!(seen(), (Some(true), at("10.0.0.4"), false));
+        fares.failed("away".to_owned(), Instant::now());
+        assert_eq!(seen(), (Some(true), at("10.0.0.4"), true), "the last word holds");
+        fares.works();
+        intake.deleted(gateway("gate", "10.0.0.4"));
+        assert_eq!(seen(), (Some(false), None, false));
+        intake.begin();
+        intake.complete(Instant::now());
+        assert_eq!(seen(), (Some(false), None, false));
+        assert!(fares.absent("404".to_owned()), "the kind goes too");
+        assert_eq!(seen(), (Some(false), None, true));
     }
 }

@@ -22,6 +22,7 @@ use akash_provider_core::manifest::HttpOptions;
 use akash_provider_core::types::Address;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use tables::Table;
 
 pub use crate::operators::change::Change;
@@ -180,10 +181,9 @@ impl Index {
         self.hosts.is_some() && self.manifests.is_some() && self.table(self.mode().sort()).is_known()
     }
 
-    /// Takes an event; the names of which something may have to be done anew.
+    /// Takes an event; the names of which something may have to be done anew, once everything is known.
     pub fn apply(&mut self, event: Event) -> BTreeSet<Name> {
-        let was_known = self.is_known();
-        let touched = match event {
+        match event {
             Event::Hosts(change) => self.apply_hosts(change),
             Event::Manifests(change) => self.apply_manifests(change),
             Event::Objects(sort, change) => self.apply_objects(sort, change),
@@ -204,12 +204,6 @@ impl Index {
                 }
                 BTreeSet::from([name])
             }
-        };
-        // Until everything was listed nothing is to be done; the last list makes it everybody's turn.
-        match (was_known, self.is_known()) {
-            (_, false) => BTreeSet::new(),
-            (false, true) => self.names(),
-            (true, true) => touched,
         }
     }
 
@@ -219,6 +213,29 @@ impl Index {
         let declared = self.hosts.iter().flat_map(BTreeMap::keys);
         let made = self.objects.values().flat_map(Table::names);
         declared.chain(made).cloned().collect()
+    }
+
+    /// The first of them after one, in order, so many at most; of all names no more are looked at.
+    #[must_use]
+    pub fn names_after<'a>(&'a self, after: Option<&str>, limit: usize) -> BTreeSet<&'a Name> {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = (start, Bound::Unbounded);
+        // The first of all are among the first of each.
+        let declared = self.hosts.iter().flat_map(|all| all.range::<str, _>(range));
+        let mut names: BTreeSet<&Name> = declared.map(|(name, _)| name).take(limit).collect();
+        for table in self.objects.values() {
+            names.extend(table.names_in(range).take(limit));
+        }
+        while names.len() > limit {
+            names.pop_last();
+        }
+        names
+    }
+
+    /// True for a name that is declared or has an object.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.host(name).is_some() || self.objects.values().any(|table| table.of(name).next().is_some())
     }
 
     /// Where a name is declared to lead.

@@ -7,6 +7,7 @@ use super::live::Live;
 use super::sort::Sort;
 use crate::operators::board::{self, Board};
 use crate::operators::queue::Patience;
+use crate::state::Definitions;
 use akash_provider_core::cluster::Reachable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -127,7 +128,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(plan: Plan, patience: Patience, handover: Duration) -> Self {
+    pub(super) fn new(plan: Plan, patience: Patience, handover: Duration, definitions: Definitions) -> Self {
         let hostnames = Hostnames {
             index: Index::new(plan),
             settling: BTreeMap::new(),
@@ -137,7 +138,7 @@ impl Shared {
         let kinds = Sort::ALL.map(Sort::plural);
         let watches = [HOSTS, MANIFESTS].into_iter().chain(kinds);
         Self {
-            board: Arc::new(Board::new(hostnames, patience, watches)),
+            board: Arc::new(Board::new(hostnames, patience, watches, definitions)),
             front: Mutex::new(Front::default()),
         }
     }
@@ -146,10 +147,9 @@ impl Shared {
         self.front.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps what is known of what stands before the routes; what was known before.
-    pub(super) fn set_front(&self, front: Front) -> Front {
-        let mut kept = self.front.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut kept, front)
+    /// Changes what is known of what stands before the routes.
+    pub(super) fn change_front<R>(&self, change: impl FnOnce(&mut Front) -> R) -> R {
+        change(&mut self.front.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A name was asked whether it answers; its record, and what is noted there.
@@ -194,7 +194,12 @@ mod tests {
 
     #[test]
     fn a_status_comes_in_pages_that_have_each_name_once() {
-        let shared = Shared::new(Plan::default(), Patience::default(), Duration::ZERO);
+        let shared = Shared::new(
+            Plan::default(),
+            Patience::default(),
+            Duration::ZERO,
+            Definitions::default(),
+        );
         let names: BTreeSet<String> = (0..25).map(|n| format!("n{n}.example.com")).collect();
         let garbage = names.iter().map(|name| (name.clone(), Err("garbage".to_owned())));
         shared

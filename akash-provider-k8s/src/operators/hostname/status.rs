@@ -11,7 +11,6 @@ use crate::operators::said::{Ignored, LeaseParts, WatchStatus};
 use akash_provider_core::cluster::Reachable;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 /// Everything that the operator says of itself.
 #[derive(Debug, Clone, Serialize)]
@@ -94,25 +93,41 @@ impl Shared {
     /// With the names after `after`, so many at most.
     pub(super) fn status(&self, after: Option<&str>, limit: usize) -> Status {
         let inner = self.board.inner();
-        let all = inner.index.names();
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut names = all.range::<str, _>((start, Bound::Unbounded));
+        // One more says whether there is another page.
+        let names = inner.index.names_after(after, limit.saturating_add(1));
         let hostnames: BTreeMap<_, _> = names
-            .by_ref()
+            .iter()
             .take(limit)
-            .map(|name| (name.clone(), inner.hostname(name)))
+            .map(|name| ((*name).clone(), inner.hostname(name)))
             .collect();
         let last = hostnames.last_key_value().map(|(name, _)| name.clone());
-        let next = names.next().and(last);
-        inner.status(self.front(), hostnames, next)
+        let next = last.filter(|_| names.len() > limit);
+        self.with(&inner, hostnames, next)
     }
 
     /// With one name; `None` where it is neither declared nor routed.
     pub(super) fn status_of(&self, name: &str) -> Option<Status> {
         let inner = self.board.inner();
-        let is_there = inner.index.names().contains(name);
+        let is_there = inner.index.has(name);
         let one = is_there.then(|| BTreeMap::from([(name.to_owned(), inner.hostname(name))]));
-        one.map(|hostnames| inner.status(self.front(), hostnames, None))
+        one.map(|hostnames| self.with(&inner, hostnames, None))
+    }
+
+    fn with(
+        &self,
+        inner: &Inner<Hostnames>,
+        hostnames: BTreeMap<String, HostnameStatus>,
+        next: Option<String>,
+    ) -> Status {
+        Status {
+            is_ready: inner.index.is_known(),
+            watches: self.board.watch_status(inner),
+            front: self.front(),
+            counts: inner.counts,
+            busy: inner.queue.busy(),
+            hostnames,
+            next,
+        }
     }
 
     pub(super) fn managed(&self) -> BTreeMap<String, Managed> {
@@ -146,23 +161,6 @@ impl Shared {
 }
 
 impl Inner<Hostnames> {
-    fn status(
-        &self,
-        front: Front,
-        hostnames: BTreeMap<String, HostnameStatus>,
-        next: Option<String>,
-    ) -> Status {
-        Status {
-            is_ready: self.index.is_known(),
-            watches: self.watch_status(),
-            front,
-            counts: self.counts,
-            busy: self.queue.busy(),
-            hostnames,
-            next,
-        }
-    }
-
     fn hostname(&self, name: &str) -> HostnameStatus {
         let host = self.index.host(name).and_then(|host| host.as_ref().ok());
         let live = host.and_then(|host| self.index.route(name, &host.namespace));

@@ -36,6 +36,7 @@ pub(super) fn start(
         name,
         // No selector: a record without its labels declares a name all the same.
         labels: "",
+        fields: "",
         may_be_absent: false,
     };
     let of_hosts = watched(HOSTS, "providerhosts.akash.network");
@@ -59,6 +60,7 @@ pub(super) fn start(
             name: sort.plural(),
             // Objects without the label are of no lease.
             labels: labels::SELECTOR,
+            fields: "",
             may_be_absent: sort != mode.sort(),
         };
         let mode = mode.clone();

@@ -82,10 +82,9 @@ impl Index {
         self.nodes.is_some() && self.classes.is_some()
     }
 
-    /// Takes an event; the nodes that may have to be written.
+    /// Takes an event; the nodes that may have to be written, once everything is known.
     pub fn apply(&mut self, event: Event) -> BTreeSet<Name> {
-        let was_known = self.is_known();
-        let touched = match event {
+        match event {
             Event::Nodes(change) => self.apply_nodes(change),
             Event::Classes(change) => self.apply_classes(change),
             Event::Answered(name, meta) => self.apply_answer(name, &meta),
@@ -97,12 +96,6 @@ impl Index {
                 self.list = Arc::new(list);
                 self.names()
             }
-        };
-        // The last list makes it everybody's turn.
-        match (was_known, self.is_known()) {
-            (_, false) => BTreeSet::new(),
-            (false, true) => self.names(),
-            (true, true) => touched,
         }
     }
 

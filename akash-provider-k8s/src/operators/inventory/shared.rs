@@ -5,6 +5,7 @@ use super::index::{Event, Index, Work};
 use super::rules::Rules;
 use crate::operators::board::{self, Board};
 use crate::operators::queue::Patience;
+use crate::state::Definitions;
 use akash_provider_core::inventory::{Inventory, Metrics};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -98,7 +99,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(rules: Rules, retry_delay: Duration) -> Self {
+    pub(super) fn new(rules: Rules, retry_delay: Duration, definitions: Definitions) -> Self {
         let patience = Patience {
             retry_delay,
             // A node is ours to label whatever was refused: it is tried for ever.
@@ -106,7 +107,12 @@ impl Shared {
             ..Patience::default()
         };
         Self {
-            board: Arc::new(Board::new(Index::new(rules), patience, [NODES, CLASSES])),
+            board: Arc::new(Board::new(
+                Index::new(rules),
+                patience,
+                [NODES, CLASSES],
+                definitions,
+            )),
             count: Mutex::default(),
             shown: watch::Sender::new(None),
         }

@@ -56,7 +56,7 @@ impl Shared {
         let now = Instant::now();
         Status {
             is_ready: count.inventory.is_some() && index.is_known(),
-            watches: inner.watch_status(),
+            watches: self.board.watch_status(&inner),
             counts: inner.counts,
             busy: inner.queue.busy(),
             known_gpus: index.list().len(),

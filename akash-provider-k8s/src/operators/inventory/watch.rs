@@ -55,6 +55,7 @@ const fn watched(key: &'static str) -> Watched {
         key,
         name: key,
         labels: "",
+        fields: "",
         may_be_absent: false,
     }
 }

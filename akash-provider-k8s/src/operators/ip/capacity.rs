@@ -7,7 +7,7 @@ use super::usage::Usage;
 use super::watch;
 use crate::operators::board::Board;
 use crate::operators::queue::Patience;
-use crate::state::WatchConfig;
+use crate::state::{Definitions, WatchConfig};
 use akash_provider_core::types::Address;
 use kube::Client;
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ impl Capacity {
         provider: &Address,
         pool: &str,
         namespace: &str,
-        config: WatchConfig,
+        (config, definitions): (WatchConfig, Definitions),
     ) -> Self {
         let mode = Mode {
             pool: pool.to_owned(),
@@ -38,7 +38,12 @@ impl Capacity {
         };
         let index = Index::new(provider.clone(), mode);
         // Records are never listed, so that there is nothing to do.
-        let board = Arc::new(Board::new(index, Patience::default(), [SERVICES, POOLS]));
+        let board = Arc::new(Board::new(
+            index,
+            Patience::default(),
+            [SERVICES, POOLS],
+            definitions,
+        ));
         let watches = watch::capacity(client, namespace, &board, config);
         Self { board, watches }
     }

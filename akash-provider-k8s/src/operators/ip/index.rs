@@ -128,10 +128,9 @@ impl Index {
         self.records.is_some() && self.manifests.is_some() && self.services.is_some()
     }
 
-    /// Takes an event; the names of which something may have to be done anew.
+    /// Takes an event; the names of which something may have to be done anew, once everything is known.
     pub fn apply(&mut self, event: Event) -> BTreeSet<Name> {
-        let was_known = self.is_known();
-        let touched = match event {
+        match event {
             Event::Records(change) => self.apply_records(change),
             Event::Manifests(change) => self.apply_manifests(change),
             Event::Services(change) => self.apply_services(change),
@@ -149,12 +148,6 @@ impl Index {
                     BTreeSet::from([place])
                 }
             }
-        };
-        // Until everything was listed nothing is to be done; the last list makes it everybody's turn.
-        match (was_known, self.is_known()) {
-            (_, false) => BTreeSet::new(),
-            (false, true) => self.names(),
-            (true, true) => touched,
         }
     }
 

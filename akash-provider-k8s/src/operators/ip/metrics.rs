@@ -1,11 +1,16 @@
 //! What MetalLB's controller counts by itself. It decides nothing: where it differs from what is counted here, that is
 //! told.
+//!
+//! It is asked when the own count has changed, and some times more while it does not say the same; then it rests until
+//! the next change.
 
 use super::shared::Shared;
 use super::usage::Usage;
+use crate::hostnames::rfc3339;
 use crate::operators::said::cut;
 use akash_provider_core::error::chain_text;
 use futures::AsyncReadExt;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::GetParams;
 use kube::core::Request;
 use kube::{Client, Config};
@@ -13,10 +18,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// How often it is asked.
+/// Least time between two questions; it doubles while the answer is not the own count.
 const EVERY: Duration = Duration::from_secs(60);
+/// What comes within this time after a change is in the same question.
+const GATHER: Duration = Duration::from_secs(5);
+/// Questions after one change: an hour of them.
+const TRIES: u32 = 7;
 /// Longest answer in bytes.
 const ANSWER_MAX: u64 = 4 << 20;
 /// Addresses of a pool, by MetalLB's count.
@@ -37,6 +46,38 @@ pub struct MetricsStatus {
     pub differs: Option<String>,
     /// Why it is not known.
     pub error: Option<String>,
+    /// When it was asked last, RFC 3339: after the last change of what is counted here.
+    pub at: Option<String>,
+}
+
+/// When it is asked.
+#[derive(Debug, Default)]
+struct Cadence {
+    /// What was counted here when it was asked last, or is to be asked.
+    counted: Option<(u32, u32)>,
+    /// Questions since that changed.
+    tries: u32,
+    is_same: bool,
+}
+
+impl Cadence {
+    /// How long after the last question to ask; `None` for not before what is counted here changes.
+    fn wait(&mut self, counted: Option<(u32, u32)>) -> Option<Duration> {
+        // While it is unknown there is nothing to compare with.
+        let counted = counted?;
+        if self.counted != Some(counted) {
+            *self = Self {
+                counted: Some(counted),
+                ..Self::default()
+            };
+        }
+        (!self.is_same && self.tries < TRIES).then(|| EVERY.saturating_mul(1 << self.tries.saturating_sub(1)))
+    }
+
+    fn answered(&mut self, is_same: bool) {
+        self.tries += 1;
+        self.is_same = is_same;
+    }
 }
 
 /// Who is asked.
@@ -82,7 +123,7 @@ impl Source {
     }
 }
 
-/// Asks for ever.
+/// Asks whenever it is time, for ever.
 pub(super) async fn watch(source: Result<Source, String>, limit: Duration, shared: Arc<Shared>) {
     let source = match source {
         Ok(source) => source,
@@ -96,19 +137,41 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
             return;
         }
     };
-    let mut last = None;
+    let mut changes = shared.board.changes();
+    let mut cadence = Cadence::default();
+    let (mut last, mut asked): (Option<String>, Option<Instant>) = (None, None);
     loop {
+        changes.borrow_and_update();
+        let usage = Usage::of(&shared.board.inner().index);
+        let wait = cadence.wait(usage.known());
+        let due = async {
+            match (wait, asked) {
+                (None, _) => std::future::pending().await,
+                (Some(_), None) => {}
+                (Some(wait), Some(asked)) => sleep_until(asked + wait).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = due => {}
+            // The other end is in our hands, so it does not go away.
+            Ok(()) = changes.changed() => {
+                sleep(GATHER).await;
+                continue;
+            }
+        }
         let answer = timeout(limit, source.ask()).await;
         let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {limit:?}")));
-        let usage = Usage::of(&shared.board.inner().index);
-        let (status, difference) = judged(&source.of, answer, &usage, last.as_deref());
+        let (mut status, difference) = judged(&source.of, answer, &usage, last.as_deref());
+        status.at = Some(rfc3339(Timestamp::now()));
+        asked = Some(Instant::now());
+        cadence.answered(status.error.is_none() && difference.is_none());
         last = difference;
         let before = shared.set_metrics(status.clone());
         // Said when it begins, and not each time.
         if let (Some(difference), None) = (&status.differs, &before.differs) {
             tracing::warn!(difference, "MetalLB counts its addresses otherwise");
         }
-        sleep(EVERY).await;
     }
 }
 
@@ -212,6 +275,21 @@ mod tests {
         format!(
             "# HELP x\n{TOTAL}{{pool=\"other\"}} 7\n{TOTAL}{{pool=\"default\"}} {total}\n{IN_USE}{{pool=\"default\"}} {in_use}\n"
         )
+    }
+
+    #[test]
+    fn it_is_asked_after_a_change_and_less_and_less_while_it_says_something_else() {
+        let mut cadence = Cadence::default();
+        assert_eq!(cadence.wait(None), None, "there is nothing to compare with");
+        let mut waits = Vec::new();
+        while let Some(wait) = cadence.wait(Some((16, 1))) {
+            waits.push(wait.as_secs());
+            cadence.answered(false);
+        }
+        assert_eq!(waits, [60, 60, 120, 240, 480, 960, 1_920], "it has an end");
+        assert!(cadence.wait(Some((16, 2))).is_some(), "it has changed");
+        cadence.answered(true);
+        assert_eq!(cadence.wait(Some((16, 2))), None, "both say the same");
     }
 
     #[test]

@@ -4,8 +4,10 @@ use super::balancer::Mode;
 use super::index::{Event, Index, Work};
 use super::live::Live;
 use super::metrics::MetricsStatus;
+use super::usage::{News, Notice};
 use crate::operators::board::{self, Board};
 use crate::operators::queue::Patience;
+use crate::state::Definitions;
 use akash_provider_core::types::Address;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
@@ -65,14 +67,19 @@ pub(super) struct Shared {
     pub(super) board: Arc<Board<Index>>,
     metrics: Mutex<MetricsStatus>,
     /// What was said of which Service, so that it is said once.
-    told: Mutex<BTreeMap<String, Vec<String>>>,
+    told: Mutex<BTreeMap<String, Vec<Notice>>>,
 }
 
 impl Shared {
-    pub(super) fn new(provider: Address, mode: Mode, patience: Patience) -> Self {
+    pub(super) fn new(provider: Address, mode: Mode, patience: Patience, definitions: Definitions) -> Self {
         let watches = [RECORDS, MANIFESTS, SERVICES, POOLS];
         Self {
-            board: Arc::new(Board::new(Index::new(provider, mode), patience, watches)),
+            board: Arc::new(Board::new(
+                Index::new(provider, mode),
+                patience,
+                watches,
+                definitions,
+            )),
             metrics: Mutex::default(),
             told: Mutex::default(),
         }
@@ -92,13 +99,22 @@ impl Shared {
     }
 
     /// Says what is new of these, and keeps all of it.
-    pub(super) fn tell(&self, notices: BTreeMap<String, Vec<String>>) {
+    pub(super) fn tell(&self, notices: BTreeMap<String, Vec<Notice>>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        for (service, texts) in &notices {
-            let known = told.get(service);
-            for notice in texts.iter().filter(|t| known.is_none_or(|k| !k.contains(t))) {
-                tracing::warn!(service, notice, "a leased address is not as it should be");
-            }
+        let news = News::of(&told, &notices);
+        for (service, notice) in &news.odd {
+            tracing::warn!(
+                service,
+                notice = notice.to_string(),
+                "a leased address is not as it should be"
+            );
+        }
+        // Where MetalLB is away it is late with all of them.
+        if let Some(services) = news.late() {
+            tracing::warn!(
+                services,
+                "waiting for addresses; MetalLB is late, or has none left"
+            );
         }
         *told = notices;
     }

@@ -117,7 +117,7 @@ impl Shared {
         let names = inner.index.names().into_iter();
         Status {
             is_ready: inner.index.is_known(),
-            watches: inner.watch_status(),
+            watches: self.board.watch_status(&inner),
             usage: Usage::of(&inner.index),
             metallb: self.metrics(),
             counts: inner.counts,
@@ -125,6 +125,7 @@ impl Shared {
             addresses: names
                 .map(|name| {
                     let notices = notices.remove(&name).unwrap_or_default();
+                    let notices = notices.iter().map(ToString::to_string).collect();
                     let status = inner.address(&name, notices);
                     (name, status)
                 })

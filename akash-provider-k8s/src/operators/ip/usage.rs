@@ -8,10 +8,14 @@ use crate::hostnames::rfc3339;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 
 /// A Service waits for its address for so long before it is said.
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// Services that are named in one line of the log; the status has all.
+const NAMED: usize = 5;
 
 /// A pool as it is declared and used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -125,8 +129,72 @@ impl Usage {
     }
 }
 
+/// What is not as it should be with what was given to a Service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Notice {
+    /// It waits for an address since then.
+    Late(Timestamp),
+    /// Something else.
+    Odd(String),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Late(since) => write!(
+                f,
+                "waiting for an address since {}; MetalLB is late, or has none left",
+                rfc3339(*since)
+            ),
+            Self::Odd(text) => f.write_str(text),
+        }
+    }
+}
+
+/// What of notices was not told before.
+#[derive(Debug, Default)]
+pub(super) struct News<'a> {
+    late: Vec<&'a str>,
+    /// By Service.
+    pub(super) odd: Vec<(&'a str, &'a Notice)>,
+}
+
+impl<'a> News<'a> {
+    pub(super) fn of(told: &BTreeMap<String, Vec<Notice>>, now: &'a BTreeMap<String, Vec<Notice>>) -> Self {
+        let mut news = Self::default();
+        for (service, notices) in now {
+            let known = told.get(service);
+            for notice in notices.iter().filter(|n| known.is_none_or(|k| !k.contains(n))) {
+                match notice {
+                    Notice::Late(_) => news.late.push(service),
+                    Notice::Odd(_) => news.odd.push((service, notice)),
+                }
+            }
+        }
+        news
+    }
+
+    /// The Services that are late, the first of them by name; `None` where none is.
+    pub(super) fn late(&self) -> Option<String> {
+        let named = self.late.get(..NAMED).unwrap_or(&self.late);
+        let rest = self.late.len() - named.len();
+        let more = if rest > 0 {
+            format!(" and {rest} more")
+        } else {
+            String::new()
+        };
+        (!named.is_empty()).then(|| format!("{}{more}", named.join(", ")))
+    }
+}
+
+/// True while a Service of ours waits for an address and is not late yet: only then time alone changes something.
+pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
+    let mut services = index.services().filter(|(_, live)| live.is_leased);
+    services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < PATIENCE))
+}
+
 /// What is not as it should be with what was given to our Services, by Service.
-pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<String>> {
+pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Notice>> {
     let mut holders: BTreeMap<IpAddr, Vec<(&String, &Live)>> = BTreeMap::new();
     for (place, live) in index.services().filter(|(_, live)| live.is_balancer) {
         for address in &live.given.addresses {
@@ -139,15 +207,12 @@ pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Str
     let all = ours.map(|(place, live)| {
         let mut texts = Vec::new();
         if let Some(since) = waiting(live).filter(|since| now.duration_since(*since) >= PATIENCE) {
-            texts.push(format!(
-                "waiting for an address since {}; MetalLB is late, or has none left",
-                rfc3339(since)
-            ));
+            texts.push(Notice::Late(since));
         }
         for address in &live.given.addresses {
-            texts.extend(outside(index, *address));
+            texts.extend(outside(index, *address).map(Notice::Odd));
             let others = holders.get(address).into_iter().flatten();
-            texts.extend(stranger(*address, live, others));
+            texts.extend(stranger(*address, live, others).map(Notice::Odd));
         }
         (place.clone(), texts)
     });
@@ -186,4 +251,28 @@ fn stranger<'a>(
         Some(owner) => format!("its address {address} is shared with tenant {owner}, by Service {place}"),
         None => format!("its address {address} is shared with Service {place}, which is of no lease"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_are_late_are_told_together_and_once() {
+        let late = |second| vec![Notice::Late(Timestamp::from_second(second).unwrap())];
+        let mut now: BTreeMap<String, Vec<Notice>> = (0..1_000)
+            .map(|number| (format!("ns/web-{number:04}"), late(7)))
+            .collect();
+        now.insert("ns/odd".to_owned(), vec![Notice::Odd("it is odd".to_owned())]);
+        let news = News::of(&BTreeMap::new(), &now);
+        assert_eq!(news.odd.len(), 1);
+        let text = news.late().unwrap();
+        assert!(text.starts_with("ns/web-0000, ns/web-0001"), "{text}");
+        assert!(text.ends_with("ns/web-0004 and 995 more"), "{text}");
+        let again = News::of(&now, &now);
+        assert!(again.late().is_none() && again.odd.is_empty(), "it was told");
+        let before = now.clone();
+        now.insert("ns/web-0001".to_owned(), late(9));
+        assert_eq!(News::of(&before, &now).late().as_deref(), Some("ns/web-0001"));
+    }
 }

@@ -33,7 +33,9 @@ pub(super) fn start(
     let within = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
     let records_api = within(ApiResource::erase::<ProviderLeasedIP>(&()));
     let manifests_api = within(ApiResource::erase::<Manifest>(&()));
-    let [services, pools] = capacity(client, metallb, board, config);
+    // Not load balancers alone: one of ours that somebody gave another type is to be mended.
+    let services = follow_services(client, watched(SERVICES, "services"), board, config);
+    let pools = follow_pools(client, metallb, board, config);
     [
         follow(board, of_records, records_api, records, Event::Records, config),
         follow(
@@ -49,35 +51,57 @@ pub(super) fn start(
     ]
 }
 
-/// Begins to watch Services and pools alone: what says how many addresses there are.
+/// Begins to watch load balancers and pools alone: what says how many addresses there are.
 pub(super) fn capacity(
     client: &Client,
     metallb: &str,
     board: &Arc<Board<Index>>,
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 2] {
+    let of_services = Watched {
+        // A provider watches the Services of its leases besides.
+        fields: "spec.type=LoadBalancer",
+        ..watched(SERVICES, "services")
+    };
+    [
+        follow_services(client, of_services, board, config),
+        follow_pools(client, metallb, board, config),
+    ]
+}
+
+fn follow_services(
+    client: &Client,
+    of_services: Watched,
+    board: &Arc<Board<Index>>,
+    config: WatchConfig,
+) -> AbortOnDropHandle<()> {
     let services: Read<String, Live> = Box::new(move |object| {
         let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
         let place = format!("{namespace}/{}", named(object));
         (place, Live::of(object, Timestamp::now()))
     });
-    let pools: Read<String, Pool> = Box::new(move |object| (named(object), pool(object)));
-    let of_services = watched(SERVICES, "services");
-    let of_pools = watched(POOLS, "ipaddresspools.metallb.io");
     let services_api = Api::all_with(client.clone(), &ApiResource::erase::<Service>(&()));
+    follow(
+        board,
+        of_services,
+        services_api,
+        services,
+        Event::Services,
+        config,
+    )
+}
+
+fn follow_pools(
+    client: &Client,
+    metallb: &str,
+    board: &Arc<Board<Index>>,
+    config: WatchConfig,
+) -> AbortOnDropHandle<()> {
+    let pools: Read<String, Pool> = Box::new(move |object| (named(object), pool(object)));
+    let of_pools = watched(POOLS, "ipaddresspools.metallb.io");
     let kind = GroupVersionKind::gvk("metallb.io", "v1beta1", "IPAddressPool");
     let pools_api = Api::namespaced_with(client.clone(), metallb, &ApiResource::from_gvk(&kind));
-    [
-        follow(
-            board,
-            of_services,
-            services_api,
-            services,
-            Event::Services,
-            config,
-        ),
-        follow(board, of_pools, pools_api, pools, Event::Pools, config),
-    ]
+    follow(board, of_pools, pools_api, pools, Event::Pools, config)
 }
 
 fn named(object: &DynamicObject) -> String {
@@ -91,6 +115,7 @@ fn watched(key: &'static str, name: &'static str) -> Watched {
         key,
         name,
         labels: "",
+        fields: "",
         may_be_absent: key == POOLS,
     }
 }

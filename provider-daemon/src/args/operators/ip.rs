@@ -18,16 +18,13 @@ pub struct IpArgs {
     /// The provider whose leases are served.
     #[arg(long, value_name = "ADDRESS", required = true)]
     pub provider: Option<Address>,
-    /// The pool of MetalLB that addresses are of; `default` for whichever pools it assigns from by itself.
-    #[arg(long, value_name = "NAME", default_value = "default", value_parser = values::dns_name)]
-    pub metal_lb_pool: String,
+    /// Where MetalLB's addresses are.
+    #[command(flatten)]
+    pub pool: PoolArgs,
     /// Where MetalLB's controller says what it counts, which is compared; without it the port `monitoring` of its
     /// Service `controller`, by way of the API server.
     #[arg(long, value_name = "HOST:PORT", value_parser = endpoint)]
     pub metal_lb_endpoint: Option<String>,
-    /// Namespace of MetalLB: its pools and its controller.
-    #[arg(long, value_name = "NAMESPACE", default_value = "metallb-system", value_parser = values::dns_name)]
-    pub metal_lb_namespace: String,
     /// In whose words MetalLB is spoken to.
     #[arg(long, value_enum, default_value = "universe-tf")]
     pub metal_lb_annotations: WordsArg,
@@ -52,6 +49,17 @@ pub enum IpAction {
     Forget(ForgetArgs),
 }
 
+/// Where MetalLB's addresses are; the operator and who counts them have the same.
+#[derive(Debug, Clone, Args)]
+pub struct PoolArgs {
+    /// The pool of MetalLB that addresses are of; `default` for whichever pools it assigns from by itself.
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = values::dns_name)]
+    pub metal_lb_pool: String,
+    /// Namespace of MetalLB: its pools and its controller.
+    #[arg(long, value_name = "NAMESPACE", default_value = "metallb-system", value_parser = values::dns_name)]
+    pub metal_lb_namespace: String,
+}
+
 /// Prefix of the annotations that MetalLB reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum WordsArg {
@@ -74,7 +82,7 @@ impl IpArgs {
         Ok(Options {
             manifest_namespace: self.common.k8s_manifest_ns.clone(),
             mode: Mode {
-                pool: self.metal_lb_pool.clone(),
+                pool: self.pool.metal_lb_pool.clone(),
                 words: match self.metal_lb_annotations {
                     WordsArg::UniverseTf => Words::Old,
                     WordsArg::MetallbIo => Words::New,
@@ -82,7 +90,7 @@ impl IpArgs {
                 },
                 class: self.load_balancer_class.clone(),
             },
-            metallb_namespace: self.metal_lb_namespace.clone(),
+            metallb_namespace: self.pool.metal_lb_namespace.clone(),
             metallb_endpoint: self.metal_lb_endpoint.clone(),
             patience: self.patience.patience(),
             prune_interval: self.patience.prune_interval,

@@ -36,9 +36,6 @@ pub struct NamesArgs {
     /// Resolvers that are asked instead of those of /etc/resolv.conf, with --hostname-proof.
     #[arg(long, value_name = "ADDRESS[:PORT],...", value_delimiter = ',', value_parser = server)]
     pub dns_server: Vec<SocketAddr>,
-    /// The domain of automatic hostnames, as `run` has it; these need no proof.
-    #[arg(long, value_name = "DOMAIN")]
-    pub deployment_ingress_domain: Option<String>,
 }
 
 /// How a tenant proves that a hostname is theirs.
@@ -69,19 +66,21 @@ impl NamesArgs {
         }
     }
 
-    /// Which names need a proof.
+    /// Whether anything is to be found out.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.probe || self.hostname_proof != ProofArg::Off
+    }
+
+    /// Which names need a proof; those under `own_domain` (`--deployment-ingress-domain`) do not.
     ///
     /// # Errors
     /// It is not said which ones are the provider's own.
-    pub fn rule(&self) -> anyhow::Result<Option<ProofRule>> {
+    pub fn rule(&self, own_domain: Option<&str>) -> anyhow::Result<Option<ProofRule>> {
         if self.hostname_proof == ProofArg::Off {
             return Ok(None);
         }
-        let domain = self
-            .deployment_ingress_domain
-            .as_deref()
-            .unwrap_or_default()
-            .trim();
+        let domain = own_domain.unwrap_or_default().trim();
         if domain.trim_matches('.').is_empty() {
             bail!(
                 "--hostname-proof needs --deployment-ingress-domain, as `run` has it: automatic hostnames are under it and \
@@ -120,37 +119,22 @@ mod tests {
     fn nothing_is_asked_and_nothing_needs_a_proof_unless_it_is_said() {
         let names = parsed(&[]).unwrap();
         assert_eq!(names.probe(), None);
-        assert_eq!(names.rule().unwrap(), None);
+        assert_eq!(names.rule(None).unwrap(), None);
+        assert!(!names.is_asked());
         let names = parsed(&["--probe", "--probe-budget=5"]).unwrap();
         assert_eq!(names.probe().map(|budget| budget.per_minute), Some(5));
+        assert!(names.is_asked() && parsed(&["--hostname-proof=dns-txt"]).unwrap().is_asked());
     }
 
     #[test]
     fn a_proof_needs_to_know_which_names_are_the_providers_own() {
-        let without = parsed(&["--hostname-proof=dns-txt"]).unwrap();
-        assert!(
-            without
-                .rule()
-                .unwrap_err()
-                .to_string()
-                .contains("--deployment-ingress-domain")
-        );
-        let proof = [
-            "--hostname-proof=dns-txt",
-            "--deployment-ingress-domain=ingress.example.com",
-        ];
-        assert_eq!(
-            parsed(&proof).unwrap().rule().unwrap().unwrap().own_domain,
-            "ingress.example.com"
-        );
-        let empty = parsed(&["--hostname-proof=dns-txt", "--deployment-ingress-domain=."]).unwrap();
-        assert!(
-            empty
-                .rule()
-                .unwrap_err()
-                .to_string()
-                .contains("--deployment-ingress-domain")
-        );
+        let names = parsed(&["--hostname-proof=dns-txt"]).unwrap();
+        for none in [None, Some(""), Some(" . ")] {
+            let refused = names.rule(none).unwrap_err().to_string();
+            assert!(refused.contains("--deployment-ingress-domain"), "{refused}");
+        }
+        let rule = names.rule(Some("ingress.example.com")).unwrap();
+        assert_eq!(rule.unwrap().own_domain, "ingress.example.com");
     }
 
     #[test]

@@ -79,6 +79,7 @@ mod tests {
     use hickory_resolver::proto::op::{Message, OpCode};
     use hickory_resolver::proto::rr::rdata::TXT;
     use hickory_resolver::proto::rr::{Name, Record, RecordType};
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, UdpSocket};
     use tokio_util::task::AbortOnDropHandle;
@@ -105,7 +106,13 @@ mod tests {
             }
             "_akash-challenge.long.example.com." => answer.metadata.truncation = true,
             "_akash-challenge.none.example.com." => {}
+            "_akash-challenge.counts.example.com." => {
+                static ASKED: AtomicUsize = AtomicUsize::new(0);
+                add(&name, vec![ASKED.fetch_add(1, Ordering::Relaxed).to_string()]);
+            }
             "_akash-challenge.broken.example.com." => answer.metadata.response_code = ResponseCode::ServFail,
+            // A code that nobody has given a meaning.
+            "_akash-challenge.odd.example.com." => answer.metadata.response_code = ResponseCode::Unknown(12),
             "_akash-challenge.refused.example.com." => answer.metadata.response_code = ResponseCode::Refused,
             _ => answer.metadata.response_code = ResponseCode::NXDomain,
         }
@@ -156,8 +163,10 @@ mod tests {
             "strings of a record are one text"
         );
         assert_eq!(ask("none").await, Ok(Vec::new()));
+        let first = ask("counts").await.unwrap();
+        assert_ne!(ask("counts").await.unwrap(), first, "it keeps nothing");
         assert_eq!(ask("missing").await, Ok(Vec::new()));
-        for unknown in ["broken", "refused"] {
+        for unknown in ["broken", "refused", "odd"] {
             assert!(ask(unknown).await.is_err(), "{unknown}");
         }
         assert_eq!(

@@ -4,7 +4,6 @@ use super::*;
 use crate::args::Output;
 use crate::operators::process::{Process, router};
 use crate::operators::serve::serve;
-use akash_provider_k8s::operators::hostname::Options;
 use http::Request;
 use http_body_util::BodyExt;
 use kube::Client;

@@ -9,12 +9,11 @@
 //!     - {node_filter: "-hdd$", classes: [beta2]}
 //! ```
 
+use crate::files;
 use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
 use serde::Deserialize;
 use serde_saphyr::Spanned;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Longest text, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
@@ -50,7 +49,7 @@ impl Source {
     pub(super) fn text(&self) -> Result<String, String> {
         match self {
             Self::Inline(_, text) => Ok(text.clone()),
-            Self::File(path) => bounded(path, BYTES_MAX).map_err(|why| format!("{}: {why}", self.name())),
+            Self::File(path) => files::text(path, BYTES_MAX).map_err(|why| format!("{}: {why}", self.name())),
         }
     }
 
@@ -58,18 +57,6 @@ impl Source {
     pub(super) fn rules(&self, text: &str) -> Result<Rules, String> {
         read(text).map_err(|why| format!("{}: {why}", self.name()))
     }
-}
-
-/// Reads a file of so many bytes at most.
-pub(super) fn bounded(path: &Path, most: u64) -> Result<String, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    let mut text = String::new();
-    let read = file.take(most + 1).read_to_string(&mut text);
-    read.map_err(|error| error.to_string())?;
-    if text.len() as u64 > most {
-        return Err(format!("is longer than {most} bytes"));
-    }
-    Ok(text)
 }
 
 #[derive(Deserialize)]

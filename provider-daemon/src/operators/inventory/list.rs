@@ -1,6 +1,6 @@
 //! The network's list of GPUs: asked for now and then, kept over restarts, and never a reason to show nothing.
 
-use super::config::bounded;
+use crate::files;
 use akash_provider_core::error::chain_text;
 use akash_provider_k8s::operators::inventory::InventoryOperator;
 use akash_provider_k8s::operators::inventory::database::{BYTES_MAX, Database};
@@ -89,7 +89,7 @@ impl List {
     /// Keeps the operator's list current, for ever.
     pub(super) async fn keep(self: Arc<Self>, operator: &InventoryOperator) -> std::convert::Infallible {
         if let Some(path) = self.kept.as_ref().filter(|path| path.exists()) {
-            let text = bounded(path, BYTES_MAX as u64);
+            let text = files::text(path, BYTES_MAX as u64);
             let taken = text.and_then(|text| self.take(text.as_bytes(), operator));
             if let Err(why) = taken {
                 self.refuse(&format!("{}: {why}", path.display()));
@@ -112,7 +112,7 @@ impl List {
     async fn ask(&self) -> Result<Option<Vec<u8>>, String> {
         match &self.source {
             Source::Nowhere => Ok(None),
-            Source::File(path) => bounded(path, BYTES_MAX as u64).map(|text| Some(text.into_bytes())),
+            Source::File(path) => files::bytes(path, BYTES_MAX as u64).map(Some),
             Source::Network(url) => {
                 let asked = timeout(ANSWER_TIME, fetch(url)).await;
                 let answer = asked.map_err(|_| format!("no answer within {ANSWER_TIME:?}"))??;

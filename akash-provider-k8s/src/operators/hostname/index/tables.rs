@@ -4,6 +4,7 @@ use super::{Name, Place};
 use crate::operators::change::Change;
 use crate::operators::hostname::live::Live;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// The objects of a kind, as far as they are known.
 #[derive(Debug, Clone, PartialEq, Hash, Default)]
@@ -32,6 +33,13 @@ impl Table {
     /// The hostnames that have an object of this kind.
     pub(super) fn names(&self) -> impl Iterator<Item = &Name> {
         self.all().into_iter().flat_map(BTreeMap::keys)
+    }
+
+    /// Those of them that are in a range.
+    pub(super) fn names_in(&self, range: (Bound<&str>, Bound<&str>)) -> impl Iterator<Item = &Name> {
+        let all = self.all().into_iter();
+        all.flat_map(move |all| all.range::<str, _>(range))
+            .map(|(name, _)| name)
     }
 
     /// The objects of a hostname, by namespace.

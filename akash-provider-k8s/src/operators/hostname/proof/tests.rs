@@ -1,29 +1,10 @@
 //! What is noted of a name after what DNS said.
 
 use super::*;
-use crate::operators::hostname::notes::Notes;
-use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
-
-fn of(tenant: u8) -> Host {
-    let owner = Address::from_bytes(&[tenant; 20]).unwrap();
-    let group = GroupId {
-        deployment: DeploymentId { owner, dseq: 1 },
-        gseq: 1,
-    };
-    let lease = LeaseId {
-        order: OrderId { group, oseq: 1 },
-        provider: Address::from_bytes(&[9; 20]).unwrap(),
-    };
-    Host {
-        namespace: lease.namespace(),
-        lease,
-        service: "web".to_owned(),
-        port: 80,
-        updated_at: String::new(),
-        uid: "1".to_owned(),
-        notes: Notes::default(),
-    }
-}
+use crate::operators::hostname::index::{Plan, ProofRule};
+use crate::operators::hostname::samples::{Cluster, host as of, shared};
+use serde_json::Value;
+use std::sync::atomic::Ordering;
 
 /// What DNS says, whatever it is asked for.
 #[derive(Debug)]
@@ -215,5 +196,81 @@ fn a_name_that_waits_is_looked_at_less_and_less_often_and_noted_once() {
         pause(&host, &tries, every),
         every,
         "three answers in two minutes take no route"
+    );
+}
+
+/// DNS never answers.
+#[derive(Debug)]
+struct Silent;
+
+#[async_trait]
+impl TxtLookup for Silent {
+    async fn txt(&self, _: &str) -> Result<Vec<String>, String> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resolver_that_never_answers_says_nothing_and_is_not_waited_for() {
+    let one = of(1);
+    let finding = timeout(LIMIT * 3, find(&Silent, "shop.example.com", owner(&one))).await;
+    assert_eq!(finding.unwrap(), Finding::Unknown("no answer in time".to_owned()));
+}
+
+fn plan() -> Plan {
+    Plan {
+        proof: Some(ProofRule {
+            own_domain: "ingress.example.net".to_owned(),
+        }),
+        ..Plan::default()
+    }
+}
+
+#[test]
+fn names_below_the_own_domain_and_records_that_make_no_sense_are_not_looked_for() {
+    let hosts = [
+        ("shop.example.com", of(1)),
+        ("*.example.com", of(1)),
+        ("auto.ingress.example.net", of(1)),
+    ];
+    let shared = shared(plan(), &hosts, Vec::new());
+    let garbage = crate::operators::Change::Put("odd.example.com".to_owned(), Err("garbage".to_owned()));
+    shared
+        .board
+        .apply(crate::operators::hostname::index::Event::Hosts(garbage));
+    let both = ["*.example.com", "shop.example.com"].map(str::to_owned);
+    assert_eq!(wanted(&shared), BTreeSet::from(both));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_proof_that_cannot_be_noted_is_looked_for_soon_again() {
+    const NAME: &str = "shop.example.com";
+    let one = of(1);
+    let value = record(NAME, owner(&one)).1;
+    let says = Arc::new(Says(Ok(vec![value]), Mutex::default()));
+    let shared = shared(plan(), &[(NAME, one)], Vec::new());
+    let cluster = Cluster::new();
+    cluster.code.store(403, Ordering::Relaxed);
+    let proving = Proving {
+        lookup: Arc::clone(&says) as Arc<dyn TxtLookup>,
+        budget: Budget {
+            every: Duration::from_secs(3_600),
+            per_minute: 60,
+        },
+    };
+    let until = CancellationToken::new();
+    let running = run(proving, shared, cluster.notebook(), until.clone());
+    let end = async {
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        until.cancel();
+    };
+    tokio::join!(running, end);
+    let asked = says.1.lock().unwrap().len();
+    assert!(asked > 5, "{asked}: without its note no route is made");
+    let states = cluster.notes(labels::HOSTNAME_PROOF).into_iter();
+    let states: Vec<Value> = states.map(|(_, note)| note["state"].clone()).collect();
+    assert!(
+        states.len() == asked && states.iter().all(|state| state == "proven"),
+        "{states:?}"
     );
 }

@@ -2,6 +2,7 @@
 //! are missed until the next list; the writer works in between, also on what is out of date.
 
 use super::*;
+use crate::operators::board::turns;
 use crate::operators::explore::{News, World as Explored, explore};
 use std::hash::{DefaultHasher, Hash};
 
@@ -146,7 +147,12 @@ impl Explored for World {
     }
 
     fn apply(&mut self, event: Event) -> BTreeSet<Name> {
-        self.index.apply(event)
+        turns(
+            &mut self.index,
+            Index::is_known,
+            |index| index.apply(event),
+            Index::names,
+        )
     }
 
     /// The route first, then what goes; the API server tells the index of both.

@@ -3,6 +3,7 @@
 //! a route that had one, nor does a route refer to what is not there; and all of it ends as a fresh start would.
 
 use super::*;
+use crate::operators::board::turns;
 use crate::operators::explore::{News, World as Explored, explore};
 use crate::operators::hostname::certificate::{Issuer, IssuerKind};
 use std::hash::{DefaultHasher, Hash};
@@ -288,7 +289,12 @@ impl Explored for World {
     }
 
     fn apply(&mut self, event: Event) -> BTreeSet<Name> {
-        self.index.apply(event)
+        turns(
+            &mut self.index,
+            Index::is_known,
+            |index| index.apply(event),
+            Index::names,
+        )
     }
 
     /// As the writer does it.

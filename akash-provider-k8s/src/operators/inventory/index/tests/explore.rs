@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::inventory::Vendor;
+use crate::operators::board::turns;
 
 /// Steps of a history; each leaf is judged.
 const DEPTH: u32 = 4;
@@ -94,7 +95,12 @@ impl World {
     }
 
     fn tell(&mut self, event: Event) {
-        let touched = self.index.apply(event);
+        let touched = turns(
+            &mut self.index,
+            Index::is_known,
+            |index| index.apply(event),
+            Index::names,
+        );
         self.touched.extend(touched);
     }
 

@@ -2,6 +2,7 @@
 //! are missed until the next list; the writer works in between, also on what is out of date.
 
 use super::*;
+use crate::operators::board::turns;
 use crate::operators::explore::{News, World as Explored, explore};
 use std::hash::{DefaultHasher, Hash};
 
@@ -158,7 +159,12 @@ impl Explored for World {
     }
 
     fn apply(&mut self, event: Event) -> BTreeSet<Name> {
-        self.index.apply(event)
+        turns(
+            &mut self.index,
+            Index::is_known,
+            |index| index.apply(event),
+            Index::names,
+        )
     }
 
     fn works_on(&mut self, place: &str) {

@@ -1,0 +1,271 @@
+//! What is asked, what counts, and what is noted of it.
+
+use super::*;
+use crate::operators::hostname::index::Plan;
+use crate::operators::hostname::samples::{Cluster, host, route, shared};
+use serde_json::Value;
+use std::sync::Mutex;
+
+/// Answers by hostname and kind.
+#[derive(Debug)]
+struct Scripted {
+    said: fn(&Question) -> Result<Said, String>,
+    asked: Mutex<Vec<Question>>,
+}
+
+#[async_trait]
+impl Prober for Scripted {
+    async fn ask(&self, question: &Question) -> Result<Said, String> {
+        self.asked.lock().unwrap().push(question.clone());
+        (self.said)(question)
+    }
+}
+
+fn said(status: u16, body: &str) -> Result<Said, String> {
+    Ok(Said {
+        status,
+        body: body.as_bytes().to_vec(),
+    })
+}
+
+const AT: Entrance = Entrance {
+    ip: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+    http: Some(80),
+    https: Some(443),
+};
+
+async fn asked(
+    name: &str,
+    with_tls: bool,
+    said: fn(&Question) -> Result<Said, String>,
+) -> (Reach, String, usize) {
+    let prober = Scripted {
+        said,
+        asked: Mutex::default(),
+    };
+    let (reach, why) = question(&prober, name, AT, with_tls).await;
+    (reach, why, prober.asked.into_inner().unwrap().len())
+}
+
+#[tokio::test]
+async fn an_answer_of_the_service_is_yes_and_one_of_the_proxy_is_no() {
+    for (status, wanted) in [
+        (200, Reach::Yes),
+        (308, Reach::Yes),
+        (401, Reach::Yes),
+        (500, Reach::Yes),
+    ] {
+        let answer: fn(&Question) -> _ = match status {
+            200 => |_| said(200, ""),
+            308 => |_| said(308, ""),
+            401 => |_| said(401, ""),
+            _ => |_| said(500, ""),
+        };
+        let (reach, why, count) = asked("a.example.com", false, answer).await;
+        assert_eq!((reach, count), (wanted, 1), "{why}: a redirect is not followed");
+    }
+    let (reach, why, _) = asked("a.example.com", false, |_| said(503, "")).await;
+    assert!(reach == Reach::No && why.contains("503"), "{why}");
+    let (reach, why, _) = asked("a.example.com", false, |_| Err("refused".to_owned())).await;
+    assert!(reach == Reach::No && why.contains("refused"), "{why}");
+}
+
+#[tokio::test]
+async fn a_404_of_the_service_is_told_from_one_of_the_proxy() {
+    let (reach, why, _) = asked("a.example.com", false, |_| said(404, "no route")).await;
+    assert!(reach == Reach::No && why.contains("without a route"), "{why}");
+    let own = |question: &Question| {
+        let words = if question.hostname == NOBODY {
+            "no route"
+        } else {
+            "no page"
+        };
+        said(404, words)
+    };
+    assert_eq!(asked("a.example.com", false, own).await.0, Reach::Yes);
+}
+
+#[tokio::test]
+async fn https_is_asked_where_there_is_a_certificate_and_a_wildcard_by_a_name_of_its_own() {
+    let only_http = |question: &Question| {
+        if question.is_tls {
+            Err("the certificate has expired".to_owned())
+        } else {
+            said(200, "")
+        }
+    };
+    assert_eq!(asked("a.example.com", false, only_http).await.0, Reach::Yes);
+    let (reach, why, count) = asked("a.example.com", true, only_http).await;
+    assert!(
+        reach == Reach::No && why.contains("HTTPS") && why.contains("expired"),
+        "{why}"
+    );
+    assert_eq!(count, 2);
+    let by_label = |question: &Question| {
+        said(
+            if question.hostname == "akash-probe.example.com" {
+                200
+            } else {
+                503
+            },
+            "",
+        )
+    };
+    assert_eq!(asked("*.example.com", false, by_label).await.0, Reach::Yes);
+}
+
+/// Nobody who is asked ever answers.
+#[derive(Debug)]
+struct Silent;
+
+#[async_trait]
+impl Prober for Silent {
+    async fn ask(&self, _: &Question) -> Result<Said, String> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prober_that_never_answers_is_not_waited_for() {
+    let asking = timeout(LIMIT * 3, question(&Silent, "a.example.com", AT, false));
+    let (reach, why) = asking.await.unwrap();
+    assert!(reach == Reach::No && why.contains("no answer in time"), "{why}");
+}
+
+#[tokio::test]
+async fn without_a_port_of_http_it_is_not_known() {
+    let nowhere = Entrance {
+        http: None,
+        https: None,
+        ..AT
+    };
+    let prober = Scripted {
+        said: |_| said(200, ""),
+        asked: Mutex::default(),
+    };
+    let (reach, why) = question(&prober, "a.example.com", nowhere, true).await;
+    assert!(reach == Reach::Unknown && why.contains("127.0.0.1"), "{why}");
+    assert!(prober.asked.into_inner().unwrap().is_empty());
+}
+
+#[test]
+fn only_names_whose_route_is_accepted_and_stays_are_asked_for() {
+    let record = host(1);
+    let going = {
+        let (place, mut live) = route("going.example.com", &record, Some("10.0.0.7"), false);
+        live.is_going = true;
+        (place, live)
+    };
+    let routes = vec![
+        route("yes.example.com", &record, Some("10.0.0.7"), false),
+        route("waits.example.com", &record, None, false),
+        // Its record leads elsewhere.
+        route("moved.example.com", &record, Some("10.0.0.7"), false),
+        route("undeclared.example.com", &record, Some("10.0.0.7"), false),
+        going,
+    ];
+    let hosts = [
+        "yes.example.com",
+        "waits.example.com",
+        "going.example.com",
+        "none.example.com",
+    ];
+    let mut hosts = hosts.map(|name| (name, record.clone())).to_vec();
+    hosts.push(("moved.example.com", host(2)));
+    let shared = shared(Plan::default(), &hosts, routes);
+    assert_eq!(accepted(&shared), BTreeSet::from(["yes.example.com".to_owned()]));
+}
+
+const KEY: &str = labels::HOSTNAME_REACHABLE;
+
+/// Answers as it is set.
+#[derive(Debug, Default)]
+struct Set(Mutex<u16>, Mutex<Vec<Question>>);
+
+#[async_trait]
+impl Prober for Set {
+    async fn ask(&self, question: &Question) -> Result<Said, String> {
+        self.1.lock().unwrap().push(question.clone());
+        said(*self.0.lock().unwrap(), "")
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_noted_on_the_record_and_what_is_as_before_is_not() {
+    const NAME: &str = "shop.example.com";
+    let record = host(1);
+    let routes = vec![route(NAME, &record, Some("10.0.0.7"), true)];
+    let shared = shared(Plan::default(), &[(NAME, record.clone())], routes);
+    let (cluster, set) = (Cluster::new(), Arc::new(Set::default()));
+    let probe = Probe {
+        prober: Arc::clone(&set) as Arc<dyn Prober>,
+        budget: Budget {
+            every: Duration::from_secs(600),
+            per_minute: 60,
+        },
+    };
+    let notes = cluster.notebook();
+    for (status, answers) in [(200, true), (200, true), (503, false), (503, false), (200, true)] {
+        *set.0.lock().unwrap() = status;
+        assert_eq!(look(&probe, &shared, &notes, NAME).await, answers, "{status}");
+        // The record comes back with its note, by the watch.
+        let mut noted = record.clone();
+        let last = cluster.notes(KEY).pop().map(|(_, note)| note);
+        noted.notes.reachable = last.map(|note| serde_json::from_value(note).unwrap());
+        let change = crate::operators::Change::Put(NAME.to_owned(), Ok(noted));
+        shared
+            .board
+            .apply(crate::operators::hostname::index::Event::Hosts(change));
+    }
+    let written = cluster.notes(KEY);
+    let states: Vec<Value> = written.iter().map(|(_, note)| note["state"].clone()).collect();
+    assert_eq!(states, ["yes", "no", "yes"]);
+    assert!(written.iter().all(|(object, _)| object == NAME));
+    let bodies = cluster.written.lock().unwrap();
+    assert_eq!(
+        bodies[0].1["metadata"]["uid"], "1",
+        "on the record that was read, and on no other"
+    );
+    let asked = set.1.lock().unwrap();
+    let first: Vec<String> = asked
+        .iter()
+        .take(2)
+        .map(|q| format!("{} {}", q.address, q.is_tls))
+        .collect();
+    assert_eq!(
+        first,
+        ["10.0.0.7:80 false", "10.0.0.7:443 true"],
+        "its route has a certificate"
+    );
+    let shown = shared.status_of(NAME).unwrap().hostnames.remove(NAME).unwrap();
+    assert_eq!(shown.reachable.unwrap().state, Reach::Yes);
+}
+
+#[tokio::test]
+async fn what_was_noted_by_who_asked_before_is_shown_until_it_is_asked_again() {
+    const NAME: &str = "shop.example.com";
+    let mut record = host(1);
+    record.notes.reachable = Some(Reachable {
+        state: Reach::No,
+        why: "it answers 503".to_owned(),
+        at: "2030-01-01T00:00:00Z".to_owned(),
+    });
+    let routes = vec![route(NAME, &record, Some("10.0.0.7"), false)];
+    let shared = shared(Plan::default(), &[(NAME, record)], routes);
+    let shown = || {
+        let status = shared.status_of(NAME).unwrap().hostnames.remove(NAME).unwrap();
+        status.reachable.unwrap().state
+    };
+    assert_eq!(shown(), Reach::No);
+    let probe = Probe {
+        prober: Arc::new(Set(Mutex::new(200), Mutex::default())),
+        budget: Budget {
+            every: Duration::from_secs(600),
+            per_minute: 60,
+        },
+    };
+    let cluster = Cluster::new();
+    cluster.code.store(403, std::sync::atomic::Ordering::Relaxed);
+    assert!(look(&probe, &shared, &cluster.notebook(), NAME).await);
+    assert_eq!(shown(), Reach::Yes, "also where it cannot be noted");
+}

@@ -1,0 +1,140 @@
+//! What the tests of probes and proofs share: records, their routes, and a cluster that keeps what is noted on them.
+
+use super::facts::{Exposes, Host};
+use super::index::{Change, Event, Place, Plan};
+use super::live::Live;
+use super::note::Notebook;
+use super::notes::Notes;
+use super::route::{Mode, Refers};
+use super::shared::Shared;
+use super::sort::Sort;
+use crate::operators::queue::Patience;
+use crate::state::Definitions;
+use akash_provider_core::manifest::HttpOptions;
+use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A record of a tenant.
+pub(super) fn host(tenant: u8) -> Host {
+    let owner = Address::from_bytes(&[tenant; 20]).unwrap();
+    let group = GroupId {
+        deployment: DeploymentId { owner, dseq: 1 },
+        gseq: 1,
+    };
+    let lease = LeaseId {
+        order: OrderId { group, oseq: 1 },
+        provider: Address::from_bytes(&[9; 20]).unwrap(),
+    };
+    Host {
+        namespace: lease.namespace(),
+        lease,
+        service: "web".to_owned(),
+        port: 80,
+        updated_at: String::new(),
+        uid: "1".to_owned(),
+        notes: Notes::default(),
+    }
+}
+
+/// The Ingress of a record as it is wanted, with this address in its status and maybe a certificate.
+pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool) -> (Place, Live) {
+    let mode = Mode::default();
+    let refers = Refers {
+        certificate,
+        ..Refers::default()
+    };
+    let mut object = mode.render_with(name, host, &HttpOptions::default(), refers);
+    object["metadata"]["uid"] = json!("2");
+    object["metadata"]["resourceVersion"] = json!("5");
+    let addresses: Vec<Value> = ip.iter().map(|ip| json!({"ip": ip})).collect();
+    object["status"] = json!({"loadBalancer": {"ingress": addresses}});
+    let object = serde_json::from_value(object).unwrap();
+    let place = (host.namespace.clone(), name.to_owned());
+    (place, Live::of(&object, Sort::Ingress, &mode))
+}
+
+/// An operator that has listed these.
+pub(super) fn shared(plan: Plan, hosts: &[(&str, Host)], routes: Vec<(Place, Live)>) -> Arc<Shared> {
+    let shared = Shared::new(plan, Patience::default(), Duration::ZERO, Definitions::default());
+    let manifests = hosts.iter().map(|(_, host)| {
+        let options = BTreeMap::from([((host.service.clone(), host.port), HttpOptions::default())]);
+        let lease = host.lease.clone();
+        (host.namespace.clone(), Ok(Exposes { lease, options }))
+    });
+    let manifests = Change::Listed(manifests.collect());
+    let hosts = hosts
+        .iter()
+        .map(|(name, host)| ((*name).to_owned(), Ok(host.clone())));
+    let hosts = Change::Listed(hosts.collect());
+    let routes = Change::Listed(routes.into_iter().collect());
+    for event in [
+        Event::Hosts(hosts),
+        Event::Manifests(manifests),
+        Event::Objects(Sort::Ingress, routes),
+    ] {
+        shared.board.apply(event);
+    }
+    Arc::new(shared)
+}
+
+/// A cluster that answers every write with a status, and keeps what was written.
+#[derive(Clone)]
+pub(super) struct Cluster {
+    pub(super) code: Arc<AtomicU16>,
+    pub(super) written: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Cluster {
+    pub(super) fn new() -> Self {
+        Self {
+            code: Arc::new(AtomicU16::new(200)),
+            written: Arc::default(),
+        }
+    }
+
+    /// Where it is written.
+    pub(super) fn notebook(&self) -> Notebook {
+        let cluster = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let cluster = cluster.clone();
+            async move {
+                let path = request.uri().path().to_owned();
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let body = serde_json::from_slice(&body).unwrap();
+                cluster.written.lock().unwrap().push((path, body));
+                let code = cluster.code.load(Ordering::Relaxed);
+                let answer = match code {
+                    200 => json!({
+                        "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"name": "x"},
+                    }),
+                    code => {
+                        json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": code})
+                    }
+                };
+                let answer = Response::builder()
+                    .status(code)
+                    .body(Body::from(answer.to_string().into_bytes()));
+                Ok::<_, std::io::Error>(answer.unwrap())
+            }
+        });
+        Notebook::new(&Client::new(service, "default"), "lease", Duration::from_secs(5))
+    }
+
+    /// The notes of this key so far, each with the object that it is on.
+    pub(super) fn notes(&self, key: &str) -> Vec<(String, Value)> {
+        let written = self.written.lock().unwrap();
+        let notes = written.iter().filter_map(|(path, body)| {
+            let text = body["metadata"]["annotations"][key].as_str()?;
+            let object = path.rsplit('/').next()?.to_owned();
+            Some((object, serde_json::from_str(text).unwrap()))
+        });
+        notes.collect()
+    }
+}

@@ -1,0 +1,366 @@
+//! Which kinds of others a cluster has been given: one watch of its CustomResourceDefinitions for everybody who waits for
+//! such a kind, so that nobody asks again and again whether it has come.
+//!
+//! ```text
+//! 404 ─► begins, unless it has ─► its definition comes or changes ─► asks, a few times more where that is not served yet
+//!                             └─► definitions cannot be watched   ─► asks now and then
+//! ```
+//!
+//! It is begun by the first kind that is missed: a cluster that has all of them is not asked. Metadata alone are read.
+
+use super::WatchConfig;
+use super::follow::{Follower, Report, Sink};
+use super::watches::WatchState;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, Client};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+
+/// The watch of them by its name in a status.
+pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
+/// A definition may be an object of some KiB, of which the metadata are most.
+const PAGE: u32 = 50;
+/// Questions for a kind after its definition has changed: it is served some time after that, and by some API servers
+/// before others. With waits that double from a quarter of a second these are four minutes.
+const TRIES: u32 = 11;
+/// The group of a standard that is defined though its name is one of Kubernetes' own.
+const STANDARD: &str = "gateway.networking.k8s.io";
+
+/// The definitions of a cluster, shared by all clones. The watch ends with the last of them.
+#[derive(Clone, Default)]
+pub struct Definitions(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    known: watch::Sender<Known>,
+    task: OnceLock<AbortOnDropHandle<()>>,
+}
+
+impl fmt::Debug for Definitions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Definitions")
+            .field("has_begun", &self.0.task.get().is_some())
+            .finish()
+    }
+}
+
+impl PartialEq for Definitions {
+    /// Who shares it is no setting: two of them differ in nothing.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Definitions {}
+
+/// What the watch says.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    /// Versions by name; `None` before they were listed.
+    versions: Option<BTreeMap<String, String>>,
+    fares: WatchState,
+}
+
+/// What is known of one definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Said<'a> {
+    /// Nothing: they were not listed, or cannot be watched.
+    Unknown,
+    Missing,
+    /// It is there, in this version.
+    There(&'a str),
+}
+
+impl Known {
+    fn of(&self, name: &str) -> Said<'_> {
+        match &self.versions {
+            Some(versions) if self.fares.down_since.is_none() => versions
+                .get(name)
+                .map_or(Said::Missing, |version| Said::There(version)),
+            _ => Said::Unknown,
+        }
+    }
+}
+
+/// Questions for a kind whose definition is there.
+#[derive(Debug, Default)]
+pub(crate) struct Tries {
+    version: String,
+    count: u32,
+}
+
+impl Tries {
+    /// How long after the last answer to ask again; `None` for not before something changes.
+    fn wait(&mut self, said: Said<'_>, first: Duration, seldom: Duration) -> Option<Duration> {
+        match said {
+            Said::Unknown => Some(seldom),
+            Said::Missing => None,
+            Said::There(version) if self.version != version => {
+                version.clone_into(&mut self.version);
+                self.count = 0;
+                Some(Duration::ZERO)
+            }
+            Said::There(_) if self.count == 0 => Some(Duration::ZERO),
+            Said::There(_) => {
+                (self.count < TRIES).then(|| first.saturating_mul(1 << (self.count - 1).min(TRIES)))
+            }
+        }
+    }
+}
+
+impl Definitions {
+    /// Waits until it is worth while to ask again for the kind that is served at a path and was not there just now.
+    /// `seldom` is the wait where definitions say nothing.
+    pub(crate) async fn awaited(
+        &self,
+        client: &Client,
+        path: &str,
+        tries: &mut Tries,
+        config: &WatchConfig,
+        seldom: Duration,
+    ) {
+        let Some(name) = definition_of(path) else {
+            // What Kubernetes has by itself has no definition.
+            sleep(seldom).await;
+            return;
+        };
+        let answered = Instant::now();
+        let mut known = self.begin(client, config);
+        loop {
+            let wait = tries.wait(known.borrow_and_update().of(&name), config.wait_first, seldom);
+            let due = async {
+                match wait {
+                    Some(wait) => sleep_until(answered + wait).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                // The sender is in our hands, so that it does not go away.
+                Ok(()) = known.changed() => {}
+                () = due => break,
+            }
+        }
+        tries.count = tries.count.saturating_add(1);
+    }
+
+    /// How the watch fares; `None` where nobody has needed it.
+    pub(crate) fn fares(&self) -> Option<WatchState> {
+        self.0.task.get()?;
+        Some(self.0.known.borrow().fares.clone())
+    }
+
+    fn begin(&self, client: &Client, config: &WatchConfig) -> watch::Receiver<Known> {
+        let inner = &self.0;
+        inner.task.get_or_init(|| {
+            let resource = ApiResource::erase::<CustomResourceDefinition>(&());
+            let follower = Follower {
+                api: Api::<DynamicObject>::all_with(client.clone(), &resource),
+                labels: "",
+                fields: "".into(),
+                is_metadata: true,
+                definitions: Self::default(),
+                sink: Intake {
+                    known: inner.known.clone(),
+                    listed: BTreeMap::new(),
+                },
+                report: Fares(inner.known.clone()),
+                watch_config: WatchConfig {
+                    page_size: PAGE.min(config.page_size),
+                    // A right that is missing is given by people, and meanwhile the kinds themselves are asked for.
+                    wait_first: config.wait_absent,
+                    wait_max: config.wait_absent_max.max(config.wait_absent),
+                    ..*config
+                },
+            };
+            AbortOnDropHandle::new(tokio::spawn(follower.run()))
+        });
+        inner.known.subscribe()
+    }
+}
+
+/// Name of the definition of what is served at a path; `None` for what Kubernetes has by itself.
+fn definition_of(path: &str) -> Option<String> {
+    let mut parts = path.strip_prefix("/apis/")?.split('/');
+    let group = parts.next()?;
+    let plural = parts.next_back()?;
+    let is_own = !group.contains('.') || (group.ends_with(".k8s.io") && group != STANDARD);
+    (!is_own).then(|| format!("{plural}.{group}"))
+}
+
+/// Their names and versions.
+struct Intake {
+    known: watch::Sender<Known>,
+    listed: BTreeMap<String, String>,
+}
+
+impl Intake {
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<String, String>)) {
+        self.known
+            .send_modify(|known| change(known.versions.get_or_insert_default()));
+    }
+}
+
+fn read(object: DynamicObject) -> (String, String) {
+    let meta = object.metadata;
+    (
+        meta.name.unwrap_or_default(),
+        meta.resource_version.unwrap_or_default(),
+    )
+}
+
+impl Sink<DynamicObject> for Intake {
+    fn begin(&mut self) {
+        self.listed.clear();
+    }
+
+    fn page(&mut self, objects: Vec<DynamicObject>) {
+        self.listed.extend(objects.into_iter().map(read));
+    }
+
+    fn complete(&mut self, _: Instant) {
+        let listed = std::mem::take(&mut self.listed);
+        self.change(|versions| *versions = listed);
+    }
+
+    fn applied(&mut self, object: DynamicObject) {
+        let (name, version) = read(object);
+        self.change(|versions| drop(versions.insert(name, version)));
+    }
+
+    fn deleted(&mut self, object: DynamicObject) {
+        let (name, _) = read(object);
+        self.change(|versions| drop(versions.remove(&name)));
+    }
+}
+
+/// How their watch fares.
+struct Fares(watch::Sender<Known>);
+
+impl Report for Fares {
+    fn name(&self) -> &'static str {
+        DEFINITIONS
+    }
+
+    fn listed(&self) {
+        self.0.send_modify(|known| known.fares.listed());
+    }
+
+    fn works(&self) {
+        self.0.send_modify(|known| known.fares.down_since = None);
+    }
+
+    fn failed(&self, error: String, since: Instant) -> bool {
+        let text = error.clone();
+        let mut is_news = false;
+        self.0
+            .send_modify(|known| is_news = known.fares.failed(error, since));
+        if is_news {
+            tracing::warn!(
+                error = text,
+                "definitions cannot be watched: kinds that the cluster lacks are asked for now and then; the account needs \
+                 the right to list and watch customresourcedefinitions.apiextensions.k8s.io"
+            );
+        }
+        // It is said.
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_has_the_definition_of_its_path_unless_it_is_of_kubernetes_itself() {
+        for (path, wanted) in [
+            (
+                "/apis/gateway.networking.k8s.io/v1/httproutes",
+                Some("httproutes.gateway.networking.k8s.io"),
+            ),
+            (
+                "/apis/metallb.io/v1beta1/namespaces/metallb-system/ipaddresspools",
+                Some("ipaddresspools.metallb.io"),
+            ),
+            (
+                "/apis/ceph.rook.io/v1/cephclusters",
+                Some("cephclusters.ceph.rook.io"),
+            ),
+            ("/apis/networking.k8s.io/v1/ingresses", None),
+            ("/apis/apps/v1/deployments", None),
+            ("/api/v1/pods", None),
+        ] {
+            assert_eq!(definition_of(path).as_deref(), wanted, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_kind_without_its_definition_is_not_asked_for_and_one_with_it_some_times() {
+        let mut tries = Tries::default();
+        let (first, seldom) = (Duration::from_millis(250), Duration::from_secs(30));
+        assert_eq!(tries.wait(Said::Missing, first, seldom), None);
+        assert_eq!(tries.wait(Said::Unknown, first, seldom), Some(seldom));
+        let mut waits = Vec::new();
+        while let Some(wait) = tries.wait(Said::There("1"), first, seldom) {
+            waits.push(wait);
+            tries.count += 1;
+        }
+        assert_eq!(waits.len(), TRIES as usize, "it has an end");
+        assert_eq!(waits[..4], [Duration::ZERO, first, first * 2, first * 4]);
+        let all: Duration = waits.iter().sum();
+        assert!((200..300).contains(&all.as_secs()), "{all:?}");
+        assert_eq!(
+            tries.wait(Said::There("2"), first, seldom),
+            Some(Duration::ZERO),
+            "it has changed"
+        );
+    }
+
+    #[test]
+    fn definitions_that_cannot_be_watched_say_nothing() {
+        let (sender, seen) = {
+            let sender = watch::Sender::new(Known::default());
+            let seen = sender.subscribe();
+            (sender, seen)
+        };
+        let said = |name: &str| format!("{:?}", seen.borrow().of(name));
+        let object = |name: &str, version: &str| DynamicObject {
+            metadata: serde_json::from_value(serde_json::json!({"name": name, "resourceVersion": version}))
+                .unwrap(),
+            types: None,
+            data: serde_json::Value::Null,
+        };
+        let fares = Fares(sender.clone());
+        let mut intake = Intake {
+            known: sender,
+            listed: BTreeMap::new(),
+        };
+        assert_eq!(said("a.b"), "Unknown");
+        intake.page(vec![object("a.b", "1")]);
+        assert_eq!(said("a.b"), "Unknown", "a part of a list is not the list");
+        intake.complete(Instant::now());
+        assert_eq!(
+            (said("a.b"), said("c.d")),
+            ("There(\"1\")".to_owned(), "Missing".to_owned())
+        );
+        intake.applied(object("c.d", "2"));
+        intake.deleted(object("a.b", "3"));
+        assert_eq!(
+            (said("a.b"), said("c.d")),
+            ("Missing".to_owned(), "There(\"2\")".to_owned())
+        );
+        fares.failed("forbidden".to_owned(), Instant::now());
+        assert_eq!(
+            (said("a.b"), said("c.d")),
+            ("Unknown".to_owned(), "Unknown".to_owned())
+        );
+        fares.works();
+        assert_eq!(said("a.b"), "Missing");
+    }
+}
