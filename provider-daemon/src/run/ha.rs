@@ -27,11 +27,13 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// How often it is looked at what the next leader must know.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long a hand-over may keep the end waiting: without one others wait as long as a lease.
+const HAND_OVER: Duration = Duration::from_secs(5);
 /// How often a standby looks which term it is.
 const TERM_EVERY: Duration = Duration::from_secs(2);
 
@@ -219,7 +221,9 @@ impl Ha {
         if let Some(status) = handle.known_status().await {
             keep(election, &Kept::of(&status));
         }
-        election.hand_over().await;
+        if timeout(HAND_OVER, election.hand_over()).await.is_err() {
+            tracing::warn!("the leadership is not handed over in time, and ends by itself");
+        }
     }
 }
 
