@@ -99,8 +99,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     // anything.
     let state = state(home, &printer)?;
     remember(&mut settings, &state, &config.chain_id, key.address())?;
-    let terms = state.terms(&config.chain_id, config.provider.as_str());
-    let ha = Ha::start(args, &config, &shut, terms, &printer).await?;
+    let ha = Ha::start(args, &config, &shut, &state, &printer).await?;
     let (chain, writer) = AkashClient::start(settings, background.clone())?;
     let mut parts = Parts::default();
     parts.add("transaction writer", tokio::spawn(writer));
@@ -135,17 +134,13 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     if let Some(serving) = gateway::start(gateway, served, desks.gateway, &printer, &end) {
         parts.add("gateway", serving);
     }
-    if let Some(following) = ha.follow(handle.clone(), background.clone()) {
-        parts.add("following of the leadership", following);
-    }
+    ha.follow(&handle, &background, &mut parts);
     parts.add("watch", watching(watch, handle.clone(), background.clone()));
     let running = provider.run_until(shutdown.clone(), abort.clone());
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
     stop_operators(distant).await;
-    if ended.is_ok() && failure.is_none() {
-        // Last of what writes: whoever leads next does so at once.
-        ha.hand_over(&handle).await;
-    }
+    // Last of what writes: whoever leads next does so at once. What did not end in order ends by itself.
+    ha.end(&handle, ended.is_ok() && failure.is_none()).await;
     // Only after the provider: while it stops it still sends transactions and tells facts.
     background.cancel();
     // The gateway ends with it, however it ended.
@@ -155,7 +150,15 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     buses.finish().await;
     signals.abort();
     // The part that failed first is the cause. Whatever failed after it may only follow from that.
-    failure.map_or(parts, Err)?;
+    concluded(failure.map_or(parts, Err), ended, &printer)
+}
+
+fn concluded(
+    parts: anyhow::Result<()>,
+    ended: Result<(), akash_provider_core::Error>,
+    printer: &Printer,
+) -> anyhow::Result<ExitCode> {
+    parts?;
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)

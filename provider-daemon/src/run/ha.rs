@@ -9,11 +9,13 @@
 
 mod settings;
 
+use super::parts::Parts;
 use crate::args::RunArgs;
 use crate::args::ha::HaStore;
 use crate::cluster_client::client;
 use crate::dev::Printer;
 use crate::operators::identity;
+use crate::state::State;
 use crate::state::terms::Terms;
 use akash_provider_chain::AkashClient;
 use akash_provider_core::election::{Candidate, Election, ElectionConfig, LeadershipGate};
@@ -26,7 +28,6 @@ use akash_provider_redis::RedisElection;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -57,9 +58,10 @@ impl Ha {
         args: &RunArgs,
         config: &Config,
         kept: &Kept,
-        terms: Terms,
+        state: &State,
         printer: &Arc<Printer>,
     ) -> anyhow::Result<Self> {
+        let terms = state.terms(&config.chain_id, config.provider.as_str());
         let known_term = terms.highest()?;
         let mut ha = Self {
             election: None,
@@ -151,9 +153,12 @@ impl Ha {
     }
 
     /// Tells the provider whether it leads, until the end.
-    pub(super) fn follow(&self, handle: ProviderHandle, until: CancellationToken) -> Option<JoinHandle<()>> {
-        let (ha, election) = (self.clone(), Arc::clone(self.election.as_ref()?));
-        Some(tokio::spawn(async move {
+    pub(super) fn follow(&self, handle: &ProviderHandle, until: &CancellationToken, parts: &mut Parts) {
+        let Some(election) = self.election.clone() else {
+            return;
+        };
+        let (ha, handle, until) = (self.clone(), handle.clone(), until.clone());
+        let following = async move {
             tokio::select! {
                 biased;
                 () = until.cancelled() => {}
@@ -163,7 +168,8 @@ impl Ha {
                     }
                 }
             }
-        }))
+        };
+        parts.add("following of the leadership", tokio::spawn(following));
     }
 
     async fn turns(&self, election: &Election, handle: &ProviderHandle) -> Result<(), Error> {
@@ -213,9 +219,10 @@ impl Ha {
         }));
     }
 
-    /// Lets another one lead at once, and tells it what it must know.
-    pub(super) async fn hand_over(&self, handle: &ProviderHandle) {
-        let Some(election) = &self.election else {
+    /// Lets another one lead at once, and tells it what it must know; where the provider did not end in order, others wait
+    /// until they see no sign of life.
+    pub(super) async fn end(&self, handle: &ProviderHandle, in_order: bool) {
+        let Some(election) = self.election.as_ref().filter(|_| in_order) else {
             return;
         };
         if let Some(status) = handle.known_status().await {
