@@ -100,6 +100,17 @@ pub struct ClientStatus {
 pub struct AkashClient {
     reader: Reader,
     writer: Option<TxWriter>,
+    fence: Option<Fence>,
+}
+
+/// Whether anything may be sent at the moment.
+#[derive(Clone)]
+struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fence")
+    }
 }
 
 /// Passes blocks on to the writer.
@@ -154,7 +165,11 @@ impl AkashClient {
             .with_heights(settings.heights)
             .with_settings(settings.follower);
         let Some(key) = settings.key else {
-            let client = Self { reader, writer: None };
+            let client = Self {
+                reader,
+                writer: None,
+                fence: None,
+            };
             // A reader has nothing to run; its task ends like that of a writer, so callers treat both alike.
             return Ok((client, Box::pin(async move { stop.cancelled().await })));
         };
@@ -171,6 +186,7 @@ impl AkashClient {
         let client = Self {
             reader: reader.with_witness(Arc::new(witness)),
             writer: Some(writer),
+            fence: None,
         };
         Ok((client, task))
     }
@@ -179,6 +195,17 @@ impl AkashClient {
     #[must_use]
     pub const fn reader(&self) -> &Reader {
         &self.reader
+    }
+
+    /// The same client, which sends only while `may_send` says so; it is asked before each broadcast. For a provider
+    /// that is one of several: between the moment at which it is deposed and the one at which it hears of it, it may
+    /// have been stopped for long.
+    #[must_use]
+    pub fn fenced(&self, may_send: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            fence: Some(Fence(Arc::new(may_send))),
+            ..self.clone()
+        }
     }
 
     /// What is being done, and how well.
@@ -198,6 +225,10 @@ impl ChainTx for AkashClient {
             let message = "no key was given, so nothing can be signed: start with the key of the account";
             return Err(Error::new(ErrorKind::Denied, "broadcast", message));
         };
+        if self.fence.as_ref().is_some_and(|Fence(may_send)| !may_send()) {
+            let message = "nothing was sent: another instance may lead by now";
+            return Err(Error::new(ErrorKind::Unavailable, "broadcast", message));
+        }
         writer.broadcast_msgs(msgs).await
     }
 }

@@ -129,6 +129,7 @@ impl Engine {
             Input::Request(id, request) => self.requested(id, request),
             Input::Leadership(leadership) => self.leadership_changed(leadership),
             Input::HoldBids(why) => self.hold_bids(why),
+            Input::Kept(kept) => self.remind(&kept),
             Input::Shutdown => self.shutdown(),
         }
         self.finish()

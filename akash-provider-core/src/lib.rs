@@ -89,6 +89,7 @@
 //! | [`market`] | the network's rules for orders, bids, leases and money as a value: for tests and `dev` |
 //! | `provider` | builder, life and handle of a running provider |
 //! | `chain`, [`cluster`], `bus` | the async ports, each with its backend in memory |
+//! | `election` | which of several leads: a record that all share, in memory or wherever a backend keeps it |
 //! | `runtime` (private) | the loop that feeds the engine and carries out its effects |
 //! | [`error`] | one error for every port, and the same as data |
 //! | `prelude` | what a program that runs a provider names, in one `use` |
@@ -112,6 +113,8 @@ pub mod cluster;
 pub mod config;
 #[cfg(feature = "conformance")]
 mod conformance;
+#[cfg(feature = "runtime")]
+pub mod election;
 pub mod engine;
 pub mod error;
 #[cfg(feature = "runtime")]

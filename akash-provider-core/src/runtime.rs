@@ -248,6 +248,7 @@ impl<B: Brain> Driver<B> {
             | Input::Request(..)
             | Input::Leadership(_)
             | Input::HoldBids(_)
+            | Input::Kept(_)
             | Input::Shutdown => {}
         }
         self.step(input);
@@ -278,6 +279,10 @@ impl<B: Brain> Driver<B> {
             Ask::HoldBids(why, done) => {
                 self.step(Input::HoldBids(why));
                 // Whoever asked may have gone away; it is done all the same.
+                let _ = done.send(());
+            }
+            Ask::Kept(kept, done) => {
+                self.step(Input::Kept(kept));
                 let _ = done.send(());
             }
             Ask::Leadership(leadership, done) => {

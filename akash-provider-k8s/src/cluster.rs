@@ -9,7 +9,6 @@
 
 mod close;
 mod deploy;
-mod leading;
 mod leftovers;
 mod listing;
 mod manifests;
@@ -20,7 +19,7 @@ mod rollouts;
 mod teardown;
 pub(crate) mod unwatched;
 
-pub use leading::LeadershipGate;
+pub use akash_provider_core::election::LeadershipGate;
 
 use crate::access::Access;
 use crate::apply::Calls;

@@ -41,6 +41,8 @@ pub const APPLIED: &str = "provider.akash.network/applied";
 pub const APPLIED_HASH: &str = "provider.akash.network/applied-hash";
 /// Annotation: the term of the operator that wrote an object last, counted by its Lease.
 pub const OPERATOR_TERM: &str = "provider.akash.network/operator-term";
+/// What lies beside a leadership, on its Lease: where the leader is asked, its settings, what the next one must know.
+pub const BESIDE_LEADERSHIP: &str = "provider.akash.network/leadership";
 /// Annotation of a namespace: the isolation its pods got, see [`Isolation`](crate::settings::Isolation).
 pub const ISOLATION: &str = "provider.akash.network/isolation";
 /// Annotation of a Manifest: what its fields cannot say, as JSON.

@@ -6,7 +6,9 @@ use akash_provider_core::{Error, ErrorKind};
 use redis::aio::MultiplexedConnection;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError, RedisResult, TlsMode};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 /// Longest time for a connection: a name, the sentinels, the server, its greeting.
@@ -111,6 +113,69 @@ impl Link {
             true => Client::build_with_tls(info, self.location.certificates()),
             false => Client::open(info),
         }
+    }
+}
+
+/// A connection for everything that is asked, made when it is needed and again when it broke.
+pub(crate) struct Line {
+    link: Arc<Link>,
+    /// How long an answer may take.
+    answer: Duration,
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+impl std::fmt::Debug for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Line")
+            .field("link", &self.link)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Line {
+    pub(crate) fn new(link: Arc<Link>, answer: Duration) -> Self {
+        Self {
+            link,
+            answer,
+            connection: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub(crate) async fn connected(&self, operation: &'static str) -> Result<MultiplexedConnection, Error> {
+        let mut held = self.connection.lock().await;
+        if let Some(connection) = &*held {
+            return Ok(connection.clone());
+        }
+        let connection = self.link.connect(operation, self.answer).await?;
+        *held = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// An answer, or why there is none; after one that is no answer the connection is not used again.
+    pub(crate) async fn judged<T>(
+        &self,
+        operation: &'static str,
+        said: Result<T, RedisError>,
+    ) -> Result<T, Error> {
+        let error = match said {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let told = unavailable(operation, &error);
+        if is_answer(&error) {
+            return Err(told.permanent());
+        }
+        self.forget().await;
+        Err(told)
+    }
+
+    /// The connection is not used again.
+    pub(crate) async fn forget(&self) {
+        *self.connection.lock().await = None;
     }
 }
 

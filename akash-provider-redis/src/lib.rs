@@ -18,6 +18,7 @@
 //! topic, and goes on with what is there: an event may come twice then. Losing is allowed, silence is not.
 
 mod connection;
+mod election;
 mod entry;
 mod location;
 mod position;
@@ -33,6 +34,7 @@ use reader::Reader;
 use script::Publisher;
 use std::sync::Arc;
 
+pub use election::RedisElection;
 pub use location::{BadLocation, Location};
 
 /// Events that each stream of facts keeps for readers that lag behind.

@@ -43,6 +43,10 @@ impl Keys {
         format!("{}:publisher:{id}", self.prefix)
     }
 
+    pub(crate) fn election(&self, name: &str) -> String {
+        format!("{}:election:{name}", self.prefix)
+    }
+
     pub(crate) fn stream(&self, topic: Topic) -> String {
         format!("{}:stream:{}", self.prefix, topic.name())
     }

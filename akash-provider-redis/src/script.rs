@@ -1,16 +1,14 @@
 //! Publishing: one script, which writes all of an event or nothing of it.
 
 use crate::STATUSES_KEPT;
-use crate::connection::{Link, is_answer, unavailable};
+use crate::connection::{Line, Link};
 use crate::entry::{BYTES_MAX, VERSION};
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_core::{Error, ErrorKind};
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, RedisError, Script};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::Mutex;
 
 /// Longest time for an answer: what is published goes to memory.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
@@ -57,7 +55,7 @@ return number(sequence)
 
 /// The side that writes, with one connection for all that it is asked.
 pub(crate) struct Publisher {
-    link: Arc<Link>,
+    line: Line,
     script: Script,
     /// Of this process, so that what it sends twice is there once.
     id: String,
@@ -65,13 +63,12 @@ pub(crate) struct Publisher {
     /// The highest sequence that the server gave to one of our events. One that is behind it has lost some.
     acknowledged: AtomicU64,
     facts_kept: usize,
-    connection: Mutex<Option<MultiplexedConnection>>,
 }
 
 impl std::fmt::Debug for Publisher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Publisher")
-            .field("link", &self.link)
+            .field("line", &self.line)
             .finish_non_exhaustive()
     }
 }
@@ -79,13 +76,12 @@ impl std::fmt::Debug for Publisher {
 impl Publisher {
     pub(crate) fn new(link: Arc<Link>, facts_kept: usize) -> Self {
         Self {
-            link,
+            line: Line::new(link, ANSWER_LIMIT),
             script: Script::new(SOURCE),
             id: random(),
             sent: AtomicU64::new(0),
             acknowledged: AtomicU64::new(0),
             facts_kept,
-            connection: Mutex::new(None),
         }
     }
 
@@ -111,7 +107,7 @@ impl Publisher {
     }
 
     async fn send(&self, topic: Topic, text: &str, number: u64) -> Result<u64, Error> {
-        let keys = self.link.keys();
+        let keys = self.line.link().keys();
         let last = topic.is_retained().then(|| keys.last(topic));
         let kept = if topic.is_retained() {
             STATUSES_KEPT
@@ -134,9 +130,9 @@ impl Publisher {
             .arg(number)
             .arg(VERSION)
             .arg(REMEMBERED_S);
-        let mut connection = self.connected("publish").await?;
+        let mut connection = self.line.connected("publish").await?;
         let said: Result<u64, RedisError> = script.invoke_async(&mut connection).await;
-        self.judged("publish", said).await
+        self.line.judged("publish", said).await
     }
 
     /// Asks one thing.
@@ -145,38 +141,14 @@ impl Publisher {
         operation: &'static str,
         command: Cmd,
     ) -> Result<T, Error> {
-        let mut connection = self.connected(operation).await?;
+        let mut connection = self.line.connected(operation).await?;
         let said = command.query_async(&mut connection).await;
-        self.judged(operation, said).await
-    }
-
-    async fn connected(&self, operation: &'static str) -> Result<MultiplexedConnection, Error> {
-        let mut held = self.connection.lock().await;
-        if let Some(connection) = &*held {
-            return Ok(connection.clone());
-        }
-        let connection = self.link.connect(operation, ANSWER_LIMIT).await?;
-        *held = Some(connection.clone());
-        Ok(connection)
-    }
-
-    /// An answer, or why there is none; after one that is no answer the connection is not used again.
-    async fn judged<T>(&self, operation: &'static str, said: Result<T, RedisError>) -> Result<T, Error> {
-        let error = match said {
-            Ok(value) => return Ok(value),
-            Err(error) => error,
-        };
-        let told = unavailable(operation, &error);
-        if is_answer(&error) {
-            return Err(told.permanent());
-        }
-        *self.connection.lock().await = None;
-        Err(told)
+        self.line.judged(operation, said).await
     }
 }
 
 /// Sixteen digits that nobody else has.
-fn random() -> String {
+pub(crate) fn random() -> String {
     let mut bytes = [0; 8];
     // A machine without randomness has no TLS either; a fixed text costs a repeat that is not told.
     getrandom::fill(&mut bytes).ok();

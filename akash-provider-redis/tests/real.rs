@@ -10,6 +10,8 @@
 
 #[path = "real/answers.rs"]
 mod answers;
+#[path = "real/election.rs"]
+mod election;
 #[path = "real/garbage.rs"]
 mod garbage;
 #[path = "real/sentinel.rs"]

@@ -12,6 +12,7 @@ mod serve;
 mod words;
 
 pub(crate) use inside::{Inside, Prepared};
+pub(crate) use pod::identity;
 
 use crate::args::operators::{HostnameAction, IpAction, OperatorsCommand};
 use crate::operator;

@@ -13,6 +13,7 @@ mod breaker;
 mod bus;
 mod distant;
 mod gateway;
+mod ha;
 mod hardware;
 mod parts;
 mod summary;
@@ -40,6 +41,7 @@ use awaited::{Desks, Watch};
 use breaker::Breaker;
 use bus::Buses;
 pub(crate) use distant::Distant;
+use ha::Ha;
 use hardware::Hardware;
 use parts::Parts;
 use std::path::Path;
@@ -98,21 +100,23 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     // anything.
     let state = state(home, &printer)?;
     remember(&mut settings, &state, &config.chain_id, key.address())?;
+    let ha = Ha::start(args, &config, &shut, &state, &printer).await?;
     let (chain, writer) = AkashClient::start(settings, background.clone())?;
     let mut parts = Parts::default();
     parts.add("transaction writer", tokio::spawn(writer));
-    let desks = Desks::default();
+    let desks = Desks::of(ha.gate());
     let watch = Watch::new(&printer, &chain, &breaker, args, &desks);
     let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, operators).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
-    let gateway = gateway::Plan::of(args, home, key, screening(&config, &pricing));
+    let screening = screening(&config, &pricing);
+    let gateway = gateway::Plan::of(args, home, key, screening, ha.source());
     let mut builder = hardware.given_to(Provider::builder().config(config).pricing(pricing));
     if gateway.is_some() {
         // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.
         builder = builder.bids_held(gateway::STARTS);
     }
-    builder = builder.bus(buses.of_provider());
-    let (provider, handle) = builder.chain(Arc::new(chain.clone())).build()?;
+    builder = builder.bus(buses.of_provider()).leadership(ha.at_first());
+    let (provider, handle) = builder.chain(Arc::new(ha.fenced(&chain))).build()?;
     // Those who listen subscribe before the provider runs, or its first facts are told to nobody.
     let printing = print_facts(&buses.local, &printer, &background);
     parts.add("printing of events", printing.await?);
@@ -131,10 +135,13 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     if let Some(serving) = gateway::start(gateway, served, desks.gateway, &printer, &end) {
         parts.add("gateway", serving);
     }
-    parts.add("watch", watching(watch, handle, background.clone()));
+    ha.follow(&handle, &background, &mut parts);
+    parts.add("watch", watching(watch, handle.clone(), background.clone()));
     let running = provider.run_until(shutdown.clone(), abort.clone());
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
     stop_operators(distant).await;
+    // Last of what writes: whoever leads next does so at once. What did not end in order ends by itself.
+    ha.end(&handle, ended.is_ok() && failure.is_none()).await;
     // Only after the provider: while it stops it still sends transactions and tells facts.
     background.cancel();
     // The gateway ends with it, however it ended.
@@ -144,7 +151,15 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     buses.finish().await;
     signals.abort();
     // The part that failed first is the cause. Whatever failed after it may only follow from that.
-    failure.map_or(parts, Err)?;
+    concluded(failure.map_or(parts, Err), ended, &printer)
+}
+
+fn concluded(
+    parts: anyhow::Result<()>,
+    ended: Result<(), akash_provider_core::Error>,
+    printer: &Printer,
+) -> anyhow::Result<ExitCode> {
+    parts?;
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`heights`] | the last block that was told, for each chain | nothing: the present is told anew |
 //! | [`spent`] | what an account paid in the last hour | its ceiling counts from nothing |
+//! | [`terms`] | the highest term of a leadership | a new leader may begin at a term that was |
 //! | [`tenants`] | keys and certificates of tenants | a question to the chain for each of them |
 //!
 //! Each kind of record has a room of its own: its table, its key and value, and the trait of the port it serves. All
@@ -16,6 +17,7 @@ mod desk;
 pub mod heights;
 pub mod spent;
 pub mod tenants;
+pub mod terms;
 
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::fs;

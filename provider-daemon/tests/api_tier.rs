@@ -7,6 +7,8 @@
 
 #[path = "common/environment.rs"]
 mod environment;
+#[path = "api_tier/ha.rs"]
+mod ha;
 #[path = "api_tier/on_a_chain.rs"]
 mod on_a_chain;
 #[path = "api_tier/served_inventory.rs"]

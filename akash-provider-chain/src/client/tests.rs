@@ -18,7 +18,7 @@ use prost::{Message, Name};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -208,6 +208,27 @@ impl Following {
             task,
         }
     }
+}
+
+#[tokio::test]
+async fn behind_a_fence_that_is_shut_nothing_is_sent() {
+    let world = Following::start().await;
+    let bid = {
+        let node = world.scene.node.lock().unwrap();
+        node.bid(&node.order(1))
+    };
+    let is_open = Arc::new(AtomicBool::new(false));
+    let fence = Arc::clone(&is_open);
+    let fenced = world.client.fenced(move || fence.load(Ordering::Relaxed));
+    let refused = fenced.broadcast_msgs(vec![bid.clone()]).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert_eq!(world.scene.asked("broadcast_tx_sync"), 0);
+    is_open.store(true, Ordering::Relaxed);
+    let sending = tokio::spawn(async move { fenced.broadcast_msgs(vec![bid]).await });
+    until("it is sent", || world.scene.asked("broadcast_tx_sync") == 1).await;
+    sending.abort();
+    world.stop.cancel();
+    world.task.await.unwrap();
 }
 
 #[tokio::test]

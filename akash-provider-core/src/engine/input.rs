@@ -4,6 +4,7 @@ use super::effect::EffectId;
 use crate::cluster::{ClusterChange, DeclaredHostname, IpDeclaration, Listing, Teardown};
 use crate::error::Failure;
 use crate::inventory::InventoryUpdate;
+use crate::kept::Kept;
 use crate::manifest::{Hashes, Manifest};
 use crate::types::{
     Address, AuditedAttributes, Bid, ChainEvent, CloseReason, Coin, DecCoin, DeploymentId, DeploymentRecord,
@@ -34,6 +35,8 @@ pub enum Input {
     Leadership(Leadership),
     /// No bid is to be sent, and why; `None` lets them go again. Leases are looked after as ever.
     HoldBids(Option<Arc<str>>),
+    /// What the leader before us kept, or what was kept over a restart: it is so from here on.
+    Kept(Kept),
     /// Finish what is in flight, start nothing new.
     Shutdown,
 }

@@ -24,6 +24,7 @@ impl Engine {
             | Input::Request(..)
             | Input::Leadership(_)
             | Input::HoldBids(_)
+            | Input::Kept(_)
             | Input::Shutdown => false,
         };
         self.changes += u64::from(!is_quiet);

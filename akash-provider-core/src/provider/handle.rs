@@ -1,6 +1,7 @@
 //! The handle: what others ask of a running provider.
 
 use super::Lifecycle;
+use crate::Kept;
 use crate::engine::reservations::Capacity;
 use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, Response, Status};
 use crate::error::{Error, ErrorKind};
@@ -122,6 +123,16 @@ impl ProviderHandle {
     pub async fn set_leadership(&self, leadership: Leadership) -> Result<(), Error> {
         self.ask("set leadership", |reply| Ask::Leadership(leadership, reply))
             .await
+    }
+
+    /// From here on it is as was kept, by this provider before it started or by the one that led before it; takes
+    /// effect before it returns. Whoever takes over is told before [`ProviderHandle::set_leadership`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    pub async fn remind(&self, kept: &Kept) -> Result<(), Error> {
+        let kept = kept.clone();
+        self.ask("remind", |reply| Ask::Kept(kept, reply)).await
     }
 
     /// Holds bids back, and says why in the status; `None` lets them go again, counted and priced anew. Bids that are

@@ -1,5 +1,6 @@
 //! What handles ask of the loop, and the desk where each request gets its one reply.
 
+use crate::Kept;
 use crate::engine::reservations::Capacity;
 use crate::engine::{Leadership, Refusal, RefusalKind, Reply, Request, RequestId, Response, Status};
 use crate::types::{GroupId, LeaseId};
@@ -17,6 +18,7 @@ const WAITING: usize = 1024;
 pub(crate) enum Ask {
     Request(Request, oneshot::Sender<Response>),
     Leadership(Leadership, oneshot::Sender<()>),
+    Kept(Kept, oneshot::Sender<()>),
     HoldBids(Option<Arc<str>>, oneshot::Sender<()>),
     Status(oneshot::Sender<Arc<Status>>),
     Capacity(oneshot::Sender<Option<Box<Capacity>>>),

@@ -1,6 +1,7 @@
 //! The record of a leadership as a Lease, read and written as everybody else's elections do.
 
-use super::contest::{Claim, Record, Stored};
+use crate::labels;
+use akash_provider_core::election::{Beside, Claim, Record, Stored};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::{ApiResource, DynamicObject};
@@ -17,11 +18,14 @@ pub(super) fn read(lease: &DynamicObject) -> Stored {
     let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
     let number = |field: &str| spec[field].as_u64().unwrap_or_default();
     let holder = text("holderIdentity");
+    let annotations = lease.metadata.annotations.as_ref();
+    let annotation = annotations.and_then(|all| all.get(labels::BESIDE_LEADERSHIP));
     let record = Record {
         holder: (!holder.is_empty()).then_some(holder),
         lease: Duration::from_secs(number("leaseDurationSeconds")),
         term: number("leaseTransitions"),
         sign: text("renewTime"),
+        beside: annotation.map_or_else(Beside::default, |text| Beside::from_json(text)),
     };
     Stored {
         record,
@@ -30,22 +34,36 @@ pub(super) fn read(lease: &DynamicObject) -> Stored {
 }
 
 /// A Lease that is not there yet.
-pub(super) fn new(namespace: &str, name: &str, claim: &Claim, lease: Duration) -> DynamicObject {
-    DynamicObject::new(name, &resource())
+pub(super) fn new(namespace: &str, name: &str, claim: &Claim) -> DynamicObject {
+    let mut lease = DynamicObject::new(name, &resource())
         .within(namespace)
-        .data(json!({ "spec": spec(claim, lease) }))
+        .data(json!({ "spec": spec(claim) }));
+    if let Some(text) = beside(claim) {
+        let annotation = (labels::BESIDE_LEADERSHIP.to_owned(), text);
+        lease.metadata.annotations = Some([annotation].into());
+    }
+    lease
 }
 
 /// The change of one that is, which fails where somebody else wrote since that version.
-pub(super) fn patch(claim: &Claim, version: &str, lease: Duration) -> Value {
-    json!({ "metadata": { "resourceVersion": version }, "spec": spec(claim, lease) })
+pub(super) fn patch(claim: &Claim, version: &str) -> Value {
+    let annotations = json!({ labels::BESIDE_LEADERSHIP: beside(claim) });
+    json!({
+        "metadata": { "resourceVersion": version, "annotations": annotations },
+        "spec": spec(claim),
+    })
 }
 
-fn spec(claim: &Claim, lease: Duration) -> Value {
+/// An election that keeps nothing leaves no annotation.
+fn beside(claim: &Claim) -> Option<String> {
+    (claim.beside != Beside::default()).then(|| claim.beside.to_json())
+}
+
+fn spec(claim: &Claim) -> Value {
     // The API server wants six digits behind the point, and 0 seconds is no duration to it.
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
     let lease = if claim.holder.is_some() {
-        lease.as_secs().max(1)
+        claim.lease.as_secs().max(1)
     } else {
         1
     };

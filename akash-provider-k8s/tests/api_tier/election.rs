@@ -4,8 +4,9 @@ use crate::hostname_operator::{
     declare, give_rights, is_written, options, record, start, take_rights, writes,
 };
 use crate::world::{Fault, World, run};
+use akash_provider_core::election::{Candidate, ElectionConfig, conformance};
 use akash_provider_core::manifest::HttpOptions;
-use akash_provider_k8s::election::{Election, ElectionConfig, Timing};
+use akash_provider_k8s::election::{Election, LeaseElection, Timing};
 use akash_provider_k8s::operators::hostname::HostnameOperator;
 use akash_provider_k8s::operators::hostname::route::Mode;
 use futures::FutureExt;
@@ -29,14 +30,23 @@ fn timing() -> Timing {
 }
 
 fn contend(world: &World, client: &Client, identity: &str) -> Arc<Election> {
-    let config = ElectionConfig {
-        namespace: world.settings.manifest_namespace.clone(),
-        name: NAME.to_owned(),
+    let me = Candidate {
         identity: identity.to_owned(),
-        timing: timing(),
-        call_timeout: Duration::from_secs(1),
+        ..Candidate::default()
     };
-    Arc::new(Election::start(client, config))
+    let mut config = ElectionConfig::new(NAME, me, timing());
+    config.may_be_alone = true;
+    config.call_timeout = Duration::from_secs(1);
+    Arc::new(Election::start(lease(world, client, NAME), config))
+}
+
+fn lease(world: &World, client: &Client, name: &str) -> LeaseElection {
+    LeaseElection::new(
+        client,
+        &world.settings.manifest_namespace,
+        name,
+        Duration::from_secs(1),
+    )
 }
 
 fn leads(election: &Election) -> bool {
@@ -130,6 +140,20 @@ fn one_of_several_leads_and_another_takes_over_whatever_becomes_of_it() {
                 "there were two at once"
             );
             take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_lease_conforms() {
+    run("election-conforms", |world| {
+        async move {
+            // With the rights of the provider, for the one name that they are for.
+            let [one, other] =
+                [&world.client, &world.admin].map(|client| lease(world, client, "akash-provider"));
+            let setup = conformance::Setup::default();
+            conformance::suite(&one, &other, &setup).await;
         }
         .boxed()
     });

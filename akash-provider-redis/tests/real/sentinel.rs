@@ -7,14 +7,14 @@ use akash_provider_core::types::{Event, Topic};
 use akash_provider_redis::{Location, RedisBus};
 use std::time::{Duration, Instant};
 
-struct Set {
-    master: Server,
-    replica: Server,
+pub(crate) struct Set {
+    pub(crate) master: Server,
+    pub(crate) replica: Server,
     sentinel: Server,
 }
 
 impl Set {
-    async fn start() -> Option<Self> {
+    pub(crate) async fn start() -> Option<Self> {
         let master = Server::start()?;
         let of = ["--replicaof", "127.0.0.1", &master.port.to_string()];
         let replica = Server::on(free_port(), &of)?;
@@ -37,7 +37,7 @@ impl Set {
     }
 
     /// Of two sentinels the first is not there.
-    fn location(&self) -> Location {
+    pub(crate) fn location(&self) -> Location {
         let (none, one) = (free_port(), self.sentinel.port);
         format!("redis-sentinel://127.0.0.1:{none},127.0.0.1:{one}/main")
             .parse()

@@ -38,6 +38,7 @@ mod fixtures;
 pub mod fuzzing;
 mod grpc;
 pub mod inventory;
+mod leadership;
 mod listen;
 mod rest;
 mod screening;
@@ -49,6 +50,7 @@ mod tests;
 pub mod tls;
 mod wire;
 
+pub use leadership::{Leadership, LeadershipSource};
 pub use rest::answer::escaped;
 pub use screening::Screening;
 pub use settings::{CertificateFiles, Limits, Program, Settings};
@@ -126,6 +128,7 @@ struct App {
     screening: Option<Screening>,
     /// What others must do.
     notes: Vec<String>,
+    leadership: Option<LeadershipSource>,
     program: Program,
     desk: screening::Desk,
     budgets: Budgets,
@@ -239,6 +242,7 @@ impl Gateway {
             address: provider,
             public_hostname: settings.public_hostname.clone(),
             reclamation_window: settings.reclamation_window,
+            leadership: settings.leadership.clone(),
         };
         let app = App {
             status: StatusPage::new(ports.handle.clone(), about, settings.limits.status_age),
@@ -253,6 +257,7 @@ impl Gateway {
             clock: settings.clock.clone(),
             screening: settings.screening.clone(),
             notes: settings.notes.clone(),
+            leadership: settings.leadership.clone(),
             program: settings.program.clone(),
             desk: screening::Desk::new(settings.limits.screenings),
             budgets: Budgets::new(&settings.limits),

@@ -32,7 +32,7 @@ pub(super) use caller::{Caller, permit, unauthorized};
 pub(super) use path::{LeasePath, bad_number};
 
 use super::listen::Peer;
-use super::{App, stream};
+use super::{App, leadership, stream};
 use answer::Answer;
 use axum::Router;
 use axum::extract::{Request, State};
@@ -152,7 +152,8 @@ async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next)
         Ok(caller) if caller.is_nobody() && !app.budgets.requests.take(from) => too_many(),
         Ok(caller) => {
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            let answer = next.run(request).await;
+            leadership::point(app.leadership.as_ref(), answer)
         }
         Err(denial) => answer::denied(denial),
     }

@@ -1,7 +1,7 @@
 //! Settings of the gateway, and its limits.
 
-use super::Screening;
 use super::auth::Clock;
+use super::{LeadershipSource, Screening};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub struct Settings {
     pub program: Program,
     /// What tenants miss here and others must do, in words; `/readyz` says it.
     pub notes: Vec<String>,
+    /// Which of several instances leads; `None` where there is one.
+    pub leadership: Option<LeadershipSource>,
     /// What callers may take at most, and how long things may take; [`Settings::at`] sets the default.
     pub limits: Limits,
     /// Time of day by which tokens and certificates are judged; tests let it stand still.
@@ -48,6 +50,7 @@ impl Settings {
             screening: None,
             program: Program::default(),
             notes: Vec::new(),
+            leadership: None,
             limits: Limits::default(),
             clock: Clock::default(),
         }

@@ -71,27 +71,56 @@ impl BusArgs {
     /// # Errors
     /// A file cannot be read, is too large or is no text.
     pub fn location(&self) -> anyhow::Result<Option<Location>> {
-        let Some(mut location) = self.bus.clone() else {
+        let Some(location) = self.bus.clone() else {
             return Ok(None);
         };
-        if let Some(file) = &self.bus_password_file {
-            location = location.with_password(line(file, "--bus-password-file")?.into());
+        let files = Files {
+            of: "bus",
+            password: self.bus_password_file.as_deref(),
+            sentinel_password: self.bus_sentinel_password_file.as_deref(),
+            authorities: self.bus_ca.as_deref(),
+            identity: self.bus_cert.as_deref().zip(self.bus_key.as_deref()),
+            prefix: self.bus_prefix.as_deref(),
+        };
+        files.given_to(location).map(Some)
+    }
+}
+
+/// What flags say of a Redis besides where it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Files<'a> {
+    /// What the flags begin with.
+    pub(super) of: &'static str,
+    pub(super) password: Option<&'a Path>,
+    pub(super) sentinel_password: Option<&'a Path>,
+    pub(super) authorities: Option<&'a Path>,
+    /// Certificate and key.
+    pub(super) identity: Option<(&'a Path, &'a Path)>,
+    pub(super) prefix: Option<&'a str>,
+}
+
+impl Files<'_> {
+    /// The place with all that they say of it.
+    pub(super) fn given_to(self, mut location: Location) -> anyhow::Result<Location> {
+        let flag = |name: &str| format!("--{}-{name}", self.of);
+        if let Some(file) = self.password {
+            location = location.with_password(line(file, &flag("password-file"))?.into());
         }
-        if let Some(file) = &self.bus_sentinel_password_file {
-            let password = line(file, "--bus-sentinel-password-file")?;
+        if let Some(file) = self.sentinel_password {
+            let password = line(file, &flag("sentinel-password-file"))?;
             location = location.with_sentinel_user(None, Some(password.into()));
         }
-        if let Some(file) = &self.bus_ca {
-            location = location.with_authorities(bytes(file, "--bus-ca")?);
+        if let Some(file) = self.authorities {
+            location = location.with_authorities(bytes(file, &flag("ca"))?);
         }
-        if let Some((certificate, key)) = self.bus_cert.as_ref().zip(self.bus_key.as_ref()) {
-            let key = text(key, "--bus-key")?;
-            location = location.with_identity(bytes(certificate, "--bus-cert")?, key.into());
+        if let Some((certificate, key)) = self.identity {
+            let key = text(key, &flag("key"))?;
+            location = location.with_identity(bytes(certificate, &flag("cert"))?, key.into());
         }
-        if let Some(prefix) = &self.bus_prefix {
+        if let Some(prefix) = self.prefix {
             location = location.with_prefix(prefix);
         }
-        Ok(Some(location))
+        Ok(location)
     }
 }
 
@@ -115,12 +144,12 @@ fn line(file: &Path, flag: &str) -> anyhow::Result<String> {
     Ok(line.to_owned())
 }
 
-fn location(text: &str) -> Result<Location, String> {
+pub(super) fn location(text: &str) -> Result<Location, String> {
     text.parse()
         .map_err(|error: akash_provider_redis::BadLocation| error.to_string())
 }
 
-fn prefix(text: &str) -> Result<String, String> {
+pub(super) fn prefix(text: &str) -> Result<String, String> {
     const LENGTH_MAX: usize = 128;
     let is_fine = (1..=LENGTH_MAX).contains(&text.len()) && text.chars().all(|sign| sign.is_ascii_graphic());
     match is_fine {

@@ -1,11 +1,12 @@
 //! Flags of `run`, named as in today's provider where it has them.
 
+use super::ha::HaStore;
 use super::kubernetes::IngressArg;
 use super::limits::LimitArgs;
 use super::operators::InsideArg;
 use super::query::NodeArgs;
 use super::tx::{Gas, GasArgs};
-use super::{BusArgs, ClusterArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
+use super::{BusArgs, ClusterArgs, HaArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
 use crate::args::environment::variable;
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args, Command};
@@ -60,6 +61,9 @@ pub struct RunArgs {
     /// Where events go besides.
     #[command(flatten)]
     pub bus: BusArgs,
+    /// Several instances.
+    #[command(flatten)]
+    pub ha: HaArgs,
     /// What has no effect.
     #[command(flatten)]
     pub dead: DeadArgs,
@@ -287,7 +291,9 @@ impl RunArgs {
             "without --deployment-ingress-static-hosts a service gets no name of its own: manifests whose SDL lists \
              none under `accept:` are refused",
         );
-        let all = cluster.into_iter().chain(names).map(str::to_owned);
+        let shared = (!real && self.ha.ha != HaStore::Off)
+            .then_some("--ha without --cluster-k8s: each instance simulates workloads of its own, so that this is for trials");
+        let all = cluster.into_iter().chain(names).chain(shared).map(str::to_owned);
         all.chain(self.left_to_others()).collect()
     }
 }
@@ -343,7 +349,8 @@ pub fn for_a_real_chain(root: Command) -> Command {
 }
 
 fn changes_no_bid(heading: &str) -> bool {
-    ["Bids", "Leases", "Fee", "Kubernetes"].contains(&heading) || heading.starts_with("Gateway")
+    ["Bids", "Bus", "Leases", "Fee", "High availability", "Kubernetes"].contains(&heading)
+        || heading.starts_with("Gateway")
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn seed() -> u64 {
 
 /// The provider's settings from flags and from the file of `--provider-config`. A time of zero turns off what it
 /// limits.
-pub(super) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<Config> {
+pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyhow::Result<Config> {
     let set = |duration: Duration| (!duration.is_zero()).then_some(duration);
     let mut config = Config::new(provider, chain_id);
     let mut deposits = deposits(&args.bids.bid_deposit)?.into_iter();

@@ -37,7 +37,7 @@ fn port_of(pod: &DynamicObject, name: &str) -> Option<u16> {
 }
 
 /// Who it is among several: its pod or host, and what no other has.
-pub(super) fn identity(pod: Option<&str>) -> String {
+pub(crate) fn identity(pod: Option<&str>) -> String {
     let host = || {
         let name = rustix::system::uname();
         name.nodename().to_string_lossy().into_owned()

@@ -18,9 +18,10 @@ use crate::args::operators::common::{CommonArgs, ElectionArg};
 use crate::cluster_client::client;
 use crate::dev::Printer;
 use crate::signals::on_signals;
+use akash_provider_core::election::{Candidate, ElectionConfig};
 use akash_provider_core::error::listen_text;
 use akash_provider_k8s::cluster::LeadershipGate;
-use akash_provider_k8s::election::{Election, ElectionConfig, Timing};
+use akash_provider_k8s::election::{Election, LeaseElection, Timing};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -170,15 +171,17 @@ pub(super) fn elected(
     identity: String,
     timing: Timing,
 ) -> Election {
-    let config = ElectionConfig {
-        namespace: namespace.to_owned(),
-        name: format!("akash-operator-{name}"),
+    let name = format!("akash-operator-{name}");
+    let me = Candidate {
         identity,
-        timing,
-        // A call that takes longer is of no use to a leadership.
-        call_timeout: timing.lease / 3,
+        ..Candidate::default()
     };
-    Election::start(client, config)
+    let mut config = ElectionConfig::new(name.clone(), me, timing);
+    config.may_be_alone = true;
+    Election::start(
+        LeaseElection::new(client, namespace, &name, config.call_timeout),
+        config,
+    )
 }
 
 async fn drain<O: Operator>(process: &Process<O>, shutdown: &CancellationToken) {

@@ -36,16 +36,27 @@ pub(super) struct Desks {
     pub(super) cluster: Desk,
     pub(super) gateway: Desk,
     pub(super) leading: LeadershipGate,
+    /// An election says who leads, and not the provider.
+    is_elected: bool,
 }
 
-impl Default for Desks {
-    fn default() -> Self {
+impl Desks {
+    /// With the gate of an election, where there is one.
+    pub(super) fn of(elected: Option<LeadershipGate>) -> Self {
         Self {
+            is_elected: elected.is_some(),
             cluster: Desk::default(),
             gateway: Desk::default(),
             // Until the provider says that it leads, its cluster does nothing unasked.
-            leading: LeadershipGate::new(false),
+            leading: elected.unwrap_or_else(|| LeadershipGate::new(false)),
         }
+    }
+}
+
+impl Desks {
+    /// The gate of the election, where there is one.
+    pub(super) fn elected(&self) -> Option<LeadershipGate> {
+        self.is_elected.then(|| self.leading.clone())
     }
 }
 
@@ -69,6 +80,7 @@ pub(super) struct Watch {
     cluster: Desk,
     gateway: Desk,
     leading: LeadershipGate,
+    is_elected: bool,
     pricing: PricingArgs,
     /// What is left to others, for the status.
     notes: Vec<String>,
@@ -91,6 +103,7 @@ impl Watch {
             cluster: parts.cluster.clone(),
             gateway: parts.gateway.clone(),
             leading: parts.leading.clone(),
+            is_elected: parts.is_elected,
             notes: args.left_to_others(),
             told: Mutex::default(),
         }
@@ -101,7 +114,9 @@ impl Watch {
         self.look(handle, until).await;
         // Whatever ended it: nobody says any more who leads, and a cluster that takes itself for leading acts
         // unasked.
-        self.leading.set(false);
+        if !self.is_elected {
+            self.leading.set(false);
+        }
     }
 
     async fn look(&mut self, handle: &ProviderHandle, until: CancellationToken) {
@@ -116,7 +131,9 @@ impl Watch {
             if status.lifecycle >= Lifecycle::Shutdown {
                 return;
             }
-            self.leading.set(status.leader);
+            if !self.is_elected {
+                self.leading.set(status.leader);
+            }
             let shut = Kept::of(&status);
             // While it has not tripped there is no file, and so none that could be missing.
             if !shut.is_empty() {
@@ -132,6 +149,9 @@ impl Watch {
             let mut awaited = awaited(&status, self.cluster.awaits(), &self.chain.status());
             awaited.extend(self.pricing.script_trouble());
             awaited.extend(gateway);
+            if self.is_elected && !status.leader {
+                awaited.push("the leadership, which another instance has or nobody can have now".to_owned());
+            }
             self.tell(awaited);
             if summarised.elapsed() >= SUMMARY_EVERY {
                 summarised = Instant::now();

@@ -14,7 +14,7 @@ use akash_provider_core::types::Address;
 use akash_provider_gateway::Screening;
 use akash_provider_gateway::auth::memory::Memory;
 use akash_provider_gateway::tls::Tls;
-use akash_provider_gateway::{CertificateFiles, Gateway, Ports, Settings};
+use akash_provider_gateway::{CertificateFiles, Gateway, LeadershipSource, Ports, Settings};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,13 +47,20 @@ pub(super) struct Served {
 
 impl Plan {
     /// `None` where none is wanted.
-    pub(super) fn of(args: &RunArgs, home: &Path, key: PrivateKey, screening: Screening) -> Option<Self> {
+    pub(super) fn of(
+        args: &RunArgs,
+        home: &Path,
+        key: PrivateKey,
+        screening: Screening,
+        leadership: Option<LeadershipSource>,
+    ) -> Option<Self> {
         let account = screening.config.provider.clone();
         let mut settings = Settings::at(args.gateway.gateway_listen_address.0?);
         settings.grpc_listen = args.gateway.gateway_grpc_listen_address.0;
         settings.reclamation_window = screening.config.reclamation_window;
         settings.screening = Some(screening);
         settings.notes = args.left_to_others();
+        settings.leadership = leadership;
         settings.program = crate::program();
         settings.limits = args.gateway.limits.limits();
         settings.token_lifetime_max = args.gateway.gateway_token_lifetime_max;

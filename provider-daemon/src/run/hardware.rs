@@ -44,7 +44,7 @@ impl Hardware {
         operators: Prepared,
     ) -> Self {
         if args.cluster_k8s || args.kubernetes.kubeconfig.is_some() {
-            let distant = Distant::new(args.kubernetes.ip_operator);
+            let distant = Distant::new(args.kubernetes.ip_operator).fenced(desks.elected());
             let connecting = Connecting {
                 kubernetes: args.kubernetes.clone(),
                 options: args.cluster.inventory_options(),

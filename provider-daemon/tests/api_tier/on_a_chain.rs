@@ -8,10 +8,10 @@ use std::time::Duration;
 use testbed::{Cluster, Component, Tier};
 
 /// A node with room, as long as the test lasts.
-struct Node<'a>(&'a Cluster, &'static str);
+pub(crate) struct Node<'a>(&'a Cluster, &'static str);
 
 impl<'a> Node<'a> {
-    fn new(cluster: &'a Cluster, name: &'static str) -> Self {
+    pub(crate) fn new(cluster: &'a Cluster, name: &'static str) -> Self {
         let node = Self(cluster, name);
         let object = json!({
             "apiVersion": "v1", "kind": "Node",

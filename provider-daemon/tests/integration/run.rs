@@ -9,6 +9,7 @@ mod descriptors;
 mod door;
 mod explain;
 mod first_steps;
+mod ha;
 mod life;
 mod outside;
 mod served;

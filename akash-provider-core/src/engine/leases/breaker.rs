@@ -237,6 +237,13 @@ impl Breaker {
         self.waiting.remove(lease);
     }
 
+    /// It is shut for these from here on, as somebody says who knows better; those that wait ask again.
+    pub(crate) fn remind(&mut self, tripped: bool, held_owners: BTreeSet<Address>) {
+        self.tripped = tripped || held_owners.len() > HELD_OWNERS_MAX;
+        self.held_owners = held_owners;
+        self.early.append(&mut self.waiting);
+    }
+
     /// Releases it by command; returns those that waited, which pass now.
     pub(crate) fn release(&mut self) -> Vec<LeaseId> {
         self.tripped = false;

@@ -6,6 +6,7 @@ use crate::cluster::{ClusterChange, Health, WorkloadSpec};
 use crate::engine::input::{Refusal, RefusalKind, Reply, Response};
 use crate::engine::table::Lane;
 use crate::engine::{EffectId, Engine, Target};
+use crate::kept::Kept;
 use crate::types::{Address, CloseReason, Event, LeaseId};
 use deployment::Origin;
 use std::sync::Arc;
@@ -105,6 +106,30 @@ impl Engine {
         self.publish(Event::BreakerReleased);
         for id in waiting {
             self.drive_workload(&id, Input::Granted);
+        }
+    }
+
+    /// The breaker is as was kept; what changes by that is told, so that everybody who keeps it hears it.
+    pub(in crate::engine) fn remind(&mut self, kept: &Kept) {
+        let breaker = &mut self.leases.breaker;
+        let (was_tripped, mut were_held) = (breaker.is_tripped(), breaker.held_owners().clone());
+        breaker.remind(kept.breaker_tripped, kept.breaker_held_owners.clone());
+        let (is_tripped, are_held) = (breaker.is_tripped(), breaker.held_owners().clone());
+        if was_tripped && !is_tripped {
+            self.publish(Event::BreakerReleased);
+            were_held.clear();
+        }
+        for owner in were_held.difference(&are_held) {
+            self.publish(Event::BreakerReleasedFor { owner: owner.clone() });
+        }
+        for owner in are_held.difference(&were_held) {
+            self.publish(Event::BreakerTrippedFor {
+                owner: owner.clone(),
+                wanted: 0,
+            });
+        }
+        if is_tripped && !was_tripped {
+            self.publish(Event::BreakerTripped { wanted: 0 });
         }
     }
 

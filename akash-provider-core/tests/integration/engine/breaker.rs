@@ -1,8 +1,9 @@
 //! The circuit breaker: no wave of our own closes, and no brake on the chain's.
 
 use crate::engine::world::*;
+use akash_provider_core::Kept;
 use akash_provider_core::cluster::Health;
-use akash_provider_core::engine::{Leadership, RefusalKind, Request};
+use akash_provider_core::engine::{Input, Leadership, RefusalKind, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Event, LeaseId};
 use std::time::Duration;
@@ -286,4 +287,35 @@ fn it_stays_shut_for_a_tenant_over_a_restart_until_it_is_released_for_him() {
     let asked = world.request(release(3));
     let refused = world.replies[&asked].clone().map_err(|refusal| refusal.kind);
     assert_eq!(refused, Err(RefusalKind::NotLeader));
+}
+
+#[test]
+fn a_new_leader_has_the_breaker_as_the_one_before_left_it() {
+    let mut world = World::new();
+    world.lead(Leadership::Standby);
+    let kept = Kept {
+        breaker_tripped: true,
+        breaker_held_owners: [tenant(2)].into(),
+    };
+    world.feed(Input::Kept(kept.clone()));
+    world.lead(Leadership::Leader { epoch: 1 });
+    assert_eq!(Kept::of(&world.status()), kept);
+    // Told, so that whoever keeps it over a restart hears it; the same again is no news.
+    world.feed(Input::Kept(kept));
+    assert_eq!((world.told(is_trip), world.told(is_trip_for_one)), (1, 1));
+    sick(&mut world, [1, 8001]);
+    assert_eq!(closed(&world), [0, 0, 0]);
+    // Released there and read here: what waited asks again.
+    let released = Kept {
+        breaker_tripped: false,
+        breaker_held_owners: [tenant(2)].into(),
+    };
+    world.feed(Input::Kept(released));
+    world.wait(MINUTE);
+    assert_eq!(closed(&world), [1, 0, 0]);
+    assert_eq!(world.told(|event| matches!(event, Event::BreakerReleased)), 1);
+    assert_eq!(world.told(is_trip_for_one), 2, "still shut for him, told anew");
+    world.feed(Input::Kept(Kept::default()));
+    world.wait(MINUTE);
+    assert_eq!(closed(&world), [1, 1, 0]);
 }

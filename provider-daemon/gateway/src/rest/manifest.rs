@@ -5,6 +5,7 @@ use super::caller::{permit, unauthorized};
 use super::{Caller, Refused, body, path};
 use crate::App;
 use crate::auth::{Scope, Target};
+use crate::leadership::NotLeading;
 use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::manifest::{self, Hashes, Manifest};
 use axum::Extension;
@@ -97,7 +98,11 @@ pub(super) fn refused(refusal: &Refusal) -> Answer {
         kind if kind.is_of_manifest() => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    answer::text(status, &refusal.message)
+    let mut answer = answer::text(status, &refusal.message);
+    if refusal.kind == RefusalKind::NotLeader {
+        answer.extensions_mut().insert(NotLeading);
+    }
+    answer
 }
 
 /// Consoles know a hostname that cannot be had by how the text begins.

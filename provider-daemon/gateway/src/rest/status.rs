@@ -1,6 +1,7 @@
 //! The provider's status in today's shape. Anybody may ask for it, and all are shown the same for a moment.
 
 use super::answer;
+use crate::{Leadership, LeadershipSource};
 use akash_provider_core::engine::Status;
 use akash_provider_core::engine::status::{InventoryStatus, ReservationStatus};
 use akash_provider_core::inventory::{NodeMetrics, Pair};
@@ -23,6 +24,8 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "is_zero")]
     reclamation_window: u64,
     address: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leadership: Option<Leadership>,
 }
 
 #[derive(Serialize)]
@@ -158,6 +161,7 @@ pub(crate) struct About {
     pub(crate) address: Address,
     pub(crate) public_hostname: String,
     pub(crate) reclamation_window: Option<Duration>,
+    pub(crate) leadership: Option<LeadershipSource>,
 }
 
 fn body(status: &Status, about: &About) -> Bytes {
@@ -176,6 +180,7 @@ fn body(status: &Status, about: &About) -> Bytes {
         cluster_public_hostname: &about.public_hostname,
         reclamation_window: u64::try_from(window).unwrap_or(u64::MAX),
         address: about.address.as_str(),
+        leadership: about.leadership.as_ref().map(LeadershipSource::now),
     };
     Bytes::from(answer::encode(&body))
 }

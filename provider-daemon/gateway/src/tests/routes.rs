@@ -399,6 +399,40 @@ async fn w30_exactly_the_named_addresses_move() {
 }
 
 #[tokio::test]
+async fn a_standby_serves_what_can_be_read_and_says_where_the_leader_is() {
+    let now = crate::Leadership {
+        role: "standby",
+        holder: Some("b".to_owned()),
+        address: Some("b.example.com:8443".to_owned()),
+        ..crate::Leadership::default()
+    };
+    let source = crate::LeadershipSource::new(move || now.clone());
+    let world = World::with(|settings| settings.leadership = Some(source)).await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    world.handle.set_leadership(Leadership::Standby).await.unwrap();
+    assert_eq!(world.client().get("/readyz").await.status, 200);
+    assert_eq!(
+        world.ask(&key, "GET", "/lease/7/1/1/status", "").await.status,
+        200
+    );
+    let shown = world.client().get("/status").await.json();
+    let expected = json!({"role": "standby", "holder": "b", "address": "b.example.com:8443"});
+    assert_eq!(shown["leadership"], expected);
+    let sent = world
+        .ask(&key, "PUT", "/deployment/7/manifest", &manifest(SDL))
+        .await;
+    assert_eq!(sent.status, 503, "{}", sent.body);
+    assert!(
+        sent.body.contains("ask the leading one at b.example.com:8443"),
+        "{}",
+        sent.body
+    );
+    assert_eq!(sent.header("akash-provider-leader"), Some("b.example.com:8443"));
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_stopped_provider_is_not_ready_and_takes_no_manifest() {
     let world = World::start().await;
     let key = world.known(1);

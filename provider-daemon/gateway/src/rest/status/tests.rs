@@ -5,6 +5,7 @@ fn about() -> About {
         address: "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap(),
         public_hostname: String::new(),
         reclamation_window: None,
+        leadership: None,
     }
 }
 

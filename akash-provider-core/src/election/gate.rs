@@ -59,14 +59,14 @@ impl LeadershipGate {
     }
 
     /// Waits until it leads.
-    pub(crate) async fn begins(&self) {
+    pub async fn begins(&self) {
         // The other end is in our hands, so it does not go away.
         let leads = |lead: &Option<Lead>| lead.is_some_and(|lead| lead.holds());
         let _ = self.0.subscribe().wait_for(leads).await;
     }
 
     /// Does a work while it leads; `None` when it is deposed before the end, and nothing more is done then.
-    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    pub async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut ends = pin!(self.ends());
         let mut work = pin!(work);
         poll_fn(|cx| {
@@ -81,7 +81,7 @@ impl LeadershipGate {
     }
 
     /// Waits until it leads no more.
-    async fn ends(&self) {
+    pub async fn ends(&self) {
         let mut said = self.0.subscribe();
         loop {
             let lead = *said.borrow_and_update();

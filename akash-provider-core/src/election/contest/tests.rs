@@ -4,6 +4,14 @@
 use super::*;
 use proptest::prelude::*;
 
+fn contestant(identity: &str) -> Contest {
+    let me = Candidate {
+        identity: identity.to_owned(),
+        ..Candidate::default()
+    };
+    Contest::new(me, String::new(), Timing::default())
+}
+
 const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
@@ -39,6 +47,7 @@ impl Store {
             lease,
             term: claim.term,
             sign: self.version.to_string(),
+            beside: claim.beside.clone(),
         });
         self.stored().map_or(Answer::Failed, Answer::Written)
     }
@@ -163,7 +172,7 @@ impl Node {
 
 fn nodes(count: u64) -> Vec<Node> {
     let node = |n: u64| Node {
-        contest: Contest::new(format!("node-{n}"), Timing::default()),
+        contest: contestant(&format!("node-{n}")),
         // Clocks need not agree about anything but how fast they go.
         ahead: ms(n * 7_777_777),
         wakes: n * 300,
@@ -243,6 +252,7 @@ fn there(holder: Option<&str>, term: u64, sign: &str) -> Stored {
         lease: Duration::from_secs(15),
         term,
         sign: sign.to_owned(),
+        beside: Beside::default(),
     };
     Stored {
         record,
@@ -252,7 +262,7 @@ fn there(holder: Option<&str>, term: u64, sign: &str) -> Stored {
 
 #[test]
 fn one_that_was_handed_over_is_taken_at_once_and_in_a_term_of_its_own() {
-    let mut contest = Contest::new("me".to_owned(), Timing::default());
+    let mut contest = contestant("me");
     assert_eq!(contest.plan(ms(0)), Plan::Read);
     contest.saw(Some(there(None, 7, "a")), ms(10));
     let Plan::Replace(claim, version) = contest.plan(ms(10)) else {
@@ -267,7 +277,7 @@ fn one_that_was_handed_over_is_taken_at_once_and_in_a_term_of_its_own() {
 
 #[test]
 fn a_holder_that_lives_is_left_and_one_whose_labels_alone_change_is_not() {
-    let mut contest = Contest::new("me".to_owned(), Timing::default());
+    let mut contest = contestant("me");
     for second in 0..60 {
         contest.saw(
             Some(there(Some("other"), 1, &second.to_string())),
@@ -290,7 +300,7 @@ fn a_holder_that_lives_is_left_and_one_whose_labels_alone_change_is_not() {
 fn what_a_record_says_of_itself_has_bounds() {
     let mut absurd = there(Some("other"), u64::MAX - 1, "a");
     absurd.record.lease = Duration::from_secs(1 << 40);
-    let mut contest = Contest::new("me".to_owned(), Timing::default());
+    let mut contest = contestant("me");
     contest.saw(Some(absurd), ms(0));
     assert_eq!(contest.plan(DURATION_MAX - ms(1)), Plan::Read);
     assert!(matches!(contest.plan(DURATION_MAX), Plan::Replace(..)));
@@ -308,7 +318,7 @@ fn what_a_record_says_of_itself_has_bounds() {
 
 #[test]
 fn what_is_handed_over_is_ours() {
-    let mut contest = Contest::new("me".to_owned(), Timing::default());
+    let mut contest = contestant("me");
     assert_eq!(contest.release(), None);
     contest.saw(Some(there(None, 1, "a")), ms(0));
     let plan = contest.plan(ms(0));
@@ -337,7 +347,7 @@ fn what_is_handed_over_is_ours() {
 #[test]
 fn a_record_that_was_made_late_leads_nobody_before_everybody_else_has_stopped() {
     let late = || {
-        let mut contest = Contest::new("me".to_owned(), Timing::default());
+        let mut contest = contestant("me");
         contest.saw(None, ms(0));
         let plan = contest.plan(ms(0));
         assert!(matches!(plan, Plan::Create(_)));
@@ -361,4 +371,109 @@ fn a_record_that_was_made_late_leads_nobody_before_everybody_else_has_stopped() 
         }
         assert!(contest.leads(at).is_some());
     }
+}
+
+fn with_settings(mut stored: Stored, settings: &[(&str, &str)]) -> Stored {
+    let owned = |(name, hash): &(&str, &str)| ((*name).to_owned(), (*hash).to_owned());
+    stored.record.beside.settings = settings.iter().map(owned).collect();
+    stored
+}
+
+fn candidate(brings_settings: bool) -> Contest {
+    let settings = [("provider", "1"), ("price", "2"), ("new", "3")];
+    let settings = settings.map(|(name, hash)| (name.to_owned(), hash.to_owned()));
+    let me = Candidate {
+        identity: "me".to_owned(),
+        address: "here:8443".to_owned(),
+        settings: settings.into(),
+        fixed: &["provider"],
+        brings_settings,
+    };
+    Contest::new(me, "ours".to_owned(), Timing::default())
+}
+
+#[test]
+fn with_other_settings_it_waits_for_those_who_have_the_same_and_leads_when_there_is_none() {
+    let lease = Timing::default().lease;
+    let begins = |contest: &mut Contest, at: Duration| matches!(contest.plan(at), Plan::Replace(..));
+    let same = [("provider", "1"), ("price", "2"), ("gone", "9")];
+    let other = [("provider", "1"), ("price", "8")];
+    let foreign = [("provider", "7"), ("price", "2")];
+    // Handed over, and left by one that died: from when on it is free for whom.
+    for (holder, over) in [(None, Duration::ZERO), (Some("old"), lease)] {
+        let free = [
+            (&same[..], false, Some(over)),
+            (&other, true, Some(over)),
+            (&other, false, Some(over + lease)),
+            (&foreign, false, None),
+            (&foreign, true, None),
+        ];
+        for (settings, brings, from) in free {
+            let mut contest = candidate(brings);
+            contest.saw(Some(with_settings(there(holder, 4, "a"), settings)), ms(0));
+            match from {
+                Some(from) => {
+                    assert!(
+                        from.is_zero() || !begins(&mut contest, from - ms(1)),
+                        "{settings:?}"
+                    );
+                    assert!(begins(&mut contest, from), "{settings:?} {holder:?}");
+                }
+                None => assert!(!begins(&mut contest, DURATION_MAX * 100), "another provider's"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_kept_goes_from_leader_to_leader_and_outlives_the_record() {
+    let mut contest = candidate(false);
+    assert!(!contest.keep_for_the_next("of a standby".to_owned()));
+    let mut theirs = there(None, 4, "a");
+    theirs.record.beside.kept = "theirs".to_owned();
+    contest.saw(Some(theirs), ms(0));
+    let plan = contest.plan(ms(0));
+    let Plan::Replace(claim, _) = &plan else {
+        panic!("it is free");
+    };
+    assert_eq!(
+        (claim.beside.kept.as_str(), claim.beside.address.as_str()),
+        ("theirs", "here:8443")
+    );
+    contest.wrote(&plan, there(Some("me"), 5, "b"), ms(0), ms(1));
+    assert!(contest.keep_for_the_next("newer".to_owned()));
+    // The record is gone, or says nothing of it: we still know.
+    contest.saw(Some(there(Some("me"), 5, "c")), ms(2));
+    contest.saw(None, ms(3));
+    let Plan::Create(claim) = contest.plan(ms(3)) else {
+        panic!("there is none");
+    };
+    assert_eq!((claim.beside.kept.as_str(), claim.term), ("newer", 6));
+}
+
+/// As after a fail-over to a server that lacks the last writes.
+#[test]
+fn a_record_that_is_an_older_one_again_begins_no_term_twice() {
+    let mut contest = contestant("me");
+    contest.saw(Some(there(Some("other"), 9, "b")), ms(0));
+    contest.saw(Some(there(None, 4, "a")), ms(10));
+    let Plan::Replace(claim, _) = contest.plan(ms(10)) else {
+        panic!("it is free");
+    };
+    assert_eq!(claim.term, 10);
+}
+
+#[test]
+fn a_record_of_an_earlier_term_of_ours_is_waited_for_like_anybodys() {
+    let mut contest = contestant("me");
+    contest.saw(Some(there(Some("me"), 4, "a")), ms(0));
+    assert!(
+        matches!(contest.plan(ms(0)), Plan::Replace(claim, _) if claim.term == 4),
+        "nothing later is known"
+    );
+    contest.saw(Some(there(Some("other"), 5, "b")), ms(1_000));
+    contest.saw(Some(there(Some("me"), 4, "a")), ms(2_000));
+    assert_eq!(contest.plan(ms(2_000)), Plan::Read);
+    let over = ms(2_000) + Timing::default().lease;
+    assert!(matches!(contest.plan(over), Plan::Replace(claim, _) if claim.term == 6));
 }

@@ -1,0 +1,189 @@
+//! The suite every [`ElectionStore`] passes.
+//!
+//! ```
+//! use akash_provider_core::election::{MemoryElection, conformance};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let store = MemoryElection::new();
+//! let other = store.clone();
+//! conformance::suite(&store, &other, &conformance::Setup::default()).await;
+//! # }
+//! ```
+
+use super::{BESIDE_MAX, Beside, Claim, ElectionStore, Stored};
+use crate::conformance::Rule;
+use crate::error::ErrorKind;
+use futures::future::join_all;
+use std::time::Duration;
+
+/// What the suite needs to know of a store.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// How long a call may take.
+    pub patience: Duration,
+}
+
+impl Default for Setup {
+    /// Five seconds.
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Setup {
+    fn rule(&self, name: &'static str) -> Rule {
+        Rule::new(name, self.patience)
+    }
+}
+
+fn claim(holder: Option<&str>, term: u64, kept: &str) -> Claim {
+    Claim {
+        holder: holder.map(str::to_owned),
+        term,
+        begins: false,
+        lease: Duration::from_secs(12),
+        beside: Beside {
+            address: "leader.example.com:8443".to_owned(),
+            settings: [("price".to_owned(), "00ff".to_owned())].into(),
+            kept: kept.to_owned(),
+        },
+    }
+}
+
+/// Runs every check on two connections to one record, which is not there yet.
+///
+/// # Panics
+/// Names the rule that the store breaks.
+pub async fn suite(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
+    a_record_is_made_once(store, other, setup).await;
+    what_was_written_is_read_by_all(store, other, setup).await;
+    one_of_several_writes_wins(store, other, setup).await;
+    every_write_is_another_sign_of_life(store, setup).await;
+}
+
+/// Where there is none it is made, and nobody makes a second one over it.
+///
+/// # Panics
+/// When it is not so.
+pub async fn a_record_is_made_once(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
+    let rule = setup.rule("a record is made once");
+    let before = rule.ok("read", store.read()).await;
+    rule.holds(
+        before.is_none(),
+        format!("the suite needs an empty store, and there is {before:?}"),
+    );
+    let none = claim(Some("a"), 3, "");
+    let replaced = other.replace(&none, "1");
+    let why = "there is nothing to replace";
+    rule.refused("replace", ErrorKind::Conflict, why, replaced).await;
+    let made = rule
+        .ok("create", store.create(&claim(Some("a"), 3, "first")))
+        .await;
+    let is_so = made.record.holder.as_deref() == Some("a") && made.record.term == 3;
+    rule.holds(is_so, format!("`create` made {made:?}"));
+    let second = claim(Some("b"), 9, "second");
+    let again = other.create(&second);
+    let why = "there is a record already";
+    rule.refused("create", ErrorKind::Conflict, why, again).await;
+    let read = rule.ok("read", other.read()).await;
+    rule.holds(
+        read.as_ref() == Some(&made),
+        format!("`create` gave {made:?} and `read` {read:?}"),
+    );
+}
+
+/// Holder, term, lease and everything beside them, to the byte; also what is handed over, and what is empty.
+///
+/// # Panics
+/// When it is not so.
+pub async fn what_was_written_is_read_by_all(
+    store: &dyn ElectionStore,
+    other: &dyn ElectionStore,
+    setup: &Setup,
+) {
+    let rule = setup.rule("what was written is read by all");
+    // As long as may be kept, with signs that a format may stumble over.
+    let odd = "{\"a\": \"\\n \u{e9} 'x' \u{1f600}\"}";
+    let long = odd.repeat(BESIDE_MAX / 4 / odd.len());
+    let claims = [
+        claim(Some("a"), 3, &long),
+        claim(Some("b_00ff"), 4, ""),
+        claim(None, 4, odd),
+        Claim {
+            beside: Beside::default(),
+            ..claim(Some("a"), 2_000_000_000, "")
+        },
+    ];
+    for claim in claims {
+        let stored = rule.there("read", rule.ok("read", store.read()).await);
+        let written = rule.ok("replace", store.replace(&claim, &stored.version)).await;
+        let read = rule.there("read", rule.ok("read", other.read()).await);
+        rule.holds(
+            read == written,
+            format!("`replace` gave {written:?} and `read` {read:?}"),
+        );
+        let Stored { record, .. } = read;
+        let is_so =
+            (&record.holder, record.term, &record.beside) == (&claim.holder, claim.term, &claim.beside);
+        rule.holds(is_so, format!("{claim:?} was written and {record:?} was read"));
+        // Who handed over keeps nobody waiting, whatever it says.
+        let is_so = claim.holder.is_none() || record.lease == claim.lease;
+        rule.holds(
+            is_so,
+            format!("a lease of {:?} is read as {:?}", claim.lease, record.lease),
+        );
+    }
+}
+
+/// Writes over the version that was read, all at once: one happens, the others are told that they lost.
+///
+/// # Panics
+/// When it is not so.
+pub async fn one_of_several_writes_wins(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
+    let rule = setup.rule("one of several writes wins");
+    for round in 0..5 {
+        let before = rule.there("read", rule.ok("read", store.read()).await);
+        let names: Vec<String> = (0..8).map(|n| format!("{round}-{n}")).collect();
+        let writes = names.iter().enumerate().map(|(n, name)| {
+            let (claim, version) = (claim(Some(name), before.record.term + 1, name), &before.version);
+            async move {
+                let one = if n % 2 == 0 { store } else { other };
+                one.replace(&claim, version).await
+            }
+        });
+        let answers = rule.answer("replace", join_all(writes)).await;
+        let lost = answers.iter().filter_map(|answer| answer.as_ref().err());
+        for error in lost.clone() {
+            rule.holds(
+                error.kind() == ErrorKind::Conflict,
+                format!("a write that lost was told {error}"),
+            );
+        }
+        let lost = lost.count();
+        rule.holds(lost == 7, format!("of 8 writes over one version {lost} lost"));
+        let after = rule.there("read", rule.ok("read", store.read()).await);
+        let won: Vec<Stored> = answers.into_iter().filter_map(Result::ok).collect();
+        rule.holds(
+            won == [after.clone()],
+            format!("{won:?} won, and there is {after:?}"),
+        );
+    }
+}
+
+/// The same words again are another version and another sign of life.
+///
+/// # Panics
+/// When it is not so.
+pub async fn every_write_is_another_sign_of_life(store: &dyn ElectionStore, setup: &Setup) {
+    let rule = setup.rule("every write is another sign of life");
+    let mut before = rule.there("read", rule.ok("read", store.read()).await);
+    for _ in 0..5 {
+        let same = claim(Some("a"), 2_000_000_100, "same");
+        let after = rule.ok("replace", store.replace(&same, &before.version)).await;
+        let is_so = after.version != before.version && after.record.sign != before.record.sign;
+        rule.holds(is_so, format!("{before:?} became {after:?}"));
+        before = after;
+    }
+}

@@ -1,0 +1,152 @@
+//! The record of a leadership on Redis, for [`Election`](akash_provider_core::election::Election).
+//!
+//! ```text
+//!   {prefix}:election:<name>        version, holder, term, lease_ms, beside; written by one script with compare
+//!   {prefix}:election:<name>:term   the highest term there ever was; it never goes back
+//! ```
+//! Neither key expires: whoever contends counts by its own clock for how long the record has not changed, so that a
+//! clock of the server that jumps makes no second leader, and a server that is short of memory is not told that it may
+//! forget the term.
+
+use crate::connection::{Line, Link};
+use crate::location::Location;
+use crate::script::random;
+use akash_provider_core::election::{BESIDE_MAX, Beside, Claim, ElectionStore, Record, Stored};
+use akash_provider_core::{Error, ErrorKind};
+use async_trait::async_trait;
+use redis::{RedisError, Script};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest time for an answer of the server.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+
+/// Writes where the version is still the one that was read; an empty one stands for no record. The answer is the term,
+/// which is another than the one that was asked for where a later one was known here. Terms stay below 2^53, so they
+/// are exact in Lua.
+const SOURCE: &str = r"
+local version = redis.call('HGET', KEYS[1], 'version') or ''
+if version ~= ARGV[1] then
+  return false
+end
+local number = function(value) return string.format('%.0f', value) end
+local known = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
+local term = tonumber(ARGV[4])
+if ARGV[5] == '1' and term <= known then
+  term = known + 1
+end
+if term > known then
+  redis.call('SET', KEYS[2], number(term))
+end
+redis.call('HSET', KEYS[1], 'version', ARGV[2], 'holder', ARGV[3], 'term', number(term),
+  'lease_ms', ARGV[6], 'beside', ARGV[7])
+return number(term)
+";
+
+/// The fields that are asked for; of one that is longer than it may be nothing is sent to us.
+const READ: &str = r"
+local fields = {}
+for i = 2, #ARGV do
+  local long = redis.call('HSTRLEN', KEYS[1], ARGV[i]) > tonumber(ARGV[1])
+  fields[i - 1] = not long and redis.call('HGET', KEYS[1], ARGV[i]) or ''
+end
+return fields
+";
+
+/// One leadership on a Redis.
+#[derive(Debug)]
+pub struct RedisElection {
+    line: Line,
+    script: Script,
+    read: Script,
+    place: String,
+    key: String,
+}
+
+impl RedisElection {
+    /// That of this name at this place; nothing is asked of the server yet.
+    #[must_use]
+    pub fn new(location: Location, name: &str) -> Self {
+        let link = Link::new(location.clone());
+        let key = link.keys().election(name);
+        Self {
+            place: format!("the key `{key}` at {location}"),
+            key,
+            line: Line::new(Arc::new(link), ANSWER_LIMIT),
+            script: Script::new(SOURCE),
+            read: Script::new(READ),
+        }
+    }
+
+    async fn write(&self, operation: &'static str, claim: &Claim, version: &str) -> Result<Stored, Error> {
+        let next = random();
+        let lease_ms = u64::try_from(claim.lease.as_millis()).unwrap_or(u64::MAX);
+        let mut script = self.script.prepare_invoke();
+        script
+            .key(&self.key)
+            .key(format!("{}:term", self.key))
+            .arg(version)
+            .arg(&next)
+            .arg(claim.holder.as_deref().unwrap_or_default())
+            .arg(claim.term)
+            .arg(u8::from(claim.begins))
+            .arg(lease_ms)
+            .arg(claim.beside.to_json());
+        let mut connection = self.line.connected(operation).await?;
+        let said: Result<Option<u64>, RedisError> = script.invoke_async(&mut connection).await;
+        let Some(term) = self.line.judged(operation, said).await? else {
+            let message = "somebody else wrote the leadership first";
+            return Err(Error::new(ErrorKind::Conflict, operation, message));
+        };
+        let record = Record {
+            holder: claim.holder.clone(),
+            lease: Duration::from_millis(lease_ms),
+            term,
+            sign: next.clone(),
+            beside: claim.beside.clone(),
+        };
+        Ok(Stored {
+            record,
+            version: next,
+        })
+    }
+}
+
+#[async_trait]
+impl ElectionStore for RedisElection {
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+
+    async fn read(&self) -> Result<Option<Stored>, Error> {
+        const OPERATION: &str = "read the leadership";
+        let mut asked = self.read.prepare_invoke();
+        asked
+            .key(&self.key)
+            .arg(BESIDE_MAX)
+            .arg(&["version", "holder", "term", "lease_ms", "beside"]);
+        let mut connection = self.line.connected(OPERATION).await?;
+        let said = asked.invoke_async(&mut connection).await;
+        let (version, holder, term, lease_ms, beside): (String, String, String, String, String) =
+            self.line.judged(OPERATION, said).await?;
+        if version.is_empty() {
+            return Ok(None);
+        }
+        let record = Record {
+            holder: (!holder.is_empty()).then_some(holder),
+            lease: Duration::from_millis(lease_ms.parse().unwrap_or_default()),
+            term: term.parse().unwrap_or_default(),
+            sign: version.clone(),
+            beside: Beside::from_json(&beside),
+        };
+        Ok(Some(Stored { record, version }))
+    }
+
+    async fn create(&self, claim: &Claim) -> Result<Stored, Error> {
+        self.write("begin the leadership", claim, "").await
+    }
+
+    async fn replace(&self, claim: &Claim, version: &str) -> Result<Stored, Error> {
+        self.write("write the leadership", claim, version).await
+    }
+}

@@ -1,0 +1,126 @@
+//! Two providers of one account on one cluster, of which a Lease says which one works.
+
+use crate::on_a_chain::Node;
+use crate::stage::{Running, Stage, until};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::BidState;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use testbed::{Cluster, Tier};
+
+const NAME: &str = "run-ha";
+const LEASE: Duration = Duration::from_secs(5);
+
+fn start(stage: &Stage, kubeconfig: &str, name: &str, start: u32) -> Running {
+    let home = format!("--home={}", stage.path(&format!("home-{name}")).display());
+    let identity = format!("--ha-identity={name}");
+    let words = [
+        "--cluster-k8s",
+        "--kubeconfig",
+        kubeconfig,
+        "--ha=kubernetes",
+        "--ha-name",
+        NAME,
+        "--ha-lease=5s",
+        &identity,
+        &home,
+    ];
+    stage.provider(&format!("{name}-{start}"), &words)
+}
+
+fn lease(cluster: &Cluster) -> Value {
+    let words = [
+        "get",
+        "leases.coordination.k8s.io",
+        NAME,
+        "--namespace=lease",
+        "--output=json",
+        "--ignore-not-found",
+    ];
+    serde_json::from_str(&cluster.kubectl(&words).unwrap()).unwrap_or_default()
+}
+
+fn leads(one: &Running, times: usize) -> bool {
+    one.output().matches("this instance is the leader").count() >= times
+}
+
+fn stood_by(one: &Running) -> usize {
+    one.output().matches("this instance is the standby").count()
+}
+
+#[test]
+fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_its_record() {
+    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let _alone = cluster.exclusive().unwrap();
+    let mut stage = Stage::new("api-tier-ha", true);
+    stage.start_node(Some(Duration::from_millis(500)));
+    let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();
+    let _node = Node::new(&cluster, "run-ha");
+    let mut first = start(&stage, &kubeconfig, "a", 1);
+    until("a leads", || first.told(), || leads(&first, 1));
+    let mut second = start(&stage, &kubeconfig, "b", 1);
+    second.says("the leadership, which another instance has");
+    let id = stage.order(1);
+    let bid = stage.bid(&id, &first);
+    stage
+        .chain
+        .tenant(TenantMsg::CreateLease { bid: bid.id })
+        .unwrap();
+    first.says("lease won");
+    // Killed, and followed.
+    let begun = Instant::now();
+    first.kill();
+    let late = stage.order(2);
+    until("b leads", || second.told(), || leads(&second, 1));
+    println!("taken over after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < LEASE * 2, "{:?}", begun.elapsed());
+    drop(stage.bid(&late, &second));
+    // Somebody writes another name into the record: who led stops at once, and leads again when nobody renews for that.
+    let by_hand = json!({"spec": {"holderIdentity": "somebody", "renewTime": "2020-01-01T00:00:00.000000Z"}});
+    let patch = [
+        "patch",
+        "leases.coordination.k8s.io",
+        NAME,
+        "--namespace=lease",
+        "--type=merge",
+        "--patch",
+    ];
+    let term = lease(&cluster)["spec"]["leaseTransitions"].as_u64().unwrap();
+    cluster
+        .kubectl(&[&patch[..], &[&by_hand.to_string()]].concat())
+        .unwrap();
+    until("b stands by", || second.told(), || stood_by(&second) == 1);
+    until("b leads again", || second.told(), || leads(&second, 2));
+    assert!(lease(&cluster)["spec"]["leaseTransitions"].as_u64().unwrap() > term);
+    // Deleted, it is there again, with what lies beside it.
+    cluster
+        .kubectl(&["delete", "leases.coordination.k8s.io", NAME, "--namespace=lease"])
+        .unwrap();
+    let beside = || lease(&cluster)["metadata"]["annotations"]["provider.akash.network/leadership"].clone();
+    until(
+        "it is there again",
+        || second.told(),
+        || beside().as_str().is_some_and(|text| text.contains("breaker")),
+    );
+    // Handed over in order.
+    let third = start(&stage, &kubeconfig, "a", 2);
+    third.says("the leadership, which another instance has");
+    second.signal(Signal::SIGTERM);
+    let begun = Instant::now();
+    until("a leads", || third.told(), || leads(&third, 1));
+    println!("handed over after {:?}", begun.elapsed());
+    assert_eq!(second.ended(), Some(0), "{}", second.told());
+    for id in [&id, &late] {
+        let bids = stage.bids(id);
+        assert!(
+            bids.len() == 1 && matches!(bids[0].state, BidState::Open | BidState::Active),
+            "{bids:?}"
+        );
+    }
+    assert_eq!(stage.live_leases(), 1, "nothing was closed: {}", third.told());
+    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    third.says("lease closed");
+}

@@ -1,0 +1,289 @@
+//! Two providers of one account, of which one works: whatever becomes of it, the other takes over, and no order is
+//! answered twice or never.
+
+use crate::stage::{Running, Stage, until};
+use akash_provider_core::types::{BidState, DeploymentId};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use testbed::Redis;
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+/// Long against a look at a loaded machine, and short for a test.
+const LEASE: Duration = Duration::from_secs(4);
+const NAMES: [&str; 2] = ["a", "b"];
+
+/// A network, a Redis, and homes for two.
+struct Pair {
+    stage: Stage,
+    server: Redis,
+    port: u16,
+    /// How often each was started, for names of its files.
+    starts: u32,
+    orders: Vec<DeploymentId>,
+}
+
+impl Pair {
+    /// `None`, and a line that says why, where this machine has no Redis.
+    fn new(name: &str) -> Option<Self> {
+        let mut stage = Stage::new(name, true);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let server = redis(&stage, port)?;
+        stage.start_node(FAST);
+        Some(Self {
+            stage,
+            server,
+            port,
+            starts: 0,
+            orders: Vec::new(),
+        })
+    }
+
+    fn start(&mut self, name: &str, more: &[&str]) -> Running {
+        self.starts += 1;
+        let home = format!("--home={}", self.stage.path(&format!("home-{name}")).display());
+        let url = format!("--ha-url=redis://127.0.0.1:{}", self.port);
+        let (identity, address) = (
+            format!("--ha-identity={name}"),
+            format!("--ha-address={name}.test:8443"),
+        );
+        let ours = [
+            "--ha=redis",
+            &url,
+            &home,
+            &identity,
+            &address,
+            "--ha-lease=4s",
+            "--nodes=8",
+            "-o=json",
+        ];
+        let file = format!("{name}-{}", self.starts);
+        self.stage.provider(&file, &[&ours[..], more].concat())
+    }
+
+    fn order(&mut self) -> DeploymentId {
+        let id = self.stage.order(self.orders.len() as u64 + 1);
+        self.orders.push(id.clone());
+        id
+    }
+
+    /// Every order has one bid, and it is open.
+    fn all_are_answered(&self, told: impl Fn() -> String) {
+        for id in &self.orders {
+            until("a bid", &told, || !self.stage.bids(id).is_empty());
+            let bids = self.stage.bids(id);
+            assert_eq!(
+                (bids.len(), bids[0].state),
+                (1, BidState::Open),
+                "{id:?}\n{}",
+                told()
+            );
+        }
+    }
+
+    /// Everything is gone.
+    fn forgets(&self) {
+        let mut line = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        line.write_all(b"FLUSHALL\r\n").unwrap();
+        let mut said = [0; 5];
+        line.read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"+OK\r\n");
+    }
+}
+
+fn redis(stage: &Stage, port: u16) -> Option<Redis> {
+    let folder = stage.path("");
+    let (port_word, dir) = (port.to_string(), folder.display().to_string());
+    let words = [
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--port",
+        &port_word,
+        "--dir",
+        &dir,
+    ];
+    Redis::start("redis-server", port, &folder, &words.map(str::to_owned)).unwrap()
+}
+
+/// What it said last of its role, and in which term.
+fn role(one: &Running) -> (String, Option<u64>) {
+    let output = one.output();
+    let objects = output
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let last = objects.filter(|object| object["event"] == "leadership").last();
+    let last = last.unwrap_or_default();
+    (
+        last["role"].as_str().unwrap_or("standby").to_owned(),
+        last["term"].as_u64(),
+    )
+}
+
+#[track_caller]
+fn leads(one: &Running) -> u64 {
+    until("it leads", || one.told(), || role(one).0 == "leader");
+    role(one).1.unwrap()
+}
+
+fn is_ready(one: &Running) -> bool {
+    let output = one.output();
+    let last = output
+        .lines()
+        .rfind(|line| line.contains("\"event\":\"awaited\""));
+    last.is_some_and(|line| line.contains("\"is_ready\":true"))
+}
+
+#[test]
+fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
+    let Some(mut pair) = Pair::new("ha") else { return };
+    let mut first = pair.start("a", &[]);
+    let mut term = leads(&first);
+    let mut second = pair.start("b", &[]);
+    second.says("the leadership, which another instance has");
+    for hand_over in 0..6 {
+        for _ in 0..3 {
+            pair.order();
+        }
+        let told = || format!("{}\n---\n{}", first.told(), second.told());
+        assert_eq!(role(&second).0, "standby", "{}", told());
+        let begun = Instant::now();
+        let way = hand_over % 3;
+        match way {
+            0 => first.kill(),
+            1 => first.signal(Signal::SIGTERM),
+            _ => first.signal(Signal::SIGSTOP),
+        }
+        // Orders go on while nobody leads.
+        for _ in 0..3 {
+            pair.order();
+        }
+        let next = leads(&second);
+        let took = begun.elapsed();
+        assert!(next > term, "{next} after {term}");
+        term = next;
+        println!("hand-over {hand_over} ({way}): {took:?}");
+        let most = if way == 1 { LEASE } else { LEASE + LEASE };
+        assert!(took < most, "{took:?}");
+        if way == 2 {
+            // It goes on with what it had begun, and must do nothing of it.
+            first.signal(Signal::SIGCONT);
+            let told = || first.told();
+            until("it hears that it leads no more", told, || {
+                role(&first).0 == "standby"
+            });
+        }
+        pair.all_are_answered(|| second.told());
+        if way == 1 {
+            assert_eq!(first.ended(), Some(0), "{}", first.told());
+        }
+        let again = NAMES[usize::from(hand_over % 2 == 1)];
+        if way != 2 {
+            drop(std::mem::replace(&mut first, pair.start(again, &[])));
+        }
+        std::mem::swap(&mut first, &mut second);
+        let told = || second.told();
+        until("a warm standby", told, || {
+            second.output().contains("another instance has")
+        });
+    }
+    pair.order();
+    pair.all_are_answered(|| first.told());
+}
+
+#[test]
+fn a_store_that_is_away_pauses_writes_and_nothing_else_and_one_that_forgets_begins_a_later_term() {
+    let Some(mut pair) = Pair::new("ha-store") else {
+        return;
+    };
+    let (first, second) = (pair.start("a", &[]), pair.start("b", &[]));
+    let both = [&first, &second];
+    let told = || format!("{}\n---\n{}", first.told(), second.told());
+    let leader = || both.iter().filter(|one| role(one).0 == "leader").count();
+    until("one leads", told, || leader() == 1);
+    until("it bids", told, || both.iter().any(|one| is_ready(one)));
+    let term = both.iter().find_map(|one| role(one).1).unwrap();
+    pair.order();
+    pair.all_are_answered(told);
+    pair.server.freeze().unwrap();
+    until("nobody leads", told, || leader() == 0);
+    let id = pair.order();
+    std::thread::sleep(LEASE);
+    assert!(pair.stage.bids(&id).is_empty(), "{}", told());
+    assert_eq!(leader(), 0, "{}", told());
+    pair.server.go_on().unwrap();
+    until("one leads again", told, || leader() == 1);
+    pair.all_are_answered(told);
+    pair.forgets();
+    let later = || both.iter().filter_map(|one| role(one).1).max().unwrap_or(0) > term;
+    until("a later term", told, || later() && leader() == 1);
+    pair.order();
+    pair.all_are_answered(told);
+}
+
+#[test]
+fn what_the_breaker_was_and_the_term_follow_the_leader_and_other_settings_wait_and_are_named() {
+    let Some(mut pair) = Pair::new("ha-follows") else {
+        return;
+    };
+    let file = |name: &str| {
+        let home = pair.stage.path(&format!("home-{name}"));
+        std::fs::create_dir_all(&home).unwrap();
+        home.join(format!("{}.devnet.breaker-tripped", crate::stage::ADDRESS))
+    };
+    let (at_first, at_second) = (file("a"), file("b"));
+    std::fs::write(&at_first, format!("owner {}\n", crate::stage::ADDRESS)).unwrap();
+    let mut first = pair.start("a", &[]);
+    let term = leads(&first);
+    let other = pair.start("b", &["--bid-timeout=7m"]);
+    until(
+        "the log names the setting",
+        || other.told(),
+        || other.told().contains("bid-timeout"),
+    );
+    first.signal(Signal::SIGTERM);
+    let begun = Instant::now();
+    // One with the same settings would have had this time to come.
+    assert_eq!(leads(&other), term + 1);
+    assert!(begun.elapsed() >= LEASE, "{:?}", begun.elapsed());
+    assert_eq!(first.ended(), Some(0), "{}", first.told());
+    until(
+        "the breaker's state",
+        || other.told(),
+        || kept(&at_second).contains(crate::stage::ADDRESS),
+    );
+    drop(other);
+    // Without an election it does not write as one of before.
+    pair.forgets();
+    let again = pair.start("b", &["--bid-timeout=7m"]);
+    assert_eq!(
+        leads(&again),
+        term + 2,
+        "the home knows the terms that there were"
+    );
+}
+
+fn kept(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+#[test]
+fn flags_of_high_availability_that_make_no_sense_are_refused() {
+    let stage = Stage::new("ha-flags", true);
+    for (words, expected) in [
+        (&["--ha=redis"][..], "--ha redis needs the Redis"),
+        (&["--ha=zookeeper"], "invalid value 'zookeeper'"),
+        (&["--ha-lease=1s"], "it is from 3s to 300s"),
+        (&["--ha-key=/none"], "--ha-url"),
+    ] {
+        let (code, _, err) = stage.ran(&[&["run"], &crate::stage::PRICES[..], words].concat());
+        assert_ne!(code, 0, "{words:?}");
+        assert!(err.contains(expected), "{words:?}: {err}");
+    }
+}
