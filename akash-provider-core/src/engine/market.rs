@@ -16,11 +16,12 @@ use facts::Facts;
 use order::Order;
 use orders::Orders;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use wallet::Wallet;
 
 /// Orders, and what is known for bids on them.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Market {
     orders: Orders,
     /// The newest order of each group that is in hand.
@@ -112,11 +113,11 @@ impl Market {
     }
 
     /// How often each reason for a decline came up, by its code.
-    pub(super) fn decline_counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(super) fn decline_counts(&self) -> impl Iterator<Item = (&str, u64)> {
         self.orders
             .decline_counts
             .iter()
-            .map(|(code, count)| (*code, *count))
+            .map(|(code, count)| (&**code, *count))
     }
 
     /// The newest declines, the oldest of them first.

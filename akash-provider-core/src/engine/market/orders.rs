@@ -6,9 +6,11 @@ use super::{bids, facts};
 use crate::bidding::{self, Decline};
 use crate::engine::cx::Cx;
 use crate::engine::table::{Lane, Table};
-use crate::engine::{Call, EffectId, Engine, Target};
+use crate::engine::{Call, EffectId, Engine, Target, sorted};
 use crate::types::{self, BidId, BlockTime, Event, Mono, Msg, Now, OrderId};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -16,7 +18,7 @@ use std::sync::Arc;
 const RECENT_DECLINES: usize = 256;
 
 /// How an order that is still open on the chain ended for us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Ended {
     /// We have bid: never again.
     Spent,
@@ -27,7 +29,7 @@ enum Ended {
 }
 
 /// All orders in hand, and what is remembered of the others.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Orders {
     machines: Table<Order>,
     ended: FxHashMap<OrderId, Ended>,
@@ -38,7 +40,7 @@ pub(in crate::engine) struct Orders {
     /// When orders in hand were reserved.
     reserved: FxHashMap<OrderId, Moment>,
     pub(in crate::engine) bids: bids::Bids,
-    pub(in crate::engine) decline_counts: BTreeMap<&'static str, u64>,
+    pub(in crate::engine) decline_counts: BTreeMap<Cow<'static, str>, u64>,
     pub(in crate::engine) recent_declines: VecDeque<(OrderId, Decline)>,
 }
 
@@ -115,13 +117,8 @@ impl Orders {
 
     /// Our record changed: what was declined may be accepted.
     pub(in crate::engine) fn forget_declines(&mut self) {
-        let declined: Vec<_> = self
-            .ended
-            .iter()
-            .filter(|(_, e)| **e == Ended::Declined)
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in declined {
+        let declined = self.ended.iter().filter(|(_, e)| **e == Ended::Declined);
+        for id in sorted(declined.map(|(id, _)| id)) {
             // Through the queue, which takes a few at a time: one new record must not start all of them at once.
             self.ended.insert(id.clone(), Ended::MayPass);
             self.retries.when_capacity_comes(&id);
@@ -162,7 +159,7 @@ impl Orders {
         if self.last_decline.insert(id.clone(), decline.clone()).as_ref() == Some(decline) {
             return false;
         }
-        *self.decline_counts.entry(decline.code()).or_default() += 1;
+        *self.decline_counts.entry(decline.code().into()).or_default() += 1;
         if self.recent_declines.len() >= RECENT_DECLINES {
             self.recent_declines.pop_front();
         }
