@@ -22,6 +22,7 @@ use crate::commands::chain::{addresses, roots};
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::dev::output::print_facts;
+use crate::flight;
 use crate::operator;
 use crate::operators::Prepared;
 use crate::signals::on_signals;
@@ -31,7 +32,7 @@ use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::{AkashClient, ClientSettings, shown_address};
 use akash_provider_core::Config;
 use akash_provider_core::pricing::PricingStrategy;
-use akash_provider_core::provider::{Provider, ProviderHandle};
+use akash_provider_core::provider::{Provider, ProviderBuilder, ProviderHandle};
 use akash_provider_core::types::Address;
 use akash_provider_gateway::Screening;
 use akash_provider_gateway::descriptors::raise;
@@ -105,7 +106,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, operators).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let gateway = gateway::Plan::of(args, home, key, screening(&config, &pricing));
-    let mut builder = hardware.given_to(Provider::builder().config(config).pricing(pricing));
+    let (builder, recording) = recorded(args, &config)?;
+    let mut builder = hardware.given_to(builder.config(config).pricing(pricing));
     if gateway.is_some() {
         // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.
         builder = builder.bids_held(gateway::STARTS);
@@ -141,12 +143,24 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     end.over.cancel();
     let parts = parts.end().await;
     buses.finish().await;
+    if let Some(recording) = recording {
+        recording.wait().await;
+    }
     signals.abort();
     // The part that failed first is the cause. Whatever failed after it may only follow from that.
     failure.map_or(parts, Err)?;
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)
+}
+
+/// A provider that is recorded, where that is wanted.
+fn recorded(args: &RunArgs, config: &Config) -> anyhow::Result<(ProviderBuilder, Option<flight::Finish>)> {
+    let Some(dir) = &args.record.record else {
+        return Ok((Provider::builder(), None));
+    };
+    let (recorder, recording) = flight::start(dir, args.record.record_bytes, config)?;
+    Ok((Provider::builder().recorder(recorder), Some(recording)))
 }
 
 fn watching(mut watch: Watch, handle: ProviderHandle, until: CancellationToken) -> JoinHandle<()> {

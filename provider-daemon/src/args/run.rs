@@ -7,6 +7,7 @@ use super::query::NodeArgs;
 use super::tx::{Gas, GasArgs};
 use super::{BusArgs, ClusterArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
 use crate::args::environment::variable;
+use crate::flight::RecordArgs;
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args, Command};
 use std::net::SocketAddr;
@@ -30,6 +31,9 @@ pub struct RunArgs {
     /// Stop when what is owed is not done so long after the first signal.
     #[arg(long, default_value = "30s", value_parser = values::go_duration)]
     pub shutdown_grace: Duration,
+    /// The flight recorder.
+    #[command(flatten)]
+    pub record: RecordArgs,
     /// Bids.
     #[command(flatten)]
     pub bids: BidArgs,
@@ -343,7 +347,7 @@ pub fn for_a_real_chain(root: Command) -> Command {
 }
 
 fn changes_no_bid(heading: &str) -> bool {
-    ["Bids", "Leases", "Fee", "Kubernetes"].contains(&heading) || heading.starts_with("Gateway")
+    ["Bids", "Leases", "Fee", "Kubernetes", "Recording"].contains(&heading) || heading.starts_with("Gateway")
 }
 
 #[cfg(test)]
