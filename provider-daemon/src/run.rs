@@ -143,9 +143,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     end.over.cancel();
     let parts = parts.end().await;
     buses.finish().await;
-    if let Some(recording) = recording {
-        recording.wait().await;
-    }
+    written(recording).await;
     signals.abort();
     // The part that failed first is the cause. Whatever failed after it may only follow from that.
     failure.map_or(parts, Err)?;
@@ -161,6 +159,13 @@ fn recorded(args: &RunArgs, config: &Config) -> anyhow::Result<(ProviderBuilder,
     };
     let (recorder, recording) = flight::start(dir, args.record.record_bytes, config)?;
     Ok((Provider::builder().recorder(recorder), Some(recording)))
+}
+
+/// The recorder went with the provider; the last of what it took is written.
+async fn written(recording: Option<flight::Finish>) {
+    if let Some(recording) = recording {
+        recording.wait().await;
+    }
 }
 
 fn watching(mut watch: Watch, handle: ProviderHandle, until: CancellationToken) -> JoinHandle<()> {

@@ -1,7 +1,7 @@
 //! `bundle`: what somebody needs who is to look at a recording, in one file.
 
 use super::reader::Recording;
-use super::replay::{Replay, text, time};
+use super::replay::{Replay, status, text, time};
 use super::shelf::files;
 use super::{Head, shown_time};
 use crate::say;
@@ -82,7 +82,7 @@ fn write(file: File, files: &[PathBuf], head: &Head, replay: &Replay) -> anyhow:
     add(&mut tar, "replay.txt", text(head, &replay.outcome).as_bytes())?;
     add(&mut tar, "recording.json", &serde_json::to_vec_pretty(head)?)?;
     if let Some(engine) = replay.last() {
-        let status = engine.status(replay.now);
+        let status = status(engine, replay.now)?;
         add(
             &mut tar,
             "settings.json",

@@ -18,6 +18,8 @@ const HEAD_MAX: usize = 64 << 10;
 /// Of one part, as it is stored and as it was.
 const PART_MAX: usize = 256 << 20;
 const RAW_MAX: usize = 1 << 30;
+/// Of a part: its length and its checksum.
+const START: usize = 8;
 /// Room that is added at a time.
 const STEP: usize = 64 << 10;
 
@@ -48,7 +50,7 @@ fn crc(bytes: &[u8]) -> u32 {
 
 fn part(out: &mut impl Write, bytes: &[u8]) -> io::Result<u64> {
     let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-    let mut whole = Vec::with_capacity(bytes.len() + 8);
+    let mut whole = Vec::with_capacity(bytes.len() + START);
     whole.extend(length.to_le_bytes());
     whole.extend(crc(bytes).to_le_bytes());
     whole.extend(bytes);
@@ -106,12 +108,8 @@ impl<W: Write> Encoder<W> {
         self.written
     }
 
-    /// Writes what waits.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        if self.raw.is_empty() {
-            return Ok(());
-        }
-        self.packed.clear();
+    /// Compresses what waits, and says how long the file is to be with it.
+    pub(super) fn pack(&mut self) -> io::Result<u64> {
         let before = self.deflate.total_in();
         loop {
             self.packed.reserve(STEP);
@@ -125,10 +123,16 @@ impl<W: Write> Encoder<W> {
                 break;
             }
         }
-        self.written += part(&mut self.out, &self.packed)?;
         self.raw.clear();
         // What a large state took is given back.
         self.raw.shrink_to(4 * STEP);
+        Ok(self.written + self.packed.len() as u64 + START as u64)
+    }
+
+    /// Writes what was compressed.
+    pub(super) fn store(&mut self) -> io::Result<()> {
+        self.written += part(&mut self.out, &self.packed)?;
+        self.packed.clear();
         self.packed.shrink_to(4 * STEP);
         self.out.flush()
     }
@@ -237,10 +241,10 @@ impl<R: Read> Decoder<R> {
 
     fn next_part(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Fault> {
         self.part = self.at;
-        let mut start = [0; 8];
+        let mut start = [0; START];
         match self.fill(&mut start)? {
             0 => return Ok(None),
-            8 => {}
+            START => {}
             _ => return Err(Fault::Cut(self.at)),
         }
         let [a, b, c, d, sum @ ..] = start;

@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Turns that may wait to be written.
 const QUEUE: usize = 8192;
+/// When a state that found no room is offered again.
+const RETRY: Duration = Duration::from_millis(250);
 /// How long the last of it may take to be written.
 const LAST: Duration = Duration::from_secs(5);
 
@@ -32,6 +34,8 @@ pub struct FlightRecorder {
     stopped: bool,
     /// Turns that found no room in the queue, and that nothing was written since.
     missed: u64,
+    /// When a state found no room last: to copy the engine for nothing again and again is what would cost most.
+    refused: Option<Instant>,
     open: Option<(Now, Option<Input>)>,
 }
 
@@ -73,6 +77,7 @@ pub(super) fn with_queue(shelf: Shelf, head: Head, queue: usize) -> anyhow::Resu
         wants_state,
         stopped: false,
         missed: 0,
+        refused: None,
         open: None,
     };
     let writer = writer.context("starting the flight recorder")?;
@@ -80,6 +85,25 @@ pub(super) fn with_queue(shelf: Shelf, head: Head, queue: usize) -> anyhow::Resu
 }
 
 impl FlightRecorder {
+    /// After a gap nothing can be replayed before the next state, and a file begins with one.
+    fn offer_state(&mut self, engine: &Engine, now: Now) {
+        if self.refused.is_some_and(|at| at.elapsed() < RETRY) {
+            return;
+        }
+        let state = Note::State {
+            now,
+            wall: wall(),
+            engine: Box::new(engine.clone()),
+            missed: self.missed,
+        };
+        if self.send(state) {
+            self.wants_state.store(false, Ordering::Relaxed);
+            (self.missed, self.refused) = (0, None);
+        } else {
+            self.refused = Some(Instant::now());
+        }
+    }
+
     /// True where the note found room.
     fn send(&mut self, note: Note) -> bool {
         let sent = self.queue.try_send(note);
@@ -94,21 +118,12 @@ impl Recorder for FlightRecorder {
         if self.stopped {
             return;
         }
-        // After a gap nothing can be replayed before the next state.
         if self.missed > 0 || self.wants_state.load(Ordering::Relaxed) {
-            let state = Note::State {
-                now,
-                wall: wall(),
-                engine: Box::new(engine.clone()),
-                missed: self.missed,
-            };
-            if self.send(state) {
-                self.wants_state.store(false, Ordering::Relaxed);
-                self.missed = 0;
-            } else if self.missed > 0 {
-                self.missed += 1;
-                return;
-            }
+            self.offer_state(engine, now);
+        }
+        if self.missed > 0 {
+            self.missed += 1;
+            return;
         }
         self.open = Some((now, input.cloned()));
     }

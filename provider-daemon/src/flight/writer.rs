@@ -139,10 +139,11 @@ impl Writer {
         let Some(file) = &mut self.file else {
             return Ok(());
         };
-        // As if nothing were compressed away, so that the limit holds whatever comes.
-        let most = file.written() + file.waiting() as u64;
-        self.shelf.make_room(most)?;
-        file.flush()?;
+        if file.waiting() == 0 {
+            return Ok(());
+        }
+        self.shelf.make_room(file.pack()?)?;
+        file.store()?;
         if self.is_full() {
             self.wants_state.store(true, Ordering::Relaxed);
         }
