@@ -65,6 +65,10 @@ pub(crate) struct Head {
 }
 
 /// What happened.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are turns, and each of them would be one more allocation"
+)]
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Record {
     /// The engine, and the clock on the wall, before what follows. A replay can begin here.

@@ -10,6 +10,10 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// What comes next.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are turns, and each of them would be one more allocation"
+)]
 pub(super) enum Found {
     /// Of the process with this head.
     Record(Record),

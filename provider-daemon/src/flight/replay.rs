@@ -93,11 +93,9 @@ impl Replay {
 
     /// What follows is not from where it is.
     fn leave(&mut self) {
-        self.ended = self
-            .engine
-            .take()
-            .map(|(engine, ..)| engine)
-            .or(self.ended.take());
+        if let Some((engine, ..)) = self.engine.take() {
+            self.ended = Some(engine);
+        }
     }
 
     /// Takes everything up to a time; `watch` sees each turn.

@@ -19,6 +19,10 @@ const ENOUGH: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// From the recorder to the writer.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are turns, and each of them would be one more allocation"
+)]
 pub(super) enum Note {
     State {
         now: Now,
