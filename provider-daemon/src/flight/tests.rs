@@ -98,7 +98,7 @@ fn record_in(dir: &Path, limit: u64, turns: u64) {
         drive(&mut recorder, &mut engine, turn, input);
         // Files are turned by the writer, which is to see some of it before all is there.
         if turn % 1000 == 999 {
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
     drop(recorder);
@@ -209,7 +209,7 @@ fn a_recording_stays_below_its_limit_and_what_is_left_is_replayed() {
     let (dir, limit) = (tempfile::tempdir().unwrap(), 256 << 10);
     record_in(dir.path(), limit, 60_000);
     let left = files(dir.path()).unwrap();
-    assert!(left.len() > 2 && !left[0].ends_with("000001.flight"), "{left:?}");
+    assert!(left.len() > 1 && !left[0].ends_with("000001.flight"), "{left:?}");
     let bytes: u64 = left
         .iter()
         .map(|file| std::fs::metadata(file).unwrap().len())
@@ -318,14 +318,14 @@ fn a_gap_is_told_and_the_next_state_goes_on() {
 #[test]
 fn a_decision_that_is_another_now_is_named_with_its_input() {
     let (mut all, _) = records(2);
-    let Some(Record::Turn { digest, .. }) = all.get_mut(3) else {
+    let Some(Record::Turn { digest, .. }) = all.get_mut(2) else {
         panic!("a turn");
     };
     *digest ^= 1;
     let outcome = replayed_bytes(&written(&all)).unwrap();
     let first = outcome.first_difference.unwrap();
     assert!(
-        outcome.differences == 1 && first.contains("input 3") && first.contains("order created"),
+        outcome.differences == 1 && first.contains("input 2") && first.contains("order created"),
         "{first}"
     );
 }
