@@ -46,6 +46,7 @@ pub use phase::{LeasePhase, Lifecycle, OrderPhase};
 pub use status::Status;
 
 use crate::config::{Config, InvalidConfig};
+use crate::record::Cover;
 use crate::types::{BlockTime, DeploymentId, GroupId, LeaseId, Mono, Now, OrderId};
 use cx::Cx;
 use leases::{Leases, deployment, escrow, workload};
@@ -55,6 +56,7 @@ use progress::Progress;
 use reconcile::Scan;
 use reservations::{Capacity, Reservations};
 use role::Role;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -80,7 +82,11 @@ enum Key {
 }
 
 /// Every state machine and ledger of a provider; changes only by [`Engine::step`].
-#[derive(Debug)]
+///
+/// A copy takes the same inputs to the same effects, and so does what was written down and read again by the same version.
+/// The form is nobody's to rely on: it is another with every version. Written, it has the secrets of manifests in it
+/// unless [`record::hide_in_engine`](crate::record::hide_in_engine) took them out.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Engine {
     config: Arc<Config>,
     role: Role,
@@ -111,6 +117,12 @@ impl Engine {
             outbox: Outbox::default(),
             config: Arc::new(config),
         })
+    }
+
+    /// The settings it was made with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Takes one input and says what is to be done.
@@ -187,6 +199,12 @@ impl Engine {
     #[must_use]
     pub fn recount_matches(&self) -> bool {
         self.reservations.recount_matches()
+    }
+
+    pub(crate) fn hide(&mut self, cover: &Cover<'_>) {
+        self.leases.hide(cover);
+        self.scan.hide(cover);
+        self.outbox.hide(cover);
     }
 
     fn take_time(&mut self, now: Now) {

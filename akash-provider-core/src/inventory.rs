@@ -209,6 +209,12 @@ pub trait Inventory: fmt::Debug + Send + Sync {
 
     /// A copy that changes independently.
     fn dup(&self) -> Box<dyn Inventory>;
+
+    /// The ledger of nodes that this is; `None` for any other. No other can be written down, so a provider with one has no
+    /// [recording](crate::record).
+    fn as_nodes(&self) -> Option<&NodeInventory> {
+        None
+    }
 }
 
 impl<T: Inventory + ?Sized> Inventory for Box<T> {
@@ -239,6 +245,37 @@ impl<T: Inventory + ?Sized> Inventory for Box<T> {
     fn dup(&self) -> Box<dyn Inventory> {
         (**self).dup()
     }
+
+    fn as_nodes(&self) -> Option<&NodeInventory> {
+        (**self).as_nodes()
+    }
+}
+
+/// Inventories as data. What has no form of its own is an error.
+pub(crate) mod written {
+    use super::{Inventory, NodeInventory};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
+    use std::ops::Deref;
+
+    pub(crate) fn serialize<P, S>(inventory: &P, serializer: S) -> Result<S::Ok, S::Error>
+    where
+        P: Deref<Target = dyn Inventory>,
+        S: Serializer,
+    {
+        let nodes = inventory.as_nodes();
+        let nodes =
+            nodes.ok_or_else(|| ser::Error::custom("an inventory of its own kind cannot be written down"))?;
+        nodes.serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, P, D>(deserializer: D) -> Result<P, D::Error>
+    where
+        P: From<Box<dyn Inventory>>,
+        D: Deserializer<'de>,
+    {
+        let nodes: Box<dyn Inventory> = Box::new(NodeInventory::deserialize(deserializer)?);
+        Ok(nodes.into())
+    }
 }
 
 /// Where the pods of a lease really are.
@@ -262,9 +299,10 @@ pub struct LeasedIpUsage {
 }
 
 /// A fresh view of the world.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InventoryUpdate {
     /// Capacity without our own leases' pods.
+    #[serde(with = "written")]
     pub inventory: Arc<dyn Inventory>,
     /// Where our leases' pods are.
     pub placements: Vec<Placement>,

@@ -91,6 +91,7 @@
 //! | `chain`, [`cluster`], `bus` | the async ports, each with its backend in memory |
 //! | `election` | which of several leads: a record that all share, in memory or wherever a backend keeps it |
 //! | `runtime` (private) | the loop that feeds the engine and carries out its effects |
+//! | [`record`] | what a flight recorder takes down, and what it must not |
 //! | [`error`] | one error for every port, and the same as data |
 //! | `prelude` | what a program that runs a provider names, in one `use` |
 //!
@@ -130,6 +131,7 @@ pub mod prelude;
 pub mod pricing;
 #[cfg(feature = "runtime")]
 pub mod provider;
+pub mod record;
 #[cfg(feature = "runtime")]
 mod runtime;
 pub mod sdl;

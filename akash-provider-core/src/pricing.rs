@@ -20,6 +20,7 @@ use crate::types::price::Dec;
 use crate::types::{Address, DecCoin, Denom, GroupSpec, ResourceUnit};
 pub use random_range::RandomRange;
 pub use scale::{Scale, ScaleConfig};
+use serde::{Deserialize, Serialize};
 #[cfg(feature = "shell-script")]
 pub use shell_script::{ShellScript, ShellScriptConfig};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub const PRICE_PRECISION: u32 = 6;
 const MAX_PRICE: i64 = 1_000_000_000_000_000_000;
 
 /// What is to be priced.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PriceRequest {
     /// Account of the tenant whose order it is.
     pub owner: Address,

@@ -9,15 +9,15 @@ pub use crate::engine::Lifecycle;
 pub use builder::{BuildError, ProviderBuilder};
 pub use handle::ProviderHandle;
 
-use crate::engine::Engine;
 use crate::error::Error;
+use crate::runtime::recorded::Recorded;
 use crate::runtime::{self, Parts};
 use tokio_util::sync::CancellationToken;
 
 /// A compute provider, ready to run. Made by [`Provider::builder`].
 #[derive(Debug)]
 pub struct Provider {
-    parts: Parts<Engine>,
+    parts: Parts<Recorded>,
 }
 
 impl Provider {

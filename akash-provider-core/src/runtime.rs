@@ -22,6 +22,7 @@ mod ignored;
 pub(crate) mod lifecycle;
 mod observe;
 mod outlet;
+pub(crate) mod recorded;
 mod shown;
 mod streams;
 

@@ -48,6 +48,8 @@ mod random;
 mod replay;
 #[path = "simulation/seats.rs"]
 mod seats;
+#[path = "simulation/tape.rs"]
+mod tape;
 #[path = "simulation/tenants.rs"]
 mod tenants;
 #[path = "simulation/world.rs"]
@@ -70,4 +72,9 @@ fn the_same_seed_gives_the_same_history() {
         assert_eq!(hash(seed), hash(seed), "seed {seed}");
     }
     assert_ne!(hash(1), hash(2));
+}
+
+#[test]
+fn what_was_recorded_of_a_history_gives_the_same_effects() {
+    campaign::tapes();
 }

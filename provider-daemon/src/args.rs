@@ -35,6 +35,7 @@ pub use run::RunArgs;
 pub use tenant::TenantCommand;
 pub use tx::TxArgs;
 
+use crate::flight::{BundleArgs, ReplayArgs};
 use akash_provider_core::types::{Address, OrderId};
 use anyhow::Context;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -96,6 +97,11 @@ pub enum Command {
     /// Do what changes with a version of the provider, or say what was done.
     #[command(subcommand)]
     Migrate(MigrateCommand),
+    /// Make the decisions of a recorded provider again, and say whether they are the same; with --order or --lease also
+    /// what was decided of it and why.
+    Replay(ReplayArgs),
+    /// Pack a recording, or part of it, for somebody who is to look at it.
+    Bundle(BundleArgs),
     /// Read what a provider publishes, from another process.
     #[command(subcommand)]
     Bus(BusCommand),

@@ -8,6 +8,7 @@ mod cluster_client;
 pub mod commands;
 pub mod dev;
 mod files;
+pub mod flight;
 pub mod json;
 pub mod operator;
 pub mod operators;
@@ -67,6 +68,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Operator(command) => operator::run(command, &home?),
         Command::Operators(command) => operators::run(command, home),
         Command::Migrate(command) => commands::migrate::run(command, &home?),
+        Command::Replay(args) => flight::replay(args),
+        Command::Bundle(args) => flight::bundle(args),
         Command::Bus(command) => commands::bus::run(command),
         Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {

@@ -23,6 +23,7 @@ use crate::commands::chain::{addresses, roots};
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::dev::output::print_facts;
+use crate::flight;
 use crate::operator;
 use crate::operators::Prepared;
 use crate::signals::on_signals;
@@ -32,7 +33,7 @@ use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::{AkashClient, ClientSettings, shown_address};
 use akash_provider_core::Config;
 use akash_provider_core::pricing::PricingStrategy;
-use akash_provider_core::provider::{Provider, ProviderHandle};
+use akash_provider_core::provider::{Provider, ProviderBuilder, ProviderHandle};
 use akash_provider_core::types::Address;
 use akash_provider_gateway::Screening;
 use akash_provider_gateway::descriptors::raise;
@@ -110,7 +111,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let screening = screening(&config, &pricing);
     let gateway = gateway::Plan::of(args, home, key, screening, ha.source());
-    let mut builder = hardware.given_to(Provider::builder().config(config).pricing(pricing));
+    let (builder, recording) = recorded(args, &config)?;
+    let mut builder = hardware.given_to(builder.config(config).pricing(pricing));
     if gateway.is_some() {
         // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.
         builder = builder.bids_held(gateway::STARTS);
@@ -149,6 +151,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     end.over.cancel();
     let parts = parts.end().await;
     buses.finish().await;
+    written(recording).await;
     signals.abort();
     // The part that failed first is the cause. Whatever failed after it may only follow from that.
     concluded(failure.map_or(parts, Err), ended, &printer)
@@ -163,6 +166,22 @@ fn concluded(
     ended.context("the provider")?;
     printer.note("stopped; open bids and leases stay as they are");
     Ok(ExitCode::SUCCESS)
+}
+
+/// A provider that is recorded, where that is wanted.
+fn recorded(args: &RunArgs, config: &Config) -> anyhow::Result<(ProviderBuilder, Option<flight::Finish>)> {
+    let Some(dir) = &args.record.record else {
+        return Ok((Provider::builder(), None));
+    };
+    let (recorder, recording) = flight::start(dir, args.record.record_bytes, config)?;
+    Ok((Provider::builder().recorder(recorder), Some(recording)))
+}
+
+/// The recorder went with the provider; the last of what it took is written.
+async fn written(recording: Option<flight::Finish>) {
+    if let Some(recording) = recording {
+        recording.wait().await;
+    }
 }
 
 fn watching(mut watch: Watch, handle: ProviderHandle, until: CancellationToken) -> JoinHandle<()> {

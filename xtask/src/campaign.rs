@@ -24,6 +24,8 @@ pub(crate) struct Args {
 enum Name {
     /// A million simulated histories.
     Sim,
+    /// A thousand simulated histories, written down as a flight recorder does and done again from what was written.
+    Replay,
     /// The chain client before a node that misbehaves: a hundred seeds of faults, two hundred kills, a cut of a minute.
     Chain,
     /// What strangers send the gateway, guided by coverage: ten minutes for each kind.
@@ -44,6 +46,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
                 seed: args.seed,
             },
         ),
+        Name::Replay => sim::tapes(workspace, args.seed),
         Name::Chain => chain(workspace, args.seed),
         Name::Fuzz => fuzz::run(workspace, args.seed),
         Name::K8s => tiers::campaign(workspace, args.seed),

@@ -53,7 +53,7 @@ pub(crate) fn seeds(workspace: &Workspace, args: &Args) -> Result<Vec<Figure>> {
         .env("SIM_LOG_DIR", logs)
         .follow()?;
     let figures = figures::find(lines.iter().map(String::as_str));
-    expect_histories(&figures, args.seeds)?;
+    expect_histories(&figures, "sim_histories", args.seeds)?;
     Ok(figures)
 }
 
@@ -64,6 +64,23 @@ pub(crate) fn simulation(workspace: &Workspace) -> Process {
         .args(["--test", "simulation", "--", "--nocapture"])
 }
 
+/// Runs a thousand histories that are written down and done again from what was written.
+///
+/// # Errors
+/// When one of them is not done again as it was, and when fewer ran.
+pub(crate) fn tapes(workspace: &Workspace, seed: u64) -> Result<()> {
+    const TAPES: u64 = 1_000;
+    let lines = simulation(workspace)
+        .args(["what_was_recorded_of_a_history_gives_the_same_effects"])
+        .env("SIM_SEED", seed.to_string())
+        .env("SIM_TAPES", TAPES.to_string())
+        .env("SIM_THREADS", "2")
+        .env("SIM_LOG_DIR", workspace.scratch("sim")?)
+        .follow()?;
+    let figures = figures::find(lines.iter().map(String::as_str));
+    expect_histories(&figures, "sim_taped_histories", TAPES)
+}
+
 /// Builds the exploration and the simulation without running them.
 pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     workspace
@@ -72,10 +89,10 @@ pub(crate) fn build(workspace: &Workspace) -> Result<()> {
         .run()
 }
 
-fn expect_histories(figures: &[Figure], wanted: u64) -> Result<()> {
+fn expect_histories(figures: &[Figure], name: &str, wanted: u64) -> Result<()> {
     let ran = figures
         .iter()
-        .find(|figure| figure.name == "sim_histories")
+        .find(|figure| figure.name == name)
         .map(|figure| figure.value);
     #[expect(clippy::cast_precision_loss, reason = "nobody runs 2^53 seeds")]
     let enough = ran.is_some_and(|ran| ran >= wanted as f64);
@@ -95,8 +112,8 @@ mod tests {
     #[test]
     fn a_simulation_that_ran_too_little_is_a_failure() {
         let ran = |value| [Figure::new("sim_histories", value, "histories")];
-        assert_eq!(expect_histories(&ran(20.0), 20), Ok(()));
-        assert!(expect_histories(&ran(19.0), 20).is_err());
-        assert!(expect_histories(&[], 20).is_err());
+        assert_eq!(expect_histories(&ran(20.0), "sim_histories", 20), Ok(()));
+        assert!(expect_histories(&ran(19.0), "sim_histories", 20).is_err());
+        assert!(expect_histories(&[], "sim_histories", 20).is_err());
     }
 }

@@ -24,7 +24,7 @@ pub enum Effect {
 }
 
 /// A call to a port. Each is answered, so a new one is a breaking change, as with [`Effect`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Call {
     /// Chain: one order, whatever its state.
     FetchOrder(OrderId),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct RequestId(pub u64);
 
 /// One input of [`Engine::step`](super::Engine::step).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Input {
     /// The chain said something.

@@ -18,17 +18,19 @@ use super::effect::Call;
 use super::table::Table;
 use super::{Engine, Key, keyed, sorted};
 use crate::config::Config;
+use crate::record::Cover;
 use crate::types::{BlockTime, DeploymentId, Height, LeaseId, Mono, Now, OrderId};
 use breaker::Breaker;
 use deployment::Deployment;
 use escrow::Escrow;
 use hostnames::HostnameLedger;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use waiting::Waiting;
 use workload::Workload;
 
 /// Leases and all that hangs on them.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Leases {
     deployments: Table<Deployment>,
     workloads: Table<Workload>,
@@ -93,6 +95,14 @@ impl Leases {
     pub(super) fn deploy_newest(&mut self, id: &LeaseId, epoch: u64) -> Option<Call> {
         let newest = |machine: &mut Workload| machine.deploy_newest(epoch);
         self.workloads.adjust(id, newest)?
+    }
+
+    /// Covers the secrets of manifests.
+    pub(super) fn hide(&mut self, cover: &Cover<'_>) {
+        self.deployments
+            .each_mut()
+            .for_each(|machine| machine.hide(cover));
+        self.workloads.each_mut().for_each(|machine| machine.hide(cover));
     }
 
     /// Who holds a hostname.

@@ -16,11 +16,12 @@ use facts::Facts;
 use order::Order;
 use orders::Orders;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wallet::Wallet;
 
 /// Orders, and what is known for bids on them.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Market {
     orders: Orders,
     /// The newest order of each group that is in hand.

@@ -3,13 +3,15 @@
 mod lanes;
 
 use super::{Call, Completion, Effect, EffectId, Engine, RequestId, Response};
+use crate::record::Cover;
 use crate::types::{DeploymentId, Event, LeaseId, OrderId};
 use lanes::Lanes;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Who waits for a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Target {
     Order(OrderId),
     Deployment(DeploymentId),
@@ -23,8 +25,10 @@ pub(super) enum Target {
 }
 
 /// Effects of the step under way, and the calls of all steps that have not ended.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Outbox {
+    /// Empty between two steps.
+    #[serde(skip)]
     effects: Vec<Effect>,
     /// Who waits for each call, and whether it writes.
     in_flight: FxHashMap<EffectId, (Target, bool)>,
@@ -35,6 +39,11 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
+    /// Covers the secrets of manifests.
+    pub(super) fn hide(&mut self, cover: &Cover<'_>) {
+        self.lanes.hide(cover);
+    }
+
     /// What the step that ends now has brought.
     pub(super) fn take(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)

@@ -4,6 +4,7 @@ mod pace;
 
 use crate::types::{BlockTime, Height, Mono, Now};
 use pace::Pace;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What a block is to what was followed before it.
@@ -17,7 +18,7 @@ pub(super) enum Follows {
 }
 
 /// How far chain and cluster have been followed.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     now: Now,
     height: Height,

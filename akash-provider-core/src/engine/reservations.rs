@@ -13,6 +13,7 @@ use crate::pricing::Utilization;
 use crate::types::group::distinct_leased_ips;
 use crate::types::{EndpointKind, GroupSpec, OrderId, ResourceUnit};
 use rustc_hash::FxBuildHasher;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub use commit::{committed, committed_units};
 use pools::{Claim, Pools};
 
 /// The ledger of reservations.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reservations {
     config: Config,
     known: Option<Known>,
@@ -46,17 +47,29 @@ pub struct Reservations {
 }
 
 /// Capacity, once it is known.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Known {
+    #[serde(with = "crate::inventory::written")]
     base: Arc<dyn Inventory>,
     /// The base less all that is held.
+    #[serde(with = "crate::inventory::written")]
     left: Box<dyn Inventory>,
     /// Of the base: what there is, and what others use.
     in_use: Utilization,
 }
 
+impl Clone for Known {
+    fn clone(&self) -> Self {
+        Self {
+            base: Arc::clone(&self.base),
+            left: self.left.dup(),
+            in_use: self.in_use.clone(),
+        }
+    }
+}
+
 /// One reservation, kept small.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Held {
     units: Arc<Vec<ResourceUnit>>,
     params: Arc<SchedulerParamsById>,

@@ -3,11 +3,12 @@
 use super::input::Leadership;
 use super::phase::Lifecycle;
 use crate::types::Mono;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What this instance may do.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Role {
     lifecycle: Lifecycle,
     leadership: Leadership,

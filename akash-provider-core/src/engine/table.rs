@@ -8,6 +8,7 @@ use super::cx::Cx;
 use super::timers::{Deadlines, Timers};
 use crate::types::{BlockTime, Mono, Now};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::hash::Hash;
 
 /// A state machine: a pure function from an input to itself and to what it wants.
@@ -39,7 +40,7 @@ pub(super) enum Lane {
 }
 
 /// A machine with what is kept beside it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Slot<M> {
     /// Out while it makes a step.
     machine: Option<M>,
@@ -48,7 +49,11 @@ struct Slot<M> {
 }
 
 /// The machines of one kind.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(bound(
+    serialize = "M: Serialize, M::Id: Serialize",
+    deserialize = "M: Deserialize<'de>, M::Id: Deserialize<'de>"
+))]
 pub(super) struct Table<M: Machine> {
     slots: FxHashMap<M::Id, Slot<M>>,
     timers: Timers<M::Id>,
@@ -121,6 +126,11 @@ impl<M: Machine> Table<M> {
             self.slots.remove(id);
         }
         Some(out)
+    }
+
+    /// Every machine, to be changed in what changes neither its deadlines nor its calls; in no particular order.
+    pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut M> {
+        self.slots.values_mut().filter_map(|slot| slot.machine.as_mut())
     }
 
     /// Sets the deadlines of a machine that has made no step yet.

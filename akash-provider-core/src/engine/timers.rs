@@ -2,13 +2,15 @@
 //! there are no stale timers.
 
 use crate::types::{BlockTime, Mono, Now};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Deadlines of one machine.
 pub(super) type Deadlines = (Option<Mono>, Option<BlockTime>);
 
 /// Deadlines in both clocks.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(bound(deserialize = "Id: Deserialize<'de> + Ord"))]
 pub(super) struct Timers<Id> {
     mono: BTreeSet<(Mono, Id)>,
     block: BTreeSet<(BlockTime, Id)>,

@@ -3,6 +3,7 @@
 use super::spec::GpuSpec;
 use crate::manifest::{SchedulerGpu, SchedulerParams, SchedulerResources};
 use crate::types::Attribute;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ const VENDORS: [&str; 2] = ["nvidia", "amd"];
 const GIB: u128 = 1 << 30;
 
 /// A kind of device, normalised for comparing.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Kind {
     pub(crate) vendor: Arc<str>,
     pub(crate) model: Arc<str>,

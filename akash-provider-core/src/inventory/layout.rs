@@ -4,6 +4,7 @@ use super::gpu::{Kind, Want};
 use super::spec::{ClusterSpec, Hardware, NodeSpec, Quantity};
 use super::{GpuMetrics, NodeName, Pair};
 use rustc_hash::FxBuildHasher;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ const KINDS_PER_NODE: usize = 8;
 const CLASSES: usize = 64;
 
 /// Free quantities of a node; below zero where more is promised than there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Free {
     pub(super) cpu: i64,
     pub(super) memory: i64,
@@ -24,7 +25,7 @@ pub(super) struct Free {
     pub(super) gpu: i64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Layout {
     pub(super) nodes: Vec<Node>,
     pub(super) slots: Vec<Slot>,
@@ -37,7 +38,7 @@ pub(super) struct Layout {
     by_name: Arc<HashMap<NodeName, usize, FxBuildHasher>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Node {
     pub(super) name: NodeName,
     /// Free amounts before our reservations are taken.
@@ -58,7 +59,7 @@ pub(super) struct Node {
 }
 
 /// Equal devices of a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Slot {
     /// Index into [`Layout::kinds`].
     pub(super) kind: usize,
@@ -69,7 +70,7 @@ pub(super) struct Slot {
 }
 
 /// A pool of persistent storage.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Class {
     pub(super) name: String,
     pub(super) quantity: Quantity,

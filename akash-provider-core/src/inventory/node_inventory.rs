@@ -15,6 +15,7 @@ use super::{
     Place,
 };
 use crate::types::ResourceUnit;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub use super::source::{MemoryInventorySource, StaticInventorySource};
 mod tests;
 
 /// Free capacity of a cluster of nodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeInventory {
     pub(super) layout: Arc<Layout>,
     pub(super) free: Vec<Free>,
@@ -228,5 +229,9 @@ impl Inventory for NodeInventory {
 
     fn dup(&self) -> Box<dyn Inventory> {
         Box::new(self.clone())
+    }
+
+    fn as_nodes(&self) -> Option<&Self> {
+        Some(self)
     }
 }

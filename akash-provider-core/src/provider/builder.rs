@@ -8,8 +8,10 @@ use crate::config::{Config, InvalidConfig};
 use crate::engine::{Engine, Leadership, Status};
 use crate::inventory::InventorySource;
 use crate::pricing::PricingStrategy;
+use crate::record::Recorder;
 use crate::runtime::asks::Desk;
 use crate::runtime::lifecycle::Stage;
+use crate::runtime::recorded::Recorded;
 use crate::runtime::{Parts, Ports};
 use crate::types::Now;
 use std::sync::{Arc, OnceLock};
@@ -45,6 +47,7 @@ pub struct ProviderBuilder {
     inventory: Option<Arc<dyn InventorySource>>,
     leadership: Option<Leadership>,
     bids_held: Option<Arc<str>>,
+    recorder: Option<Box<dyn Recorder>>,
 }
 
 impl ProviderBuilder {
@@ -105,6 +108,13 @@ impl ProviderBuilder {
         self
     }
 
+    /// Takes down every input of the engine and what came of it, from its start.
+    #[must_use]
+    pub fn recorder(mut self, recorder: impl Recorder + 'static) -> Self {
+        self.recorder = Some(Box::new(recorder));
+        self
+    }
+
     /// The provider, and a first handle to it. Handles are cloned.
     ///
     /// # Errors
@@ -135,7 +145,7 @@ impl ProviderBuilder {
             pricing,
         };
         let parts = Parts {
-            brain,
+            brain: Recorded::new(brain, self.recorder),
             config,
             ports,
             bus,

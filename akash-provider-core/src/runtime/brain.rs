@@ -2,7 +2,7 @@
 
 use crate::engine::reservations::Capacity;
 use crate::engine::status::Pulse;
-use crate::engine::{Effect, Engine, Input, Status};
+use crate::engine::{Effect, Input, Status};
 use crate::types::{GroupId, LeaseId, Mono, Now};
 
 /// What the loop drives: the engine, or a script in tests.
@@ -18,37 +18,4 @@ pub(crate) trait Brain: Send {
     fn capacity(&self) -> Option<Capacity>;
     fn has_lease(&self, lease: &LeaseId) -> bool;
     fn lease_of(&self, group: &GroupId) -> Option<LeaseId>;
-}
-
-impl Brain for Engine {
-    fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
-        Self::step(self, now, input)
-    }
-    fn next_deadline(&self) -> Option<Mono> {
-        Self::next_deadline(self)
-    }
-    fn handle_timeout(&mut self, now: Now) -> Vec<Effect> {
-        Self::handle_timeout(self, now)
-    }
-    fn is_idle(&self) -> bool {
-        Self::is_idle(self)
-    }
-    fn status(&self, now: Now) -> Status {
-        Self::status(self, now)
-    }
-    fn changes(&self) -> u64 {
-        Self::changes(self)
-    }
-    fn pulse(&self) -> Pulse {
-        Self::pulse(self)
-    }
-    fn capacity(&self) -> Option<Capacity> {
-        Self::capacity(self)
-    }
-    fn has_lease(&self, lease: &LeaseId) -> bool {
-        Self::has_lease(self, lease)
-    }
-    fn lease_of(&self, group: &GroupId) -> Option<LeaseId> {
-        Self::lease_of(self, group)
-    }
 }

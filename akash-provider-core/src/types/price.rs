@@ -185,8 +185,12 @@ impl FromStr for Dec {
         }
         let too_large = |_| ParseDecError::TooLarge(shown());
         // Filled up to 18 digits, the text without its point is the scaled integer.
-        let scaled: i128 = format!("{whole}{fraction:0<18}").parse().map_err(too_large)?;
-        Ok(Self(if negative { -scaled } else { scaled }))
+        // With its sign, because there is one more below zero than above.
+        let sign = if negative { "-" } else { "" };
+        let scaled = format!("{sign}{whole}{fraction:0<18}")
+            .parse()
+            .map_err(too_large)?;
+        Ok(Self(scaled))
     }
 }
 
@@ -307,6 +311,8 @@ mod tests {
             Err(ParseDecError::TooPrecise(_))
         ));
         assert!(matches!("1e3".parse::<Dec>(), Err(ParseDecError::NotDecimal(_))));
+        let least = Dec(i128::MIN);
+        assert_eq!(least.to_string().parse(), Ok(least), "what is shown can be read");
         let long = "9".repeat(60);
         assert!(matches!(long.parse::<Dec>(), Err(ParseDecError::TooLarge(_))));
         for bad in ["", ".", "1.", ".5", "--1", "1.2.3", " 1"] {

@@ -15,6 +15,8 @@ const REGRESSIONS: &str = include_str!("seeds.txt");
 const NAMED_MAX: usize = 10;
 /// Seeds of a plain run of the tests.
 const SEEDS: u64 = 300;
+/// Those of them that are written down and read again.
+const TAPES: u64 = 20;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     let Ok(text) = std::env::var(name) else {
@@ -35,23 +37,37 @@ fn regressions() -> impl Iterator<Item = u64> {
 pub(crate) fn run() {
     let first = number("SIM_SEED", 1);
     let count = number("SIM_SEEDS", SEEDS);
-    let threads = number("SIM_THREADS", 1).max(1);
     let seeds: Vec<u64> = regressions().chain(first..first + count).collect();
-    let (next, ran) = (AtomicU64::new(0), AtomicU64::new(0));
-    let failures: Mutex<BTreeMap<u64, Broken>> = Mutex::default();
-    let seen: Mutex<BTreeMap<&'static str, u64>> = Mutex::default();
     #[expect(
         clippy::disallowed_methods,
         reason = "how fast histories run is a figure of its own"
     )]
     let start = Instant::now();
+    let (ran, seen) = histories(&seeds, &Trace::default());
+    figures(ran, start.elapsed().as_secs_f64(), &seen);
+}
+
+/// Runs seeds whose every input is written down, and compares the effects with those of what was written.
+pub(crate) fn tapes() {
+    let first = number("SIM_SEED", 1);
+    let seeds: Vec<u64> = (first..first + number("SIM_TAPES", TAPES)).collect();
+    let (ran, _) = histories(&seeds, &Trace::taped());
+    println!(r#"{{"name": "sim_taped_histories", "value": {ran}, "unit": "histories"}}"#);
+}
+
+/// How many ran, and what was seen in them.
+fn histories(seeds: &[u64], trace: &Trace) -> (u64, BTreeMap<&'static str, u64>) {
+    let threads = number("SIM_THREADS", 1).max(1);
+    let (next, ran) = (AtomicU64::new(0), AtomicU64::new(0));
+    let failures: Mutex<BTreeMap<u64, Broken>> = Mutex::default();
+    let seen: Mutex<BTreeMap<&'static str, u64>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 loop {
                     let index = usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap();
                     let Some(seed) = seeds.get(index) else { return };
-                    let (trace, result) = history::run(*seed, Trace::default());
+                    let (trace, result) = history::run(*seed, trace.clone());
                     if let Err(broken) = result {
                         failures.lock().unwrap().insert(*seed, broken);
                     }
@@ -64,8 +80,8 @@ pub(crate) fn run() {
         }
     });
     let ran = ran.into_inner();
-    figures(ran, start.elapsed().as_secs_f64(), &seen.into_inner().unwrap());
-    report(&failures.into_inner().unwrap(), ran);
+    report(&failures.into_inner().unwrap(), ran, trace.is_taped);
+    (ran, seen.into_inner().unwrap())
 }
 
 fn figures(ran: u64, seconds: f64, seen: &BTreeMap<&'static str, u64>) {
@@ -81,7 +97,7 @@ fn figures(ran: u64, seconds: f64, seen: &BTreeMap<&'static str, u64>) {
     }
 }
 
-fn report(failures: &BTreeMap<u64, Broken>, ran: u64) {
+fn report(failures: &BTreeMap<u64, Broken>, ran: u64, is_taped: bool) {
     if failures.is_empty() {
         return;
     }
@@ -95,7 +111,7 @@ fn report(failures: &BTreeMap<u64, Broken>, ran: u64) {
             continue;
         };
         println!("seed {seed} breaks {rule}: {}", failures[seed].what);
-        println!("    {}", log(*seed));
+        println!("    {}", log(*seed, is_taped));
         println!("    cargo xtask sim --seed {seed} --seeds 1");
         if !others.is_empty() {
             let some = &others[..others.len().min(NAMED_MAX)];
@@ -106,10 +122,12 @@ fn report(failures: &BTreeMap<u64, Broken>, ran: u64) {
 }
 
 /// Runs a failed seed once more and keeps every event.
-fn log(seed: u64) -> String {
+fn log(seed: u64, is_taped: bool) -> String {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/sim");
     let folder = std::env::var_os("SIM_LOG_DIR").map_or_else(beside, PathBuf::from);
-    let (trace, result) = history::run(seed, Trace::in_words());
+    let mut trace = Trace::in_words();
+    trace.is_taped = is_taped;
+    let (trace, result) = history::run(seed, trace);
     let path = folder.join(format!("{seed}.log"));
     let text = format!("seed {seed}\n{}{result:?}\n", trace.words());
     let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, text));

@@ -212,6 +212,9 @@ fn exposes(shape: Shape, names: Option<&Vec<String>>, address: &str) -> Vec<mani
     http.into_iter().chain(first).chain(second).chain(ports).collect()
 }
 
+/// What no recording may contain.
+pub(crate) const SECRET: &str = "known-to-the-tenant-alone";
+
 /// The manifest of a deployment with these groups; `names[i]` is what group `i` wants to be called.
 pub(crate) fn manifest(
     id: &DeploymentId,
@@ -226,7 +229,7 @@ pub(crate) fn manifest(
             image: format!("image:{version}"),
             command: None,
             args: None,
-            env: None,
+            env: Some(vec![format!("TOKEN={SECRET}-{}-{version}", id.dseq)]),
             resources: resources(*shape),
             count: shape.count,
             expose: exposes(*shape, names.get(index), &format!("addr-{}-{index}", id.dseq)),

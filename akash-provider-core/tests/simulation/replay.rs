@@ -10,6 +10,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub(crate) struct Trace {
     hasher: DefaultHasher,
     words: Option<String>,
+    /// Everything is written down, and read again at once.
+    pub(crate) is_taped: bool,
     /// How often phases were seen: a history that never leaves the beginning proves nothing.
     pub(crate) seen: BTreeMap<&'static str, u64>,
     /// What scans found since this was emptied.
@@ -21,6 +23,14 @@ impl Trace {
     pub(crate) fn in_words() -> Self {
         Self {
             words: Some(String::new()),
+            ..Self::default()
+        }
+    }
+
+    /// A trace of a history that is written down.
+    pub(crate) fn taped() -> Self {
+        Self {
+            is_taped: true,
             ..Self::default()
         }
     }

@@ -4,14 +4,15 @@
 use crate::calls::Pending;
 use crate::chain::Stream;
 use crate::oracle::{Checked, Told};
+use crate::tape::Taped;
 use crate::world::World;
-use akash_provider_core::engine::{Engine, Input, Leadership};
+use akash_provider_core::engine::{Input, Leadership};
 use std::mem::swap;
 
 /// An instance that does not act now.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    pub(crate) engine: Engine,
+    pub(crate) engine: Taped,
     pub(crate) life: u64,
     pub(crate) pending: Vec<Pending>,
     pub(crate) told: Told,
@@ -24,7 +25,7 @@ impl World {
     pub(crate) fn second_instance(&mut self) -> Checked {
         self.lives += 1;
         self.other = Some(Seat {
-            engine: Engine::new(self.config.clone()).unwrap(),
+            engine: Taped::new(self.config.clone(), self.trace.is_taped),
             life: self.lives,
             pending: Vec::new(),
             told: Told::new(),

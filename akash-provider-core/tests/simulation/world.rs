@@ -16,11 +16,12 @@ use crate::rack::{self, Rack};
 use crate::random::Random;
 use crate::replay::Trace;
 use crate::seats::Seat;
+use crate::tape::Taped;
 use crate::tenants::Wish;
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::status::Pulse;
-use akash_provider_core::engine::{Effect, Engine, Input, Leadership, Status};
+use akash_provider_core::engine::{Effect, Input, Leadership, Status};
 use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{InventoryUpdate, LeasedIpUsage, Place, Placement};
@@ -44,7 +45,7 @@ pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) chain: Chain,
     pub(crate) rack: Rack,
-    pub(crate) engine: Engine,
+    pub(crate) engine: Taped,
     /// Which engine this is, from 1.
     pub(crate) life: u64,
     /// Engines there were.
@@ -103,7 +104,7 @@ impl World {
         let flavour = Flavour::of_seed(&mut spice);
         flavour.settings(&mut spice, &mut config);
         Self {
-            engine: Engine::new(config.clone()).unwrap(),
+            engine: Taped::new(config.clone(), trace.is_taped),
             random,
             hands,
             spice,
@@ -166,6 +167,7 @@ impl World {
         self.told.input(&input, &leases);
         let before = self.looked_at();
         let effects = self.engine.step(now, input);
+        self.engine.check()?;
         self.sold(cause, &effects)?;
         self.changes_are_counted(before)?;
         self.effects(effects)
@@ -202,6 +204,7 @@ impl World {
         let now = self.now();
         let before = self.looked_at();
         let effects = self.engine.handle_timeout(now);
+        self.engine.check()?;
         self.sold(Cause::Other, &effects)?;
         self.changes_are_counted(before)?;
         self.effects(effects)?;
@@ -415,7 +418,7 @@ impl World {
         self.pending.clear();
         self.lives += 1;
         self.life = self.lives;
-        self.engine = Engine::new(self.config.clone()).unwrap();
+        self.engine = Taped::new(self.config.clone(), self.trace.is_taped);
         self.told = Told::new();
         self.told.mono = Mono(0);
         self.chain.disconnect();

@@ -19,7 +19,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 Event::LeaseClosed { lease, .. } => println!("over {lease}"),
                 _ => {}
             },
-            Delivery::Lagged(lost) => println!("missed {}", lost.map_or("some".to_owned(), |n| n.to_string())),
+            Delivery::Lagged(lost) => {
+                println!("missed {}", lost.map_or("some".to_owned(), |n| n.to_string()))
+            }
         }
     }
     Ok(())

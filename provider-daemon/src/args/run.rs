@@ -8,6 +8,7 @@ use super::query::NodeArgs;
 use super::tx::{Gas, GasArgs};
 use super::{BusArgs, ClusterArgs, HaArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
 use crate::args::environment::variable;
+use crate::flight::RecordArgs;
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args, Command};
 use std::net::SocketAddr;
@@ -31,6 +32,9 @@ pub struct RunArgs {
     /// Stop when what is owed is not done so long after the first signal.
     #[arg(long, default_value = "30s", value_parser = values::go_duration)]
     pub shutdown_grace: Duration,
+    /// The flight recorder.
+    #[command(flatten)]
+    pub record: RecordArgs,
     /// Bids.
     #[command(flatten)]
     pub bids: BidArgs,
@@ -349,7 +353,16 @@ pub fn for_a_real_chain(root: Command) -> Command {
 }
 
 fn changes_no_bid(heading: &str) -> bool {
-    ["Bids", "Bus", "Leases", "Fee", "High availability", "Kubernetes"].contains(&heading)
+    [
+        "Bids",
+        "Bus",
+        "Leases",
+        "Fee",
+        "High availability",
+        "Kubernetes",
+        "Recording",
+    ]
+    .contains(&heading)
         || heading.starts_with("Gateway")
 }
 

@@ -22,6 +22,11 @@ const ORDERS_MAX: usize = 10_000;
 /// How long at least.
 const ORDER_AGE_MAX: Duration = Duration::from_secs(600);
 
+/// An event in a line, as it is printed; nothing of those that are only for machines.
+pub(crate) fn words_of(event: &Event) -> Option<String> {
+    line(event).map(|line| format!("{}: {}", line.what, line.detail))
+}
+
 /// Prints events as they come.
 #[derive(Debug)]
 pub struct Printer {

@@ -17,6 +17,7 @@
 
 use crate::config::Config;
 use crate::types::{Address, LeaseId, Mono};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Owners for whom alone it may be shut; with one more it is shut for all.
@@ -25,7 +26,7 @@ pub(crate) const HELD_OWNERS_MAX: usize = 64;
 const TRIPPED: &str = "more ends were wanted than the circuit breaker lets pass; release it";
 
 /// Which of our own ends of leases pass, and which of them wait.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Breaker {
     tripped: bool,
     /// It is shut for each of them alone.

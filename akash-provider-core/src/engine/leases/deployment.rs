@@ -34,8 +34,10 @@ use crate::engine::table::Machine;
 use crate::engine::timers::Deadlines;
 use crate::error::{ErrorKind, Failure};
 use crate::manifest::Manifest;
+use crate::record::{Cover, hide_in_manifest, hide_in_spec};
 use crate::types::{BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, LeaseId, Mono};
 use entry::{Entry, Evidence};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +50,7 @@ const READ_PATIENCE: Duration = Duration::from_secs(4);
 const LINGER: Duration = Duration::from_secs(300);
 
 /// What the first request in line waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// Nothing is asked for: nobody is in line.
     Idle,
@@ -140,7 +142,7 @@ pub enum Action {
 }
 
 /// The machine of one deployment.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Deployment {
     id: DeploymentId,
     phase: Phase,
@@ -155,6 +157,21 @@ pub struct Deployment {
 }
 
 impl Deployment {
+    /// Covers the secrets of manifests.
+    pub(in crate::engine) fn hide(&mut self, cover: &Cover<'_>) {
+        let accepted = self.accepted.iter_mut().map(|(manifest, _)| manifest);
+        let waiting = self.line.iter_mut().map(|submission| &mut submission.manifest);
+        accepted
+            .chain(waiting)
+            .for_each(|manifest| hide_in_manifest(manifest, cover));
+        if let Phase::Recording { accepted, .. } = &mut self.phase {
+            accepted
+                .deployments
+                .iter_mut()
+                .for_each(|spec| hide_in_spec(spec, cover));
+        }
+    }
+
     /// A deployment without leases.
     #[must_use]
     pub fn new(id: &DeploymentId) -> Self {

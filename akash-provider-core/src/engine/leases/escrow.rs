@@ -18,6 +18,7 @@ use crate::error::Failure;
 use crate::types::{
     BlockTime, DeploymentId, DeploymentRecord, Event, Height, LeaseId, Msg, Payment, TxError, TxOutcome,
 };
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A check that failed is repeated after this much block time.
@@ -31,7 +32,7 @@ const LAST_BLOCKS: u64 = 3;
 const RETRY_WITHDRAW: Duration = Duration::from_secs(300);
 
 /// What the deployment's money is doing.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// Waits for the next deadline.
     Idle,
@@ -81,7 +82,7 @@ pub enum Action {
 }
 
 /// A lease that is paid out.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Payee {
     lease: LeaseId,
     due: Option<BlockTime>,
@@ -89,7 +90,7 @@ struct Payee {
 }
 
 /// The machine of one deployment's money.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Escrow {
     id: DeploymentId,
     phase: Phase,

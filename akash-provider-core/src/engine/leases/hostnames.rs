@@ -9,6 +9,7 @@
 use crate::manifest::{covering, reaches};
 use crate::types::{Address, GroupId, LeaseId};
 use rustc_hash::FxBuildHasher;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ pub struct Reserved {
 }
 
 /// The ledger of hostnames.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostnameLedger {
     /// Whole names, and domains without their leading dot.
     blocked: BTreeSet<String>,

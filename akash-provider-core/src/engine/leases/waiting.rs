@@ -4,10 +4,11 @@
 use crate::manifest::covering;
 use crate::types::LeaseId;
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The names, each with those that wait for it, the longest waiting first.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Waiting {
     by_name: BTreeMap<String, Vec<LeaseId>>,
     by_lease: FxHashMap<LeaseId, BTreeSet<String>>,

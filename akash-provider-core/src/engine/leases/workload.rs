@@ -27,11 +27,13 @@ use crate::engine::phase::LeasePhase;
 use crate::engine::table::Machine;
 use crate::engine::timers::Deadlines;
 use crate::error::{ErrorKind, Failure};
+use crate::record::{Cover, hide_in_spec};
 use crate::types::{
     BlockTime, CloseReason, DecCoin, Event, LeaseId, LeaseRecord, Mono, Observed, Reclamation, TxOutcome,
 };
 use desired::Desired;
 use health::HealthClock;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +41,7 @@ use std::time::Duration;
 const TEARDOWN_POLL: Duration = Duration::from_secs(2);
 
 /// What the cluster is doing for this lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ClusterLane {
     /// No call is in flight, and none is to be tried again.
     Idle,
@@ -54,7 +56,7 @@ pub enum ClusterLane {
 }
 
 /// We want this lease to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ending {
     /// Reason as the chain records it.
     pub reason: CloseReason,
@@ -126,7 +128,7 @@ pub enum Action {
 }
 
 /// The machine of one lease.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Workload {
     lease: LeaseId,
     price: Option<DecCoin>,
@@ -147,6 +149,13 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Covers the secrets of its manifest.
+    pub(in crate::engine) fn hide(&mut self, cover: &Cover<'_>) {
+        if let Some(desired) = &mut self.desired {
+            hide_in_spec(&mut desired.deployment, cover);
+        }
+    }
+
     /// A lease of ours, without manifest yet.
     #[must_use]
     pub fn leased(lease: &LeaseId, price: &DecCoin, reclamation: Option<Reclamation>) -> Self {

@@ -3,6 +3,7 @@
 
 use crate::types::{Address, BidId, OrderId};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Orders counted at most; for others the node is asked.
@@ -11,7 +12,7 @@ const ORDERS_MAX: usize = 4096;
 const BIDDERS_MAX: usize = 256;
 
 /// The bidders of orders that were heard of from their beginning.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Bids {
     bidders: FxHashMap<OrderId, BTreeSet<Address>>,
 }

@@ -4,6 +4,7 @@
 use crate::bidding;
 use crate::error::Failure;
 use crate::types::{Attribute, AuditedAttributes, GroupSpec, MarketParams, Mono, OrderId, ProviderRecord};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const SIGNED_MAX: usize = 1024;
 const ATTEMPTS: u32 = 3;
 
 /// What one auditor signed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Audit {
     /// A question is on its way; `outdated` when what it asks for changed since.
     Asked { attempts: u32, outdated: bool },
@@ -35,7 +36,7 @@ enum Audit {
 }
 
 /// What is known of us, and the orders that wait for more of it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Facts {
     provider: Option<ProviderRecord>,
     provider_asked: bool,

@@ -18,6 +18,7 @@ use crate::types::{
     self, Bid, BidId, BidOutcome, BlockTime, Coin, DecCoin, Event, Height, Mono, Observed, OrderId,
     ResourceUnit, TxOutcome,
 };
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 mod steps;
@@ -36,7 +37,7 @@ const COUNT_ATTEMPTS: u32 = 2;
 const BID_ATTEMPTS: u32 = 3;
 
 /// Where an order stands.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// `FetchOrder` is in flight, or tried again at `retry_at`.
     Looking {
@@ -102,7 +103,7 @@ pub enum Phase {
 }
 
 /// How an order ended for us.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum End {
     /// We have the lease.
     Won,
@@ -198,7 +199,7 @@ pub enum Action {
 }
 
 /// The machine of one order.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Order {
     id: OrderId,
     phase: Phase,

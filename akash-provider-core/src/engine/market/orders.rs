@@ -6,9 +6,10 @@ use super::{bids, facts};
 use crate::bidding::{self, Decline};
 use crate::engine::cx::Cx;
 use crate::engine::table::{Lane, Table};
-use crate::engine::{Call, EffectId, Engine, Target};
+use crate::engine::{Call, EffectId, Engine, Target, sorted};
 use crate::types::{self, BidId, BlockTime, DeclineCode, Event, Mono, Msg, Now, OrderId};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use std::sync::Arc;
 const RECENT_DECLINES: usize = 256;
 
 /// How an order that is still open on the chain ended for us.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Ended {
     /// We have bid: never again.
     Spent,
@@ -27,7 +28,7 @@ enum Ended {
 }
 
 /// All orders in hand, and what is remembered of the others.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Orders {
     machines: Table<Order>,
     ended: FxHashMap<OrderId, Ended>,
@@ -115,13 +116,8 @@ impl Orders {
 
     /// Our record changed: what was declined may be accepted.
     pub(in crate::engine) fn forget_declines(&mut self) {
-        let declined: Vec<_> = self
-            .ended
-            .iter()
-            .filter(|(_, e)| **e == Ended::Declined)
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in declined {
+        let declined = self.ended.iter().filter(|(_, e)| **e == Ended::Declined);
+        for id in sorted(declined.map(|(id, _)| id)) {
             // Through the queue, which takes a few at a time: one new record must not start all of them at once.
             self.ended.insert(id.clone(), Ended::MayPass);
             self.retries.when_capacity_comes(&id);

@@ -5,6 +5,7 @@
 use crate::engine::backoff;
 use crate::types::{Mono, OrderId};
 use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ const PRICES_TRIED: u32 = 6;
 pub(in crate::engine) type Moment = u64;
 
 /// Orders to look at again.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Retries {
     /// Until capacity comes back, by when they were declined.
     capacity: BTreeMap<Moment, OrderId>,

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::engine::{Call, Engine, Target};
 use crate::error::Failure;
 use crate::types::{Coin, Denom, Event, MarketParams, Mono, OrderId};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(10);
 const REFUSED: Duration = Duration::from_secs(300);
 
 /// What the account has, as far as that is known, and when it is read again.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Wallet {
     /// As last read, less what was bid since; `None` before the first reading.
     coins: Option<BTreeMap<Denom, u128>>,

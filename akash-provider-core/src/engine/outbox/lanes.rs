@@ -12,8 +12,10 @@
 use crate::cluster::WorkloadSpec;
 use crate::engine::{Call, Completion, Effect, EffectId, Engine};
 use crate::error::{ErrorKind, Failure};
+use crate::record::{Cover, hide_in_call, hide_in_spec};
 use crate::types::{DeploymentId, LeaseId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -59,7 +61,7 @@ impl Call {
 }
 
 /// A call that waits.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Queued {
     id: EffectId,
     call: Call,
@@ -67,7 +69,7 @@ struct Queued {
     after: BTreeSet<EffectId>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Lane {
     in_flight: Option<EffectId>,
     /// A manifest was recorded that is not accepted yet: no deploy goes.
@@ -76,7 +78,7 @@ struct Lane {
 }
 
 /// The calls to the cluster that have not ended, by lease.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Lanes {
     by_lease: FxHashMap<LeaseId, Lane>,
     lease_of: FxHashMap<EffectId, LeaseId>,
@@ -90,6 +92,16 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
+    /// Covers the secrets of manifests.
+    pub(super) fn hide(&mut self, cover: &Cover<'_>) {
+        for queued in self.by_lease.values_mut().flat_map(|lane| &mut lane.queue) {
+            hide_in_call(&mut queued.call, cover);
+        }
+        self.deploys
+            .values_mut()
+            .for_each(|spec| hide_in_spec(spec, cover));
+    }
+
     /// Takes a call in and says which of its lease may go now.
     fn enter(&mut self, id: EffectId, lease: LeaseId, call: Call) -> Option<(EffectId, Call)> {
         // Records and teardowns declare no hostnames.

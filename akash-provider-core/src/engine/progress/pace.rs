@@ -1,6 +1,7 @@
 //! How long a block takes, measured from the newest ones: money is counted in blocks, and looked at by the clock.
 
 use crate::types::{BlockTime, Height};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ const ENOUGH: usize = 16;
 const OUTLIER: u64 = 4;
 
 /// The pace of the chain.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Pace {
     last: Option<(Height, BlockTime)>,
     /// Milliseconds that each of the newest blocks took.

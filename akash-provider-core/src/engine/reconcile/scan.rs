@@ -7,7 +7,9 @@ use crate::engine::input::{Refusal, RefusalKind, Reply, RequestId};
 use crate::engine::order::Phase;
 use crate::engine::{Call, Engine, Target, Workloads, backoff};
 use crate::error::Failure;
+use crate::record::{Cover, hide_in_group};
 use crate::types::{Event, LeaseId, Mono, OrderId, Snapshot};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +20,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(20);
 const FINDINGS_MAX: usize = 100;
 
 /// A scan under way.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 struct Running {
     /// Only the cluster is asked: the chain's present was just given.
     cluster_only: bool,
@@ -30,7 +32,7 @@ struct Running {
 }
 
 /// When to scan, what is under way, what was found last.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Scan {
     next: Option<Mono>,
     cluster_wanted: bool,
@@ -47,6 +49,19 @@ pub(in crate::engine) struct Scan {
 }
 
 impl Scan {
+    /// Covers the secrets of manifests.
+    pub(in crate::engine) fn hide(&mut self, cover: &Cover<'_>) {
+        let listed = self
+            .running
+            .as_mut()
+            .and_then(|running| running.workloads.as_mut());
+        if let Some(Ok(workloads)) = listed {
+            for spec in &mut workloads.listing.deployments {
+                hide_in_group(&mut spec.group, cover);
+            }
+        }
+    }
+
     /// Something makes a scan worth while at once.
     pub(in crate::engine) fn soon(&mut self) {
         // Before any moment there is, so it is due at once.

@@ -3,6 +3,7 @@
 use crate::inventory::gpu::{Want, wants};
 use crate::manifest::SchedulerParamsById;
 use crate::types::ResourceUnit;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 const SHARED_LIMIT: usize = 256;
 
 /// Keeps one copy of each value, for all reservations that have an equal one.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Shared {
     known: BTreeSet<Arc<SchedulerParamsById>>,
 }

@@ -4,9 +4,10 @@ use crate::bidding::Decline;
 use crate::config::Config;
 use crate::engine::status::LeasedIpStatus;
 use crate::inventory::LeasedIpUsage;
+use serde::{Deserialize, Serialize};
 
 /// What a reservation takes from the pools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Claim {
     pub(super) ports: u32,
     pub(super) ips: u32,
@@ -15,7 +16,7 @@ pub(super) struct Claim {
 }
 
 /// How much of ports and addresses there is, and how much of it is promised.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pools {
     ports: u64,
     ports_taken: u64,

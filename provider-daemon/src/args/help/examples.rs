@@ -55,6 +55,21 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "replay",
+        &[
+            "replay /var/lib/provider/flight",
+            "replay flight --order akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm/42/1/1",
+            "replay flight --until 2026-11-23T18:00:00Z --output json",
+        ],
+    ),
+    (
+        "bundle",
+        &[
+            "bundle /var/lib/provider/flight --out report.tar.gz",
+            "bundle flight --out report.tar.gz --from 2026-11-23T17:00:00Z --until 2026-11-23T18:00:00Z",
+        ],
+    ),
+    (
         "bus tail",
         &[
             "bus tail --bus redis://10.0.0.1",

@@ -3,10 +3,11 @@
 use super::Action;
 use crate::engine::cx::Cx;
 use crate::types::{BlockTime, CloseReason, Event, LeaseId};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// How a lease came to be known, as far as its manifest is concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Origin {
     /// Won while this engine followed the chain: no manifest of it was accepted yet.
     Won,
@@ -17,7 +18,7 @@ pub enum Origin {
 }
 
 /// What is known of a manifest that was not accepted here.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Evidence {
     /// There is none; the deadline runs.
     Missing,
@@ -30,7 +31,7 @@ pub(super) enum Evidence {
 }
 
 /// A lease of ours.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Entry {
     pub(super) lease: LeaseId,
     pub(super) deadline: Option<BlockTime>,

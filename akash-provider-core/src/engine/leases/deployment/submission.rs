@@ -4,10 +4,11 @@ use crate::cluster;
 use crate::engine::input::RequestId;
 use crate::manifest::{Hashes, Manifest};
 use crate::types::LeaseId;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// A manifest that waits to be looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Submission {
     /// Who to answer; `None` for one accepted before, sent again for a new lease.
     pub request: Option<RequestId>,
@@ -18,7 +19,7 @@ pub struct Submission {
 }
 
 /// A manifest that passed, lease by lease.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Accepted {
     /// The manifest's hash on the chain.
     pub hash: [u8; 32],

@@ -9,6 +9,7 @@ use crate::error::Failure;
 use crate::types::{
     BlockTime, CloseReason, LeaseRecord, Mono, Msg, Observed, Reclamation, TxError, TxOutcome,
 };
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How long after our close or reclaim landed we look at the record, should its event not come.
@@ -17,7 +18,7 @@ const EVENT_PATIENCE: Duration = Duration::from_secs(30);
 const PERMISSION_POLL: Duration = Duration::from_secs(5);
 
 /// What the chain lane is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ChainLane {
     /// Nothing is sent, and nothing is looked for.
     Idle,

@@ -2,10 +2,11 @@
 
 use crate::cluster::WorkloadSpec;
 use crate::engine::effect::Call;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The newest manifest that was accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Desired {
     pub(super) deployment: Arc<WorkloadSpec>,
     /// Hostnames to take away when it is deployed.

@@ -6,10 +6,11 @@
 
 use crate::config::Config;
 use crate::types::{Agreement, CloseReason, Height, LeaseRecord, Mono, Observed};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Who said that a lease is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HeardBy {
     /// The chain, by an event or by refusing a message for it.
     Chain,
@@ -18,7 +19,7 @@ pub enum HeardBy {
 }
 
 /// What made us look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Heard {
     /// Height it is about.
     pub height: Height,

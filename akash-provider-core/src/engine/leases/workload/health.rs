@@ -2,10 +2,11 @@
 
 use crate::cluster::Health;
 use crate::types::Mono;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Known health since when, and the known unhealthy time before that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct HealthClock {
     health: Health,
     since: Mono,

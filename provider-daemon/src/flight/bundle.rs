@@ -1,0 +1,141 @@
+//! `bundle`: what somebody needs who is to look at a recording, in one file.
+
+use super::reader::Recording;
+use super::replay::{Replay, status, text, time};
+use super::shelf::files;
+use super::{Head, shown_time};
+use crate::say;
+use anyhow::{Context, bail};
+use clap::Args;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tar::{Builder, Header};
+
+/// What is said in each bundle of what is not in it.
+const TAKEN_OUT: &str = "\
+Taken out before anything was written, and shown as taken-out-<hash>-<length>:
+  values of the environment of services (their names are there)
+  commands and their arguments
+  user name, mail address and password at image registries (the host is there)
+Equal texts have equal hashes. The key of the hashes was in the memory of the process alone.
+Not taken out: accounts, orders, leases, hostnames, images, prices, names of nodes, the words of errors.
+Never in it: keys of the provider, certificates, tokens and requests of tenants, logs.
+";
+
+/// Settings of `bundle`.
+#[derive(Debug, Args)]
+pub struct BundleArgs {
+    /// The folder that `run --record` wrote.
+    pub dir: PathBuf,
+    /// The file to write, a .tar.gz; it must not be there yet.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Leave out files of the recording that end before this time, such as 2026-11-23T18:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub from: Option<u64>,
+    /// Leave out files that begin after this time.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub until: Option<u64>,
+}
+
+/// Packs a recording, or the part of it within a window, with settings, status and what a replay says.
+///
+/// # Errors
+/// Nothing of it can be replayed, nothing is in the window, or the file cannot be written.
+pub fn bundle(args: &BundleArgs) -> anyhow::Result<ExitCode> {
+    let wanted = within(&files(&args.dir)?, args.from, args.until)?;
+    if wanted.is_empty() {
+        bail!("nothing of {} is within that time", args.dir.display());
+    }
+    let mut recording = Recording::of(wanted.clone());
+    let mut replay = Replay::default();
+    replay.run(&mut recording, args.until, None)?;
+    let head = recording.head().context("the recording has no head")?;
+    let name = args.out.display().to_string();
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&args.out);
+    let file = file.with_context(|| name.clone())?;
+    let written = write(file, &wanted, head, &replay).with_context(|| name.clone());
+    if written.is_err() {
+        // Half of it is of no use. What cannot be removed is named by the error all the same.
+        drop(std::fs::remove_file(&args.out));
+    }
+    written?;
+    say(&format!(
+        "{name}: {} files of the recording\n{TAKEN_OUT}",
+        wanted.len()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(file: File, files: &[PathBuf], head: &Head, replay: &Replay) -> anyhow::Result<()> {
+    let mut tar = Builder::new(GzEncoder::new(file, Compression::default()));
+    add(&mut tar, "taken-out.txt", TAKEN_OUT.as_bytes())?;
+    add(&mut tar, "replay.txt", text(head, &replay.outcome).as_bytes())?;
+    add(&mut tar, "recording.json", &serde_json::to_vec_pretty(head)?)?;
+    if let Some(engine) = replay.last() {
+        let status = status(engine, replay.now)?;
+        add(
+            &mut tar,
+            "settings.json",
+            &serde_json::to_vec_pretty(engine.config())?,
+        )?;
+        add(&mut tar, "status.json", &serde_json::to_vec_pretty(&status)?)?;
+    }
+    for path in files {
+        let name = path.file_name().context("a recording without a name")?;
+        // A file that is still written: what it has at this moment, and no more.
+        let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+        add(&mut tar, Path::new("recording").join(name), &bytes)?;
+    }
+    let file = tar.into_inner()?.finish()?;
+    file.sync_all()?;
+    Ok(())
+}
+
+fn add(tar: &mut Builder<impl Write>, name: impl AsRef<Path>, bytes: &[u8]) -> anyhow::Result<()> {
+    let mut header = Header::new_gnu();
+    header.set_size(bytes.len() as u64);
+    header.set_mode(0o600);
+    tar.append_data(&mut header, name, bytes)?;
+    Ok(())
+}
+
+/// Files that are within the window: each begins with a state that says when.
+fn within(files: &[PathBuf], from: Option<u64>, until: Option<u64>) -> anyhow::Result<Vec<PathBuf>> {
+    if from.is_none() && until.is_none() {
+        return Ok(files.to_vec());
+    }
+    let mut begun = Vec::new();
+    for path in files {
+        begun.push((path, super::reader::begins(path)?));
+    }
+    let mut wanted = Vec::new();
+    for (at, (path, begin)) in begun.iter().enumerate() {
+        // It ends where the next one begins; of one that does not say, nothing is known.
+        let end = begun.get(at + 1).and_then(|(_, next)| *next);
+        let is_late = begin.zip(until).is_some_and(|(begin, until)| begin > until);
+        let is_early = end.zip(from).is_some_and(|(end, from)| end < from);
+        if !is_late && !is_early {
+            wanted.push((*path).clone());
+        }
+    }
+    if let (Some(from), Some(until)) = (from, until)
+        && from > until
+    {
+        bail!(
+            "--from {} is after --until {}",
+            shown_time(from),
+            shown_time(until)
+        );
+    }
+    Ok(wanted)
+}

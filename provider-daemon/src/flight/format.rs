@@ -1,0 +1,282 @@
+//! The files: a mark, a version, and parts that each carry their length and a checksum.
+//!
+//! ```text
+//! "APFLIGHT" version:u16  part(head as JSON)  part(deflate …)  part(deflate …)  …
+//! part = length:u32 crc32:u32 bytes          numbers are little-endian
+//! ```
+//! The parts after the head are one stream of deflate, each flushed to its last byte, so that a file can be read to the
+//! part where it was cut. In the stream a record is its length (u32) and itself in MessagePack, with the names of fields.
+
+use super::{Head, Record};
+use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status};
+use std::io::{self, Read, Write};
+
+const MARK: [u8; 8] = *b"APFLIGHT";
+/// A reader refuses every other.
+pub(super) const VERSION: u16 = 1;
+const HEAD_MAX: usize = 64 << 10;
+/// Of one part, as it is stored and as it was.
+const PART_MAX: usize = 256 << 20;
+const RAW_MAX: usize = 1 << 30;
+/// Of a part: its length and its checksum.
+const START: usize = 8;
+/// Room that is added at a time.
+const STEP: usize = 64 << 10;
+
+/// Why a file, or what is left of it, cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Fault {
+    #[error("it is no recording")]
+    Foreign,
+    #[error(
+        "it has format {0}, and this version reads format {VERSION}: replay it with the version that made it"
+    )]
+    Format(u16),
+    #[error("it is cut off at byte {0}")]
+    Cut(u64),
+    #[error("it was altered, or damaged, in the part at byte {0}")]
+    Altered(u64),
+    #[error("the part at byte {at} cannot be understood: {why}")]
+    Unreadable { at: u64, why: String },
+    #[error("it cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.update(bytes);
+    crc.sum()
+}
+
+fn part(out: &mut impl Write, bytes: &[u8]) -> io::Result<u64> {
+    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    let mut whole = Vec::with_capacity(bytes.len() + START);
+    whole.extend(length.to_le_bytes());
+    whole.extend(crc(bytes).to_le_bytes());
+    whole.extend(bytes);
+    // In one write, so that a process that ends leaves whole parts behind.
+    out.write_all(&whole)?;
+    Ok(whole.len() as u64)
+}
+
+/// Writes one file.
+pub(super) struct Encoder<W> {
+    out: W,
+    deflate: Compress,
+    raw: Vec<u8>,
+    packed: Vec<u8>,
+    written: u64,
+}
+
+impl<W: Write> Encoder<W> {
+    pub(super) fn new(mut out: W, head: &Head) -> io::Result<Self> {
+        let mut start = MARK.to_vec();
+        start.extend(VERSION.to_le_bytes());
+        out.write_all(&start)?;
+        let head = part(&mut out, &serde_json::to_vec(head)?)?;
+        Ok(Self {
+            out,
+            // The fastest: what repeats are ids and names of fields, and those it finds as well.
+            deflate: Compress::new(Compression::fast(), false),
+            raw: Vec::new(),
+            packed: Vec::new(),
+            written: head + start.len() as u64,
+        })
+    }
+
+    /// Takes a record in; it is in the file after the next flush.
+    pub(super) fn push(&mut self, record: &Record) -> io::Result<()> {
+        let at = self.raw.len();
+        self.raw.extend([0; 4]);
+        if let Err(error) = rmp_serde::encode::write_named(&mut self.raw, record) {
+            self.raw.truncate(at);
+            return Err(io::Error::other(error));
+        }
+        let length = u32::try_from(self.raw.len() - at - 4).map_err(io::Error::other)?;
+        if let Some(place) = self.raw.get_mut(at..at + 4) {
+            place.copy_from_slice(&length.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// Bytes that wait for the next flush, as they are.
+    pub(super) const fn waiting(&self) -> usize {
+        self.raw.len()
+    }
+
+    pub(super) const fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Compresses what waits, and says how long the file is to be with it.
+    pub(super) fn pack(&mut self) -> io::Result<u64> {
+        let before = self.deflate.total_in();
+        loop {
+            self.packed.reserve(STEP);
+            let taken = usize::try_from(self.deflate.total_in() - before).map_err(io::Error::other)?;
+            let rest = self.raw.get(taken..).unwrap_or_default();
+            self.deflate
+                .compress_vec(rest, &mut self.packed, FlushCompress::Sync)
+                .map_err(io::Error::other)?;
+            let all = self.deflate.total_in() - before == self.raw.len() as u64;
+            if all && self.packed.len() < self.packed.capacity() {
+                break;
+            }
+        }
+        self.raw.clear();
+        // What a large state took is given back.
+        self.raw.shrink_to(4 * STEP);
+        Ok(self.written + self.packed.len() as u64 + START as u64)
+    }
+
+    /// Writes what was compressed.
+    pub(super) fn store(&mut self) -> io::Result<()> {
+        self.written += part(&mut self.out, &self.packed)?;
+        self.packed.clear();
+        self.packed.shrink_to(4 * STEP);
+        self.out.flush()
+    }
+}
+
+/// Reads one file.
+pub(super) struct Decoder<R> {
+    from: R,
+    inflate: Decompress,
+    raw: Vec<u8>,
+    /// How much of `raw` was given out.
+    used: usize,
+    /// Where the part begins that is read, and where the next one does.
+    part: u64,
+    at: u64,
+}
+
+impl<R: Read> Decoder<R> {
+    pub(super) fn new(from: R) -> Result<(Head, Self), Fault> {
+        let mut decoder = Self {
+            from,
+            inflate: Decompress::new(false),
+            raw: Vec::new(),
+            used: 0,
+            part: 0,
+            at: 0,
+        };
+        let mut start = [0; MARK.len() + 2];
+        let read = decoder.fill(&mut start)?;
+        let (mark, version) = start.split_at(MARK.len());
+        if read < start.len() {
+            let is_ours = MARK.starts_with(start.get(..read.min(MARK.len())).unwrap_or_default());
+            return Err(if is_ours {
+                Fault::Cut(read as u64)
+            } else {
+                Fault::Foreign
+            });
+        }
+        if mark != MARK {
+            return Err(Fault::Foreign);
+        }
+        let version = u16::from_le_bytes(version.try_into().unwrap_or_default());
+        if version != VERSION {
+            return Err(Fault::Format(version));
+        }
+        let Some(head) = decoder.next_part(HEAD_MAX)? else {
+            return Err(Fault::Cut(decoder.at));
+        };
+        let head = serde_json::from_slice(&head).map_err(|error| decoder.unreadable(error))?;
+        Ok((head, decoder))
+    }
+
+    /// The next record; `None` at the end of the file.
+    pub(super) fn next(&mut self) -> Result<Option<Record>, Fault> {
+        while self.used >= self.raw.len() {
+            let Some(packed) = self.next_part(PART_MAX)? else {
+                return Ok(None);
+            };
+            self.raw.clear();
+            self.used = 0;
+            self.unpack(&packed)?;
+        }
+        let rest = self.raw.get(self.used..).unwrap_or_default();
+        let Some((length, rest)) = rest.split_first_chunk::<4>() else {
+            return Err(self.unreadable("a record without a length"));
+        };
+        let length = u32::from_le_bytes(*length) as usize;
+        let Some(record) = rest.get(..length) else {
+            return Err(self.unreadable("a record that is longer than its part"));
+        };
+        let record = rmp_serde::from_slice(record).map_err(|error| self.unreadable(error))?;
+        self.used += 4 + length;
+        Ok(Some(record))
+    }
+
+    fn unreadable(&self, why: impl std::fmt::Display) -> Fault {
+        Fault::Unreadable {
+            at: self.part,
+            why: why.to_string(),
+        }
+    }
+
+    fn unpack(&mut self, packed: &[u8]) -> Result<(), Fault> {
+        let before = self.inflate.total_in();
+        loop {
+            if self.raw.len() > RAW_MAX {
+                return Err(self.unreadable(format!("it has more than {RAW_MAX} bytes")));
+            }
+            self.raw.reserve(STEP);
+            let taken = usize::try_from(self.inflate.total_in() - before).unwrap_or(usize::MAX);
+            let rest = packed.get(taken..).unwrap_or_default();
+            let (had, made) = (self.inflate.total_in(), self.inflate.total_out());
+            let status = self
+                .inflate
+                .decompress_vec(rest, &mut self.raw, FlushDecompress::Sync);
+            let status = status.map_err(|error| self.unreadable(error))?;
+            let all = self.inflate.total_in() - before == packed.len() as u64;
+            if status == Status::StreamEnd || (all && self.raw.len() < self.raw.capacity()) {
+                return Ok(());
+            }
+            if self.inflate.total_in() == had && self.inflate.total_out() == made {
+                return Err(self.unreadable("its compression makes no sense"));
+            }
+        }
+    }
+
+    fn next_part(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Fault> {
+        self.part = self.at;
+        let mut start = [0; START];
+        match self.fill(&mut start)? {
+            0 => return Ok(None),
+            START => {}
+            _ => return Err(Fault::Cut(self.at)),
+        }
+        let [a, b, c, d, sum @ ..] = start;
+        let length = u32::from_le_bytes([a, b, c, d]) as usize;
+        if length > limit {
+            return Err(Fault::Altered(self.part));
+        }
+        let mut bytes = Vec::new();
+        // Taken bit by bit, so that a length that was made up takes no memory.
+        let read = (&mut self.from).take(length as u64).read_to_end(&mut bytes)?;
+        self.at += read as u64;
+        if read < length {
+            return Err(Fault::Cut(self.at));
+        }
+        if crc(&bytes) != u32::from_le_bytes(sum) {
+            return Err(Fault::Altered(self.part));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// As much as there is.
+    fn fill(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
+        let mut read = 0;
+        while let Some(rest) = into.get_mut(read..).filter(|rest| !rest.is_empty()) {
+            match self.from.read(rest) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.at += read as u64;
+        Ok(read)
+    }
+}

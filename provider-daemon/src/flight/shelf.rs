@@ -1,0 +1,99 @@
+//! The files of a folder, by number: the newest is written, the oldest goes first.
+
+use anyhow::{Context, bail};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+const ENDING: &str = "flight";
+
+/// The folder of a recording.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    dir: PathBuf,
+    limit: u64,
+    /// Files that are complete, the oldest first, each with its bytes.
+    old: Vec<(u64, u64)>,
+    newest: u64,
+}
+
+impl Shelf {
+    /// Makes the folder where there is none.
+    pub(super) fn open(dir: &Path, limit: u64) -> anyhow::Result<Self> {
+        let said = || format!("the folder for the recording, {}", dir.display());
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.with_context(said)?;
+        let old = numbered(dir).with_context(said)?;
+        let newest = old.last().map_or(0, |(number, _)| *number);
+        Ok(Self {
+            dir: dir.to_owned(),
+            limit,
+            old,
+            newest,
+        })
+    }
+
+    /// From so many bytes on a file is followed by the next.
+    pub(super) fn turn(&self) -> u64 {
+        (self.limit / 8).clamp(64 << 10, 32 << 20)
+    }
+
+    /// The next file; the one before had so many bytes.
+    pub(super) fn next(&mut self, before: Option<u64>) -> io::Result<File> {
+        if let Some(bytes) = before {
+            self.old.push((self.newest, bytes));
+        }
+        self.newest += 1;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        options.open(path(&self.dir, self.newest))
+    }
+
+    /// Makes room, so that all files together stay below the limit while the newest has so many bytes.
+    pub(super) fn make_room(&mut self, newest: u64) -> io::Result<()> {
+        let total = |old: &[(u64, u64)]| old.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        while total(&self.old).saturating_add(newest) > self.limit {
+            if self.old.is_empty() {
+                return Err(io::Error::other(
+                    "what the engine knows is larger than --record-bytes; raise it",
+                ));
+            }
+            let (number, _) = self.old.remove(0);
+            match fs::remove_file(path(&self.dir, number)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.{ENDING}"))
+}
+
+/// Recordings of a folder by number, with their bytes; whatever else is there is left alone.
+fn numbered(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let path = entry.path();
+        if path.extension().is_some_and(|ending| ending == ENDING)
+            && let Some(number) = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok())
+        {
+            found.push((number, entry.metadata()?.len()));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The files of a recording, the oldest first.
+pub(super) fn files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let found = numbered(dir).with_context(|| dir.display().to_string())?;
+    if found.is_empty() {
+        bail!("{}: there is no recording, no file *.{ENDING}", dir.display());
+    }
+    Ok(found.into_iter().map(|(number, _)| path(dir, number)).collect())
+}
