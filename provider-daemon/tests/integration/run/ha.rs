@@ -118,7 +118,7 @@ fn role(one: &Running) -> (String, Option<u64>) {
     let objects = output
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let last = objects.filter(|object| object["event"] == "leadership").last();
+    let last = objects.filter(|object| object["event"] == "leadership").next_back();
     let last = last.unwrap_or_default();
     (
         last["role"].as_str().unwrap_or("standby").to_owned(),
