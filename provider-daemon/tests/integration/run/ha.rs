@@ -115,10 +115,10 @@ fn redis(stage: &Stage, port: u16) -> Option<Redis> {
 /// What it said last of its role, and in which term.
 fn role(one: &Running) -> (String, Option<u64>) {
     let output = one.output();
-    let objects = output
+    let mut objects = output
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let last = objects.filter(|object| object["event"] == "leadership").last();
+    let last = objects.rfind(|object| object["event"] == "leadership");
     let last = last.unwrap_or_default();
     (
         last["role"].as_str().unwrap_or("standby").to_owned(),
