@@ -28,7 +28,7 @@ fn put(shared: &Shared, view: NodeView) {
 }
 
 fn shared(nodes: &[&str]) -> Shared {
-    let shared = Shared::new(Rules::default(), FIRST);
+    let shared = Shared::new(Rules::default(), FIRST, false);
     let listed = nodes.iter().map(|name| ((*name).to_owned(), view(name, 1)));
     shared.board.apply(Event::Nodes(Change::Listed(listed.collect())));
     shared
@@ -133,7 +133,7 @@ async fn who_undoes_our_labels_does_not_make_us_hurry() {
 
 #[tokio::test]
 async fn before_everything_was_listed_no_node_is_said_to_have_its_labels() {
-    let shared = Shared::new(Rules::default(), FIRST);
+    let shared = Shared::new(Rules::default(), FIRST, false);
     shared.counted(Ok(count(ClusterSpec::default())));
     let listed = BTreeMap::from([("one".to_owned(), view("one", 1))]);
     shared.board.apply(Event::Nodes(Change::Listed(listed)));
@@ -158,7 +158,7 @@ fn count(spec: ClusterSpec) -> Arc<dyn Inventory> {
 
 #[test]
 fn what_is_shown_follows_the_rules_at_once() {
-    let shared = Shared::new(Rules::new(["a".to_owned()]).unwrap(), FIRST);
+    let shared = Shared::new(Rules::new(["a".to_owned()]).unwrap(), FIRST, false);
     let node = |name: &str| NodeSpec {
         name: name.to_owned(),
         storage_classes: vec!["a".to_owned(), "b".to_owned()],

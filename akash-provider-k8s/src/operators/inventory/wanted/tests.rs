@@ -39,7 +39,7 @@ fn classes() -> BTreeSet<String> {
 }
 
 fn of(view: &NodeView) -> Wanted {
-    wanted(view, &rules(), &classes(), &list())
+    wanted(view, &rules(), &classes(), &list(), None)
 }
 
 /// Keys of ours and what they say, in short.
@@ -48,6 +48,176 @@ fn gpus(view: &NodeView) -> Vec<String> {
     let ours = wanted.labels.iter();
     ours.filter_map(|(key, value)| Some(format!("{}={value}", key.strip_prefix(GPU)?)))
         .collect()
+}
+
+fn cards(numbers: &[(&str, &str)]) -> Cards {
+    let card =
+        |(maker, device): &(&str, &str)| json!({"pci": {"vendor": {"id": maker}, "product": {"id": device}}});
+    let all: Vec<_> = numbers.iter().map(card).collect();
+    Cards::read(json!({ "cards": all }).to_string().as_bytes()).unwrap()
+}
+
+#[test]
+fn cards_that_were_seen_say_models_and_never_how_many_devices_there_are() {
+    const A100: (&str, &str) = ("10de", "20b5");
+    const A100_SXM: (&str, &str) = ("10de", "20b2");
+    const RTX: (&str, &str) = ("10de", "2684");
+    const NEW: (&str, &str) = ("10de", "ffff");
+    const ODD: (&str, &str) = ("10de", "?");
+    let mi210 = ("1002", "740f");
+    let all = ["a100=2", "a100.interface.pcie=2", "a100.ram.80Gi=2"];
+    let mixed = [
+        "a100=2",
+        "a100.interface.pcie=1",
+        "a100.interface.sxm=1",
+        "a100.ram.80Gi=2",
+    ];
+    let two = [
+        "a100=1",
+        "a100.interface.pcie=1",
+        "a100.ram.80Gi=1",
+        "rtx4090=1",
+        "rtx4090.interface.pcie=1",
+        "rtx4090.ram.24Gi=1",
+    ];
+    let many = [A100; 200];
+    let rows: [(&str, &[(&str, &str)], &[&str], &str); 12] = [
+        ("as many of one model", &[A100, A100], &all, ""),
+        ("one more, for a display", &[A100, A100, A100], &all, ""),
+        (
+            "other makers' too",
+            &[A100, mi210, A100, ("1a03", "2000")],
+            &all,
+            "",
+        ),
+        ("one that lies about how many", &many, &all, ""),
+        ("two models", &[A100, RTX], &two, ""),
+        ("two kinds of a model", &[A100, A100_SXM], &mixed, ""),
+        (
+            "more than devices, of two models",
+            &[A100, RTX, RTX],
+            &[],
+            "which of them are the 2 devices",
+        ),
+        ("one too few", &[A100], &[], "shared or in parts"),
+        ("none", &[], &[], "0 nvidia cards were seen"),
+        (
+            "of another vendor",
+            &[mi210, mi210],
+            &[],
+            "0 nvidia cards were seen",
+        ),
+        (
+            "one that nobody knows",
+            &[A100, NEW],
+            &[],
+            "lacks the nvidia card ffff",
+        ),
+        ("one without a number", &[A100, A100, ODD], &[], "have no number"),
+    ];
+    let node = gpu_node("2", json!({}));
+    for (name, seen, labels, note) in rows {
+        let wanted = wanted(&node, &rules(), &classes(), &list(), Some(&cards(seen)));
+        let start = format!("{GPU}nvidia.model.");
+        let ours = wanted.labels.iter();
+        let ours = ours.filter_map(|(key, value)| Some(format!("{}={value}", key.strip_prefix(&start)?)));
+        assert_eq!(ours.collect::<Vec<_>>(), labels, "{name}");
+        let notes = wanted.notes.join("; ");
+        assert!(
+            notes.contains(note) && notes.is_empty() == note.is_empty(),
+            "{name}: {notes}"
+        );
+    }
+    // Before there is a list, and where labels know better, cards say nothing.
+    let none = Database::default();
+    let early = wanted(&node, &rules(), &classes(), &none, Some(&cards(&[A100, A100])));
+    assert!(early.notes.join("").contains("was not read yet"), "{early:?}");
+    let labelled = gpu_node("2", json!({"nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-4090"}));
+    let told = wanted(
+        &labelled,
+        &rules(),
+        &classes(),
+        &list(),
+        Some(&cards(&[A100, A100])),
+    );
+    assert_eq!(
+        told.labels
+            .get(&format!("{GPU}nvidia.model.rtx4090"))
+            .map(String::as_str),
+        Some("2")
+    );
+}
+
+#[test]
+fn only_a_machine_of_which_labels_do_not_say_the_models_is_looked_at() {
+    let bus = |device: &str| {
+        (
+            format!("feature.node.kubernetes.io/pci-0302_10de{device}.present"),
+            "true",
+        )
+    };
+    let many = Labels::from([bus("_20b5"), bus("_2684")].map(|(key, value)| (key, value.to_owned())));
+    for (name, view, is_looked_at) in [
+        ("no label", gpu_node("2", json!({})), true),
+        (
+            "labels of before alone",
+            gpu_node("2", json!({format!("{GPU}nvidia.model.t4"): "2"})),
+            true,
+        ),
+        ("the maker alone", gpu_node("2", json!({bus("").0: "true"})), true),
+        ("two models on the bus", gpu_node("2", json!(many)), true),
+        (
+            "its model on the bus",
+            gpu_node("2", json!({bus("_20b5").0: "true"})),
+            false,
+        ),
+        (
+            "one that the list lacks",
+            gpu_node("2", json!({bus("_ffff").0: "true"})),
+            false,
+        ),
+        (
+            "its product",
+            gpu_node("2", json!({"nvidia.com/gpu.product": "Tesla-T4"})),
+            false,
+        ),
+        (
+            "shared",
+            gpu_node("2", json!({"nvidia.com/gpu.product": "Tesla-T4-SHARED"})),
+            false,
+        ),
+        ("no devices", node(|_| ()), false),
+        ("none that answers", gpu_node("0", json!({})), false),
+        ("absurdly many", gpu_node("257", json!({})), false),
+        ("garbage for a number", gpu_node("many", json!({})), false),
+        ("fewer than none", gpu_node("-3", json!({})), false),
+        (
+            "cordoned",
+            NodeView {
+                is_cordoned: true,
+                ..gpu_node("2", json!({}))
+            },
+            false,
+        ),
+        (
+            "not ready",
+            NodeView {
+                is_ready: false,
+                ..gpu_node("2", json!({}))
+            },
+            false,
+        ),
+        (
+            "left out",
+            NodeView {
+                name: "master-1".to_owned(),
+                ..gpu_node("2", json!({}))
+            },
+            false,
+        ),
+    ] {
+        assert_eq!(is_unsaid(&view, &rules(), &list()), is_looked_at, "{name}");
+    }
 }
 
 #[test]
@@ -201,7 +371,7 @@ fn what_is_known_of_a_model_beyond_its_name_is_not_lost() {
 fn before_the_list_was_read_labels_that_came_from_it_stay() {
     let pci = "feature.node.kubernetes.io/pci-0302_10de_20b5.present";
     let none = Database::default();
-    let early = |labels: Value| wanted(&gpu_node("1", labels), &rules(), &classes(), &none).labels;
+    let early = |labels: Value| wanted(&gpu_node("1", labels), &rules(), &classes(), &none, None).labels;
     let model = format!("{GPU}nvidia.model.a100");
     let there = early(json!({pci: "true", "nvidia.com/gpu.product": "NVIDIA-L4", model.clone(): "1"}));
     assert!(there.contains_key(&model) && !there.contains_key(&format!("{GPU}nvidia.model.l4")));
@@ -228,7 +398,7 @@ fn no_label_is_asked_for_that_the_api_server_would_refuse() {
     let long = "a".repeat(60);
     let rules = Rules::new([long.clone(), "beta2".to_owned()]).unwrap();
     let there = BTreeSet::from([long, "beta2".to_owned()]);
-    let wanted = wanted(&node(|_| ()), &rules, &there, &list());
+    let wanted = wanted(&node(|_| ()), &rules, &there, &list(), None);
     assert!(wanted.labels.contains_key(&format!("{CLASS_LABEL}beta2")));
     assert!(wanted.notes[0].contains("can be no label"), "{:?}", wanted.notes);
     let odd = gpu_node("1", json!({"nvidia.com/gpu.product": "NVIDIA-.-"}));
@@ -274,7 +444,7 @@ proptest! {
     #[test]
     fn one_write_is_enough_and_touches_ours_alone(view in any_view(), there in any::<bool>()) {
         let there = if there { classes() } else { BTreeSet::new() };
-        let want = |view: &NodeView| wanted(view, &rules(), &there, &list());
+        let want = |view: &NodeView| wanted(view, &rules(), &there, &list(), None);
         let Some(change) = patch(&view, &want(&view)) else { return Ok(()) };
         for (key, value) in change["metadata"]["labels"].as_object().unwrap() {
             prop_assert!(is_ours(key) || key == GPU_PRESENT, "{}", key);
