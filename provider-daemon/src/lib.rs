@@ -7,6 +7,8 @@ mod breaker;
 mod cluster_client;
 pub mod commands;
 pub mod dev;
+mod download;
+mod hardware;
 pub mod json;
 pub mod operator;
 pub mod operators;
@@ -67,6 +69,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Operators(command) => operators::run(command, home),
         Command::Migrate(command) => commands::migrate::run(command, &home?),
         Command::Bus(command) => commands::bus::run(command),
+        Command::Tools(command) => commands::tools::run(command),
         Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {
             say(&format!(

@@ -62,6 +62,17 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "bus tail akash.provider.cluster.status --last --bus rediss://bus.example.com",
         ],
     ),
+    (
+        "tools psutil list",
+        &["tools psutil list gpu", "tools psutil list cpu --root /host"],
+    ),
+    (
+        "tools psutil serve",
+        &[
+            "tools psutil serve",
+            "tools psutil serve --api-address 127.0.0.1 --api-port 9000 --pcidb-enable-network-fetch",
+        ],
+    ),
     ("migrate list", &["migrate list", "migrate list -o json"]),
     (
         "migrate run",
