@@ -87,6 +87,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "operator inventory --config /etc/inventory/rules.yaml --state-dir /var/lib/inventory",
             "operator inventory --gpu-list gpus.json --provider-configs-url=",
+            "operator inventory --discovery-image registry.example.com/provider:1 --discovery-namespace akash-discovery",
         ],
     ),
     (
