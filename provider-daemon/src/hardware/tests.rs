@@ -193,7 +193,7 @@ fn what_is_there_and_may_not_be_read_is_an_error_and_not_none() {
     let made = Made::new();
     made.device("0000:3b:00.0", NVIDIA, "0x20b5", "0x030200");
     made.device("0000:3c:00.0", NVIDIA, "0x2684", "0x030200");
-    let none = |path: &str| fs::set_permissions(made.at(path), Permissions::from_mode(0)).unwrap();
+    let none = |path: &str| fs::set_permissions(made.at(path), Permissions::from_mode(0o0)).unwrap();
     fs::set_permissions(made.folder.path(), Permissions::from_mode(0o755)).unwrap();
     none("sys/devices/pci0000:00/0000:00:03.0/0000:3c:00.0/vendor");
     let root = made.folder.path().to_owned();

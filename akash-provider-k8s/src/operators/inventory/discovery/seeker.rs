@@ -261,7 +261,7 @@ impl Seeker {
         let body = pod(&self.options, &name, node);
         let made = match self.calls.create(&pods, namespace, &name, &body).await {
             Err(error) if error.kind() == ErrorKind::Conflict => {
-                return Err(self.taken(&pods, &name).await?);
+                return Err(self.taken(&pods, &name, error).await?);
             }
             made => made?,
         };
@@ -279,7 +279,7 @@ impl Seeker {
     }
 
     /// What it means that a pod has the name of ours: one of ours goes, and one of somebody else's stays.
-    async fn taken(&self, pods: &ApiResource, name: &str) -> Result<Error, Error> {
+    async fn taken(&self, pods: &ApiResource, name: &str, conflict: Error) -> Result<Error, Error> {
         let namespace = &self.options.namespace;
         let found = self.calls.get(pods, namespace, name).await?;
         let meta = found.map(|found| found.metadata).unwrap_or_default();
@@ -297,7 +297,8 @@ impl Seeker {
             Some(_) => format!(
                 "pod {name} is somebody else's: remove it, or give --discovery-namespace another namespace"
             ),
-            None => format!("pod {name} was there a moment ago"),
+            // It is gone by now, or it was no pod that stood in the way.
+            None => return Ok(conflict),
         };
         Ok(self.error(ErrorKind::Conflict, why))
     }

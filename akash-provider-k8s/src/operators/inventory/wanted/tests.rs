@@ -57,95 +57,74 @@ fn cards(numbers: &[(&str, &str)]) -> Cards {
     Cards::read(json!({ "cards": all }).to_string().as_bytes()).unwrap()
 }
 
+const A100: (&str, &str) = ("10de", "20b5");
+const A100_SXM: (&str, &str) = ("10de", "20b2");
+const RTX: (&str, &str) = ("10de", "2684");
+const MI210: (&str, &str) = ("1002", "740f");
+
+/// The labels of the models of a node with two devices, in short, and what could not be said.
+fn seen(numbers: &[(&str, &str)]) -> (String, String) {
+    let node = gpu_node("2", json!({}));
+    let wanted = wanted(&node, &rules(), &classes(), &list(), Some(&cards(numbers)));
+    let start = format!("{GPU}nvidia.model.");
+    let ours = wanted.labels.iter();
+    let ours = ours.filter_map(|(key, value)| Some(format!("{}={value}", key.strip_prefix(&start)?)));
+    (ours.collect::<Vec<_>>().join(" "), wanted.notes.join("; "))
+}
+
 #[test]
 fn cards_that_were_seen_say_models_and_never_how_many_devices_there_are() {
-    const A100: (&str, &str) = ("10de", "20b5");
-    const A100_SXM: (&str, &str) = ("10de", "20b2");
-    const RTX: (&str, &str) = ("10de", "2684");
-    const NEW: (&str, &str) = ("10de", "ffff");
-    const ODD: (&str, &str) = ("10de", "?");
-    let mi210 = ("1002", "740f");
-    let all = ["a100=2", "a100.interface.pcie=2", "a100.ram.80Gi=2"];
-    let mixed = [
-        "a100=2",
-        "a100.interface.pcie=1",
-        "a100.interface.sxm=1",
-        "a100.ram.80Gi=2",
-    ];
-    let two = [
-        "a100=1",
-        "a100.interface.pcie=1",
-        "a100.ram.80Gi=1",
-        "rtx4090=1",
-        "rtx4090.interface.pcie=1",
-        "rtx4090.ram.24Gi=1",
-    ];
-    let many = [A100; 200];
-    let rows: [(&str, &[(&str, &str)], &[&str], &str); 12] = [
-        ("as many of one model", &[A100, A100], &all, ""),
-        ("one more, for a display", &[A100, A100, A100], &all, ""),
+    let all = "a100=2 a100.interface.pcie=2 a100.ram.80Gi=2";
+    let two =
+        "a100=1 a100.interface.pcie=1 a100.ram.80Gi=1 rtx4090=1 rtx4090.interface.pcie=1 rtx4090.ram.24Gi=1";
+    let mixed = "a100=2 a100.interface.pcie=1 a100.interface.sxm=1 a100.ram.80Gi=2";
+    let others = [A100, MI210, A100, ("1a03", "2000")];
+    assert_eq!(seen(&[A100, A100]), (all.to_owned(), String::new()));
+    assert_eq!(seen(&[A100; 3]).0, all, "one more, for a display");
+    assert_eq!(seen(&[A100; 200]).0, all, "one that lies about how many");
+    assert_eq!(seen(&others).0, all, "other makers' too");
+    assert_eq!(seen(&[A100, RTX]), (two.to_owned(), String::new()));
+    assert_eq!(seen(&[A100, A100_SXM]).0, mixed, "two kinds of a model");
+    // Where labels know better, cards say nothing.
+    let labelled = gpu_node("2", json!({"nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-4090"}));
+    let both = Some(cards(&[A100, A100]));
+    let told = wanted(&labelled, &rules(), &classes(), &list(), both.as_ref());
+    let by_label = told.labels.get(&format!("{GPU}nvidia.model.rtx4090"));
+    assert_eq!(by_label.map(String::as_str), Some("2"));
+}
+
+#[test]
+fn cards_that_do_not_say_which_devices_they_are_give_no_label() {
+    for (name, numbers, note) in [
         (
-            "other makers' too",
-            &[A100, mi210, A100, ("1a03", "2000")],
-            &all,
-            "",
-        ),
-        ("one that lies about how many", &many, &all, ""),
-        ("two models", &[A100, RTX], &two, ""),
-        ("two kinds of a model", &[A100, A100_SXM], &mixed, ""),
-        (
-            "more than devices, of two models",
-            &[A100, RTX, RTX],
-            &[],
+            "one too many",
+            &[A100, RTX, RTX][..],
             "which of them are the 2 devices",
         ),
-        ("one too few", &[A100], &[], "shared or in parts"),
-        ("none", &[], &[], "0 nvidia cards were seen"),
-        (
-            "of another vendor",
-            &[mi210, mi210],
-            &[],
-            "0 nvidia cards were seen",
-        ),
+        ("one too few", &[A100], "shared or in parts"),
+        ("none", &[], "0 nvidia cards were seen"),
+        ("of another vendor", &[MI210, MI210], "0 nvidia cards were seen"),
         (
             "one that nobody knows",
-            &[A100, NEW],
-            &[],
+            &[A100, ("10de", "ffff")],
             "lacks the nvidia card ffff",
         ),
-        ("one without a number", &[A100, A100, ODD], &[], "have no number"),
-    ];
-    let node = gpu_node("2", json!({}));
-    for (name, seen, labels, note) in rows {
-        let wanted = wanted(&node, &rules(), &classes(), &list(), Some(&cards(seen)));
-        let start = format!("{GPU}nvidia.model.");
-        let ours = wanted.labels.iter();
-        let ours = ours.filter_map(|(key, value)| Some(format!("{}={value}", key.strip_prefix(&start)?)));
-        assert_eq!(ours.collect::<Vec<_>>(), labels, "{name}");
-        let notes = wanted.notes.join("; ");
+        (
+            "one without a number",
+            &[A100, A100, ("10de", "?")],
+            "have no number",
+        ),
+    ] {
+        let (labels, notes) = seen(numbers);
         assert!(
-            notes.contains(note) && notes.is_empty() == note.is_empty(),
-            "{name}: {notes}"
+            labels.is_empty() && notes.contains(note),
+            "{name}: {labels} {notes}"
         );
     }
-    // Before there is a list, and where labels know better, cards say nothing.
-    let none = Database::default();
-    let early = wanted(&node, &rules(), &classes(), &none, Some(&cards(&[A100, A100])));
+    let node = gpu_node("2", json!({}));
+    let both = Some(cards(&[A100, A100]));
+    let early = wanted(&node, &rules(), &classes(), &Database::default(), both.as_ref());
     assert!(early.notes.join("").contains("was not read yet"), "{early:?}");
-    let labelled = gpu_node("2", json!({"nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-4090"}));
-    let told = wanted(
-        &labelled,
-        &rules(),
-        &classes(),
-        &list(),
-        Some(&cards(&[A100, A100])),
-    );
-    assert_eq!(
-        told.labels
-            .get(&format!("{GPU}nvidia.model.rtx4090"))
-            .map(String::as_str),
-        Some("2")
-    );
 }
 
 #[test]

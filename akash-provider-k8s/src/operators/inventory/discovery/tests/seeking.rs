@@ -321,7 +321,7 @@ async fn each_machine_that_fails_is_told_and_holds_up_no_other() {
             Fate::Answers(thousands),
             "3000 cards are more than a machine has",
         ),
-        ("d-long", Fate::Answers(long), "longer than 1048576 bytes"),
+        ("d-long", Fate::Answers(long.clone()), "longer than 1048576 bytes"),
         (
             "e-broken",
             Fate::Refuses(500, "no\u{1b}[2J database".to_owned()),
@@ -333,6 +333,11 @@ async fn each_machine_that_fails_is_told_and_holds_up_no_other() {
         ("i-imageless", Fate::Waits("ErrImagePull"), "ErrImagePull"),
         ("j-elsewhere", Fate::Elsewhere, "it is on another node"),
         ("k-vanished", Fate::Vanishes, "somebody has deleted its pod"),
+        (
+            "m-long-refusal",
+            Fate::Refuses(500, long.clone()),
+            "longer than 1048576 bytes",
+        ),
         ("l-forbidden", Fate::MayNot, "Forbidden is what the server says"),
     ];
     let mut fates: Vec<_> = rows.iter().map(|(name, fate, _)| (*name, fate.clone())).collect();
@@ -403,6 +408,12 @@ async fn who_does_not_lead_makes_and_deletes_nothing() {
     let labels: BTreeMap<_, _> = LABELS.into();
     let name = format!("{START}gone");
     let left = json!({"metadata": {"name": name, "uid": "u", "labels": labels}});
+    let without = World::with(&[("one", two())], Vec::new());
+    without.gate.set(false);
+    pass(60).await;
+    assert_eq!(without.made(), 0);
+    let told = without.error("one").unwrap();
+    assert!(told.contains("does not lead"), "{told}");
     let world = World::with(&[("one", two())], vec![left]);
     world.gate.set(false);
     pass(60).await;
