@@ -17,6 +17,7 @@ pub mod query;
 pub mod routes;
 pub mod run;
 pub mod tenant;
+pub mod tools;
 pub mod tx;
 pub mod values;
 
@@ -33,6 +34,7 @@ pub use pricing::PricingArgs;
 pub use query::{NodeArgs, QueryArgs};
 pub use run::RunArgs;
 pub use tenant::TenantCommand;
+pub use tools::ToolsCommand;
 pub use tx::TxArgs;
 
 use crate::flight::{BundleArgs, ReplayArgs};
@@ -105,6 +107,9 @@ pub enum Command {
     /// Read what a provider publishes, from another process.
     #[command(subcommand)]
     Bus(BusCommand),
+    /// Say what the machine has that this runs on.
+    #[command(subcommand)]
+    Tools(ToolsCommand),
     /// What a tenant asks of providers.
     #[command(flatten)]
     Tenant(TenantCommand),

@@ -12,6 +12,7 @@ pub mod migrate;
 pub mod query;
 pub mod run;
 pub mod sdl;
+pub mod tools;
 pub mod tx;
 
 use akash_provider_core::sdl::{MAX_BYTES, Sdl};

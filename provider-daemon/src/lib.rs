@@ -7,8 +7,10 @@ mod breaker;
 mod cluster_client;
 pub mod commands;
 pub mod dev;
+mod download;
 mod files;
 pub mod flight;
+mod hardware;
 pub mod json;
 pub mod operator;
 pub mod operators;
@@ -71,6 +73,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Replay(args) => flight::replay(args),
         Command::Bundle(args) => flight::bundle(args),
         Command::Bus(command) => commands::bus::run(command),
+        Command::Tools(command) => commands::tools::run(command),
         Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {
             say(&format!(

@@ -8,7 +8,7 @@ pub mod ip;
 mod measures;
 mod pod;
 mod process;
-mod serve;
+pub(crate) mod serve;
 mod words;
 
 pub(crate) use inside::{Inside, Prepared};

@@ -102,9 +102,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let state = state(home, &printer)?;
     remember(&mut settings, &state, &config.chain_id, key.address())?;
     let ha = Ha::start(args, &config, &shut, &state, &printer).await?;
-    let (chain, writer) = AkashClient::start(settings, background.clone())?;
-    let mut parts = Parts::default();
-    parts.add("transaction writer", tokio::spawn(writer));
+    let (chain, mut parts) = connect(settings, &background)?;
     let desks = Desks::of(ha.gate());
     let watch = Watch::new(&printer, &chain, &breaker, args, &desks);
     let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, operators).await;
@@ -120,8 +118,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     builder = builder.bus(buses.of_provider()).leadership(ha.at_first());
     let (provider, handle) = builder.chain(Arc::new(ha.fenced(&chain))).build()?;
     // Those who listen subscribe before the provider runs, or its first facts are told to nobody.
-    let printing = print_facts(&buses.local, &printer, &background);
-    parts.add("printing of events", printing.await?);
+    let printing = print_facts(&buses.local, &printer, &background).await?;
+    parts.add("printing of events", printing);
     let keeping = breaker.follow(&buses.local, handle.clone(), shut, background.clone());
     parts.add("keeping of the circuit breaker", keeping.await?);
     let distant = hardware.distant.clone();
@@ -155,6 +153,14 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     signals.abort();
     // The part that failed first is the cause. Whatever failed after it may only follow from that.
     concluded(failure.map_or(parts, Err), ended, &printer)
+}
+
+/// The client of the chain, and with it the first part that the provider stands on.
+fn connect(settings: ClientSettings, until: &CancellationToken) -> anyhow::Result<(AkashClient, Parts)> {
+    let (chain, writer) = AkashClient::start(settings, until.clone())?;
+    let mut parts = Parts::default();
+    parts.add("transaction writer", tokio::spawn(writer));
+    Ok((chain, parts))
 }
 
 fn concluded(

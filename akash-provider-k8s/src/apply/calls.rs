@@ -11,7 +11,7 @@ use crate::rights::{self, Attempt};
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use serde_json::Value;
@@ -129,6 +129,44 @@ impl Calls {
         // Fields that others took are taken back: what is recorded decides.
         let params = PatchParams::apply(MANAGER).force();
         self.apply_as(&params, &kind.resource(), ns, name, body).await
+    }
+
+    /// Makes an object; a conflict where there is one of its name.
+    pub(crate) async fn create(
+        &self,
+        resource: &ApiResource,
+        ns: &str,
+        name: &str,
+        body: &Value,
+    ) -> Result<ObjectMeta, Error> {
+        let what = format!("{} {name}", resource.kind);
+        self.term()?;
+        let object: DynamicObject = serde_json::from_value(body.clone())
+            .map_err(|error| Error::new(ErrorKind::Internal, self.operation, error.to_string()))?;
+        let params = PostParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let api = self.api(resource, ns);
+        match self.limited(&what, api.create(&params, &object)).await {
+            Ok(made) => Ok(made.metadata),
+            Err(error) => Err(self.judged(error, &["create"], resource, ns).await),
+        }
+    }
+
+    /// An object; `None` where there is none.
+    pub(crate) async fn get(
+        &self,
+        resource: &ApiResource,
+        ns: &str,
+        name: &str,
+    ) -> Result<Option<DynamicObject>, Error> {
+        let what = format!("{} {name}", resource.kind);
+        let api = self.api(resource, ns);
+        match self.limited(&what, api.get_opt(name)).await {
+            Ok(found) => Ok(found),
+            Err(error) => Err(self.judged(error, &["get"], resource, ns).await),
+        }
     }
 
     /// Server-side apply of an object that nobody else has a field of.

@@ -14,6 +14,7 @@
 //! it.
 
 pub mod database;
+pub mod discovery;
 pub mod index;
 pub mod node;
 pub mod rules;
@@ -24,6 +25,7 @@ mod watch;
 mod writer;
 
 pub use super::Counts;
+pub use discovery::seeker::{DiscoveryStatus, MachineStatus};
 pub use shared::Shown;
 pub use status::{NodeStatus, Status};
 
@@ -34,6 +36,7 @@ use crate::inventory::{self, KubeInventory};
 use crate::state::WatchConfig;
 use akash_provider_core::inventory::InventorySource;
 use database::Database;
+use discovery::seeker::Seeker;
 use futures::StreamExt;
 use index::Event;
 use k8s_openapi::api::core::v1::Node;
@@ -62,6 +65,8 @@ pub struct Options {
     pub call_timeout: Duration,
     /// How eagerly the watches are kept up.
     pub watch_config: WatchConfig,
+    /// How machines are looked at whose labels do not say which GPUs they have; `None` looks at none.
+    pub discovery: Option<discovery::Options>,
     /// No label is written while it is shut.
     pub gate: LeadershipGate,
 }
@@ -74,6 +79,7 @@ impl Default for Options {
             retry_delay: Duration::from_secs(3),
             call_timeout: Duration::from_secs(10),
             watch_config: WatchConfig::default(),
+            discovery: None,
             gate: LeadershipGate::new(true),
         }
     }
@@ -94,6 +100,7 @@ impl InventoryOperator {
             options.rules,
             options.retry_delay,
             options.count.definitions.clone(),
+            options.discovery.is_some(),
         ));
         let writer = Writer {
             shared: Arc::clone(&shared),
@@ -105,7 +112,12 @@ impl InventoryOperator {
             prune: PRUNE_EVERY,
             grace: options.call_timeout,
         };
-        let mut running = Running::start(writer, pace, options.gate);
+        let mut running = Running::start(writer, pace, options.gate.clone());
+        if let Some(discovery) = options.discovery {
+            let calls = Calls::new(client.clone(), options.call_timeout, "look at a machine");
+            let seeker = Seeker::new(&shared, client, calls.guarded(options.gate.clone()), discovery);
+            running.lead(options.gate, move |until| seeker.clone().run(until));
+        }
         running.keep(watch::start(client, &shared.board, options.watch_config));
         running.spawn(count(
             KubeInventory::start_whole(client, &options.count),

@@ -3,6 +3,8 @@
 
 #[path = "inventory_operator/ceph.rs"]
 mod ceph;
+#[path = "inventory_operator/discovery.rs"]
+mod discovery;
 #[path = "inventory_operator/terms.rs"]
 mod terms;
 

@@ -19,9 +19,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 Event::LeaseClosed { lease, .. } => println!("over {lease}"),
                 _ => {}
             },
-            Delivery::Lagged(lost) => {
-                println!("missed {}", lost.map_or("some".to_owned(), |n| n.to_string()))
-            }
+            Delivery::Lagged(Some(lost)) => println!("missed {lost}"),
+            Delivery::Lagged(None) => println!("missed some"),
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use clap::{Arg, Command};
 /// In the order in which they are looked for.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// The commands whose flags can be set.
-pub(crate) const COMMANDS: [&str; 19] = [
+pub(crate) const COMMANDS: [&str; 20] = [
     "keys",
     "query",
     "tx",
@@ -19,6 +19,7 @@ pub(crate) const COMMANDS: [&str; 19] = [
     "operator",
     "migrate",
     "bus",
+    "tools",
     "send-manifest",
     "get-manifest",
     "lease-status",

@@ -3,6 +3,19 @@
 use akash_provider_core::inventory::GpuSpec;
 use akash_provider_core::types::{Attribute, Coin};
 use std::time::Duration;
+use url::Url;
+
+/// Where something is to be had over HTTP.
+///
+/// # Errors
+/// The text is no such URL.
+pub fn web_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("is no URL: {error}"))?;
+    if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() {
+        return Err("is no URL of http or https".to_owned());
+    }
+    Ok(url)
+}
 
 /// A duration such as `500ms`, `6s` or `1h30m`; above zero.
 ///

@@ -21,7 +21,7 @@ use super::words::{awaited, value};
 use crate::args::operators::{GpuListArgs, InventoryArgs};
 use akash_provider_core::error::listen_text;
 use akash_provider_k8s::operators::inventory::rules::Rules;
-use akash_provider_k8s::operators::inventory::{InventoryOperator, Options, Shown, Status};
+use akash_provider_k8s::operators::inventory::{DiscoveryStatus, InventoryOperator, Options, Shown, Status};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -140,9 +140,6 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
         &args.gpus,
         args.state_dir.as_deref(),
     )?;
-    if let Some(flag) = args.without_effect.relied_on() {
-        tracing::warn!("{flag} has no effect: no pod runs on nodes, whose labels say what devices they have");
-    }
     process::run(&args.common, async move |client, gate| {
         let port = match args.grpc_port {
             Some(port) => port,
@@ -153,6 +150,7 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
         let options = Options {
             retry_delay: args.retry_delay,
             call_timeout: args.common.kube_call_timeout,
+            discovery: args.discovery(),
             gate,
             ..Options::default()
         };
@@ -286,6 +284,7 @@ impl Operator for Desk {
         let mut measures = Vec::new();
         measures.extend(of_counts(now.counts));
         measures.extend(of_watches(&now.watches));
+        measures.extend(now.discovery.iter().flat_map(of_discovery));
         measures
     }
 
@@ -323,6 +322,19 @@ impl Operator for Desk {
     async fn stop(&self) {
         self.operator.stop().await;
     }
+}
+
+/// How looking at machines fares.
+#[expect(clippy::cast_precision_loss, reason = "a count of looks is far below 2^52")]
+fn of_discovery(now: &DiscoveryStatus) -> [Measure; 3] {
+    let nodes = Measure::gauge("discovery_nodes", "Nodes that are to be looked at");
+    let looks = Measure::counter("discoveries", "Nodes that were looked at");
+    let failures = Measure::counter("discovery_failures", "Looks at nodes that failed");
+    [
+        nodes.counted("state", [("waiting", now.waiting), ("failing", now.failing)]),
+        looks.with([], now.looks as f64),
+        failures.with([], now.failures as f64),
+    ]
 }
 
 async fn inventory(State(desk): State<Arc<Desk>>, RawQuery(query): RawQuery) -> Response<Body> {

@@ -36,7 +36,7 @@ const TEXT_MAX: usize = 8 << 20;
 pub(super) struct Peer(pub(super) SocketAddr);
 
 /// Answers until the end, and lets what is under way come to its own.
-pub(super) async fn serve(listener: TcpListener, router: Router, until: CancellationToken) {
+pub(crate) async fn serve(listener: TcpListener, router: Router, until: CancellationToken) {
     let end = until.clone();
     let answer = move |stream, peer| {
         let (router, until) = (router.clone(), end.clone());
@@ -166,7 +166,7 @@ impl Prepared {
 }
 
 /// Words with a status.
-pub(super) fn status(code: StatusCode, words: impl Into<String>) -> Response<Body> {
+pub(crate) fn status(code: StatusCode, words: impl Into<String>) -> Response<Body> {
     let mut answer = Response::new(Body::from(words.into()));
     *answer.status_mut() = code;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");

@@ -137,7 +137,7 @@ pub(super) fn interface(text: &str) -> String {
 }
 
 /// A number of the bus: four hexadecimal digits, with `0x` or without.
-fn number(text: &str) -> Option<String> {
+pub(super) fn number(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     let digits = text.strip_prefix("0x").unwrap_or(&text);
     let is_number = digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -5,6 +5,7 @@
 //! say half of what a node has would be written twice, and believed in between.
 
 use super::database::Database;
+use super::discovery::{Cards, Machine};
 use super::node::NodeView;
 use super::rules::Rules;
 use super::wanted::{self, Wanted};
@@ -26,6 +27,8 @@ pub enum Event {
     Classes(Change<Name, bool>),
     /// Who and how a node is by the API server's own answer: to a write, or to a question.
     Answered(Name, Box<ObjectMeta>),
+    /// What a pod of ours has seen on a machine.
+    Found(Name, Machine, Cards),
     /// Other rules.
     Rules(Rules),
     /// Another list of GPUs.
@@ -41,6 +44,8 @@ pub struct Index {
     offered: BTreeSet<Name>,
     rules: Arc<Rules>,
     list: Arc<Database>,
+    /// What was seen on machines. It counts for the machine that it was seen on, as that was then.
+    found: BTreeMap<Name, (Machine, Cards)>,
 }
 
 /// What is to be done about a node. Nothing where it has its labels.
@@ -73,6 +78,7 @@ impl Index {
             offered: BTreeSet::new(),
             rules: Arc::new(rules),
             list: Arc::default(),
+            found: BTreeMap::new(),
         }
     }
 
@@ -88,6 +94,10 @@ impl Index {
             Event::Nodes(change) => self.apply_nodes(change),
             Event::Classes(change) => self.apply_classes(change),
             Event::Answered(name, meta) => self.apply_answer(name, &meta),
+            Event::Found(name, machine, cards) => {
+                self.found.insert(name.clone(), (machine, cards));
+                BTreeSet::from([name])
+            }
             Event::Rules(rules) => {
                 self.rules = Arc::new(rules);
                 self.names()
@@ -131,7 +141,35 @@ impl Index {
     /// The labels that a node is to have, by what is known so far.
     #[must_use]
     pub fn wanted(&self, node: &NodeView) -> Wanted {
-        wanted::wanted(node, &self.rules, &self.offered, &self.list)
+        wanted::wanted(node, &self.rules, &self.offered, &self.list, self.found(node))
+    }
+
+    /// What was seen on the machine that a node is.
+    #[must_use]
+    pub fn found(&self, node: &NodeView) -> Option<&Cards> {
+        let (machine, cards) = self.found.get(&node.name)?;
+        (*machine == Machine::of(node)).then_some(cards)
+    }
+
+    /// Machines of whose devices neither labels nor we know the models.
+    #[must_use]
+    pub fn unseen(&self) -> BTreeMap<Name, Machine> {
+        if !self.is_known() {
+            return BTreeMap::new();
+        }
+        let unsaid = self.nodes().filter(|(_, node)| {
+            self.found(node).is_none() && wanted::is_unsaid(node, &self.rules, &self.list)
+        });
+        unsaid
+            .map(|(name, node)| (name.clone(), Machine::of(node)))
+            .collect()
+    }
+
+    /// Forgets what was seen on machines that are gone.
+    pub fn forget_gone(&mut self) {
+        if let Some(nodes) = &self.nodes {
+            self.found.retain(|name, _| nodes.contains_key(name));
+        }
     }
 
     /// What is to be done about a node.

@@ -30,6 +30,8 @@ pub struct NodeView {
     pub is_ready: bool,
     /// Somebody has cordoned it.
     pub is_cordoned: bool,
+    /// Which start of the machine this is; empty where its kubelet does not say it.
+    pub boot: String,
     /// Devices of each vendor, healthy or not; `None` where the node does not have the resource.
     pub devices: [Option<i64>; 2],
     /// All labels that matter here: those that are ours, and those that say what devices there are.
@@ -62,6 +64,10 @@ impl NodeView {
         let mut view = Self {
             is_ready: ready.next().is_some_and(|ready| ready["status"] == "True"),
             is_cordoned: spec["unschedulable"] == Value::Bool(true),
+            boot: status["nodeInfo"]["bootID"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
             devices: Vendor::ALL.map(devices),
             ..Self::default()
         };

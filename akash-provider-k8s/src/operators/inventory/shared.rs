@@ -1,6 +1,7 @@
 //! What watches, writer, count and status share: the board with the index, what was counted, and what is shown of it.
 
 use super::database::Database;
+use super::discovery::seeker::Desk;
 use super::index::{Event, Index, Work};
 use super::rules::Rules;
 use crate::operators::board::{self, Board};
@@ -10,7 +11,7 @@ use akash_provider_core::inventory::{Inventory, Metrics};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -37,6 +38,10 @@ impl board::Index for Index {
 
     fn work(&self, name: &str) -> Work {
         Self::work(self, name)
+    }
+
+    fn prune(&mut self) {
+        self.forget_gone();
     }
 }
 
@@ -96,10 +101,12 @@ pub(super) struct Shared {
     /// Never locked by who holds the board.
     count: Mutex<Count>,
     pub(super) shown: watch::Sender<Option<Arc<Shown>>>,
+    /// The machines that are looked at; `None` where none are. Locked before the board, never by who holds it.
+    pub(super) desk: Option<Mutex<Desk>>,
 }
 
 impl Shared {
-    pub(super) fn new(rules: Rules, retry_delay: Duration, definitions: Definitions) -> Self {
+    pub(super) fn new(rules: Rules, retry_delay: Duration, definitions: Definitions, looks: bool) -> Self {
         let patience = Patience {
             retry_delay,
             // A node is ours to label whatever was refused: it is tried for ever.
@@ -115,7 +122,14 @@ impl Shared {
             )),
             count: Mutex::default(),
             shown: watch::Sender::new(None),
+            desk: looks.then(|| Mutex::new(Desk::new(patience))),
         }
+    }
+
+    /// The machines that are looked at.
+    pub(super) fn desk(&self) -> Option<MutexGuard<'_, Desk>> {
+        let desk = self.desk.as_ref()?;
+        Some(desk.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn count(&self) -> Count {

@@ -1,5 +1,6 @@
 //! What the operator says of itself.
 
+use super::discovery::seeker::{Desk, DiscoveryStatus, MachineStatus};
 use super::index::Index;
 use super::node::NodeView;
 use super::shared::{Count, Shared};
@@ -29,6 +30,8 @@ pub struct Status {
     pub nodes: BTreeMap<String, NodeStatus>,
     /// What exists and is not offered, and why.
     pub ignored: Vec<String>,
+    /// How looking at machines fares; `None` where that is not wanted.
+    pub discovery: Option<DiscoveryStatus>,
 }
 
 /// How a node is.
@@ -46,14 +49,18 @@ pub struct NodeStatus {
     pub setbacks: u32,
     /// So many seconds until the next try.
     pub waits_seconds: Option<u64>,
+    /// How looking at the machine fares, where its labels do not say which GPUs it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub discovery: Option<MachineStatus>,
 }
 
 impl Shared {
     pub(super) fn status(&self) -> Status {
         let count = self.count();
+        let now = Instant::now();
+        let desk = self.desk();
         let inner = self.board.inner();
         let index = &inner.index;
-        let now = Instant::now();
         Status {
             is_ready: count.inventory.is_some() && index.is_known(),
             watches: self.board.watch_status(&inner),
@@ -62,10 +69,16 @@ impl Shared {
             known_gpus: index.list().len(),
             nodes: index
                 .nodes()
-                .map(|(name, node)| (name.clone(), inner.node(name, node, now)))
+                .map(|(name, node)| {
+                    let mut status = inner.node(name, node, now);
+                    let desk = desk.as_deref();
+                    status.discovery = desk.and_then(|desk| desk.machine(name, index.found(node), now));
+                    (name.clone(), status)
+                })
                 .collect(),
             ignored: ignored(index, &count),
             count_error: count.error,
+            discovery: desk.as_deref().map(Desk::status),
         }
     }
 }
@@ -83,6 +96,7 @@ impl Inner<Index> {
             error: failed.map(|failed| failed.error.clone()),
             setbacks: failed.map_or(0, |failed| failed.failures),
             waits_seconds: wait.filter(|_| !is_written).map(|wait| wait.as_secs()),
+            discovery: None,
         }
     }
 }

@@ -5,15 +5,19 @@
 //! none.
 
 use super::database::{Database, Model, interface, vendor_of};
+use super::discovery::Cards;
 use super::node::{GPU_PRESENT, NodeView, is_ours};
 use super::rules::Rules;
 use crate::inventory::Vendor;
-use crate::inventory::gpu::{PREFIX as GPU_PREFIX, vendor_labels};
+use crate::inventory::gpu::PREFIX as GPU_PREFIX;
 use crate::inventory::node::CLASS_LABEL;
 use crate::labels::{self, Labels};
+use models::Known;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+mod models;
 
 /// Devices that one machine may have; more is a mistake of whoever counts them.
 pub const DEVICES_MAX: i64 = 256;
@@ -45,9 +49,16 @@ pub struct Wanted {
     pub notes: Vec<String>,
 }
 
-/// The labels that a node is to have. `classes` are those of the cluster that may be offered.
+/// The labels that a node is to have. `classes` are those of the cluster that may be offered, `found` is what a pod of
+/// ours has seen on this machine.
 #[must_use]
-pub fn wanted(node: &NodeView, rules: &Rules, classes: &BTreeSet<String>, list: &Database) -> Wanted {
+pub fn wanted(
+    node: &NodeView,
+    rules: &Rules,
+    classes: &BTreeSet<String>,
+    list: &Database,
+    found: Option<&Cards>,
+) -> Wanted {
     let mut wanted = Wanted {
         standing: standing(node, rules),
         labels: Labels::new(),
@@ -73,9 +84,19 @@ pub fn wanted(node: &NodeView, rules: &Rules, classes: &BTreeSet<String>, list: 
     }
     wanted.gpu_present(node);
     for (vendor, devices) in Vendor::ALL.into_iter().zip(node.devices) {
-        wanted.devices(node, vendor, devices, list);
+        wanted.devices(node, vendor, devices, list, found);
     }
     wanted
+}
+
+/// True for a node that is offered and has devices of which no label says the model.
+pub(super) fn is_unsaid(node: &NodeView, rules: &Rules, list: &Database) -> bool {
+    let mut vendors = Vendor::ALL.into_iter().zip(node.devices);
+    standing(node, rules) == Standing::Offered
+        && vendors.any(|(vendor, devices)| {
+            let count = devices.filter(|count| (1..=DEVICES_MAX).contains(count));
+            count.is_some_and(|count| matches!(models::known(node, vendor, count, list), Known::Unsaid(_)))
+        })
 }
 
 fn standing(node: &NodeView, rules: &Rules) -> Standing {
@@ -99,14 +120,6 @@ fn kept(node: &NodeView, start: &str) -> Labels {
         kept.insert(GPU_PRESENT.to_owned(), "true".to_owned());
     }
     kept
-}
-
-/// What is known of the devices of a vendor.
-enum Known {
-    /// All are of this model.
-    Model(Model),
-    /// Nothing: and why.
-    Nothing(String),
 }
 
 impl Wanted {
@@ -135,7 +148,14 @@ impl Wanted {
         }
     }
 
-    fn devices(&mut self, node: &NodeView, vendor: Vendor, devices: Option<i64>, list: &Database) {
+    fn devices(
+        &mut self,
+        node: &NodeView,
+        vendor: Vendor,
+        devices: Option<i64>,
+        list: &Database,
+        found: Option<&Cards>,
+    ) {
         let start = format!("{GPU_PREFIX}{}.", vendor.name());
         let there = kept(node, &start);
         let Some(count) = devices else {
@@ -148,12 +168,15 @@ impl Wanted {
                 "{count} {} GPUs are more than a machine has",
                 vendor.name()
             )),
-            _ => known(node, vendor, list, !there.is_empty()),
+            count => match (models::known(node, vendor, count, list), found) {
+                (Known::Unsaid(_), Some(found)) => models::found(found, vendor, count, list),
+                (known, _) => known,
+            },
         };
         match known {
-            Known::Model(model) => self.model(&start, &model, count, &there),
-            Known::Nothing(why) if there.is_empty() => self.notes.push(why),
-            Known::Nothing(why) => {
+            Known::Models(models) => self.models(&start, &models, &there),
+            Known::Nothing(why) | Known::Unsaid(why) if there.is_empty() => self.notes.push(why),
+            Known::Nothing(why) | Known::Unsaid(why) => {
                 self.notes
                     .push(format!("{why}; the labels that say so stay as they are"));
                 self.labels.extend(there);
@@ -161,83 +184,33 @@ impl Wanted {
         }
     }
 
-    /// Counters of a model, of its memory and of its interface.
-    fn model(&mut self, start: &str, model: &Model, count: i64, there: &Labels) {
-        let key = format!("{start}model.{}", model.name);
-        let part = |what: &str, value: &str| {
-            if !value.is_empty() {
-                return vec![format!("{key}.{what}.{value}")];
+    /// Counters of models, of their memory and of their interfaces.
+    fn models(&mut self, start: &str, models: &[(Model, i64)], there: &Labels) {
+        // Two kinds of one model share its counter.
+        let mut counters: BTreeMap<String, i64> = BTreeMap::new();
+        for (model, count) in models {
+            let key = format!("{start}model.{}", model.name);
+            let part = |what: &str, value: &str| {
+                if !value.is_empty() {
+                    return vec![format!("{key}.{what}.{value}")];
+                }
+                // What is not known now was known to whoever wrote the label: pods of leases are bound by it.
+                let start = format!("{key}.{what}.");
+                let known = there.keys().filter(|key| key.starts_with(&start));
+                known.cloned().collect()
+            };
+            let parts = [
+                part("ram", &model.memory_size),
+                part("interface", &interface(&model.interface)),
+            ];
+            let keys = parts.into_iter().flatten().chain([key]);
+            for key in keys {
+                *counters.entry(key).or_default() += count;
             }
-            // What is not known now was known to whoever wrote the label: pods of leases are bound by it.
-            let start = format!("{key}.{what}.");
-            there
-                .keys()
-                .filter(|key| key.starts_with(&start))
-                .cloned()
-                .collect()
-        };
-        let parts = [
-            part("ram", &model.memory_size),
-            part("interface", &interface(&model.interface)),
-        ];
-        self.set(key, count.to_string());
-        for key in parts.into_iter().flatten() {
+        }
+        for (key, count) in counters {
             self.set(key, count.to_string());
         }
-    }
-}
-
-/// The model of a vendor's devices: by their numbers on the bus, else by the labels of the vendor's own tools.
-fn known(node: &NodeView, vendor: Vendor, list: &Database, is_labelled: bool) -> Known {
-    let by_tools = vendor_labels::known(&node.labels, vendor);
-    let product = match vendor {
-        Vendor::Nvidia => "nvidia.com/gpu.product",
-        Vendor::Amd => "amd.com/gpu.product-name",
-    };
-    if by_tools.is_none() && node.labels.contains_key(product) {
-        let name = vendor.name();
-        return Known::Nothing(format!(
-            "{name} GPUs are shared or in parts, by label {product}: none is a whole one"
-        ));
-    }
-    let on_bus = node
-        .on_bus()
-        .filter(|(maker, _)| vendor_of(maker) == Some(vendor));
-    let mut numbers: BTreeSet<(&str, &str)> = on_bus
-        .filter_map(|(maker, device)| Some((maker, device?)))
-        .collect();
-    if vendor == Vendor::Amd && numbers.is_empty() {
-        numbers.extend(
-            node.labels
-                .get("amd.com/gpu.device-id")
-                .map(|device| ("1002", device.as_str())),
-        );
-    }
-    // What the list says may be what the labels say: it is not known better before it was read.
-    if list.is_empty() && is_labelled && !numbers.is_empty() {
-        return Known::Nothing("the list of GPUs was not read yet".to_owned());
-    }
-    let found: Option<Vec<&Model>> = numbers
-        .iter()
-        .map(|(maker, device)| list.model(maker, device))
-        .collect();
-    // Of a device that the list lacks its maker's tools may know more.
-    let mut models = found.unwrap_or_default();
-    models.sort_unstable_by_key(|model| (&model.name, &model.interface, &model.memory_size));
-    models.dedup();
-    match (models.as_slice(), by_tools) {
-        ([only], _) => Known::Model((*only).clone()),
-        (_, Some((_, spec))) if models.len() < 2 => Known::Model(Model {
-            name: spec.model,
-            interface: spec.interface,
-            memory_size: spec.memory_size,
-        }),
-        ([], _) => Known::Nothing(format!("nothing says which model the {} GPUs are", vendor.name())),
-        _ => Known::Nothing(format!(
-            "nothing says how many {} GPUs are of which of {} models",
-            vendor.name(),
-            models.len()
-        )),
     }
 }
 

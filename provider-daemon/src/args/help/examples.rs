@@ -78,6 +78,17 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("bus schema", &["bus schema > event.schema.json"]),
+    (
+        "tools psutil list",
+        &["tools psutil list gpu", "tools psutil list cpu --root /host"],
+    ),
+    (
+        "tools psutil serve",
+        &[
+            "tools psutil serve",
+            "tools psutil serve --api-address 127.0.0.1 --api-port 9000 --pcidb-enable-network-fetch",
+        ],
+    ),
     ("migrate list", &["migrate list", "migrate list -o json"]),
     (
         "migrate run",
@@ -92,6 +103,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "operator inventory --config /etc/inventory/rules.yaml --state-dir /var/lib/inventory",
             "operator inventory --gpu-list gpus.json --provider-configs-url=",
+            "operator inventory --discovery-image registry.example.com/provider:1 --discovery-namespace akash-discovery",
         ],
     ),
     (

@@ -2,6 +2,7 @@
 
 use super::common::CommonArgs;
 use crate::args::values;
+use akash_provider_k8s::operators::inventory::discovery;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +27,16 @@ pub struct InventoryArgs {
     /// The port of gRPC; without it the port `grpc` of its own pod, else 8081.
     #[arg(long, value_name = "PORT")]
     pub grpc_port: Option<u16>,
+    /// Where labels do not say which GPUs a node has, look with a pod of this image that is there for seconds: ours, or
+    /// today's. Without it no pod of ours runs on nodes.
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
+    pub discovery_image: Option<String>,
+    /// The program in that image which has `tools psutil serve`, such as provider-daemon.
+    #[arg(long, value_name = "PROGRAM", default_value = "provider-services")]
+    pub discovery_program: String,
+    /// The namespace of those pods; without it --pod-namespace, else akash-services.
+    #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
+    pub discovery_namespace: Option<String>,
     /// First wait after labels could not be written; it doubles up to five minutes.
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = values::go_duration)]
     pub retry_delay: Duration,
@@ -54,10 +65,7 @@ pub struct GpuListArgs {
 /// Flags of today's operator that are taken and have nothing to act on here.
 #[derive(Debug, Default, Args)]
 pub struct WithoutEffect {
-    /// No pod of ours runs on nodes.
-    #[arg(long, hide = true, value_name = "IMAGE")]
-    pub discovery_image: Option<String>,
-    /// Nodes are not asked.
+    /// An answer of a node has a limit that does not change.
     #[arg(long, hide = true, value_name = "DURATION")]
     pub query_timeout: Option<String>,
     /// Nothing is kept of nodes that are gone.
@@ -74,11 +82,28 @@ pub struct WithoutEffect {
     pub event_failure_limit: Option<String>,
 }
 
-impl WithoutEffect {
-    /// The flag that somebody may rely on, where it is set.
-    pub fn relied_on(&self) -> Option<&'static str> {
-        self.discovery_image.as_ref().map(|_| "--discovery-image")
+impl InventoryArgs {
+    /// How machines are looked at; `None` where no image is named.
+    pub fn discovery(&self) -> Option<discovery::Options> {
+        let own = self.common.pod_namespace.as_deref();
+        let namespace = self.discovery_namespace.as_deref().or(own);
+        Some(discovery::Options {
+            image: self.discovery_image.clone()?,
+            program: self.discovery_program.clone(),
+            namespace: namespace.unwrap_or(SERVICES).to_owned(),
+        })
     }
+}
+
+/// Where today's charts run operators.
+const SERVICES: &str = "akash-services";
+
+/// The name of an image, as far as a mistake shows.
+fn image(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err("is no name of an image".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// Where the network keeps its lists; `None` where nobody is to be asked.
@@ -89,11 +114,7 @@ fn configs_url(text: &str) -> Result<ConfigsUrl, String> {
     if text.is_empty() {
         return Ok(ConfigsUrl(None));
     }
-    let url = Url::parse(text).map_err(|error| format!("is no URL: {error}"))?;
-    if !["http", "https"].contains(&url.scheme()) || url.host_str().is_none() {
-        return Err("is no URL of http or https".to_owned());
-    }
-    Ok(ConfigsUrl(Some(url)))
+    values::web_url(text).map(|url| ConfigsUrl(Some(url)))
 }
 
 #[cfg(test)]
@@ -121,7 +142,7 @@ mod tests {
             args.grpc_port,
         );
         assert_eq!(ports, ("0.0.0.0".to_owned(), None, None));
-        let url = args.gpus.provider_configs_url.0.unwrap();
+        let url = args.gpus.provider_configs_url.0.as_ref().unwrap();
         assert_eq!(url.as_str(), "https://provider-configs.akash.network/");
         let times = [
             args.gpus.registry_query_period,
@@ -130,7 +151,7 @@ mod tests {
             args.common.web_refresh_interval,
         ];
         assert_eq!(times.map(|time| time.as_secs()), [300, 3, 3, 5]);
-        assert!(args.without_effect.relied_on().is_none());
+        assert_eq!(args.discovery(), None);
     }
 
     #[test]
@@ -148,7 +169,24 @@ mod tests {
         ]);
         let args = args.unwrap();
         assert_eq!(args.gpus.provider_configs_url, ConfigsUrl(None));
-        assert_eq!(args.without_effect.relied_on(), Some("--discovery-image"));
+        let wanted = discovery::Options {
+            image: "ghcr.io/akash-network/provider".to_owned(),
+            program: "provider-services".to_owned(),
+            namespace: "akash-services".to_owned(),
+        };
+        assert_eq!(args.discovery(), Some(wanted));
+        let own = [
+            "--discovery-image=x",
+            "--pod-namespace=ops",
+            "--discovery-namespace=look",
+        ];
+        assert_eq!(read(&own).unwrap().discovery().unwrap().namespace, "look");
+        assert_eq!(read(&own[..2]).unwrap().discovery().unwrap().namespace, "ops");
+        assert_eq!(
+            read(&own[..1]).unwrap().discovery().unwrap().namespace,
+            "akash-services"
+        );
+        assert!(read(&["--discovery-image=a b"]).is_err() && read(&["--discovery-image="]).is_err());
         assert!(read(&["--provider-configs-url=file:///etc/passwd"]).is_err());
     }
 }

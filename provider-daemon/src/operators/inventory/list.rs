@@ -1,30 +1,18 @@
 //! The network's list of GPUs: asked for now and then, kept over restarts, and never a reason to show nothing.
 
+use crate::download::download;
 use crate::files;
-use akash_provider_core::error::chain_text;
 use akash_provider_k8s::operators::inventory::InventoryOperator;
 use akash_provider_k8s::operators::inventory::database::{BYTES_MAX, Database};
-use bytes::Bytes;
 use data_encoding::HEXLOWER;
-use http::header::LOCATION;
-use http::{Request, StatusCode};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use url::Url;
 
-/// Time for the whole of an answer, redirects included.
-const ANSWER_TIME: Duration = Duration::from_secs(20);
-/// Redirects that are followed.
-const REDIRECTS: usize = 3;
 /// Name of the kept list in the folder of the state.
 const KEPT: &str = "gpus.json";
 
@@ -113,11 +101,7 @@ impl List {
         match &self.source {
             Source::Nowhere => Ok(None),
             Source::File(path) => files::bytes(path, BYTES_MAX as u64).map(Some),
-            Source::Network(url) => {
-                let asked = timeout(ANSWER_TIME, fetch(url)).await;
-                let answer = asked.map_err(|_| format!("no answer within {ANSWER_TIME:?}"))??;
-                Ok(Some(answer))
-            }
+            Source::Network(url) => download(url, BYTES_MAX).await.map(Some),
         }
     }
 
@@ -170,70 +154,6 @@ impl List {
             tracing::warn!(path = %path.display(), %error, "the list of GPUs could not be kept");
         }
     }
-}
-
-type Https = Client<HttpsConnector<HttpConnector>, Empty<Bytes>>;
-
-fn client() -> Result<Https, String> {
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let tls = builder.map_err(|error| error.to_string())?;
-    let tls = tls.with_root_certificates(roots).with_no_client_auth();
-    let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
-        .https_or_http()
-        .enable_http1()
-        .build();
-    // Asked every few minutes: a connection for each is cheap, and none stays open.
-    Ok(Client::builder(TokioExecutor::new())
-        .pool_max_idle_per_host(0)
-        .build(connector))
-}
-
-/// The answer of the server, after some redirects at most.
-async fn fetch(url: &Url) -> Result<Vec<u8>, String> {
-    let client = client()?;
-    let mut url = url.clone();
-    for _ in 0..=REDIRECTS {
-        let request = Request::get(url.as_str())
-            .header("user-agent", "provider-daemon")
-            .body(Empty::new());
-        let request = request.map_err(|error| error.to_string())?;
-        let answer = client
-            .request(request)
-            .await
-            .map_err(|error| chain_text(&error))?;
-        let status = answer.status();
-        if status.is_redirection() {
-            url = onward(&url, answer.headers().get(LOCATION))?;
-            continue;
-        }
-        if status != StatusCode::OK {
-            return Err(format!("the server answers {status}"));
-        }
-        let body = Limited::new(answer.into_body(), BYTES_MAX).collect().await;
-        let body = body
-            .map_err(|error| format!("the answer broke off, or is longer than {BYTES_MAX} bytes: {error}"))?;
-        return Ok(body.to_bytes().to_vec());
-    }
-    Err(format!("more than {REDIRECTS} redirects"))
-}
-
-/// Where a redirect leads.
-fn onward(from: &Url, location: Option<&http::HeaderValue>) -> Result<Url, String> {
-    let text = location
-        .and_then(|value| value.to_str().ok())
-        .ok_or("a redirect to nowhere")?;
-    let to = from
-        .join(text)
-        .map_err(|error| format!("a redirect to no URL: {error}"))?;
-    // Who listens in between must not take TLS off.
-    if to.scheme() != "https" && to.scheme() != from.scheme() {
-        return Err("a redirect away from https".to_owned());
-    }
-    Ok(to)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ fn put(shared: &Shared, view: NodeView) {
 }
 
 fn shared(nodes: &[&str]) -> Shared {
-    let shared = Shared::new(Rules::default(), FIRST, Definitions::default());
+    let shared = Shared::new(Rules::default(), FIRST, Definitions::default(), false);
     let listed = nodes.iter().map(|name| ((*name).to_owned(), view(name, 1)));
     shared.board.apply(Event::Nodes(Change::Listed(listed.collect())));
     shared
@@ -134,7 +134,7 @@ async fn who_undoes_our_labels_does_not_make_us_hurry() {
 
 #[tokio::test]
 async fn before_everything_was_listed_no_node_is_said_to_have_its_labels() {
-    let shared = Shared::new(Rules::default(), FIRST, Definitions::default());
+    let shared = Shared::new(Rules::default(), FIRST, Definitions::default(), false);
     shared.counted(Ok(count(ClusterSpec::default())));
     let listed = BTreeMap::from([("one".to_owned(), view("one", 1))]);
     shared.board.apply(Event::Nodes(Change::Listed(listed)));
@@ -163,6 +163,7 @@ fn what_is_shown_follows_the_rules_at_once() {
         Rules::new(["a".to_owned()]).unwrap(),
         FIRST,
         Definitions::default(),
+        false,
     );
     let node = |name: &str| NodeSpec {
         name: name.to_owned(),

@@ -39,7 +39,7 @@ fn classes() -> BTreeSet<String> {
 }
 
 fn of(view: &NodeView) -> Wanted {
-    wanted(view, &rules(), &classes(), &list())
+    wanted(view, &rules(), &classes(), &list(), None)
 }
 
 /// Keys of ours and what they say, in short.
@@ -48,6 +48,155 @@ fn gpus(view: &NodeView) -> Vec<String> {
     let ours = wanted.labels.iter();
     ours.filter_map(|(key, value)| Some(format!("{}={value}", key.strip_prefix(GPU)?)))
         .collect()
+}
+
+fn cards(numbers: &[(&str, &str)]) -> Cards {
+    let card =
+        |(maker, device): &(&str, &str)| json!({"pci": {"vendor": {"id": maker}, "product": {"id": device}}});
+    let all: Vec<_> = numbers.iter().map(card).collect();
+    Cards::read(json!({ "cards": all }).to_string().as_bytes()).unwrap()
+}
+
+const A100: (&str, &str) = ("10de", "20b5");
+const A100_SXM: (&str, &str) = ("10de", "20b2");
+const RTX: (&str, &str) = ("10de", "2684");
+const MI210: (&str, &str) = ("1002", "740f");
+
+/// The labels of the models of a node with two devices, in short, and what could not be said.
+fn seen(numbers: &[(&str, &str)]) -> (String, String) {
+    let node = gpu_node("2", json!({}));
+    let wanted = wanted(&node, &rules(), &classes(), &list(), Some(&cards(numbers)));
+    let start = format!("{GPU}nvidia.model.");
+    let ours = wanted.labels.iter();
+    let ours = ours.filter_map(|(key, value)| Some(format!("{}={value}", key.strip_prefix(&start)?)));
+    (ours.collect::<Vec<_>>().join(" "), wanted.notes.join("; "))
+}
+
+#[test]
+fn cards_that_were_seen_say_models_and_never_how_many_devices_there_are() {
+    let all = "a100=2 a100.interface.pcie=2 a100.ram.80Gi=2";
+    let two =
+        "a100=1 a100.interface.pcie=1 a100.ram.80Gi=1 rtx4090=1 rtx4090.interface.pcie=1 rtx4090.ram.24Gi=1";
+    let mixed = "a100=2 a100.interface.pcie=1 a100.interface.sxm=1 a100.ram.80Gi=2";
+    let others = [A100, MI210, A100, ("1a03", "2000")];
+    assert_eq!(seen(&[A100, A100]), (all.to_owned(), String::new()));
+    assert_eq!(seen(&[A100; 3]).0, all, "one more, for a display");
+    assert_eq!(seen(&[A100; 200]).0, all, "one that lies about how many");
+    assert_eq!(seen(&others).0, all, "other makers' too");
+    assert_eq!(seen(&[A100, RTX]), (two.to_owned(), String::new()));
+    assert_eq!(seen(&[A100, A100_SXM]).0, mixed, "two kinds of a model");
+    // Where labels know better, cards say nothing.
+    let labelled = gpu_node("2", json!({"nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-4090"}));
+    let both = Some(cards(&[A100, A100]));
+    let told = wanted(&labelled, &rules(), &classes(), &list(), both.as_ref());
+    let by_label = told.labels.get(&format!("{GPU}nvidia.model.rtx4090"));
+    assert_eq!(by_label.map(String::as_str), Some("2"));
+}
+
+#[test]
+fn cards_that_do_not_say_which_devices_they_are_give_no_label() {
+    for (name, numbers, note) in [
+        (
+            "one too many",
+            &[A100, RTX, RTX][..],
+            "which of them are the 2 devices",
+        ),
+        ("one too few", &[A100], "shared or in parts"),
+        ("none", &[], "0 nvidia cards were seen"),
+        ("of another vendor", &[MI210, MI210], "0 nvidia cards were seen"),
+        (
+            "one that nobody knows",
+            &[A100, ("10de", "ffff")],
+            "lacks the nvidia card ffff",
+        ),
+        (
+            "one without a number",
+            &[A100, A100, ("10de", "?")],
+            "have no number",
+        ),
+    ] {
+        let (labels, notes) = seen(numbers);
+        assert!(
+            labels.is_empty() && notes.contains(note),
+            "{name}: {labels} {notes}"
+        );
+    }
+    let node = gpu_node("2", json!({}));
+    let both = Some(cards(&[A100, A100]));
+    let early = wanted(&node, &rules(), &classes(), &Database::default(), both.as_ref());
+    assert!(early.notes.join("").contains("was not read yet"), "{early:?}");
+}
+
+#[test]
+fn only_a_machine_of_which_labels_do_not_say_the_models_is_looked_at() {
+    let bus = |device: &str| {
+        (
+            format!("feature.node.kubernetes.io/pci-0302_10de{device}.present"),
+            "true",
+        )
+    };
+    let many = Labels::from([bus("_20b5"), bus("_2684")].map(|(key, value)| (key, value.to_owned())));
+    for (name, view, is_looked_at) in [
+        ("no label", gpu_node("2", json!({})), true),
+        (
+            "labels of before alone",
+            gpu_node("2", json!({format!("{GPU}nvidia.model.t4"): "2"})),
+            true,
+        ),
+        ("the maker alone", gpu_node("2", json!({bus("").0: "true"})), true),
+        ("two models on the bus", gpu_node("2", json!(many)), true),
+        (
+            "its model on the bus",
+            gpu_node("2", json!({bus("_20b5").0: "true"})),
+            false,
+        ),
+        (
+            "one that the list lacks",
+            gpu_node("2", json!({bus("_ffff").0: "true"})),
+            false,
+        ),
+        (
+            "its product",
+            gpu_node("2", json!({"nvidia.com/gpu.product": "Tesla-T4"})),
+            false,
+        ),
+        (
+            "shared",
+            gpu_node("2", json!({"nvidia.com/gpu.product": "Tesla-T4-SHARED"})),
+            false,
+        ),
+        ("no devices", node(|_| ()), false),
+        ("none that answers", gpu_node("0", json!({})), false),
+        ("absurdly many", gpu_node("257", json!({})), false),
+        ("garbage for a number", gpu_node("many", json!({})), false),
+        ("fewer than none", gpu_node("-3", json!({})), false),
+        (
+            "cordoned",
+            NodeView {
+                is_cordoned: true,
+                ..gpu_node("2", json!({}))
+            },
+            false,
+        ),
+        (
+            "not ready",
+            NodeView {
+                is_ready: false,
+                ..gpu_node("2", json!({}))
+            },
+            false,
+        ),
+        (
+            "left out",
+            NodeView {
+                name: "master-1".to_owned(),
+                ..gpu_node("2", json!({}))
+            },
+            false,
+        ),
+    ] {
+        assert_eq!(is_unsaid(&view, &rules(), &list()), is_looked_at, "{name}");
+    }
 }
 
 #[test]
@@ -201,7 +350,7 @@ fn what_is_known_of_a_model_beyond_its_name_is_not_lost() {
 fn before_the_list_was_read_labels_that_came_from_it_stay() {
     let pci = "feature.node.kubernetes.io/pci-0302_10de_20b5.present";
     let none = Database::default();
-    let early = |labels: Value| wanted(&gpu_node("1", labels), &rules(), &classes(), &none).labels;
+    let early = |labels: Value| wanted(&gpu_node("1", labels), &rules(), &classes(), &none, None).labels;
     let model = format!("{GPU}nvidia.model.a100");
     let there = early(json!({pci: "true", "nvidia.com/gpu.product": "NVIDIA-L4", model.clone(): "1"}));
     assert!(there.contains_key(&model) && !there.contains_key(&format!("{GPU}nvidia.model.l4")));
@@ -228,7 +377,7 @@ fn no_label_is_asked_for_that_the_api_server_would_refuse() {
     let long = "a".repeat(60);
     let rules = Rules::new([long.clone(), "beta2".to_owned()]).unwrap();
     let there = BTreeSet::from([long, "beta2".to_owned()]);
-    let wanted = wanted(&node(|_| ()), &rules, &there, &list());
+    let wanted = wanted(&node(|_| ()), &rules, &there, &list(), None);
     assert!(wanted.labels.contains_key(&format!("{CLASS_LABEL}beta2")));
     assert!(wanted.notes[0].contains("can be no label"), "{:?}", wanted.notes);
     let odd = gpu_node("1", json!({"nvidia.com/gpu.product": "NVIDIA-.-"}));
@@ -274,7 +423,7 @@ proptest! {
     #[test]
     fn one_write_is_enough_and_touches_ours_alone(view in any_view(), there in any::<bool>()) {
         let there = if there { classes() } else { BTreeSet::new() };
-        let want = |view: &NodeView| wanted(view, &rules(), &there, &list());
+        let want = |view: &NodeView| wanted(view, &rules(), &there, &list(), None);
         let Some(change) = patch(&view, &want(&view)) else { return Ok(()) };
         for (key, value) in change["metadata"]["labels"].as_object().unwrap() {
             prop_assert!(is_ours(key) || key == GPU_PRESENT, "{}", key);

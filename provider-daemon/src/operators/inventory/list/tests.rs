@@ -2,6 +2,7 @@
 
 use super::super::tests::silent;
 use super::*;
+use crate::download::onward;
 use akash_provider_k8s::operators::inventory::Options;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -48,13 +49,18 @@ async fn an_answer_is_followed_some_steps_and_read_up_to_its_limit() {
         "/c" => fine(LIST),
         _ => unreachable!(),
     });
-    assert_eq!(fetch(&url.await).await.unwrap(), LIST.as_bytes());
+    assert_eq!(download(&url.await, BYTES_MAX).await.unwrap(), LIST.as_bytes());
     let round = server(|_| moved("/again")).await;
-    assert!(fetch(&round).await.unwrap_err().contains("redirects"));
+    assert!(
+        download(&round, BYTES_MAX)
+            .await
+            .unwrap_err()
+            .contains("redirects")
+    );
     let long = server(|_| fine(&" ".repeat(BYTES_MAX + 1))).await;
-    assert!(fetch(&long).await.unwrap_err().contains("longer"));
+    assert!(download(&long, BYTES_MAX).await.unwrap_err().contains("longer"));
     let broken = server(|_| "HTTP/1.1 500 Oops\r\ncontent-length: 0\r\n\r\n".to_owned()).await;
-    assert!(fetch(&broken).await.unwrap_err().contains("500"));
+    assert!(download(&broken, BYTES_MAX).await.unwrap_err().contains("500"));
     let to = |text: &'static str| {
         onward(
             &Url::parse("https://a/x").unwrap(),

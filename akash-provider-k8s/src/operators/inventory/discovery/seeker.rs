@@ -1,0 +1,399 @@
+//! Looks at machines: a pod on each for as long as it is asked, a few at once, while this one leads.
+//!
+//! A machine that cannot be looked at waits, and holds up no other. Nothing that goes wrong here keeps labels from what is
+//! known without it.
+
+use super::super::index::Event;
+use super::super::shared::Shared;
+use super::{
+    ANSWER_MAX, Cards, LABELS, Machine, Options, PORT, Progress, START, name, pod, progress, selector,
+};
+use crate::apply::Calls;
+use crate::error::from_kube;
+use crate::inventory::Vendor;
+use crate::operators::queue::{Patience, Queue};
+use crate::pages;
+use akash_provider_core::error::{Error, ErrorKind};
+use futures::stream::{FuturesUnordered, StreamExt};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::client::Body;
+use kube::core::{ApiResource, Request};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// Machines that are looked at at once.
+const AT_ONCE: usize = 4;
+/// How often it is looked for machines to look at.
+const EVERY: Duration = Duration::from_secs(2);
+/// How often it is looked whether a pod runs.
+const PACE: Duration = Duration::from_secs(1);
+/// The longest wait until a pod runs: its image may have to be fetched.
+const START_TIME: Duration = Duration::from_secs(120);
+/// Time for an answer of a pod.
+const ANSWER_TIME: Duration = Duration::from_secs(5);
+/// Questions to a pod that runs: its program may not listen at once.
+const QUESTIONS: u32 = 5;
+/// What a list and its deletes are called in errors.
+const LEFTOVERS: &str = "remove what looked at machines before";
+
+/// How looking at machines fares.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct DiscoveryStatus {
+    /// Machines that are to be looked at, or are being looked at.
+    pub waiting: usize,
+    /// Of them those that could not be looked at last time.
+    pub failing: usize,
+    /// Looks that were answered, since the start.
+    pub looks: u64,
+    /// Looks that failed, since the start.
+    pub failures: u64,
+    /// Why pods of before could not be removed.
+    pub error: Option<String>,
+}
+
+/// How looking at one machine fares.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MachineStatus {
+    /// Cards that were seen, by vendor and by their number on the bus.
+    pub cards: BTreeMap<String, i64>,
+    /// It is to be looked at, or is being looked at.
+    pub is_waiting: bool,
+    /// Why it could not be looked at.
+    pub error: Option<String>,
+    /// How often in a row.
+    pub failures: u32,
+    /// So many seconds until the next try.
+    pub waits_seconds: Option<u64>,
+}
+
+/// The machines that are looked at, and how that fares.
+#[derive(Debug)]
+pub(in super::super) struct Desk {
+    queue: Queue,
+    machines: BTreeMap<String, Machine>,
+    status: DiscoveryStatus,
+}
+
+impl Desk {
+    pub(in super::super) fn new(patience: Patience) -> Self {
+        Self {
+            queue: Queue::new(patience),
+            machines: BTreeMap::new(),
+            status: DiscoveryStatus::default(),
+        }
+    }
+
+    /// These machines are to be looked at, and no others. A machine that is another one than before has its turn at once.
+    fn set(&mut self, machines: BTreeMap<String, Machine>) {
+        let news = machines
+            .iter()
+            .filter(|(name, machine)| self.machines.get(*name) != Some(*machine));
+        let news: Vec<_> = news.map(|(name, _)| name.clone()).collect();
+        self.queue.prune(|name| machines.contains_key(name));
+        self.queue.changed(news);
+        self.machines = machines;
+    }
+
+    /// A machine whose turn it is.
+    fn next(&mut self, now: Instant) -> Option<(String, Machine)> {
+        loop {
+            let name = self.queue.next(now)?;
+            match self.machines.get(&name) {
+                Some(machine) => return Some((name, machine.clone())),
+                // It need not be looked at any more.
+                None => self.queue.rest(&name),
+            }
+        }
+    }
+
+    fn done(&mut self, name: &str) {
+        self.status.looks += 1;
+        self.queue.rest(name);
+        self.machines.remove(name);
+    }
+
+    fn failed(&mut self, name: &str, error: &Error, now: Instant) {
+        self.status.failures += 1;
+        // Each failure is told at its node; the log has the first of a row.
+        if self.queue.failure(name).is_none() {
+            tracing::warn!(node = name, %error, "a machine cannot be looked at; it is tried again");
+        }
+        self.queue.failed(name, error, now);
+    }
+
+    pub(in super::super) fn status(&self) -> DiscoveryStatus {
+        DiscoveryStatus {
+            waiting: self.machines.len(),
+            failing: self.queue.failures().count(),
+            ..self.status.clone()
+        }
+    }
+
+    /// How one machine fares; `None` where there was no need to look at it.
+    pub(in super::super) fn machine(
+        &self,
+        name: &str,
+        found: Option<&Cards>,
+        now: Instant,
+    ) -> Option<MachineStatus> {
+        let is_waiting = self.machines.contains_key(name);
+        if !is_waiting && found.is_none() {
+            return None;
+        }
+        let failed = self.queue.failure(name).filter(|_| is_waiting);
+        let wait = failed.and_then(|failed| failed.due.checked_duration_since(now));
+        let seen = Vendor::ALL.into_iter().flat_map(|vendor| {
+            let of = found.into_iter().flat_map(move |cards| cards.of(vendor));
+            of.map(move |(number, count)| (format!("{}/{number}", vendor.name()), count))
+        });
+        Some(MachineStatus {
+            cards: seen.collect(),
+            is_waiting,
+            error: failed.map(|failed| failed.error.clone()),
+            failures: failed.map_or(0, |failed| failed.failures),
+            waits_seconds: wait.map(|wait| wait.as_secs()),
+        })
+    }
+}
+
+/// Who looks at machines.
+#[derive(Clone)]
+pub(in super::super) struct Seeker {
+    shared: Arc<Shared>,
+    client: Client,
+    calls: Calls,
+    options: Arc<Options>,
+}
+
+impl Seeker {
+    pub(in super::super) fn new(
+        shared: &Arc<Shared>,
+        client: &Client,
+        calls: Calls,
+        options: Options,
+    ) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            client: client.clone(),
+            calls,
+            options: Arc::new(options),
+        }
+    }
+
+    /// Looks at machines until the end.
+    pub(in super::super) async fn run(self, until: CancellationToken) {
+        let ending = until.clone().cancelled_owned();
+        tokio::select! {
+            () = ending => {}
+            () = self.work() => {}
+        }
+        // Asked to end, it still leads: what it made goes with it. Else whoever comes next removes it.
+        if until.is_cancelled() {
+            let _ = timeout(ANSWER_TIME, self.clear()).await;
+        }
+    }
+
+    async fn work(&self) {
+        // The term before may have ended in the middle of something.
+        self.on_desk(|desk| {
+            desk.queue.restart();
+            desk.machines.clear();
+        });
+        let mut wait = EVERY;
+        while let Err(error) = self.clear().await {
+            self.on_desk(|desk| {
+                if desk.status.error.replace(error.to_string()).is_none() {
+                    tracing::warn!(%error, "pods of before that looked at machines cannot be removed");
+                }
+            });
+            sleep(wait).await;
+            wait = (wait * 2).min(Duration::from_secs(300));
+        }
+        self.on_desk(|desk| desk.status.error = None);
+        let mut looks = FuturesUnordered::new();
+        loop {
+            let unseen = self.shared.board.inner().index.unseen();
+            self.on_desk(|desk| desk.set(unseen));
+            while looks.len() < AT_ONCE {
+                let Some(Some((node, machine))) = self.on_desk(|desk| desk.next(Instant::now())) else {
+                    break;
+                };
+                looks.push(self.turn(node, machine));
+            }
+            tokio::select! {
+                Some(()) = looks.next(), if !looks.is_empty() => {}
+                () = sleep(EVERY) => {}
+            }
+        }
+    }
+
+    fn on_desk<R>(&self, change: impl FnOnce(&mut Desk) -> R) -> Option<R> {
+        self.shared.desk().map(|mut desk| change(&mut desk))
+    }
+
+    async fn turn(&self, node: String, machine: Machine) {
+        match self.look(&node).await {
+            Ok(cards) => {
+                tracing::info!(node, ?cards, "a machine was looked at");
+                self.shared
+                    .board
+                    .apply(Event::Found(node.clone(), machine, cards));
+                self.on_desk(|desk| desk.done(&node));
+            }
+            Err(error) => {
+                self.on_desk(|desk| desk.failed(&node, &error, Instant::now()));
+            }
+        }
+    }
+
+    /// Looks at a machine. The pod goes whatever comes of it.
+    async fn look(&self, node: &str) -> Result<Cards, Error> {
+        let name = name(node).map_err(|why| self.error(ErrorKind::Invalid, why))?;
+        let pods = ApiResource::erase::<Pod>(&());
+        let namespace = &self.options.namespace;
+        let body = pod(&self.options, &name, node);
+        let made = match self.calls.create(&pods, namespace, &name, &body).await {
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                return Err(self.taken(&pods, &name, error).await?);
+            }
+            made => made?,
+        };
+        let uid = made.uid.unwrap_or_default();
+        let answer = self.answer(&pods, &name, &uid, node).await;
+        let deleted = self
+            .calls
+            .delete_as(&pods, namespace, &name, Some(&uid), None)
+            .await;
+        if let Err(error) = deleted {
+            // It ends by itself, and the next start removes what is left of it.
+            tracing::warn!(node, %error, "a pod that looked at a machine stays");
+        }
+        answer
+    }
+
+    /// What it means that a pod has the name of ours: one of ours goes, and one of somebody else's stays.
+    async fn taken(&self, pods: &ApiResource, name: &str, conflict: Error) -> Result<Error, Error> {
+        let namespace = &self.options.namespace;
+        let found = self.calls.get(pods, namespace, name).await?;
+        let meta = found.map(|found| found.metadata).unwrap_or_default();
+        let labels = meta.labels.unwrap_or_default();
+        let is_ours = LABELS
+            .iter()
+            .all(|(key, value)| labels.get(*key).is_some_and(|has| has == value));
+        let why = match meta.uid {
+            Some(uid) if is_ours => {
+                self.calls
+                    .delete_as(pods, namespace, name, Some(&uid), None)
+                    .await?;
+                format!("pod {name} was there already, and is removed")
+            }
+            Some(_) => format!(
+                "pod {name} is somebody else's: remove it, or give --discovery-namespace another namespace"
+            ),
+            // It is gone by now, or it was no pod that stood in the way.
+            None => return Ok(conflict),
+        };
+        Ok(self.error(ErrorKind::Conflict, why))
+    }
+
+    async fn answer(&self, pods: &ApiResource, name: &str, uid: &str, node: &str) -> Result<Cards, Error> {
+        self.runs(pods, name, uid, node).await?;
+        let mut questions = 0;
+        loop {
+            match self.ask(name).await {
+                Ok(answer) => {
+                    return Cards::read(&answer).map_err(|why| self.error(ErrorKind::Unavailable, why));
+                }
+                Err(error) if questions + 1 >= QUESTIONS => return Err(error),
+                Err(_) => questions += 1,
+            }
+            sleep(PACE).await;
+        }
+    }
+
+    /// Until the pod runs that was made.
+    async fn runs(&self, pods: &ApiResource, name: &str, uid: &str, node: &str) -> Result<(), Error> {
+        let begun = Instant::now();
+        loop {
+            let found = self.calls.get(pods, &self.options.namespace, name).await?;
+            let Some(found) = found.filter(|found| found.metadata.uid.as_deref() == Some(uid)) else {
+                return Err(self.error(ErrorKind::Unavailable, "somebody has deleted its pod"));
+            };
+            match progress(&found.data, node) {
+                Progress::Runs => return Ok(()),
+                Progress::Fails(why) => return Err(self.error(ErrorKind::Unavailable, why)),
+                Progress::Waits(why) if begun.elapsed() >= START_TIME => {
+                    return Err(self.error(ErrorKind::Timeout, why));
+                }
+                Progress::Waits(_) => sleep(PACE).await,
+            }
+        }
+    }
+
+    /// What the pod says of its cards, by way of the API server.
+    async fn ask(&self, name: &str) -> Result<Vec<u8>, Error> {
+        let path = Pod::url_path(&(), Some(&self.options.namespace));
+        let request = Request::new(path).get_subresource("proxy/gpu", &format!("{name}:{PORT}"));
+        let request = request.map_err(|error| self.error(ErrorKind::Internal, error.to_string()))?;
+        let asked = async {
+            let answer = self.client.send(request.map(Body::from)).await;
+            let answer = answer.map_err(|error| from_kube(self.calls.operation(), error))?;
+            let status = answer.status();
+            // Whoever answers in its place has no more room than it.
+            let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await;
+            let body = body.map_err(|error| {
+                let why = if error.is::<LengthLimitError>() {
+                    format!("the answer is longer than {ANSWER_MAX} bytes")
+                } else {
+                    format!("the answer broke off: {error}")
+                };
+                self.error(ErrorKind::Unavailable, why)
+            })?;
+            let body = body.to_bytes();
+            if !status.is_success() {
+                let words = String::from_utf8_lossy(&body[..body.len().min(300)]);
+                let why = format!("its pod answers {status}: {}", words.escape_debug());
+                return Err(self.error(ErrorKind::Unavailable, why));
+            }
+            Ok(body.to_vec())
+        };
+        match timeout(ANSWER_TIME, asked).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                let why = format!("its pod does not answer within {ANSWER_TIME:?}");
+                Err(self.error(ErrorKind::Timeout, why))
+            }
+        }
+    }
+
+    /// Removes the pods with the labels and the names of ours that no look of now has made.
+    async fn clear(&self) -> Result<(), Error> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.options.namespace);
+        let params = ListParams::default().labels(&selector());
+        let found = pages::metadata(&api, params, ANSWER_TIME, LEFTOVERS).await?;
+        let pods = ApiResource::erase::<Pod>(&());
+        let namespace = &self.options.namespace;
+        for meta in found.into_iter().map(|pod| pod.metadata) {
+            let (Some(name), Some(uid)) = (meta.name, meta.uid) else {
+                continue;
+            };
+            if name.starts_with(START) {
+                self.calls
+                    .delete_as(&pods, namespace, &name, Some(&uid), None)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn error(&self, kind: ErrorKind, why: impl Into<String>) -> Error {
+        Error::new(kind, self.calls.operation(), why)
+    }
+}

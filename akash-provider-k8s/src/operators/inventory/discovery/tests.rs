@@ -1,0 +1,170 @@
+use super::*;
+use crate::inventory::Vendor;
+use proptest::prelude::*;
+
+#[path = "tests/seeking.rs"]
+mod seeking;
+
+fn card(address: &str, maker: &str, device: &str) -> Value {
+    json!({"address": address, "index": 0, "pci": {
+        "vendor": {"id": maker, "name": "x"}, "product": {"id": device, "name": "y"}, "driver": "z",
+    }})
+}
+
+fn read(answer: &Value) -> Result<Cards, String> {
+    Cards::read(answer.to_string().as_bytes())
+}
+
+fn of(cards: &Cards, vendor: Vendor) -> Vec<(String, i64)> {
+    let numbers = cards.of(vendor);
+    numbers
+        .map(|(number, count)| (number.to_owned(), count))
+        .collect()
+}
+
+#[test]
+fn an_answer_says_how_many_cards_there_are_of_each_number() {
+    let cards = [
+        card("0000:3b:00.0", "10de", "20B5"),
+        card("0000:5e:00.0", "0x10DE", "20b5"),
+        card("0000:af:00.0", "10de", "2684"),
+        card("0000:af:00.0", "10de", "2684"),
+        card("0000:d8:00.0", "1002", "740f"),
+        card("0000:01:00.0", "1a03", "2000"),
+        card("0000:02:00.0", "10de", "not a number"),
+        json!({"address": "0000:03:00.0", "pci": null}),
+    ];
+    let found = read(&json!({ "cards": cards })).unwrap();
+    assert_eq!(
+        of(&found, Vendor::Nvidia),
+        [("20b5".to_owned(), 2), ("2684".to_owned(), 1)]
+    );
+    assert_eq!(of(&found, Vendor::Amd), [("740f".to_owned(), 1)]);
+    assert_eq!(
+        (found.count(Vendor::Nvidia), found.unreadable(Vendor::Nvidia)),
+        (4, 1)
+    );
+    // With all of the machine around it.
+    assert_eq!(
+        read(&json!({"errors": null, "cpu": {}, "gpu": {"cards": cards}})).unwrap(),
+        found
+    );
+    for none in [
+        json!({"cards": null}),
+        json!({"cards": []}),
+        json!({}),
+        json!({"gpu": {}}),
+    ] {
+        assert_eq!(read(&none).unwrap(), Cards::default(), "{none}");
+    }
+}
+
+#[test]
+fn an_answer_that_lies_or_makes_no_sense_is_none() {
+    let refused = |text: &str| Cards::read(text.as_bytes()).unwrap_err();
+    for text in [
+        "",
+        "<html>",
+        "[1",
+        "7",
+        r#"{"cards": 3}"#,
+        r#"{"cards": [{"pci": {"vendor": {"id": -1}}}]}"#,
+        r#"{"cards": [{"pci": 4}]}"#,
+    ] {
+        assert!(refused(text).starts_with("the answer cannot be read: "), "{text}");
+    }
+    let nested = format!("{}{}", r#"{"gpu":"#.repeat(5_000), "}".repeat(5_000));
+    assert!(
+        refused(&nested).contains("cannot be read"),
+        "no stack is deep enough"
+    );
+    let many = |count: usize| json!({"cards": vec![card("", "10de", "20b5"); count]});
+    assert_eq!(read(&many(CARDS_MAX)).unwrap().count(Vendor::Nvidia), 256);
+    assert!(
+        read(&many(CARDS_MAX + 1))
+            .unwrap_err()
+            .contains("257 cards are more than a machine has")
+    );
+    let long = " ".repeat(ANSWER_MAX + 1);
+    assert!(refused(&long).contains("longer than"));
+    let just = format!("{}{}", r#"{"cards": []}"#, " ".repeat(ANSWER_MAX - 13));
+    assert!(Cards::read(just.as_bytes()).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn no_answer_breaks_it(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Cards::read(&bytes);
+    }
+}
+
+fn options() -> Options {
+    Options {
+        image: "registry.example.com/provider:1".to_owned(),
+        program: "provider-services".to_owned(),
+        namespace: "look".to_owned(),
+    }
+}
+
+#[test]
+fn the_pod_is_todays_with_less_than_todays_rights() {
+    let pod = pod(&options(), &name("n1").unwrap(), "n1");
+    assert_eq!(
+        pod["metadata"]["name"],
+        "operator-inventory-hardware-discovery-n1"
+    );
+    assert_eq!(
+        pod["metadata"]["labels"],
+        json!({
+            "app.kubernetes.io/name": "inventory", "app.kubernetes.io/instance": "inventory-hardware-discovery",
+            "app.kubernetes.io/component": "operator", "app.kubernetes.io/part-of": "provider",
+        })
+    );
+    let spec = &pod["spec"];
+    assert_eq!(
+        (&spec["nodeName"], &spec["serviceAccountName"]),
+        (&json!("n1"), &json!(ACCOUNT))
+    );
+    let container = &spec["containers"][0];
+    let args = json!(["provider-services", "tools", "psutil", "serve", "--api-port=8081"]);
+    assert_eq!(
+        (&container["name"], &container["args"]),
+        (&json!("psutil"), &args)
+    );
+    assert_eq!(spec["automountServiceAccountToken"], json!(false));
+    assert_eq!(
+        container["securityContext"]["capabilities"],
+        json!({"drop": ["ALL"]})
+    );
+    assert!(name(&"n".repeat(215)).is_ok() && name(&"n".repeat(216)).is_err());
+    assert!(selector().contains("app.kubernetes.io/instance=inventory-hardware-discovery,"));
+}
+
+#[test]
+fn a_pod_is_asked_when_it_runs_and_waited_for_as_long_as_that_helps() {
+    let of =
+        |node: &str, status: Value| progress(&json!({"spec": {"nodeName": node}, "status": status}), "n1");
+    let waiting = |reason: &str| {
+        let state = json!({"waiting": {"reason": reason, "message": "m".repeat(9_000)}});
+        of(
+            "n1",
+            json!({"phase": "Pending", "containerStatuses": [{"state": state}]}),
+        )
+    };
+    assert_eq!(of("n1", json!({"phase": "Running"})), Progress::Runs);
+    assert!(
+        matches!(of("n2", json!({"phase": "Running"})), Progress::Fails(why) if why.contains("another node"))
+    );
+    assert!(matches!(
+        of("n1", json!({"phase": "Pending"})),
+        Progress::Waits(_)
+    ));
+    assert!(matches!(of("n1", json!(null)), Progress::Waits(_)));
+    assert!(matches!(waiting("ContainerCreating"), Progress::Waits(why) if why.len() < 400));
+    assert!(matches!(waiting("ErrImagePull"), Progress::Fails(_)));
+    let full = json!({"phase": "Failed", "reason": "OutOfpods", "message": "no room"});
+    assert_eq!(
+        of("n1", full),
+        Progress::Fails("its pod has ended: OutOfpods no room".to_owned())
+    );
+}

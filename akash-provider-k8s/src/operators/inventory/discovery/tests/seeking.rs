@@ -1,0 +1,431 @@
+//! Machines that are looked at by way of an API server that is made up, with a clock that is made up as well.
+
+use super::super::super::database::Database;
+use super::super::super::database::tests::LIST;
+use super::super::super::index::Event;
+use super::super::super::rules::Rules;
+use super::super::super::shared::Shared;
+use super::super::seeker::Seeker;
+use super::*;
+use crate::apply::Calls;
+use crate::cluster::LeadershipGate;
+use crate::operators::change::Change;
+use kube::Client;
+use kube::client::Body;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+const PODS: &str = "/api/v1/namespaces/look/pods";
+
+/// What becomes of the pod of a node.
+#[derive(Debug, Clone)]
+enum Fate {
+    Answers(String),
+    Refuses(u16, String),
+    Silent,
+    NeverRuns,
+    Waits(&'static str),
+    Elsewhere,
+    Vanishes,
+    MayNot,
+}
+
+/// An API server with pods and nothing else.
+#[derive(Debug, Default)]
+struct Server {
+    fates: BTreeMap<String, Fate>,
+    pods: BTreeMap<String, Value>,
+    made: Vec<String>,
+    deleted: Vec<String>,
+}
+
+type Answered = Result<http::Response<Body>, std::io::Error>;
+
+fn answer(code: u16, body: impl Into<Vec<u8>>) -> Answered {
+    Ok(http::Response::builder()
+        .status(code)
+        .body(body.into().into())
+        .unwrap())
+}
+
+fn failure(code: u16, reason: &str) -> Answered {
+    let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": reason,
+        "message": format!("{reason} is what the server says")});
+    answer(code, body.to_string())
+}
+
+impl Server {
+    fn fate(&self, pod: &str) -> Fate {
+        let node = pod.strip_prefix(START).unwrap();
+        self.fates.get(node).cloned().unwrap_or(Fate::NeverRuns)
+    }
+
+    fn make(&mut self, body: &str) -> Answered {
+        let mut pod: Value = serde_json::from_str(body).unwrap();
+        let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        if let Fate::MayNot = self.fate(&name) {
+            return failure(403, "Forbidden");
+        }
+        if self.pods.contains_key(&name) {
+            return failure(409, "AlreadyExists");
+        }
+        self.made.push(name.clone());
+        pod["metadata"]["uid"] = json!(format!("u{}", self.made.len()));
+        pod["status"] = match self.fate(&name) {
+            Fate::NeverRuns => json!({"phase": "Pending"}),
+            Fate::Waits(reason) => {
+                json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": reason}}}]})
+            }
+            _ => json!({"phase": "Running"}),
+        };
+        if let Fate::Elsewhere = self.fate(&name) {
+            pod["spec"]["nodeName"] = json!("another");
+        }
+        let text = pod.to_string();
+        if !matches!(self.fate(&name), Fate::Vanishes) {
+            self.pods.insert(name, pod);
+        }
+        answer(201, text)
+    }
+
+    fn delete(&mut self, name: &str, body: &str) -> Answered {
+        let wanted: Value = serde_json::from_str(body).unwrap();
+        let Some(there) = self.pods.get(name) else {
+            return failure(404, "NotFound");
+        };
+        assert_eq!(
+            wanted["preconditions"]["uid"], there["metadata"]["uid"],
+            "by its identity alone"
+        );
+        self.pods.remove(name);
+        self.deleted.push(name.to_owned());
+        answer(
+            200,
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}).to_string(),
+        )
+    }
+
+    /// What it answers; `None` for nothing at all.
+    fn call(&mut self, method: &str, path: &str, query: &str, body: &str) -> Option<Answered> {
+        let Some(rest) = path.strip_prefix(PODS) else {
+            return Some(failure(403, "Forbidden"));
+        };
+        let name = rest.trim_start_matches('/');
+        Some(match (method, name) {
+            ("POST", "") => self.make(body),
+            ("GET", "") => {
+                assert!(query.contains("labelSelector="), "{query}");
+                let ours = |pod: &&Value| {
+                    LABELS
+                        .iter()
+                        .all(|(key, value)| pod["metadata"]["labels"][*key] == *value)
+                };
+                let item = |pod: &Value| json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": pod["metadata"]});
+                let items: Vec<Value> = self.pods.values().filter(ours).map(item).collect();
+                let list = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {}, "items": items});
+                answer(200, list.to_string())
+            }
+            ("DELETE", name) => self.delete(name, body),
+            ("GET", name) => match name.strip_suffix(":8081/proxy/gpu") {
+                None => self
+                    .pods
+                    .get(name)
+                    .map_or_else(|| failure(404, "NotFound"), |pod| answer(200, pod.to_string())),
+                Some(pod) => match self.fate(pod) {
+                    Fate::Answers(text) => answer(200, text),
+                    Fate::Refuses(code, text) => answer(code, text),
+                    _ => return None,
+                },
+            },
+            _ => failure(405, "MethodNotAllowed"),
+        })
+    }
+}
+
+/// A cluster of GPU nodes of which no label says the model.
+struct World {
+    server: Arc<Mutex<Server>>,
+    shared: Arc<Shared>,
+    until: CancellationToken,
+    gate: LeadershipGate,
+    seeking: AbortOnDropHandle<()>,
+}
+
+fn view(name: &str, boot: &str, count: i64) -> NodeView {
+    NodeView {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        boot: boot.to_owned(),
+        version: 1,
+        is_ready: true,
+        devices: [Some(count), None],
+        ..NodeView::default()
+    }
+}
+
+fn two() -> Fate {
+    let cards = [card("a", "10de", "20b5"), card("b", "10de", "20b5")];
+    Fate::Answers(json!({ "cards": cards }).to_string())
+}
+
+impl World {
+    fn with(fates: &[(&str, Fate)], there: Vec<Value>) -> Self {
+        let mut server = Server::default();
+        let mut nodes = BTreeMap::new();
+        for (name, fate) in fates {
+            server.fates.insert((*name).to_owned(), fate.clone());
+            nodes.insert((*name).to_owned(), view(name, "1", 2));
+        }
+        for pod in there {
+            server
+                .pods
+                .insert(pod["metadata"]["name"].as_str().unwrap().to_owned(), pod);
+        }
+        let server = Arc::new(Mutex::new(server));
+        let shared = Arc::new(Shared::new(
+            Rules::default(),
+            Duration::from_secs(3),
+            crate::state::Definitions::default(),
+            true,
+        ));
+        shared.board.apply(Event::Nodes(Change::Listed(nodes)));
+        shared
+            .board
+            .apply(Event::Classes(Change::Listed(BTreeMap::new())));
+        shared
+            .board
+            .apply(Event::List(Database::read(LIST.as_bytes()).unwrap()));
+        let (until, gate) = (CancellationToken::new(), LeadershipGate::new(true));
+        let client = client(&server);
+        let calls =
+            Calls::new(client.clone(), Duration::from_secs(10), "look at a machine").guarded(gate.clone());
+        let seeker = Seeker::new(&shared, &client, calls, options());
+        let seeking = AbortOnDropHandle::new(tokio::spawn(seeker.run(until.clone())));
+        Self {
+            server,
+            shared,
+            until,
+            gate,
+            seeking,
+        }
+    }
+
+    fn put(&self, view: NodeView) {
+        self.shared
+            .board
+            .apply(Event::Nodes(Change::Put(view.name.clone(), view)));
+    }
+
+    fn made(&self) -> usize {
+        self.server.lock().unwrap().made.len()
+    }
+
+    fn pods(&self) -> Vec<String> {
+        self.server.lock().unwrap().pods.keys().cloned().collect()
+    }
+
+    /// The label of the model that a node is to have.
+    fn a100(&self, node: &str) -> Option<String> {
+        let work = self.shared.board.inner().index.work(node);
+        let labels = &work.write?.wanted["labels"];
+        labels["akash.network/capabilities.gpu.vendor.nvidia.model.a100"]
+            .as_str()
+            .map(str::to_owned)
+    }
+
+    fn error(&self, node: &str) -> Option<String> {
+        self.shared.status().nodes[node].discovery.as_ref()?.error.clone()
+    }
+}
+
+fn client(server: &Arc<Mutex<Server>>) -> Client {
+    use http_body_util::BodyExt;
+    let server = Arc::clone(server);
+    let served = tower::service_fn(move |request: http::Request<Body>| {
+        let server = Arc::clone(&server);
+        async move {
+            let (method, uri) = (request.method().to_string(), request.uri().clone());
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            let answered =
+                server
+                    .lock()
+                    .unwrap()
+                    .call(&method, uri.path(), uri.query().unwrap_or_default(), &body);
+            match answered {
+                Some(answered) => answered,
+                None => std::future::pending().await,
+            }
+        }
+    });
+    Client::new(served, "default")
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_looked_at_once_and_again_after_a_restart_or_with_other_devices() {
+    let world = World::with(&[("one", two())], Vec::new());
+    pass(10).await;
+    assert_eq!((world.a100("one").as_deref(), world.made()), (Some("2"), 1));
+    assert!(world.pods().is_empty(), "it is there for as long as it is asked");
+    let status = world.shared.status();
+    let seen = status.nodes["one"].discovery.clone().unwrap();
+    assert_eq!(
+        (seen.cards, seen.is_waiting, seen.error),
+        ([("nvidia/20b5".to_owned(), 2)].into(), false, None)
+    );
+    assert_eq!(status.discovery.unwrap().looks, 1);
+    pass(3_600).await;
+    assert_eq!(world.made(), 1);
+    world.put(NodeView {
+        version: 2,
+        ..view("one", "2", 2)
+    });
+    assert_eq!(
+        world.a100("one"),
+        None,
+        "what was seen before the restart does not count"
+    );
+    pass(10).await;
+    assert_eq!((world.a100("one").as_deref(), world.made()), (Some("2"), 2));
+    world.put(NodeView {
+        version: 3,
+        ..view("one", "2", 1)
+    });
+    pass(10).await;
+    assert_eq!((world.a100("one").as_deref(), world.made()), (Some("1"), 3));
+    // Its plugin restarts, and is back: it is the machine that was seen.
+    world.put(NodeView {
+        version: 4,
+        ..view("one", "2", 0)
+    });
+    pass(10).await;
+    world.put(NodeView {
+        version: 5,
+        ..view("one", "2", 1)
+    });
+    pass(10).await;
+    assert_eq!((world.a100("one").as_deref(), world.made()), (Some("1"), 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_machine_that_fails_is_told_and_holds_up_no_other() {
+    let long = " ".repeat(ANSWER_MAX + 1);
+    let negative = r#"{"cards": -4}"#.to_owned();
+    let thousands = json!({"cards": vec![card("", "10de", "20b5"); 3_000]}).to_string();
+    let rows = [
+        ("a-garbage", Fate::Answers("<html>".to_owned()), "cannot be read"),
+        ("b-negative", Fate::Answers(negative), "cannot be read"),
+        (
+            "c-thousands",
+            Fate::Answers(thousands),
+            "3000 cards are more than a machine has",
+        ),
+        ("d-long", Fate::Answers(long.clone()), "longer than 1048576 bytes"),
+        (
+            "e-broken",
+            Fate::Refuses(500, "no\u{1b}[2J database".to_owned()),
+            "answers 500 Internal Server Error: no\\u{1b}[2J",
+        ),
+        ("f-moved", Fate::Refuses(302, String::new()), "answers 302"),
+        ("g-silent", Fate::Silent, "does not answer within 5s"),
+        ("h-unstarted", Fate::NeverRuns, "its pod does not run"),
+        ("i-imageless", Fate::Waits("ErrImagePull"), "ErrImagePull"),
+        ("j-elsewhere", Fate::Elsewhere, "it is on another node"),
+        ("k-vanished", Fate::Vanishes, "somebody has deleted its pod"),
+        (
+            "m-long-refusal",
+            Fate::Refuses(500, long.clone()),
+            "longer than 1048576 bytes",
+        ),
+        ("l-forbidden", Fate::MayNot, "Forbidden is what the server says"),
+    ];
+    let mut fates: Vec<_> = rows.iter().map(|(name, fate, _)| (*name, fate.clone())).collect();
+    fates.push(("z-fine", two()));
+    let world = World::with(&fates, Vec::new());
+    pass(240).await;
+    assert_eq!(world.a100("z-fine").as_deref(), Some("2"));
+    for (name, _, expected) in &rows {
+        let error = world.error(name).unwrap_or_default();
+        assert!(error.contains(expected) && error.len() < 500, "{name}: {error}");
+        assert_eq!(world.a100(name), None);
+    }
+    let status = world.shared.status().discovery.unwrap();
+    assert_eq!(
+        (status.waiting, status.failing, status.looks),
+        (rows.len(), rows.len(), 1)
+    );
+    world.until.cancel();
+    pass(10).await;
+    assert!(
+        world.seeking.is_finished() && world.pods().is_empty(),
+        "{:?}",
+        world.pods()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_fails_is_tried_again_at_longer_and_longer_waits_and_found_when_it_is_well() {
+    let world = World::with(&[("one", Fate::Answers("<html>".to_owned()))], Vec::new());
+    pass(600).await;
+    let tries = world.made();
+    assert!((5..=10).contains(&tries), "{tries}");
+    pass(3_600).await;
+    let later = world.made() - tries;
+    assert!((10..=13).contains(&later), "every five minutes: {later}");
+    world.server.lock().unwrap().fates.insert("one".to_owned(), two());
+    pass(310).await;
+    assert_eq!(
+        (world.a100("one").as_deref(), world.error("one")),
+        (Some("2"), None)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn leftovers_are_removed_by_label_and_name_and_pods_of_others_stay() {
+    let labels: BTreeMap<_, _> = LABELS.into();
+    let there = |name: &str, labels: Value| json!({"metadata": {"name": name, "uid": format!("u-{name}"), "labels": labels}});
+    let foreign = format!("{START}foreign");
+    let pods = vec![
+        there(&format!("{START}gone"), json!(labels)),
+        there(&format!("{START}one"), json!(labels)),
+        there("operator-inventory-5d4f", json!(labels)),
+        there(&foreign, json!({"app": "theirs"})),
+    ];
+    let world = World::with(&[("one", two()), ("foreign", two())], pods);
+    pass(30).await;
+    assert_eq!(world.a100("one").as_deref(), Some("2"));
+    assert_eq!(world.pods(), ["operator-inventory-5d4f", foreign.as_str()]);
+    let told = world.error("foreign").unwrap();
+    assert!(
+        told.contains("somebody else's") && told.contains("--discovery-namespace"),
+        "{told}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_lead_makes_and_deletes_nothing() {
+    let labels: BTreeMap<_, _> = LABELS.into();
+    let name = format!("{START}gone");
+    let left = json!({"metadata": {"name": name, "uid": "u", "labels": labels}});
+    let without = World::with(&[("one", two())], Vec::new());
+    without.gate.set(false);
+    pass(60).await;
+    assert_eq!(without.made(), 0);
+    let told = without.error("one").unwrap();
+    assert!(told.contains("does not lead"), "{told}");
+    let world = World::with(&[("one", two())], vec![left]);
+    world.gate.set(false);
+    pass(60).await;
+    assert_eq!((world.made(), world.pods()), (0, vec![name]));
+    let error = world.shared.status().discovery.unwrap().error.unwrap();
+    assert!(error.contains("does not lead"), "{error}");
+    world.gate.set(true);
+    pass(120).await;
+    assert_eq!((world.a100("one").as_deref(), world.pods().len()), (Some("2"), 0));
+}

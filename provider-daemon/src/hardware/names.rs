@@ -1,0 +1,88 @@
+//! Names of makers, products and classes, by the PCI id database (`pci.ids`).
+//!
+//! ```text
+//! 10de  NVIDIA Corporation
+//! <tab>20b5  GA100 [A100 PCIe 80GB]
+//! <tab><tab>10de 1533  A100 80GB PCIe
+//! C 03  Display controller
+//! <tab>02  3D controller
+//! ```
+
+use super::tree::Tree;
+use std::collections::BTreeMap;
+
+/// Longest database; today's has 1.5 MiB.
+pub(crate) const DATABASE_MAX: usize = 8 << 20;
+/// Entries of a database; today's has 40,000.
+const ENTRIES_MAX: usize = 200_000;
+/// Longest name that is shown.
+const NAME_MAX: usize = 256;
+/// Where distributions have it.
+const PLACES: [&str; 3] = [
+    "/usr/share/misc/pci.ids",
+    "/usr/share/hwdata/pci.ids",
+    "/usr/share/pci.ids",
+];
+/// The name of what the database does not name.
+const UNKNOWN: &str = "unknown";
+
+/// Names by what they are names of: `v` and the numbers of maker, product and subsystem in a row, or `c` and those of the
+/// class, the subclass and the interface.
+#[derive(Debug, Default)]
+pub(crate) struct Names(BTreeMap<String, String>);
+
+impl Names {
+    /// The database of the machine; none where it has none that can be read.
+    pub(super) fn of(tree: &Tree) -> Self {
+        let texts = PLACES
+            .iter()
+            .filter_map(|place| tree.text(place, DATABASE_MAX as u64).ok());
+        let mut all = texts.map(|text| Self::read(&text));
+        all.find(|names| !names.is_empty()).unwrap_or_default()
+    }
+
+    /// Reads a database. A line that makes no sense names nothing.
+    pub(crate) fn read(text: &str) -> Self {
+        let mut names = BTreeMap::new();
+        // The numbers of what the line stands below.
+        let mut above: [String; 2] = Default::default();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            if names.len() >= ENTRIES_MAX {
+                break;
+            }
+            let entry = line.trim_start_matches('\t');
+            let depth = line.len() - entry.len();
+            let Some((numbers, name)) = entry.split_once("  ") else {
+                continue;
+            };
+            let key = match (depth, numbers.split_once(' ')) {
+                (0, Some(("C", class))) => format!("c{class}"),
+                (0, None) => format!("v{numbers}"),
+                // Other kinds of lists, such as that of languages.
+                (0, _) => String::new(),
+                (1, None) if !above[0].is_empty() => format!("{}{numbers}", above[0]),
+                (2, _) if !above[1].is_empty() => format!("{}{}", above[1], numbers.replace(' ', "")),
+                _ => continue,
+            };
+            match depth {
+                0 => above = [key.clone(), String::new()],
+                1 => above[1].clone_from(&key),
+                _ => {}
+            }
+            if !key.is_empty() {
+                names.insert(key, name.trim().chars().take(NAME_MAX).collect());
+            }
+        }
+        Self(names)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The name of what has these numbers in a row, in small letters.
+    pub(super) fn name(&self, kind: char, numbers: &[&str]) -> String {
+        let key = format!("{kind}{}", numbers.concat());
+        self.0.get(&key).map_or(UNKNOWN, String::as_str).to_owned()
+    }
+}

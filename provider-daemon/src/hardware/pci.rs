@@ -1,0 +1,128 @@
+//! Devices on the PCI bus.
+
+use super::names::Names;
+use super::tree::Tree;
+use serde::Serialize;
+
+/// Where the kernel lists them.
+const DEVICES: &str = "/sys/bus/pci/devices";
+/// Devices of one machine that are shown.
+const DEVICES_MAX: usize = 4096;
+
+/// All devices. The name of the field is ghw's.
+#[derive(Debug, Serialize)]
+pub(crate) struct Pci {
+    #[serde(rename = "Devices")]
+    pub(super) devices: Vec<Device>,
+}
+
+/// Something with a number, and its name.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Named {
+    pub(super) id: String,
+    name: String,
+}
+
+/// A device.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Device {
+    driver: String,
+    pub(super) address: String,
+    parent_address: String,
+    pub(super) vendor: Named,
+    pub(super) product: Named,
+    revision: String,
+    subsystem: Named,
+    pub(super) class: Named,
+    subclass: Named,
+    programming_interface: Named,
+    iommu_group: String,
+    /// It is a part of another device, for a virtual machine.
+    #[serde(skip)]
+    pub(super) is_virtual: bool,
+}
+
+/// All devices that can be read, by their addresses.
+///
+/// # Errors
+/// The bus is there and cannot be looked at, or has too many devices.
+pub(super) fn pci(tree: &Tree, names: &Names) -> Result<Pci, String> {
+    let addresses = tree.names(DEVICES)?;
+    if addresses.len() > DEVICES_MAX {
+        return Err(format!("{DEVICES} has more than {DEVICES_MAX} devices"));
+    }
+    let addresses = addresses.iter().filter(|address| is_address(address));
+    let devices = addresses.filter_map(|address| device(tree, names, address));
+    Ok(Pci {
+        devices: devices.collect(),
+    })
+}
+
+/// A device; `None` where its numbers cannot be read or are none.
+fn device(tree: &Tree, names: &Names, address: &str) -> Option<Device> {
+    let place = format!("{DEVICES}/{address}");
+    let number = |file: &str, digits: usize| hexadecimal(&tree.value(&format!("{place}/{file}"))?, digits);
+    let (vendor, product) = (number("vendor", 4)?, number("device", 4)?);
+    let class = number("class", 6).unwrap_or_else(|| "000000".to_owned());
+    let (class, rest) = class.split_at(2);
+    let (subclass, interface) = rest.split_at(2);
+    let subsystem_vendor = number("subsystem_vendor", 4).unwrap_or_default();
+    let subsystem = number("subsystem_device", 4).unwrap_or_default();
+    let by = |id: &str, kind, numbers: &[&str]| Named {
+        id: id.to_owned(),
+        name: names.name(kind, numbers),
+    };
+    let parents = tree.link(&place).unwrap_or_default();
+    let parent = parents.rsplit('/').nth(1).filter(|parent| is_address(parent));
+    let named = |file: &str| tree.link_name(&format!("{place}/{file}")).unwrap_or_default();
+    Some(Device {
+        driver: named("driver"),
+        address: address.to_owned(),
+        parent_address: parent.unwrap_or_default().to_owned(),
+        revision: tree.value(&format!("{place}/revision")).unwrap_or_default(),
+        subsystem: by(
+            &subsystem,
+            'v',
+            &[&vendor, &product, &subsystem_vendor, &subsystem],
+        ),
+        product: by(&product, 'v', &[&vendor, &product]),
+        vendor: by(&vendor, 'v', &[&vendor]),
+        class: by(class, 'c', &[class]),
+        subclass: by(subclass, 'c', &[class, subclass]),
+        programming_interface: by(interface, 'c', &[class, subclass, interface]),
+        iommu_group: named("iommu_group"),
+        is_virtual: tree.link(&format!("{place}/physfn")).is_some(),
+    })
+}
+
+/// The node of the machine's memory that a device is next to; `None` where all memory is as near.
+pub(super) fn memory_node(tree: &Tree, address: &str) -> Option<u32> {
+    tree.number(&format!("{DEVICES}/{address}/numa_node"))
+}
+
+/// A number as the kernel writes it, without its `0x`.
+fn hexadecimal(text: &str, digits: usize) -> Option<String> {
+    let number = text.strip_prefix("0x")?;
+    let is_number = number.len() == digits && number.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_number.then(|| number.to_ascii_lowercase())
+}
+
+/// An address on the bus, such as `0000:3b:00.0`.
+pub(super) fn is_address(text: &str) -> bool {
+    let is_hexadecimal = |text: &str, digits: std::ops::RangeInclusive<usize>| {
+        digits.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let mut parts = text.split(':');
+    let (Some(domain), Some(bus), Some(rest), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return false;
+    };
+    let Some((slot, function)) = rest.split_once('.') else {
+        return false;
+    };
+    is_hexadecimal(domain, 4..=8)
+        && is_hexadecimal(bus, 2..=2)
+        && is_hexadecimal(slot, 2..=2)
+        && is_hexadecimal(function, 1..=1)
+}
