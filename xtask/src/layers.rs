@@ -41,11 +41,10 @@ const TESTBED: &str = "testbed";
 const OPERATOR_BENCH: &str = "operator-bench";
 
 /// What the core never pulls in, with any feature. A name stands for its family: `kube` for `kube-client` too.
-const BANNED: [(&str, &str); 23] = [
+const BANNED: [(&str, &str); 22] = [
     ("kube", "Kubernetes belongs to akash-provider-k8s"),
     ("k8s-openapi", "Kubernetes belongs to akash-provider-k8s"),
     ("gateway-api", "Kubernetes belongs to akash-provider-k8s"),
-    ("schemars", "custom resources belong to akash-provider-k8s"),
     ("cosmrs", "the chain's wire belongs to akash-provider-chain"),
     (
         "cosmos-sdk-proto",
@@ -74,7 +73,7 @@ const BANNED: [(&str, &str); 23] = [
 ];
 
 /// What the core does not pull in without its default features: it decides, and waits for nothing.
-const BANNED_WHEN_PURE: [(&str, &str); 9] = [
+const BANNED_WHEN_PURE: [(&str, &str); 10] = [
     ("tokio", "the pure core has no tasks and no timers"),
     ("futures", "the pure core awaits nothing"),
     ("async-trait", "the pure core awaits nothing"),
@@ -82,6 +81,7 @@ const BANNED_WHEN_PURE: [(&str, &str); 9] = [
     ("socket2", "the pure core has no input and output"),
     ("process-wrap", "the pure core starts no process"),
     ("mockall", "mocks are for tests"),
+    ("schemars", "the schema of events is the feature `schema`"),
     ("tracing", "the pure core returns what it has to say"),
     ("getrandom", "randomness comes from a seed that is handed in"),
 ];

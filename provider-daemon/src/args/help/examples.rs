@@ -77,7 +77,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "bus tail akash.provider.cluster.status --last --bus rediss://bus.example.com",
         ],
     ),
-    ("bus schema", &["bus schema > event.schema.json"]),
+    ("bus schema", &["bus schema"]),
     (
         "tools psutil list",
         &["tools psutil list gpu", "tools psutil list cpu --root /host"],
