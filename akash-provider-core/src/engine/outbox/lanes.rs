@@ -280,3 +280,49 @@ impl Engine {
         self.completed(id, completion);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sdl;
+
+    #[test]
+    fn nothing_secret_is_left_of_calls_that_run_and_of_calls_that_wait() {
+        let text = include_str!("../../../tests/data/sdl/ports-and-proxy.yaml");
+        let lease: LeaseId =
+            "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"
+                .parse()
+                .unwrap();
+        let spec = |secret: &str| {
+            let mut group = sdl::parse_all(text).unwrap().manifest.groups[0].clone();
+            group.services[0].env = Some(vec![format!("TOKEN={secret}")]);
+            Arc::new(WorkloadSpec {
+                lease: lease.clone(),
+                group: Arc::new(group),
+                params: Arc::default(),
+                hostnames: Vec::new(),
+                ips: Vec::new(),
+                epoch: 1,
+            })
+        };
+        let deploy = |secret: &str| Call::Deploy {
+            deployment: spec(secret),
+            purge_hostnames: Vec::new(),
+        };
+        let mut lanes = Lanes::default();
+        assert!(lanes.enter(EffectId(1), lease.clone(), deploy("runs")).is_some());
+        assert!(lanes.enter(EffectId(2), lease.clone(), deploy("waits")).is_none());
+        assert!(
+            lanes
+                .enter(EffectId(3), lease.clone(), Call::Record(spec("recorded")))
+                .is_none()
+        );
+        let written = |lanes: &Lanes| format!("{lanes:?}");
+        let secrets = ["TOKEN=runs", "TOKEN=waits", "TOKEN=recorded"];
+        assert!(secrets.iter().all(|secret| written(&lanes).contains(secret)));
+        lanes.hide(&|_| "covered".to_owned());
+        for secret in secrets {
+            assert!(!written(&lanes).contains(secret), "{secret}");
+        }
+    }
+}
