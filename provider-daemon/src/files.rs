@@ -23,7 +23,7 @@ pub(crate) fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
 /// The text of a file that has so many bytes at most.
 ///
 /// # Errors
-/// As of [`bytes`]; or it is no text.
+/// As [`bytes()`] does it; or it is no text.
 pub(crate) fn text(path: &Path, most: u64) -> Result<String, String> {
     String::from_utf8(bytes(path, most)?).map_err(|_| "is no text".to_owned())
 }
