@@ -10,6 +10,8 @@
 //! A workload is torn down only in `Confirmed`: the chain's own record shows the lease over, read at a height
 //! later than what we heard, from nodes that agree (see [`evidence`]). Only known unhealthy time counts towards
 //! giving a lease up.
+//!
+//! Length: one machine; both lanes and what they say to each other are read together.
 
 pub mod chain;
 mod desired;

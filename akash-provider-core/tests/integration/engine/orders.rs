@@ -1,4 +1,6 @@
 //! Orders and bids.
+//!
+//! Length: the ways of one order, each a story of its own on the same few lines of setting up.
 
 use crate::engine::world::*;
 use akash_provider_core::engine::{Call, Completion, Input};
