@@ -186,6 +186,7 @@ fn core(workspace: &Workspace) -> Result<Vec<Figure>> {
     found.push(build::core(workspace)?);
     found.extend(sim::seeds(
         workspace,
+        sim::Form::Released,
         &sim::Args {
             seeds: SIM_SEEDS,
             seed: 1,

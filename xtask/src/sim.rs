@@ -1,4 +1,5 @@
-//! `cargo xtask sim`: whole histories of a provider, each from a seed, in release.
+//! `cargo xtask sim`: whole histories of a provider, each from a seed, in release; `cargo xtask test` runs a few of them
+//! in a form that is built sooner.
 //!
 //! The simulation is the test binary `simulation` of the core. It is told what to do by environment
 //! variables: `SIM_SEED` (the first), `SIM_SEEDS` (how many from there), `SIM_THREADS`, `SIM_LOG_DIR`
@@ -23,29 +24,53 @@ pub(crate) struct Args {
     pub(crate) seed: u64,
 }
 
-/// The core's tests in the form that is measured. The exploration takes the same, so both share one build.
-pub(crate) const IN_RELEASE: [&str; 7] = [
-    "test",
-    "--locked",
-    "-p",
-    "akash-provider-core",
-    "--release",
-    "--features",
-    "conformance",
-];
+/// How the core is compiled for its histories and its exploration.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form {
+    /// As it is shipped and measured: for many histories.
+    Released,
+    /// Optimised a little, on the dependencies that all tests were built with, and with checks of overflow: for few
+    /// histories, which take less time than a build in release.
+    Quick,
+}
+
+impl Form {
+    /// The command that builds and runs tests of the core.
+    pub(crate) const fn command(self) -> &'static [&'static str] {
+        match self {
+            Self::Released => &[
+                "test",
+                "--locked",
+                "-p",
+                "akash-provider-core",
+                "--release",
+                "--features",
+                "conformance",
+            ],
+            Self::Quick => &[
+                "test",
+                "--locked",
+                "--workspace",
+                "--all-features",
+                "--config",
+                "profile.dev.package.akash-provider-core.opt-level=1",
+            ],
+        }
+    }
+}
 
 /// Runs the seeds and prints the figures.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
-    seeds(workspace, args).map(drop)
+    seeds(workspace, Form::Released, args).map(drop)
 }
 
 /// Runs the seeds and returns the figures.
 ///
 /// # Errors
 /// When a history breaks a rule, and when fewer histories ran than were asked for.
-pub(crate) fn seeds(workspace: &Workspace, args: &Args) -> Result<Vec<Figure>> {
+pub(crate) fn seeds(workspace: &Workspace, form: Form, args: &Args) -> Result<Vec<Figure>> {
     let logs = workspace.scratch("sim")?;
-    let lines = simulation(workspace)
+    let lines = simulation(workspace, form)
         .env("SIM_SEED", args.seed.to_string())
         .env("SIM_SEEDS", args.seeds.to_string())
         // Two: what the smallest machine we promise times for has.
@@ -58,9 +83,9 @@ pub(crate) fn seeds(workspace: &Workspace, args: &Args) -> Result<Vec<Figure>> {
 }
 
 /// The simulation, ready to be told what to run.
-pub(crate) fn simulation(workspace: &Workspace) -> Process {
+pub(crate) fn simulation(workspace: &Workspace, form: Form) -> Process {
     workspace
-        .cargo(&IN_RELEASE)
+        .cargo(form.command())
         .args(["--test", "simulation", "--", "--nocapture"])
 }
 
@@ -70,7 +95,7 @@ pub(crate) fn simulation(workspace: &Workspace) -> Process {
 /// When one of them is not done again as it was, and when fewer ran.
 pub(crate) fn tapes(workspace: &Workspace, seed: u64) -> Result<()> {
     const TAPES: u64 = 1_000;
-    let lines = simulation(workspace)
+    let lines = simulation(workspace, Form::Released)
         .args(["what_was_recorded_of_a_history_gives_the_same_effects"])
         .env("SIM_SEED", seed.to_string())
         .env("SIM_TAPES", TAPES.to_string())
@@ -82,9 +107,9 @@ pub(crate) fn tapes(workspace: &Workspace, seed: u64) -> Result<()> {
 }
 
 /// Builds the exploration and the simulation without running them.
-pub(crate) fn build(workspace: &Workspace) -> Result<()> {
+pub(crate) fn build(workspace: &Workspace, form: Form) -> Result<()> {
     workspace
-        .cargo(&IN_RELEASE)
+        .cargo(form.command())
         .args(["--test", "simulation", "--test", "explore", "--no-run"])
         .run()
 }

@@ -43,11 +43,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         report.stage(Kind::Build, "doctests", || docs::examples(workspace));
     }
     if report.stage(Kind::Build, "build of the simulation", || {
-        sim::build(workspace).map(|()| Notes::new())
+        sim::build(workspace, sim::Form::Quick).map(|()| Notes::new())
     }) {
         report.stage(Kind::Run, "exploration", || exploration(workspace));
         report.stage(Kind::Run, "simulation", || {
-            sim::seeds(workspace, &SEEDS).map(|_| Notes::new())
+            sim::seeds(workspace, sim::Form::Quick, &SEEDS).map(|_| Notes::new())
         });
     }
     tiers::stages(workspace, &mut report);
@@ -71,8 +71,9 @@ fn tests(workspace: &Workspace) -> Result<Notes> {
 
 fn exploration(workspace: &Workspace) -> Result<Notes> {
     let tests = workspace
-        .cargo(&sim::IN_RELEASE)
-        .args(["--test", "explore", "--", "--show-output"]);
+        .cargo(sim::Form::Quick.command())
+        .args(["--test", "explore", "--"])
+        .args(["--show-output", "--include-ignored"]);
     tally::run("exploration", tests)
 }
 

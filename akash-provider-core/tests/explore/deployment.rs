@@ -375,7 +375,7 @@ impl World for DeploymentWorld {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it in release")]
+#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
 fn every_interleaving_of_a_deployment() {
     for origin in [Origin::Won, Origin::Found] {
         let stats = explore("deployment", DeploymentWorld::start(2, origin));

@@ -237,7 +237,7 @@ impl World for EscrowWorld {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it in release")]
+#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
 fn every_interleaving_of_a_deployments_money() {
     let stats = explore("escrow", EscrowWorld::start(2));
     assert!(

@@ -504,7 +504,7 @@ impl OrderWorld {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it in release")]
+#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
 fn every_interleaving_of_an_order() {
     let stats = explore("order", OrderWorld::start(2));
     assert!(
@@ -514,7 +514,7 @@ fn every_interleaving_of_an_order() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it in release")]
+#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
 fn a_declined_order_says_why() {
     let mut out = Vec::new();
     let machine = Order::known(&Arc::new(record(OrderState::Open)), &mut out);

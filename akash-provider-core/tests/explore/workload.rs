@@ -482,7 +482,7 @@ impl World for WorkloadWorld {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it in release")]
+#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
 fn every_interleaving_of_a_workload() {
     assert_eq!(CONFIG.unhealthy_limit, Some(Duration::from_secs(3600)));
     let mut states = 0;
