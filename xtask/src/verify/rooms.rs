@@ -8,6 +8,8 @@ use crate::workspace::{Workspace, read};
 const LIMIT: usize = 600;
 /// How the reason begins, on a line of the module doc.
 const REASON: &str = "Length:";
+/// How a file begins that a program wrote.
+const GENERATED: &str = "// This file is @generated";
 
 /// Returns the files to look at; a long file is a question and not an error.
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
@@ -32,6 +34,7 @@ fn lacks_reason(text: &str) -> bool {
             .is_some_and(|why| !why.is_empty())
     };
     text.lines().count() > LIMIT
+        && !text.starts_with(GENERATED)
         && !text
             .lines()
             .take_while(|line| line.starts_with("//!"))
@@ -47,6 +50,7 @@ mod tests {
         let long = "x\n".repeat(LIMIT + 1);
         assert!(!lacks_reason(&"x\n".repeat(LIMIT)));
         assert!(lacks_reason(&long));
+        assert!(!lacks_reason(&format!("{GENERATED} by prost-build.\n{long}")));
         assert!(lacks_reason(&format!("//! A table.\n//! Length:\n{long}")));
         assert!(!lacks_reason(&format!(
             "//! A table.\n//! Length: one row for each rule.\n{long}"
