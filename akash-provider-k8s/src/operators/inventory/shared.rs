@@ -25,6 +25,8 @@ impl board::Index for Index {
     type Work = Work;
     const KEPT: &'static str = "a node does not have the labels that it should";
 
+    const TOGETHER: bool = true;
+
     fn apply(&mut self, event: Event) -> BTreeSet<String> {
         Self::apply(self, event)
     }
