@@ -26,6 +26,9 @@ pub use lease::LeaseFacts;
 pub use node::NodeFacts;
 pub use pod::PodFacts;
 pub use requests::{Requests, pod_requests};
+pub(crate) use source::WholeInventory;
 pub use source::{KubeInventory, Options};
 pub use storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts};
 pub use tally::{Snapshot, Tally};
+#[cfg(test)]
+pub(crate) use watch::{NodeParts, PodParts};

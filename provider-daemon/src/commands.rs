@@ -39,16 +39,12 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
     } else {
         Box::new(std::fs::File::open(path).with_context(|| format!("{name}: cannot be opened"))?)
     };
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(MAX_BYTES)?;
-    // One byte more than allowed, so that a text at the limit is told from a larger one.
-    reader
-        .take(limit + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("{name}: cannot be read"))?;
-    if bytes.len() > MAX_BYTES {
-        anyhow::bail!("{name}: is larger than {MAX_BYTES} bytes; an SDL is a few kilobytes");
-    }
+    let bytes = match crate::files::limited(reader, u64::try_from(MAX_BYTES)?) {
+        Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
+            anyhow::bail!("{name}: is larger than {MAX_BYTES} bytes; an SDL is a few kilobytes");
+        }
+        read => read.with_context(|| format!("{name}: cannot be read"))?,
+    };
     String::from_utf8(bytes).with_context(|| format!("{name}: is no text"))
 }
 

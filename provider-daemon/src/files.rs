@@ -1,23 +1,31 @@
 //! Files that somebody names: read to a limit, whatever they say of their length.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
+
+/// What a reader gives, which is so many bytes at most.
+///
+/// # Errors
+/// It cannot be read, or has more ([`ErrorKind::FileTooLarge`]).
+pub(crate) fn limited(reader: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // One more tells what has more from what has as many.
+    reader.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        let why = format!("is longer than {most} bytes");
+        return Err(io::Error::new(ErrorKind::FileTooLarge, why));
+    }
+    Ok(bytes)
+}
 
 /// The bytes of a file that has so many at most.
 ///
 /// # Errors
 /// Why not, without the name of the file: it cannot be read, or has more.
 pub(crate) fn bytes(path: &Path, most: u64) -> Result<Vec<u8>, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    let mut bytes = Vec::new();
-    // One more tells a file that has more from one that has as many.
-    let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > most {
-        return Err(format!("is longer than {most} bytes"));
-    }
-    Ok(bytes)
+    let read = File::open(path).and_then(|file| limited(file, most));
+    read.map_err(|error| error.to_string())
 }
 
 /// The text of a file that has so many bytes at most.

@@ -175,13 +175,12 @@ fn empty(cluster: &Cluster) {
 
 #[test]
 fn live_leases_of_another_provider_are_refused_without_a_write() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     let Some(folder) = testbed::recordings("peer/k8s") else {
         return;
     };
-    let _alone = cluster.exclusive().unwrap();
     empty(&cluster);
     let mut theirs = Vec::new();
     for name in ["web", "storage", "ports", "tiny"] {
@@ -213,13 +212,12 @@ fn live_leases_of_another_provider_are_refused_without_a_write() {
 
 #[test]
 fn leftovers_of_an_embedded_chain_go_and_nothing_else() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
     let Some(folder) = testbed::recordings("peer/k8s") else {
         return;
     };
-    let _alone = cluster.exclusive().unwrap();
     empty(&cluster);
     let theirs = lease(&folder.join("web"));
     let mut ours = lease(&folder.join("tiny"));

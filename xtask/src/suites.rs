@@ -1,5 +1,6 @@
 //! Test programs side by side. Many of them wait most of their time, and cargo runs one after the other.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
@@ -31,15 +32,7 @@ struct Suite {
 /// # Errors
 /// When a test fails, when not one ran, and when none of a port's suite did.
 pub(crate) fn run(workspace: &Workspace, what: &str, cargo: &[&str]) -> Result<Notes> {
-    let build = [cargo, &["--no-run", "--message-format=json-render-diagnostics"]].concat();
-    let mut suites = Vec::new();
-    for line in workspace.cargo(&build).quiet().lines()? {
-        suites.extend(read(&line));
-    }
-    // What is large needs most time, and what is begun last should be short.
-    suites.sort_by_key(|suite| std::fs::metadata(&suite.program).map_or(0, |file| file.len()));
-    let mut counter = Counter::default();
-    let failed = side_by_side(suites, &mut counter);
+    let (counter, failed) = ran(workspace, cargo, &[])?;
     let conformance = counter.conformance();
     let notes = counter.finish(what)?;
     println!("conformance: {conformance} passed");
@@ -50,8 +43,41 @@ pub(crate) fn run(workspace: &Workspace, what: &str, cargo: &[&str]) -> Result<N
     Ok(notes)
 }
 
+/// The same with a variable of the environment, for tests among which a port's suite need not be.
+///
+/// # Errors
+/// When a test fails, and when not one ran.
+pub(crate) fn run_with(
+    workspace: &Workspace,
+    what: &str,
+    cargo: &[&str],
+    variable: (&str, &OsStr),
+) -> Result<Notes> {
+    let (counter, failed) = ran(workspace, cargo, &[variable])?;
+    let notes = counter.finish(what)?;
+    Error::from_findings("test programs that failed", &failed)?;
+    Ok(notes)
+}
+
+fn ran(
+    workspace: &Workspace,
+    cargo: &[&str],
+    environment: &[(&str, &OsStr)],
+) -> Result<(Counter, Vec<String>)> {
+    let build = [cargo, &["--no-run", "--message-format=json-render-diagnostics"]].concat();
+    let mut suites = Vec::new();
+    for line in workspace.cargo(&build).quiet().lines()? {
+        suites.extend(read(&line));
+    }
+    // What is large needs most time, and what is begun last should be short.
+    suites.sort_by_key(|suite| std::fs::metadata(&suite.program).map_or(0, |file| file.len()));
+    let mut counter = Counter::default();
+    let failed = side_by_side(suites, environment, &mut counter);
+    Ok((counter, failed))
+}
+
 /// Runs all of them, the last first; returns those that failed, whose whole output is shown.
-fn side_by_side(suites: Vec<Suite>, counter: &mut Counter) -> Vec<String> {
+fn side_by_side(suites: Vec<Suite>, environment: &[(&str, &OsStr)], counter: &mut Counter) -> Vec<String> {
     let waiting = Mutex::new(suites);
     let (done, ended) = channel();
     thread::scope(|scope| {
@@ -60,10 +86,11 @@ fn side_by_side(suites: Vec<Suite>, counter: &mut Counter) -> Vec<String> {
             scope.spawn(move || {
                 let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 while let Some(suite) = next() {
-                    let ran = Process::new(&suite.program, &suite.folder)
+                    let program = Process::new(&suite.program, &suite.folder)
                         .args(["--show-output"])
-                        .env("RUST_TEST_THREADS", THREADS)
-                        .collect(|_| {});
+                        .env("RUST_TEST_THREADS", THREADS);
+                    let with = |program: Process, (name, value): &(&str, &OsStr)| program.env(name, value);
+                    let ran = environment.iter().fold(program, with).collect(|_| {});
                     if done.send(ran).is_err() {
                         return;
                     }
@@ -128,13 +155,13 @@ mod tests {
 
     #[test]
     fn all_are_counted_and_those_that_fail_are_named() {
-        let good = "echo 'test a::conformance ... ok'; echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
+        let good = "test \"$OF_THE_SUITE\" = given || exit 1; echo 'test a::conformance ... ok'; echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
         // What it says is shown, and must not look like a result of the run that this test is part of.
         let bad = "echo broken; exit 101";
         let suites = vec![shell(good, "good"), shell(bad, "bad"), shell(good, "again")];
         let programs: Vec<PathBuf> = suites.iter().map(|suite| suite.program.clone()).collect();
         let mut counter = Counter::default();
-        let failed = side_by_side(suites, &mut counter);
+        let failed = side_by_side(suites, &[("OF_THE_SUITE", OsStr::new("given"))], &mut counter);
         programs
             .iter()
             .for_each(|program| std::fs::remove_file(program).unwrap());

@@ -8,7 +8,7 @@ use testbed::{Cluster, Options, Tier};
 use crate::error::{Error, Result};
 use crate::report::{Kind, Notes, Report};
 use crate::workspace::Workspace;
-use crate::{cluster, tally};
+use crate::{cluster, suites};
 
 /// The test targets of each tier, as `--test` takes them: every one of such a name, in whatever member. They find
 /// the cluster with `testbed::Cluster::from_env`.
@@ -16,10 +16,8 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
     (Tier::Api, Kind::Api, "api tier", &["api_tier"]),
     (Tier::Node, Kind::Node, "node tier", &["node_tier"]),
 ];
-/// Tests mostly wait for their cluster, so more of them go side by side than there are cores.
-const THREADS: &str = "6";
-/// The second cluster. What the check of the first looks for by name must not be found in it.
-const SECOND: &str = "second-node";
+/// The second cluster of a tier. What the check of the first looks for by name must not be found in it.
+const SECOND: &str = "second";
 /// The variable that names the state folders of the clusters to test on.
 const VARIABLE: &str = "AKASH_TESTBED_DIR";
 
@@ -93,28 +91,20 @@ pub(crate) fn with_cluster<T>(options: &Options, work: impl FnOnce(&Cluster) -> 
 fn on_cluster(workspace: &Workspace, tier: Tier, name: &str, targets: &[&str]) -> Result<Notes> {
     // Names of their own: what a developer has up is left alone.
     let first = cluster::options(workspace, tier, &format!("test-{tier}"), None);
-    // Tests of a node that need one to themselves mostly wait for it, so they go side by side on two.
-    let second = (tier == Tier::Node).then(|| cluster::options(workspace, tier, SECOND, None));
+    // Tests that need a cluster to themselves mostly wait for it: they go beside the others, on a second one.
+    let second = cluster::options(workspace, tier, &format!("{SECOND}-{tier}"), None);
     let outcome = thread::scope(|scope| {
-        let second = second.as_ref();
-        let second = second.map(|options| scope.spawn(move || Cluster::up(options)));
+        let second = scope.spawn(|| Cluster::up(&second));
         for line in testbed::check(&first)? {
             println!("{name}: {line}");
         }
-        let mut clusters = vec![Cluster::up(&first)?];
-        if let Some(second) = second {
-            let up = second
-                .join()
-                .map_err(|_| Error::new("bringing the second cluster up panicked"))?;
-            clusters.push(up?);
-        }
-        tests(workspace, name, targets, &clusters)
+        let first = Cluster::up(&first)?;
+        let second = second
+            .join()
+            .map_err(|_| Error::new("bringing the second cluster up panicked"))?;
+        tests(workspace, name, targets, &[first, second?])
     });
-    let down: Vec<Result<()>> = [Some(&first), second.as_ref()]
-        .into_iter()
-        .flatten()
-        .map(take_down)
-        .collect();
+    let down: Vec<Result<()>> = [&first, &second].into_iter().map(take_down).collect();
     let notes = outcome?;
     down.into_iter().collect::<Result<()>>()?;
     Ok(notes)
@@ -127,21 +117,12 @@ fn take_down(options: &Options) -> Result<()> {
     }
 }
 
-/// In the features of the whole workspace, so that nothing is compiled twice.
+/// In the features of the whole workspace, so that nothing is compiled twice. The programs go side by side: most of their
+/// tests wait for a cluster.
 fn tests(workspace: &Workspace, name: &str, targets: &[&str], clusters: &[Cluster]) -> Result<Notes> {
     let dirs = std::env::join_paths(clusters.iter().map(Cluster::dir))
         .map_err(|error| Error::new(format!("the folders of the clusters: {error}")))?;
-    let tests = workspace
-        .cargo(&[
-            "test",
-            "--locked",
-            "--workspace",
-            "--all-features",
-            "--no-fail-fast",
-        ])
-        .args(targets.iter().flat_map(|target| ["--test", target]))
-        .args(["--", "--show-output"])
-        .env("RUST_TEST_THREADS", THREADS)
-        .env(VARIABLE, dirs);
-    tally::run(name, tests)
+    let mut cargo = vec!["test", "--locked", "--workspace", "--all-features"];
+    cargo.extend(targets.iter().flat_map(|target| ["--test", *target]));
+    suites::run_with(workspace, name, &cargo, (VARIABLE, &dirs))
 }

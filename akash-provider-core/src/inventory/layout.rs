@@ -27,7 +27,8 @@ pub(super) struct Free {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Layout {
-    pub(super) nodes: Vec<Node>,
+    /// Shared, so that a copy of which one node is another costs little.
+    pub(super) nodes: Vec<Arc<Node>>,
     pub(super) slots: Vec<Slot>,
     pub(super) kinds: Vec<Kind>,
     pub(super) classes: Vec<Class>,
@@ -136,7 +137,7 @@ impl Layout {
             }
             by_name.insert(name.clone(), layout.nodes.len());
             let node = layout.add_node(name, node);
-            layout.nodes.push(node);
+            layout.nodes.push(Arc::new(node));
         }
         layout.by_name = Arc::new(by_name);
         layout
@@ -176,7 +177,7 @@ impl Layout {
             let fresh = layout.slots.split_off(node.slots.start);
             layout.slots[old.clone()].clone_from_slice(&fresh);
             node.slots = old;
-            layout.nodes[at] = node;
+            layout.nodes[at] = Arc::new(node);
         }
         Some(layout)
     }

@@ -9,6 +9,7 @@
 
 use super::{API_SERVERS, Infrastructure, backends, node_addresses};
 use crate::state::follow::{Follower, Report, Sink};
+use crate::state::reading::{Bookkeeping, Reading};
 use crate::state::{Definitions, WatchConfig};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -113,6 +114,7 @@ where
         labels,
         fields: "".into(),
         is_metadata: false,
+        reading: Reading::without::<Bookkeeping>(),
         definitions: Definitions::default(),
         sink,
         report: Place {

@@ -12,15 +12,16 @@ use super::storage::{
     CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts,
 };
 use super::tally::Tally;
-use super::watch::{Intake, Read, Reporter, Watch};
+use super::watch::{Intake, NodeParts, PodParts, Read, Reporter, Watch};
 use crate::labels;
 use crate::operators::ip::Capacity;
 use crate::settings::Settings;
 use crate::state::follow::Follower;
+use crate::state::reading::{Bookkeeping, Reading};
 use crate::state::{Definitions, WatchConfig};
 use akash_provider_core::error::{Error, ErrorKind, Failure};
 use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
-use akash_provider_core::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
+use akash_provider_core::inventory::{Inventory, InventorySource, InventoryUpdate, LeasedIpUsage};
 use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
 use k8s_openapi::api::storage::v1::{CSIStorageCapacity, StorageClass};
@@ -32,7 +33,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -81,12 +82,39 @@ pub struct KubeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
+/// A count of everything that runs, which is made when somebody asks for it: of many thousand nodes that takes longer than
+/// to take in what changes, and most changes nobody looks at. Dropping it ends the watches.
+#[derive(Debug)]
+pub(crate) struct WholeInventory {
+    shared: Arc<Shared>,
+    told: watch::Receiver<Told>,
+    #[expect(dead_code, reason = "dropping them ends the watches")]
+    tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+/// What was said last of a count that is made when somebody asks: that it is another one, or why it is not known. `None`
+/// before the first word.
+type Told = Option<Result<(), String>>;
+
+/// Makes a count that changed; whoever was told keeps it for as long as they like.
+#[derive(Debug, Clone)]
+pub(crate) struct Counting(Arc<Shared>);
+
+impl Counting {
+    /// What is there now.
+    pub(crate) fn count(&self) -> Arc<dyn Inventory> {
+        self.0.inner().tally.recount()
+    }
+}
+
 /// What the watches write.
 #[derive(Debug)]
 pub(super) struct Shared {
     inner: Mutex<Inner>,
     news: Notify,
     updates: MemoryInventorySource,
+    /// Who is only told that there is another count, and makes it when somebody asks.
+    told: Option<watch::Sender<Told>>,
     /// Whose addresses are offered; what is promised of them, reservations say.
     leased_ips: Option<Settings>,
     gather: Duration,
@@ -130,6 +158,7 @@ impl Shared {
             }),
             news: Notify::new(),
             updates: MemoryInventorySource::new(),
+            told: None,
             leased_ips,
             gather: options.gather,
             patience: options.patience,
@@ -192,6 +221,24 @@ impl Shared {
         }
     }
 
+    fn fail(&self, message: String) {
+        if self.told.is_some() {
+            self.tell(Err(message));
+            return;
+        }
+        self.updates.fail(Failure {
+            kind: ErrorKind::Unavailable,
+            transient: true,
+            message,
+        });
+    }
+
+    fn tell(&self, outcome: Result<(), String>) {
+        if let Some(told) = &self.told {
+            told.send_replace(Some(outcome));
+        }
+    }
+
     /// Gathers changes and tells of them, for ever.
     async fn publish(self: Arc<Self>) {
         let mut again: Option<Duration> = None;
@@ -208,11 +255,11 @@ impl Shared {
             match next {
                 Next::Nothing => {}
                 Next::Wait(left) => again = Some(left),
-                Next::Fail(message) => self.updates.fail(Failure {
-                    kind: ErrorKind::Unavailable,
-                    transient: true,
-                    message,
-                }),
+                Next::Fail(message) => self.fail(message),
+                Next::Publish if self.told.is_some() => {
+                    self.inner().tally.told();
+                    self.tell(Ok(()));
+                }
                 Next::Publish => {
                     let snapshot = self.inner().tally.snapshot();
                     self.updates.push(InventoryUpdate {
@@ -287,10 +334,7 @@ impl KubeInventory {
     /// those who show a cluster as it is and reserve nothing. Manifests are not read.
     #[must_use]
     pub fn start_whole(client: &Client, options: &Options) -> Self {
-        Self::start_with(client, options, None, |starter| {
-            // There are none to wait for.
-            starter.shared.fares(Kind::Lease, |watch| watch.synced = true);
-        })
+        Self::start_with(client, options, None, without_leases)
     }
 
     fn start_with(
@@ -300,32 +344,78 @@ impl KubeInventory {
         leases: impl FnOnce(&mut Starter<'_>),
     ) -> Self {
         let shared = Arc::new(Shared::new(leased_ips.clone(), options));
-        let mut starter = Starter {
-            client,
-            shared: &shared,
-            watch_config: options.watch_config,
-            definitions: &options.definitions,
-            tasks: Vec::new(),
-        };
-        let by_vendor = options.gpus_by_vendor_labels;
-        let node = move |n: &Node| NodeFacts::of(n, by_vendor).map(Fact::Node);
-        starter.all(Kind::Node, "", Box::new(node));
-        let pod = |p: &Pod| PodFacts::of(p).map(Fact::Pod);
-        starter.all(Kind::Pod, TAKING, Box::new(pod));
-        leases(&mut starter);
-        starter.storage();
-        let mut tasks = starter.tasks;
-        if let Some(settings) = leased_ips {
-            let (pool, namespace) = (&settings.metallb_pool, &settings.metallb_namespace);
-            let watching = (options.watch_config, options.definitions.clone());
-            let capacity = Capacity::start(client, &settings.provider, pool, namespace, watching);
-            let counting = Arc::clone(&shared).count_addresses(settings, capacity);
-            tasks.push(AbortOnDropHandle::new(tokio::spawn(counting)));
-        }
-        let publisher = tokio::spawn(Arc::clone(&shared).publish());
-        tasks.push(AbortOnDropHandle::new(publisher));
+        let tasks = start(client, &shared, options, leased_ips, leases);
         Self { shared, tasks }
     }
+}
+
+impl WholeInventory {
+    /// Starts the watches as [`KubeInventory::start_whole`] does.
+    pub(crate) fn start(client: &Client, options: &Options) -> Self {
+        let (sender, told) = watch::channel(None);
+        let shared = Arc::new(Shared {
+            told: Some(sender),
+            ..Shared::new(None, options)
+        });
+        let tasks = start(client, &shared, options, None, without_leases);
+        Self { shared, told, tasks }
+    }
+
+    /// Waits until there is another count; who makes it, or why it is not known.
+    pub(crate) async fn next(&mut self) -> Result<Counting, String> {
+        loop {
+            if self.told.changed().await.is_err() {
+                // The other end is in our hands, so it does not go away.
+                std::future::pending::<()>().await;
+            }
+            let told = self.told.borrow_and_update().clone();
+            match told {
+                None => {}
+                Some(outcome) => return outcome.map(|()| Counting(Arc::clone(&self.shared))),
+            }
+        }
+    }
+}
+
+/// There are none to wait for.
+fn without_leases(starter: &mut Starter<'_>) {
+    starter.shared.fares(Kind::Lease, |watch| watch.synced = true);
+}
+
+fn start(
+    client: &Client,
+    shared: &Arc<Shared>,
+    options: &Options,
+    leased_ips: Option<Settings>,
+    leases: impl FnOnce(&mut Starter<'_>),
+) -> Vec<AbortOnDropHandle<()>> {
+    let mut starter = Starter {
+        client,
+        shared,
+        watch_config: options.watch_config,
+        definitions: &options.definitions,
+        tasks: Vec::new(),
+    };
+    let by_vendor = options.gpus_by_vendor_labels;
+    let node = move |n: &Node| NodeFacts::of(n, by_vendor).map(Fact::Node);
+    let reading = Reading::without::<NodeParts>();
+    starter.read(Kind::Node, "", reading, Box::new(node));
+    let pod = |p: &Pod| PodFacts::of(p).map(Fact::Pod);
+    let reading = Reading::without::<PodParts>();
+    starter.read(Kind::Pod, TAKING, reading, Box::new(pod));
+    leases(&mut starter);
+    starter.storage();
+    let mut tasks = starter.tasks;
+    if let Some(settings) = leased_ips {
+        let (pool, namespace) = (&settings.metallb_pool, &settings.metallb_namespace);
+        let watching = (options.watch_config, options.definitions.clone());
+        let capacity = Capacity::start(client, &settings.provider, pool, namespace, watching);
+        let counting = Arc::clone(shared).count_addresses(settings, capacity);
+        tasks.push(AbortOnDropHandle::new(tokio::spawn(counting)));
+    }
+    let publisher = tokio::spawn(Arc::clone(shared).publish());
+    tasks.push(AbortOnDropHandle::new(publisher));
+    tasks
 }
 
 impl InventorySource for KubeInventory {
@@ -354,7 +444,8 @@ impl Starter<'_> {
             Ok(facts) => facts.map(Fact::Lease),
             Err(why) => Some(Fact::BadLease(why)),
         };
-        self.follow(Kind::Lease, api, labels::SELECTOR, "", Box::new(read));
+        let reading = Reading::without::<Bookkeeping>();
+        self.follow(Kind::Lease, api, (labels::SELECTOR, ""), reading, Box::new(read));
     }
 
     fn storage(&mut self) {
@@ -374,22 +465,29 @@ impl Starter<'_> {
         let gvk = GroupVersionKind::gvk("ceph.rook.io", "v1", name);
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
         let api = Api::all_with(self.client.clone(), &resource);
-        self.follow(kind, api, "", "", read);
+        self.follow(kind, api, ("", ""), Reading::without::<Bookkeeping>(), read);
     }
 
     fn all<T>(&mut self, kind: Kind, fields: &'static str, read: Read<T>)
     where
         T: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        self.follow(kind, Api::all(self.client.clone()), "", fields, read);
+        self.read(kind, fields, Reading::without::<Bookkeeping>(), read);
+    }
+
+    fn read<T>(&mut self, kind: Kind, fields: &'static str, reading: Reading, read: Read<T>)
+    where
+        T: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    {
+        self.follow(kind, Api::all(self.client.clone()), ("", fields), reading, read);
     }
 
     fn follow<T>(
         &mut self,
         kind: Kind,
         api: Api<T>,
-        labels: &'static str,
-        fields: &'static str,
+        (labels, fields): (&'static str, &'static str),
+        reading: Reading,
         read: Read<T>,
     ) where
         T: kube::Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
@@ -399,6 +497,7 @@ impl Starter<'_> {
             labels,
             fields: fields.into(),
             is_metadata: false,
+            reading,
             definitions: self.definitions.clone(),
             sink: Intake::new(kind, self.shared, read),
             report: Reporter {

@@ -192,6 +192,17 @@ impl Tally {
         self.dirty.any
     }
 
+    /// Somebody was told that there is another snapshot; nobody made it.
+    pub(crate) const fn told(&mut self) {
+        self.dirty.any = false;
+    }
+
+    /// No snapshot was ever made.
+    #[cfg(test)]
+    pub(super) const fn is_uncounted(&self) -> bool {
+        self.last.is_none()
+    }
+
     fn set(&mut self, key: Key, fact: Fact) {
         match fact {
             Fact::Node(facts) => self.set_node(&key.name, Some(facts)),
@@ -290,7 +301,13 @@ impl Tally {
         }
     }
 
-    fn set_pod(&mut self, key: &Key, facts: Option<PodFacts>) {
+    fn set_pod(&mut self, key: &Key, mut facts: Option<PodFacts>) {
+        // A node has a hundred pods, and one name is enough for all of them.
+        if let Some(pod) = &mut facts
+            && let Some((name, _)) = self.nodes.get_key_value(&pod.node)
+        {
+            pod.node = Arc::clone(name);
+        }
         // Taken out, because counting borrows all the rest.
         let mut space = self.spaces.remove(&key.namespace).unwrap_or_default();
         let before = space.pods.get(&key.name);

@@ -3,6 +3,7 @@
 use super::facts::{Change, Fact, Key, Kind};
 use super::source::Shared;
 use crate::state::follow::{Report, Sink};
+use crate::state::reading::LeftOut;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,6 +12,59 @@ use tokio::time::Instant;
 /// What is kept of an object; `None` when it counts nothing.
 pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<Fact> + Send>;
 
+/// What of a node is not counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeParts;
+
+impl LeftOut for NodeParts {
+    const PATHS: &'static [&'static [&'static str]] = &[
+        &["metadata", "annotations"],
+        &["metadata", "managedFields"],
+        &["status", "images"],
+        &["status", "volumesAttached"],
+        &["status", "volumesInUse"],
+    ];
+}
+
+/// What of a pod takes nothing of its node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PodParts;
+
+impl LeftOut for PodParts {
+    const PATHS: &'static [&'static [&'static str]] = &[
+        &["metadata", "annotations"],
+        &["metadata", "managedFields"],
+        &["metadata", "ownerReferences"],
+        &["spec", "affinity"],
+        &["spec", "imagePullSecrets"],
+        &["spec", "securityContext"],
+        &["spec", "tolerations"],
+        &["spec", "containers", "args"],
+        &["spec", "containers", "command"],
+        &["spec", "containers", "env"],
+        &["spec", "containers", "envFrom"],
+        &["spec", "containers", "lifecycle"],
+        &["spec", "containers", "livenessProbe"],
+        &["spec", "containers", "ports"],
+        &["spec", "containers", "readinessProbe"],
+        &["spec", "containers", "securityContext"],
+        &["spec", "containers", "startupProbe"],
+        &["spec", "containers", "volumeMounts"],
+        &["spec", "initContainers", "args"],
+        &["spec", "initContainers", "command"],
+        &["spec", "initContainers", "env"],
+        &["spec", "initContainers", "envFrom"],
+        &["spec", "initContainers", "lifecycle"],
+        &["spec", "initContainers", "livenessProbe"],
+        &["spec", "initContainers", "ports"],
+        &["spec", "initContainers", "readinessProbe"],
+        &["spec", "initContainers", "securityContext"],
+        &["spec", "initContainers", "startupProbe"],
+        &["spec", "initContainers", "volumeMounts"],
+        &["status", "ephemeralContainerStatuses"],
+    ];
+}
+
 /// Where the objects of one kind go: read, counted and dropped.
 pub(super) struct Intake<T> {
     kind: Kind,
@@ -18,6 +72,8 @@ pub(super) struct Intake<T> {
     read: Read<T>,
     /// What the list under way has so far.
     listed: HashSet<Key>,
+    /// The namespace of the object before: a list has one after the other.
+    namespace: Arc<str>,
 }
 
 impl<T: kube::Resource> Intake<T> {
@@ -27,10 +83,11 @@ impl<T: kube::Resource> Intake<T> {
             shared: Arc::clone(shared),
             read,
             listed: HashSet::new(),
+            namespace: Arc::default(),
         }
     }
 
-    fn change(&self, object: &T) -> Change {
+    fn change(&mut self, object: &T) -> Change {
         let meta = object.meta();
         match (self.read)(object) {
             Some(fact) => Change::Set(self.key(meta), fact),
@@ -39,19 +96,22 @@ impl<T: kube::Resource> Intake<T> {
         }
     }
 
-    fn gone(&self, meta: &ObjectMeta) -> Change {
+    fn gone(&mut self, meta: &ObjectMeta) -> Change {
         Change::Gone(self.kind, self.key(meta), meta.uid.as_deref().map(Into::into))
     }
 
     /// Manifests are all in one namespace; their name is the namespace of their lease.
-    fn key(&self, meta: &ObjectMeta) -> Key {
-        let text = |text: &Option<String>| text.as_deref().unwrap_or_default().into();
+    fn key(&mut self, meta: &ObjectMeta) -> Key {
+        let namespace = match self.kind {
+            Kind::Lease => "",
+            _ => meta.namespace.as_deref().unwrap_or_default(),
+        };
+        if *self.namespace != *namespace {
+            self.namespace = namespace.into();
+        }
         Key {
-            namespace: match self.kind {
-                Kind::Lease => Arc::default(),
-                _ => text(&meta.namespace),
-            },
-            name: text(&meta.name),
+            namespace: Arc::clone(&self.namespace),
+            name: meta.name.as_deref().unwrap_or_default().into(),
         }
     }
 }
@@ -82,11 +142,13 @@ impl<T: kube::Resource + Send> Sink<T> for Intake<T> {
     }
 
     fn applied(&mut self, object: T) {
-        self.shared.apply([self.change(&object)]);
+        let change = self.change(&object);
+        self.shared.apply([change]);
     }
 
     fn deleted(&mut self, object: T) {
-        self.shared.apply([self.gone(object.meta())]);
+        let change = self.gone(object.meta());
+        self.shared.apply([change]);
     }
 }
 

@@ -12,9 +12,12 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+/// What names have together is said again after so long at the earliest, when their number has changed.
+const TOLD_EVERY: Duration = Duration::from_secs(300);
 /// Names that are looked at in one go, so that nobody else waits long.
 const LOOKS: usize = 64;
 
@@ -43,6 +46,9 @@ pub(super) trait Index: Debug + Send + 'static {
     fn ripen(&mut self, _name: &str, _work: &mut Self::Work, _now: Instant) -> Option<Instant> {
         None
     }
+
+    /// Many names have the same problem for the same reason: it is said once, with their number.
+    const TOGETHER: bool = false;
 
     /// Forgets what is beside the index of names that it has no more.
     fn prune(&mut self) {}
@@ -111,6 +117,8 @@ pub(super) struct Inner<I> {
     /// By what they watch, as the status names it.
     pub(super) watches: BTreeMap<&'static str, WatchState>,
     pub(super) problems: BTreeMap<String, Problem>,
+    /// What was said of names together.
+    together: Together,
     pub(super) counts: Counts,
 }
 
@@ -141,6 +149,8 @@ pub(super) struct Board<I> {
     pub(super) news: Notify,
     /// Something was applied; for those who look on.
     changes: watch::Sender<()>,
+    /// Something was applied that touches a name: the heartbeat of a node does not.
+    touches: watch::Sender<()>,
     /// Who says when a kind comes that the cluster does not have.
     pub(super) definitions: Definitions,
     /// Everything was listed once.
@@ -161,10 +171,12 @@ impl<I: Index> Board<I> {
                 queue: Queue::new(patience),
                 watches: watches.collect(),
                 problems: BTreeMap::new(),
+                together: Together::default(),
                 counts: Counts::default(),
             }),
             news: Notify::new(),
             changes: watch::Sender::new(()),
+            touches: watch::Sender::new(()),
             definitions,
             ready: watch::Sender::new(false),
         }
@@ -195,18 +207,27 @@ impl<I: Index> Board<I> {
             I::names,
         );
         let is_known = inner.index.is_known();
+        let is_touched = !turns.is_empty();
         inner.queue.changed(turns);
         // The lock is free before anybody is told, who would look at once.
         drop(inner);
         self.ready
             .send_if_modified(|ready| !std::mem::replace(ready, is_known) && is_known);
         self.changes.send_replace(());
+        if is_touched {
+            self.touches.send_replace(());
+        }
         self.news.notify_one();
     }
 
     /// Hears of everything that is applied from here on.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
+    }
+
+    /// Hears of everything that is applied from here on and touches a name, once everything was listed.
+    pub(super) fn touches(&self) -> watch::Receiver<()> {
+        self.touches.subscribe()
     }
 
     /// How the watches fare, that of definitions too where a kind is missed.
@@ -221,7 +242,9 @@ impl<I: Index> Board<I> {
         let mut inner = self.inner();
         for _ in 0..LOOKS {
             let Some(name) = inner.queue.next(now) else {
-                return Next::Nothing(inner.queue.due());
+                // All were looked at: their number is known.
+                let again = inner.tell_together(now);
+                return Next::Nothing(inner.queue.due().into_iter().chain(again).min());
             };
             let mut work = inner.index.work(&name);
             if let Some(later) = inner.index.ripen(&name, &mut work, now) {
@@ -264,7 +287,9 @@ impl<I: Index> Board<I> {
         let mut inner = self.inner();
         let names = inner.index.names();
         inner.queue.prune(|name| names.contains(name));
+        let before = inner.problems.len();
         inner.problems.retain(|name, _| names.contains(name));
+        inner.together.is_due |= inner.problems.len() != before;
         inner.index.prune();
     }
 
@@ -282,21 +307,136 @@ impl<I: Index> Board<I> {
 impl<I: Index> Inner<I> {
     fn tell(&mut self, name: &str, problem: Option<String>, now: Instant) {
         let Some(text) = problem else {
-            self.problems.remove(name);
+            self.together.is_due |= self.problems.remove(name).is_some();
             return;
         };
         // Said once, not with every look.
         if self.problems.get(name).is_none_or(|known| known.text != text) {
-            tracing::warn!(name, problem = text, "{}", I::KEPT);
+            if !I::TOGETHER {
+                tracing::warn!(name, problem = text, "{}", I::KEPT);
+            }
+            self.together.is_due = true;
             let since = now;
             self.problems.insert(name.to_owned(), Problem { text, since });
         }
+    }
+
+    /// Says what several names have together; when to look again, where something waits to be said.
+    fn tell_together(&mut self, now: Instant) -> Option<Instant> {
+        if !I::TOGETHER {
+            return None;
+        }
+        let (said, again) = self.together.news(&self.problems, now);
+        for Said { text, names, example } in said {
+            tracing::warn!(names, example, problem = text, "{}", I::KEPT);
+        }
+        again
+    }
+}
+
+/// What was said of problems that names have together.
+#[derive(Debug, Default)]
+struct Together {
+    /// Something may have to be said.
+    is_due: bool,
+    /// By the problem: of how many names, and when.
+    said: BTreeMap<String, (usize, Instant)>,
+}
+
+/// A problem that is to be said.
+#[derive(Debug, PartialEq, Eq)]
+struct Said {
+    text: String,
+    names: usize,
+    example: String,
+}
+
+impl Together {
+    /// What is new: a problem, or after a while the number of those that have it. And when there may be more.
+    fn news(&mut self, problems: &BTreeMap<String, Problem>, now: Instant) -> (Vec<Said>, Option<Instant>) {
+        if !std::mem::take(&mut self.is_due) {
+            return (Vec::new(), None);
+        }
+        let mut counts: BTreeMap<&str, (usize, &String)> = BTreeMap::new();
+        for (name, problem) in problems {
+            counts.entry(&problem.text).or_insert((0, name)).0 += 1;
+        }
+        // What comes back after it went is said anew, and not more often than other news.
+        self.said
+            .retain(|text, (_, at)| counts.contains_key(text.as_str()) || now < *at + TOLD_EVERY);
+        let (mut news, mut again) = (Vec::new(), None);
+        for (text, (names, example)) in counts {
+            match self.said.get(text) {
+                Some((said, _)) if *said == names => continue,
+                Some((_, at)) if now < *at + TOLD_EVERY => {
+                    let at = *at + TOLD_EVERY;
+                    again = Some(again.map_or(at, |first: Instant| first.min(at)));
+                    continue;
+                }
+                _ => {}
+            }
+            self.said.insert(text.to_owned(), (names, now));
+            let (text, example) = (text.to_owned(), example.clone());
+            news.push(Said { text, names, example });
+        }
+        self.is_due = again.is_some();
+        (news, again)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_many_have_together_is_said_once_and_again_when_their_number_has_changed() {
+        let mut together = Together::default();
+        let mut problems = BTreeMap::new();
+        let begun = Instant::now();
+        let after = |minutes: u64| begun + Duration::from_secs(60 * minutes);
+        let has = |problems: &mut BTreeMap<String, Problem>, name: &str, text: &str| {
+            let text = text.to_owned();
+            problems.insert(name.to_owned(), Problem { text, since: begun });
+        };
+        let mut news = |problems: &BTreeMap<String, Problem>, minutes| {
+            together.is_due = true;
+            let (said, again) = together.news(problems, after(minutes));
+            let said = said.into_iter().map(|said| (said.text, said.names, said.example));
+            (said.collect::<Vec<_>>(), again)
+        };
+        for number in 0..500 {
+            has(&mut problems, &format!("n{number:03}"), "no model");
+        }
+        has(&mut problems, "other", "shared");
+        let said = |text: &str, names, example: &str| (text.to_owned(), names, example.to_owned());
+        let first = vec![said("no model", 500, "n000"), said("shared", 1, "other")];
+        assert_eq!(news(&problems, 0), (first, None));
+        assert_eq!(news(&problems, 1), (Vec::new(), None), "nothing has changed");
+        problems.remove("n000");
+        assert_eq!(news(&problems, 2), (Vec::new(), Some(after(5))), "not so soon");
+        // One that goes and comes back within moments is the same one.
+        problems.remove("other");
+        assert_eq!(news(&problems, 3), (Vec::new(), Some(after(5))));
+        has(&mut problems, "other", "shared");
+        assert_eq!(news(&problems, 4), (Vec::new(), Some(after(5))));
+        problems.remove("n001");
+        assert_eq!(news(&problems, 5), (vec![said("no model", 498, "n002")], None));
+        problems.remove("other");
+        assert_eq!(news(&problems, 20), (Vec::new(), None));
+        has(&mut problems, "other", "shared");
+        assert_eq!(news(&problems, 21), (vec![said("shared", 1, "other")], None));
+    }
+
+    #[test]
+    fn nothing_is_gathered_while_no_problem_comes_or_goes() {
+        let mut together = Together::default();
+        let problem = Problem {
+            text: "no model".to_owned(),
+            since: Instant::now(),
+        };
+        let problems = BTreeMap::from([("one".to_owned(), problem)]);
+        assert_eq!(together.news(&problems, Instant::now()), (Vec::new(), None));
+    }
 
     #[test]
     fn the_last_list_makes_it_everybodys_turn_and_nothing_is_done_before() {

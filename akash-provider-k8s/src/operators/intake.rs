@@ -6,6 +6,7 @@
 use super::board::{Board, Index};
 use super::change::Change;
 use crate::state::follow::{Follower, Report, Sink};
+use crate::state::reading::Reading;
 use crate::state::{WatchConfig, WatchState};
 use kube::Api;
 use kube::core::DynamicObject;
@@ -18,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub(super) type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 
 /// What is watched.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(super) struct Watched {
     /// Its name in the status.
     pub(super) key: &'static str,
@@ -30,6 +31,8 @@ pub(super) struct Watched {
     pub(super) fields: &'static str,
     /// A cluster may go without this kind.
     pub(super) may_be_absent: bool,
+    /// What of an object is read at all.
+    pub(super) reading: Reading,
 }
 
 /// Begins to watch one kind, with a task of its own.
@@ -51,6 +54,7 @@ where
         labels: watched.labels,
         fields: watched.fields.into(),
         is_metadata: false,
+        reading: watched.reading,
         definitions: board.definitions.clone(),
         sink: Intake {
             board: Arc::clone(board),

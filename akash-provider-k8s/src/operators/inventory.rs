@@ -28,22 +28,22 @@ pub use super::Counts;
 pub use discovery::seeker::{DiscoveryStatus, MachineStatus};
 pub use shared::Shown;
 pub use status::{NodeStatus, Status};
+#[cfg(test)]
+pub(crate) use watch::NodeLabelParts;
 
 use super::worker::{Pace, Running};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
-use crate::inventory::{self, KubeInventory};
+use crate::inventory::{self, WholeInventory};
 use crate::state::WatchConfig;
-use akash_provider_core::inventory::InventorySource;
 use database::Database;
 use discovery::seeker::Seeker;
-use futures::StreamExt;
 use index::Event;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::core::ApiResource;
 use rules::Rules;
-use shared::Shared;
+use shared::{Counted, Shared};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch as channel;
@@ -120,7 +120,7 @@ impl InventoryOperator {
         }
         running.keep(watch::start(client, &shared.board, options.watch_config));
         running.spawn(count(
-            KubeInventory::start_whole(client, &options.count),
+            WholeInventory::start(client, &options.count),
             Arc::clone(&shared),
         ));
         Self { shared, running }
@@ -169,10 +169,9 @@ impl InventoryOperator {
 }
 
 /// Takes over what is counted, for ever.
-async fn count(inventory: KubeInventory, shared: Arc<Shared>) {
-    let mut updates = inventory.watch();
-    while let Some(update) = updates.next().await {
-        let outcome = update.map(|update| update.inventory);
-        shared.counted(outcome.map_err(|error| error.to_string()));
+async fn count(mut inventory: WholeInventory, shared: Arc<Shared>) {
+    loop {
+        let outcome = inventory.next().await;
+        shared.counted(outcome.map(|counting| Counted::new(move || counting.count())));
     }
 }

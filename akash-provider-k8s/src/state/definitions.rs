@@ -10,6 +10,7 @@
 
 use super::WatchConfig;
 use super::follow::{Follower, Report, Sink};
+use super::reading::{Bookkeeping, Reading};
 use super::watches::WatchState;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{ApiResource, DynamicObject};
@@ -165,6 +166,7 @@ impl Definitions {
                 labels: "",
                 fields: "".into(),
                 is_metadata: true,
+                reading: Reading::without::<Bookkeeping>(),
                 definitions: Self::default(),
                 sink: Intake {
                     known: inner.known.clone(),

@@ -6,14 +6,13 @@
 use super::WatchConfig;
 use super::definitions::{Definitions, Tries};
 use super::object::FromObject;
+use super::reading::{Page, Reading, Source};
 use super::watch_config::asked_to_wait;
 use futures::{Stream, StreamExt};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::core::{Request, Status};
+use kube::core::Status;
 use kube::runtime::utils::Backoff;
-use kube::{Api, Client};
-use serde::Deserialize;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -118,6 +117,8 @@ pub(crate) struct Follower<T, S, R> {
     pub(crate) fields: Cow<'static, str>,
     /// Only the metadata of objects are asked for.
     pub(crate) is_metadata: bool,
+    /// What of an object is read at all.
+    pub(crate) reading: Reading,
     /// Who says when a kind comes that the cluster does not have.
     pub(crate) definitions: Definitions,
     pub(crate) sink: S,
@@ -135,10 +136,11 @@ where
     pub(crate) async fn run(self) {
         let watch = Watch {
             source: Source {
-                request: Request::new(self.api.resource_url()),
+                path: self.api.resource_url().to_owned(),
                 client: self.api.into_client(),
                 is_metadata: self.is_metadata,
             },
+            reading: self.reading,
             labels: self.labels,
             fields: self.fields,
             sink: Box::new(Typed(self.sink, PhantomData)),
@@ -192,54 +194,10 @@ impl<T: FromObject, S: Sink<T>> Objects for Typed<T, S> {
     }
 }
 
-/// A page of a list.
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: ListMeta,
-    #[serde(default)]
-    items: Option<Vec<Value>>,
-}
-
-/// Whom to ask, and for what.
-struct Source {
-    client: Client,
-    request: Request,
-    is_metadata: bool,
-}
-
-impl Source {
-    async fn list(&self, params: &ListParams) -> kube::Result<Page> {
-        let request = if self.is_metadata {
-            self.request.list_metadata(params)
-        } else {
-            self.request.list(params)
-        };
-        let mut request = request.map_err(kube::Error::BuildRequest)?;
-        // As the library names it in its spans.
-        request.extensions_mut().insert("list");
-        self.client.request(request).await
-    }
-
-    async fn watch(
-        &self,
-        params: &WatchParams,
-        version: &str,
-    ) -> kube::Result<impl Stream<Item = kube::Result<WatchEvent<Value>>> + use<>> {
-        let request = if self.is_metadata {
-            self.request.watch_metadata(params, version)
-        } else {
-            self.request.watch(params, version)
-        };
-        let mut request = request.map_err(kube::Error::BuildRequest)?;
-        request.extensions_mut().insert("watch");
-        self.client.request_events(request).await
-    }
-}
-
 /// One watch of whatever kind: compiled once.
 struct Watch {
     source: Source,
+    reading: Reading,
     labels: &'static str,
     fields: Cow<'static, str>,
     sink: Box<dyn Objects>,
@@ -358,9 +316,9 @@ impl Watch {
             tracing::warn!(kind, error, "the cluster has no such kind; waiting for it");
         }
         let seldom = config.absent(self.absences, report.may_be_absent());
-        let Source { client, request, .. } = &self.source;
+        let Source { client, path, .. } = &self.source;
         self.definitions
-            .awaited(client, &request.url_path, &mut self.tries, config, seldom)
+            .awaited(client, path, &mut self.tries, config, seldom)
             .await;
     }
 
@@ -373,8 +331,12 @@ impl Watch {
         params.field_selector = selector(&self.fields);
         self.sink.begin();
         loop {
-            let page = timeout(watch_config.list_timeout, self.source.list(&params)).await;
-            let page = page
+            let page = timeout(
+                watch_config.list_timeout,
+                self.reading.list(&self.source, &params),
+            )
+            .await;
+            let page: Page = page
                 .map_err(|_| End::timed_out("list", watch_config.list_timeout))?
                 .map_err(|error| End::of_error(&error))?;
             let objects = page.items.unwrap_or_default();
@@ -401,7 +363,8 @@ impl Watch {
         params.label_selector = selector(self.labels);
         params.field_selector = selector(&self.fields);
         self.report.starts();
-        let started = timeout(watch_config.start_timeout, self.source.watch(&params, version)).await;
+        let started = self.reading.watch(&self.source, &params, version);
+        let started = timeout(watch_config.start_timeout, started).await;
         let events = match started {
             Err(_) => return End::timed_out("watch", watch_config.start_timeout),
             Ok(Err(error)) => return End::of_error(&error),

@@ -3,6 +3,7 @@
 use super::cache::Cache;
 use super::follow::{Follower, Sink};
 use super::object::{FromObject, Guarded};
+use super::reading::{Bookkeeping, Reading};
 use super::shared::Shared;
 use super::watches::Place;
 use super::{Definitions, Kind, Watched};
@@ -57,6 +58,7 @@ impl Starter<'_> {
             labels,
             fields: "".into(),
             is_metadata: false,
+            reading: Reading::without::<Bookkeeping>(),
             definitions: self.definitions.clone(),
             sink,
             report: Place {

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use testbed::{Cluster, Hold, Tier};
 
+/// The variable that names a cluster by its kubeconfig.
+pub(crate) const NAMED: &str = "AKASH_TEST_KUBECONFIG";
+
 /// A cluster.
 pub(crate) struct Place {
     pub(crate) kubeconfig: PathBuf,
@@ -14,7 +17,7 @@ pub(crate) struct Place {
 impl Place {
     /// `None` where there is none with all that a tier has, which is said.
     pub(crate) fn find(tier: Tier) -> Option<Self> {
-        if let Some(named) = std::env::var_os("AKASH_TEST_KUBECONFIG") {
+        if let Some(named) = std::env::var_os(NAMED) {
             return Some(Self {
                 kubeconfig: named.into(),
                 testbed: None,

@@ -2,7 +2,7 @@
 //!
 //! Length: one corner for all tests of the tier; each part of it is a few lines.
 
-use crate::place::Place;
+use crate::place::{self, Place};
 use akash_provider_core::cluster::{Cluster, Teardown, WorkloadSpec};
 use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use akash_provider_core::types::{
@@ -24,10 +24,11 @@ use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Config};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 use testbed::{Cluster as Testbed, Tier};
@@ -76,15 +77,20 @@ pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<
 
 /// The same with the cluster to itself, to break parts of it; the test mends them.
 pub(crate) fn run_alone(name: &str, test: impl for<'a> FnOnce(&'a World, Arc<Testbed>) -> BoxFuture<'a, ()>) {
-    let Some(place) = Place::find(Tier::Api) else {
+    if std::env::var_os(place::NAMED).is_some() {
+        println!(
+            "skipped: {} names a cluster whose parts are not ours to break",
+            place::NAMED
+        );
+        return;
+    }
+    let Some((testbed, _alone)) = Testbed::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
-    let Some(testbed) = place.testbed else {
-        println!("skipped: AKASH_TEST_KUBECONFIG names a cluster whose parts are not ours to break");
-        return;
-    };
-    let _alone = testbed.exclusive().unwrap();
-    in_world(&place.kubeconfig, name, |world| test(world, Arc::clone(&testbed)));
+    let testbed = Arc::new(testbed);
+    in_world(&testbed.kubeconfig(), name, |world| {
+        test(world, Arc::clone(&testbed))
+    });
 }
 
 fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> BoxFuture<'a, ()>) {
@@ -110,8 +116,8 @@ fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> B
     });
 }
 
-/// The kinds were defined.
-static KINDS: OnceCell<()> = OnceCell::const_new();
+/// The clusters in which the kinds were defined, by their files.
+static KINDS: Mutex<BTreeMap<PathBuf, Arc<OnceCell<()>>>> = Mutex::new(BTreeMap::new());
 
 async fn define(admin: &Client) {
     for kind in ["manifests", "providerhosts", "providerleasedips"] {
@@ -173,7 +179,8 @@ impl World {
         let config = config(path).await;
         let admin = Client::try_from(config.clone()).unwrap();
         // Once for all tests: an unchanged definition is still read and checked whole by the server.
-        KINDS.get_or_init(|| define(&admin)).await;
+        let kinds = Arc::clone(KINDS.lock().unwrap().entry(path.to_owned()).or_default());
+        kinds.get_or_init(|| define(&admin)).await;
         let number = unique();
         let namespace = format!("{name}-{:08x}", number as u32);
         let labelled = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});

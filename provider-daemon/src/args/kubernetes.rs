@@ -1,6 +1,6 @@
 //! Flags of the Kubernetes backend.
 
-use super::operators::{GpuListArgs, InsideArg, NamesArgs, PoolArgs};
+use super::operators::{DiscoveryArgs, GpuListArgs, InsideArg, NamesArgs, PoolArgs};
 use super::routes::RoutesArgs;
 use super::values;
 use akash_provider_core::types::Address;
@@ -83,6 +83,9 @@ pub struct KubernetesArgs {
     /// With --with-operators inventory: where the list of GPUs is.
     #[command(flatten)]
     pub gpus: GpuListArgs,
+    /// With --with-operators inventory: how machines are looked at.
+    #[command(flatten)]
+    pub discovery: DiscoveryArgs,
     /// The cluster runs an operator that gives addresses to ProviderLeasedIP objects: leased addresses are offered.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]

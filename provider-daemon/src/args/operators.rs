@@ -7,7 +7,7 @@ mod names;
 pub use ip::{IpAction, IpArgs, PoolArgs, WordsArg};
 mod inventory;
 
-pub use inventory::{GpuListArgs, InventoryArgs};
+pub use inventory::{DiscoveryArgs, GpuListArgs, InventoryArgs};
 pub use names::{NamesArgs, ProofArg};
 
 use super::Output;

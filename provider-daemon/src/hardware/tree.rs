@@ -1,7 +1,8 @@
 //! Reads small files of the kernel below a folder, each with its limit.
 
+use crate::files;
 use std::fs::{File, metadata};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -34,12 +35,7 @@ impl Tree {
         if !metadata(&place)?.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "it is no file"));
         }
-        let mut bytes = Vec::new();
-        File::open(place)?.take(most + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > most {
-            let words = format!("it is longer than {most} bytes");
-            return Err(io::Error::new(ErrorKind::FileTooLarge, words));
-        }
+        let bytes = files::limited(File::open(place)?, most)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

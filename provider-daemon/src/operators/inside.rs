@@ -90,6 +90,12 @@ impl Prepared {
                  or give them to the one that runs by itself"
             );
         }
+        if args.discovery.discovery_image.is_some() && !wanted.contains(&InsideArg::Inventory) {
+            bail!(
+                "--discovery-image is for the inventory operator in this process: add --with-operators inventory, or give \
+                 it to the one that runs by itself"
+            );
+        }
         let inquiry = Inquiry::new(&args.names, args.names.rule(Some(own_domain))?)?;
         let rules = args.inventory_config.as_deref();
         let inventory = wanted
@@ -205,6 +211,7 @@ fn labels(
     let election = contend(client, args, Desk::NAME);
     let mut options = InventoryOptions {
         gate: election.gate(),
+        discovery: args.discovery.options(None),
         ..InventoryOptions::default()
     };
     options.count.definitions = definitions.clone();
@@ -237,6 +244,32 @@ mod tests {
         let flags = Flags::try_parse_from([&["test"], words].concat());
         let flags = flags.map_err(|error| error.to_string())?;
         Prepared::read(&flags.kubernetes, usual, own_domain, None).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn machines_are_looked_at_by_the_operator_of_this_process_alone() {
+        let looks = ["--discovery-image=registry.example.com/provider:1"];
+        let refused = prepared(&looks, &[InsideArg::Hostname], "").unwrap_err();
+        assert!(refused.contains("--with-operators inventory"), "{refused}");
+        let words = [
+            looks[0],
+            "--with-operators=inventory",
+            "--discovery-program=provider-daemon",
+            "--discovery-namespace=look",
+            "--provider-configs-url=",
+        ];
+        assert!(prepared(&words, &[], "").is_ok());
+        let flags = Flags::try_parse_from([&["test"], &words[..]].concat()).unwrap();
+        let options = flags.kubernetes.discovery.options(None).unwrap();
+        let said = (
+            options.image.as_str(),
+            options.program.as_str(),
+            options.namespace.as_str(),
+        );
+        assert_eq!(
+            said,
+            ("registry.example.com/provider:1", "provider-daemon", "look")
+        );
     }
 
     #[tokio::test]

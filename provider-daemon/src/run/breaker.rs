@@ -10,6 +10,7 @@
 //! A file that says something else, or nothing, is never taken for a release: the breaker has then tripped for all.
 
 use crate::breaker;
+use crate::files;
 use crate::plain;
 use akash_provider_core::bus::{Bus, LocalBus};
 use akash_provider_core::provider::ProviderHandle;
@@ -17,7 +18,7 @@ use akash_provider_core::types::{Address, Topic};
 use akash_provider_core::{Config, Kept};
 use anyhow::Context;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
@@ -98,11 +99,9 @@ impl Breaker {
     }
 
     fn kept(&self) -> Kept {
-        let mut bytes = Vec::new();
-        // One byte more than may be, so that a file that is too long is noticed and not merely cut.
-        let read = File::open(&self.path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
+        let read = File::open(&self.path).and_then(|file| files::limited(file, BYTES_MAX));
         let (shut, problem) = match read {
-            Ok(_) => parsed(&bytes),
+            Ok(bytes) => parsed(&bytes),
             Err(error) if error.kind() == ErrorKind::NotFound => return Kept::default(),
             Err(error) => {
                 let for_all = Kept::doubtful();
@@ -194,9 +193,6 @@ fn parsed(bytes: &[u8]) -> (Kept, Option<String>) {
             }
         }
     }
-    if bytes.len() as u64 > BYTES_MAX {
-        problem = Some(format!("it is longer than {BYTES_MAX} bytes"));
-    }
     if shut.is_empty() && problem.is_none() {
         problem = Some("it does not say for whom".to_owned());
     }
@@ -269,12 +265,18 @@ mod tests {
             let (shut, problem) = parsed(text);
             assert!(shut.breaker_tripped && problem.is_some(), "{text:?}");
         }
+        let folder = tempfile::tempdir().unwrap();
+        let breaker = Breaker::of(folder.path(), "here", &OWNER.parse().unwrap());
+        let kept = |text: &str| {
+            fs::write(&breaker.path, text).unwrap();
+            breaker.kept()
+        };
         let line = format!("owner {OWNER}\n");
         let full = usize::try_from(BYTES_MAX).unwrap() / line.len();
         let mut long = line.repeat(full);
         long.push_str(&"\n".repeat(usize::try_from(BYTES_MAX).unwrap() - long.len()));
-        assert_eq!(parsed(long.as_bytes()), (shut(false, &[OWNER]), None));
+        assert_eq!(kept(&long), shut(false, &[OWNER]));
         long.push('\n');
-        assert!(parsed(long.as_bytes()).0.breaker_tripped);
+        assert!(kept(&long).breaker_tripped);
     }
 }

@@ -51,10 +51,9 @@ fn stood_by(one: &Running) -> usize {
 
 #[test]
 fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_its_record() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
-    let _alone = cluster.exclusive().unwrap();
     let mut stage = Stage::new("api-tier-ha", true);
     stage.start_node(Some(Duration::from_millis(500)));
     let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();

@@ -75,10 +75,9 @@ fn explained(stage: &Stage, kubeconfig: &str) -> Value {
 
 #[test]
 fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
-    let _alone = cluster.exclusive().unwrap();
     let mut stage = Stage::new("api-tier", true);
     stage.start_node(Some(Duration::from_millis(500)));
     cluster.kill(Component::ApiServer).unwrap();
@@ -162,10 +161,9 @@ fn holder(cluster: &Cluster) -> String {
 
 #[test]
 fn a_provider_runs_the_hostname_operator_in_its_own_process_and_hands_its_work_over() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
-    let _alone = cluster.exclusive().unwrap();
     let mut stage = Stage::new("operators", true);
     stage.start_node(Some(Duration::from_millis(500)));
     let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();
@@ -195,10 +193,9 @@ fn a_provider_runs_the_hostname_operator_in_its_own_process_and_hands_its_work_o
 
 #[test]
 fn a_provider_labels_the_nodes_of_its_cluster_by_the_rules_that_it_is_given() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
-    let _alone = cluster.exclusive().unwrap();
     let mut stage = Stage::new("labels", true);
     stage.start_node(Some(Duration::from_millis(500)));
     let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();

@@ -287,10 +287,9 @@ async fn compare(cluster: &Cluster, serving: &Serving) {
 
 #[test]
 fn what_is_served_is_what_a_provider_counts_but_for_its_own_leases() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
-    let _alone = cluster.exclusive().unwrap();
     let labels =
         json!({GPU: "2", format!("{GPU}.ram.80Gi"): "2", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"});
     let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}});

@@ -38,7 +38,7 @@ impl Cluster {
     }
 
     /// As [`Self::from_env`], held off from everybody else. Where `AKASH_TESTBED_DIR` names several clusters (in the
-    /// way of `PATH`) it is the first that nobody holds, so that tests which need one to themselves go side by side.
+    /// way of `PATH`) it is the last that nobody holds, so that tests which need one to themselves go side by side.
     ///
     /// # Errors
     /// As [`Self::from_env`], and when a state folder cannot be written.
@@ -52,7 +52,8 @@ impl Cluster {
             return Ok(Some((cluster, hold)));
         }
         loop {
-            for dir in &dirs {
+            // The first is where all others are.
+            for dir in dirs.iter().rev() {
                 let cluster = of_tier(dir, wanted)?;
                 if let Some(hold) = cluster.try_exclusive()? {
                     return well(dir, cluster).map(|cluster| Some((cluster, hold)));

@@ -282,3 +282,88 @@ async fn a_new_count_of_addresses_is_told_though_nothing_else_changed() {
     assert_eq!(world.told().await, Some(Ok(1)));
     assert_eq!(world.told().await, None);
 }
+
+/// A count that is made when somebody asks, with two nodes and a pod.
+async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
+    let (sender, told) = watch::channel(None);
+    let shared = Arc::new(Shared {
+        told: Some(sender),
+        ..Shared::new(None, &Options::default())
+    });
+    let publisher = AbortOnDropHandle::new(tokio::spawn(Arc::clone(&shared).publish()));
+    for name in ["n1", "n2"] {
+        let node = json!({
+            "metadata": {"name": name, "labels": {"akash.network": "true"}},
+            "status": {"allocatable": {"cpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        let facts = NodeFacts::of(&serde_json::from_value(node).unwrap(), false).unwrap();
+        shared.apply([Change::Set(Key::new("", name), Fact::Node(facts))]);
+    }
+    pod(&shared, "1");
+    for kind in Kind::ALL {
+        let shared = Arc::clone(&shared);
+        Reporter { kind, shared }.listed();
+    }
+    let tasks = Vec::new();
+    (WholeInventory { shared, told, tasks }, publisher)
+}
+
+fn pod(shared: &Shared, cpu: &str) {
+    let pod = json!({
+        "metadata": {"name": "web-0", "namespace": "ns", "uid": "u1"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "web", "resources": {"requests": {"cpu": cpu}}}]},
+    });
+    let facts = PodFacts::of(&serde_json::from_value(pod).unwrap()).unwrap();
+    shared.apply([Change::Set(Key::new("ns", "web-0"), Fact::Pod(facts))]);
+}
+
+/// What is free on the first node.
+fn free(counting: &Counting) -> u64 {
+    counting.count().metrics().nodes[0].cpu.available
+}
+
+async fn next(inventory: &mut WholeInventory) -> Option<Result<Counting, String>> {
+    timeout(Duration::from_millis(500), inventory.next()).await.ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_count_is_made_when_somebody_asks_and_not_with_every_pod() {
+    let (mut inventory, _publisher) = whole().await;
+    next(&mut inventory).await.unwrap().unwrap();
+    for cpu in ["2", "3", "4"] {
+        pod(&inventory.shared, cpu);
+        next(&mut inventory).await.unwrap().unwrap();
+    }
+    assert!(
+        inventory.shared.inner().tally.is_uncounted(),
+        "nobody asked, so nothing was made"
+    );
+    pod(&inventory.shared, "4");
+    assert!(next(&mut inventory).await.is_none(), "nothing has changed");
+    pod(&inventory.shared, "5");
+    let counting = next(&mut inventory).await.unwrap().unwrap();
+    assert_eq!(free(&counting), 3_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_count_that_somebody_makes_in_between_keeps_no_news_from_others() {
+    let (mut inventory, _publisher) = whole().await;
+    let old = next(&mut inventory).await.unwrap().unwrap();
+    assert_eq!(free(&old), 7_000);
+    pod(&inventory.shared, "3");
+    // Before others are told.
+    assert_eq!(free(&old), 5_000);
+    let new = next(&mut inventory).await.unwrap().unwrap();
+    assert_eq!(free(&new), 5_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_a_count_is_not_known_is_told_to_who_makes_it_too() {
+    let (mut inventory, _publisher) = whole().await;
+    next(&mut inventory).await.unwrap().unwrap();
+    let shared = Arc::clone(&inventory.shared);
+    let kind = Kind::Pod;
+    Reporter { kind, shared }.failed("refused".to_owned(), Instant::now());
+    let error = next(&mut inventory).await.unwrap().unwrap_err();
+    assert!(error.contains("pods cannot be watched: refused"), "{error}");
+}

@@ -32,6 +32,14 @@ impl Tally {
         }
     }
 
+    /// What is there now, for whoever asks: whether others have to be told of it stays as it is.
+    pub(crate) fn recount(&mut self) -> Arc<NodeInventory> {
+        let untold = self.dirty.any;
+        let inventory = self.snapshot().inventory;
+        self.dirty.any = untold;
+        inventory
+    }
+
     /// The cluster as plain data. Storage and what is ignored are those of the last snapshot.
     #[must_use]
     pub fn spec(&self) -> ClusterSpec {

@@ -458,3 +458,25 @@ fn tally_of(objects: &BTreeMap<(Kind, Key), Fact>) -> Tally {
             .map(|((_, key), fact)| Change::Set(key.clone(), fact.clone())),
     )
 }
+
+#[test]
+fn pods_of_a_node_share_its_name() {
+    let mut tally = Tally::new(StorageOptions::default());
+    for number in 0..3 {
+        let object = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": format!("p{number}"), "namespace": "ns", "uid": "u"},
+            "spec": {"nodeName": "n1", "containers": []},
+        }));
+        let facts = PodFacts::of(&object.unwrap()).unwrap();
+        tally.apply(Change::Set(
+            Key::new("ns", &format!("p{number}")),
+            Fact::Pod(facts),
+        ));
+    }
+    let (name, _) = tally.nodes.first_key_value().unwrap();
+    // The three pods and the node itself.
+    assert_eq!(
+        Arc::strong_count(name),
+        4 + usize::from(tally.dirty.nodes.contains(name))
+    );
+}

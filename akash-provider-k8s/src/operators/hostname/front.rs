@@ -6,6 +6,7 @@ use super::route::Mode;
 use super::shared::Shared;
 use crate::state::WatchConfig;
 use crate::state::follow::{Follower, Report, Sink};
+use crate::state::reading::{Bookkeeping, Reading};
 use k8s_openapi::api::networking::v1::IngressClass;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
@@ -49,6 +50,7 @@ pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, share
         labels: "",
         fields: format!("metadata.name={object}").into(),
         is_metadata: false,
+        reading: Reading::without::<Bookkeeping>(),
         definitions: shared.board.definitions.clone(),
         sink: Intake {
             object,

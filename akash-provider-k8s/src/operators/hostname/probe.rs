@@ -84,7 +84,8 @@ pub(super) async fn run(probe: Probe, shared: Arc<Shared>, notes: note::Notebook
             if is_well { every } else { every / 5 }
         }
     };
-    rounds::run(probe.budget.per_minute, wanted, ask, until).await;
+    let changes = shared.board.changes();
+    rounds::run(probe.budget.per_minute, changes, wanted, ask, until).await;
 }
 
 /// The names whose route is accepted.

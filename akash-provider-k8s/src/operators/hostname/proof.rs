@@ -128,7 +128,8 @@ pub(super) async fn run(proving: Proving, shared: Arc<Shared>, notes: Notebook, 
             again
         }
     };
-    rounds::run(budget.per_minute, wanted, ask, until).await;
+    let changes = shared.board.changes();
+    rounds::run(budget.per_minute, changes, wanted, ask, until).await;
 }
 
 /// The names that need a proof.

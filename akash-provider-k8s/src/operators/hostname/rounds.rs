@@ -6,14 +6,12 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 /// Questions that are open at once: a name that answers slowly holds up no other.
 const AT_ONCE: usize = 8;
-/// Rest until the next look where nobody's turn has come.
-const IDLE: Duration = Duration::from_secs(1);
-
 /// How often is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
@@ -31,17 +29,22 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Of the names that are to be asked about the one that has waited longest; new ones come first.
-    fn next(&mut self, wanted: &BTreeSet<String>, now: Instant) -> Option<String> {
-        self.due.retain(|name, _| wanted.contains(name));
+    /// Of the names that are to be asked about the one that has waited longest; new ones come first. Else when it is the
+    /// turn of one, if nothing changes.
+    fn next(&mut self, wanted: &BTreeSet<String>, now: Instant) -> Result<String, Option<Instant>> {
         let free = wanted.iter().filter(|name| !self.asked.contains(*name));
         let due = free.map(|name| (self.due.get(name).copied(), name));
-        let (when, name) = due.min()?;
+        let (when, name) = due.min().ok_or(None)?;
         if when.is_some_and(|when| when > now) {
-            return None;
+            return Err(when);
         }
         self.asked.insert(name.clone());
-        Some(name.clone())
+        Ok(name.clone())
+    }
+
+    /// Forgets names that nobody wants.
+    fn keep(&mut self, wanted: &BTreeSet<String>) {
+        self.due.retain(|name, _| wanted.contains(name));
     }
 
     fn again(&mut self, name: String, at: Instant) {
@@ -50,9 +53,11 @@ impl Rounds {
     }
 }
 
-/// Asks until the end. `ask` says after how long a name is to be asked about again.
+/// Asks until the end. `ask` says after how long a name is to be asked about again. Which names there are is looked at
+/// when something has changed, and not with every question.
 pub(super) async fn run<F: Future<Output = Duration>>(
     per_minute: u32,
+    mut changes: watch::Receiver<()>,
     wanted: impl Fn() -> BTreeSet<String>,
     ask: impl Fn(String) -> F,
     until: CancellationToken,
@@ -60,21 +65,38 @@ pub(super) async fn run<F: Future<Output = Duration>>(
     let pause = Duration::from_secs(60) / per_minute.max(1);
     let mut rounds = Rounds::default();
     let mut open = FuturesUnordered::new();
-    let mut rest = spread(pause);
+    let mut names = BTreeSet::new();
+    changes.mark_changed();
+    // The budget allows the next question from then on.
+    let mut allowed = Instant::now() + spread(pause);
+    // When to look whose turn it is; `None` while only a change brings it.
+    let mut look = Some(allowed);
     loop {
         tokio::select! {
             () = until.cancelled() => return,
             Some((name, again)) = open.next(), if !open.is_empty() => {
                 rounds.again(name, Instant::now() + spread(again));
+                look = Some(allowed);
             }
-            () = sleep(rest), if open.len() < AT_ONCE => {
-                rest = match rounds.next(&wanted(), Instant::now()) {
-                    Some(name) => {
+            Ok(()) = changes.changed(), if look.is_none_or(|at| at > allowed) => {
+                changes.mark_changed();
+                look = Some(allowed.max(Instant::now() + pause));
+                allowed = look.unwrap_or(allowed);
+            }
+            () = sleep_until(look.unwrap_or(allowed)), if look.is_some() && open.len() < AT_ONCE => {
+                if changes.has_changed().unwrap_or(false) {
+                    changes.mark_unchanged();
+                    names = wanted();
+                    rounds.keep(&names);
+                }
+                look = match rounds.next(&names, Instant::now()) {
+                    Ok(name) => {
                         let asking = ask(name.clone());
                         open.push(async { (name, asking.await) });
-                        spread(pause)
+                        allowed = Instant::now() + spread(pause);
+                        Some(allowed)
                     }
-                    None => IDLE.max(pause),
+                    Err(due) => due,
                 };
             }
         }
@@ -90,7 +112,8 @@ fn spread(time: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
+    use tokio::time::sleep;
 
     fn names(all: &[&str]) -> BTreeSet<String> {
         all.iter().map(|&name| name.to_owned()).collect()
@@ -102,17 +125,18 @@ mod tests {
         let start = Instant::now();
         let later = |seconds| start + Duration::from_secs(seconds);
         let all = names(&["a", "b"]);
-        assert_eq!(rounds.next(&all, start).as_deref(), Some("a"));
-        assert_eq!(rounds.next(&all, start).as_deref(), Some("b"));
-        assert_eq!(rounds.next(&all, later(99)), None, "both are asked about");
+        assert_eq!(rounds.next(&all, start).as_deref(), Ok("a"));
+        assert_eq!(rounds.next(&all, start).as_deref(), Ok("b"));
+        assert_eq!(rounds.next(&all, later(99)), Err(None), "both are asked about");
         rounds.again("a".to_owned(), later(20));
         rounds.again("b".to_owned(), later(10));
-        assert_eq!(rounds.next(&all, later(9)), None);
-        assert_eq!(rounds.next(&all, later(30)).as_deref(), Some("b"));
-        assert_eq!(rounds.next(&names(&["a", "c"]), later(30)).as_deref(), Some("c"));
+        assert_eq!(rounds.next(&all, later(9)), Err(Some(later(10))));
+        assert_eq!(rounds.next(&all, later(30)).as_deref(), Ok("b"));
+        assert_eq!(rounds.next(&names(&["a", "c"]), later(30)).as_deref(), Ok("c"));
         // One that is gone is forgotten, and new when it comes back.
-        assert_eq!(rounds.next(&names(&[]), later(30)), None);
-        assert_eq!(rounds.next(&all, later(11)).as_deref(), Some("a"));
+        rounds.keep(&names(&[]));
+        assert_eq!(rounds.next(&names(&[]), later(30)), Err(None));
+        assert_eq!(rounds.next(&all, later(11)).as_deref(), Ok("a"));
     }
 
     #[test]
@@ -142,7 +166,8 @@ mod tests {
             sleep(Duration::from_secs(600)).await;
             until.cancel();
         };
-        tokio::join!(run(30, || wanted.clone(), ask, until.clone()), end);
+        let (_changes, changed) = watch::channel(());
+        tokio::join!(run(30, changed, || wanted.clone(), ask, until.clone()), end);
         let asked = asked.into_inner();
         assert!((250..=350).contains(&asked.len()), "{}", asked.len());
         let distinct: BTreeSet<_> = asked.iter().collect();
@@ -151,5 +176,50 @@ mod tests {
             asked.len(),
             "nobody is asked about twice before all others"
         );
+    }
+    #[tokio::test(start_paused = true)]
+    async fn names_are_gathered_when_something_has_changed_and_a_new_one_is_asked_about_soon() {
+        let there = RefCell::new(names(&["a", "b"]));
+        let (gathered, asked) = (Cell::new(0), RefCell::new(Vec::new()));
+        let wanted = || {
+            gathered.set(gathered.get() + 1);
+            there.borrow().clone()
+        };
+        let ask = |name: String| {
+            asked.borrow_mut().push((name, Instant::now()));
+            std::future::ready(Duration::from_secs(600))
+        };
+        let (changes, changed) = watch::channel(());
+        let until = CancellationToken::new();
+        let story = async {
+            sleep(Duration::from_secs(3_600)).await;
+            assert_eq!(gathered.get(), 1, "nothing has changed");
+            // Each again after five to fifteen minutes.
+            let times = asked.borrow().len();
+            assert!((8..=26).contains(&times), "{times}");
+            let now = Instant::now();
+            there.borrow_mut().insert("c".to_owned());
+            for _ in 0..1_000 {
+                changes.send_replace(());
+            }
+            sleep(Duration::from_secs(10)).await;
+            let of_c = asked
+                .borrow()
+                .iter()
+                .find(|(name, _)| name == "c")
+                .map(|(_, at)| *at);
+            assert!(
+                of_c.is_some_and(|at| at - now <= Duration::from_secs(5)),
+                "{of_c:?}"
+            );
+            assert!(gathered.get() <= 4, "a burst is one: {}", gathered.get());
+            there.borrow_mut().clear();
+            changes.send_replace(());
+            asked.borrow_mut().clear();
+            sleep(Duration::from_secs(3_600)).await;
+            assert!(asked.borrow().is_empty(), "nobody is left to be asked about");
+            until.cancel();
+        };
+        tokio::join!(run(60, changed, wanted, ask, until.clone()), story);
     }
 }

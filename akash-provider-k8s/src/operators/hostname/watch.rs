@@ -11,6 +11,7 @@ use crate::labels;
 use crate::operators::board::Board;
 use crate::operators::intake::{Read, Watched, follow};
 use crate::state::WatchConfig;
+use crate::state::reading::{Bookkeeping, Reading};
 use akash_provider_core::manifest::with_star;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -38,6 +39,7 @@ pub(super) fn start(
         labels: "",
         fields: "",
         may_be_absent: false,
+        reading: Reading::without::<Bookkeeping>(),
     };
     let of_hosts = watched(HOSTS, "providerhosts.akash.network");
     let of_manifests = watched(MANIFESTS, "manifests.akash.network");
@@ -62,6 +64,7 @@ pub(super) fn start(
             labels: labels::SELECTOR,
             fields: "",
             may_be_absent: sort != mode.sort(),
+            reading: Reading::without::<Bookkeeping>(),
         };
         let mode = mode.clone();
         let read: Read<Place, Live> = Box::new(move |object| {

@@ -11,7 +11,8 @@ use akash_provider_core::inventory::{Inventory, Metrics};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::fmt;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -23,6 +24,8 @@ impl board::Index for Index {
     type Event = Event;
     type Work = Work;
     const KEPT: &'static str = "a node does not have the labels that it should";
+
+    const TOGETHER: bool = true;
 
     fn apply(&mut self, event: Event) -> BTreeSet<String> {
         Self::apply(self, event)
@@ -59,11 +62,33 @@ impl board::Work for Work {
     }
 }
 
+/// What is counted, made when somebody looks for the first time, of what is known then.
+#[derive(Clone)]
+pub(super) struct Counted(Arc<LazyLock<Arc<dyn Inventory>, Count>>);
+
+type Count = Box<dyn FnOnce() -> Arc<dyn Inventory> + Send>;
+
+impl Counted {
+    pub(super) fn new(count: impl FnOnce() -> Arc<dyn Inventory> + Send + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(count))))
+    }
+
+    pub(super) fn metrics(&self) -> Metrics {
+        self.0.metrics()
+    }
+}
+
+impl fmt::Debug for Counted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Counted").finish_non_exhaustive()
+    }
+}
+
 /// The cluster as it is shown. What is offered is made when somebody looks: with thousands of nodes that takes longer
 /// than to count what changed, and most changes nobody looks at.
 #[derive(Debug, Clone)]
 pub struct Shown {
-    counted: Arc<dyn Inventory>,
+    counted: Counted,
     rules: Arc<Rules>,
     offered: OnceLock<Metrics>,
     /// The list of GPUs.
@@ -80,7 +105,7 @@ impl Shown {
 
     /// True where both are of one count, by the same rules.
     fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.counted, &other.counted)
+        Arc::ptr_eq(&self.counted.0, &other.counted.0)
             && Arc::ptr_eq(&self.rules, &other.rules)
             && Arc::ptr_eq(&self.list, &other.list)
     }
@@ -88,9 +113,9 @@ impl Shown {
 
 /// What is counted, before the rules.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Count {
+pub(super) struct Known {
     /// `None` before the first time.
-    pub(super) inventory: Option<Arc<dyn Inventory>>,
+    pub(super) inventory: Option<Counted>,
     /// Why it may be out of date.
     pub(super) error: Option<String>,
 }
@@ -99,7 +124,7 @@ pub(super) struct Count {
 pub(super) struct Shared {
     pub(super) board: Arc<Board<Index>>,
     /// Never locked by who holds the board.
-    count: Mutex<Count>,
+    count: Mutex<Known>,
     pub(super) shown: watch::Sender<Option<Arc<Shown>>>,
     /// The machines that are looked at; `None` where none are. Locked before the board, never by who holds it.
     pub(super) desk: Option<Mutex<Desk>>,
@@ -132,7 +157,7 @@ impl Shared {
         Some(desk.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn count(&self) -> Count {
+    pub(super) fn count(&self) -> Known {
         self.count.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -143,7 +168,7 @@ impl Shared {
     }
 
     /// Takes over what is counted, or why it is not.
-    pub(super) fn counted(&self, outcome: Result<Arc<dyn Inventory>, String>) {
+    pub(super) fn counted(&self, outcome: Result<Counted, String>) {
         self.show(|count| match outcome {
             Ok(inventory) => {
                 count.inventory = Some(inventory);
@@ -153,7 +178,7 @@ impl Shared {
         });
     }
 
-    fn show(&self, change: impl FnOnce(&mut Count)) {
+    fn show(&self, change: impl FnOnce(&mut Known)) {
         // Locked to the end, so that of two changes the later one is told last.
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut count);

@@ -3,7 +3,7 @@
 use super::discovery::seeker::{Desk, DiscoveryStatus, MachineStatus};
 use super::index::Index;
 use super::node::NodeView;
-use super::shared::{Count, Shared};
+use super::shared::{Known, Shared};
 use super::wanted::{self, Standing};
 use crate::operators::board::{Counts, Inner};
 use crate::operators::said::WatchStatus;
@@ -101,7 +101,7 @@ impl Inner<Index> {
     }
 }
 
-fn ignored(index: &Index, count: &Count) -> Vec<String> {
+fn ignored(index: &Index, count: &Known) -> Vec<String> {
     let rules = index.rules();
     let excluded = index.nodes().filter(|(name, _)| rules.excludes(name));
     let mut all: Vec<_> = excluded

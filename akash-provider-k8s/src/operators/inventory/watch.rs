@@ -7,12 +7,26 @@ use crate::labels;
 use crate::operators::board::Board;
 use crate::operators::intake::{Read, Watched, follow};
 use crate::state::WatchConfig;
+use crate::state::reading::{Bookkeeping, LeftOut, Reading};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
+
+/// What of a node no label hangs on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeLabelParts;
+
+impl LeftOut for NodeLabelParts {
+    const PATHS: &'static [&'static [&'static str]] = &[
+        &["metadata", "annotations"],
+        &["status", "images"],
+        &["status", "volumesAttached"],
+        &["status", "volumesInUse"],
+    ];
+}
 
 /// Begins to watch, with a task for each kind.
 pub(super) fn start(
@@ -29,7 +43,18 @@ pub(super) fn start(
     let nodes_api = all(ApiResource::erase::<Node>(&()));
     let classes_api = all(ApiResource::erase::<StorageClass>(&()));
     [
-        follow(board, watched(NODES), nodes_api, nodes, Event::Nodes, config),
+        follow(
+            board,
+            Watched {
+                // Who wrote which label counts here.
+                reading: Reading::without::<NodeLabelParts>(),
+                ..watched(NODES)
+            },
+            nodes_api,
+            nodes,
+            Event::Nodes,
+            config,
+        ),
         follow(
             board,
             watched(CLASSES),
@@ -57,5 +82,6 @@ const fn watched(key: &'static str) -> Watched {
         labels: "",
         fields: "",
         may_be_absent: false,
+        reading: Reading::without::<Bookkeeping>(),
     }
 }

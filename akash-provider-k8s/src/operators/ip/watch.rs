@@ -9,6 +9,7 @@ use crate::crd::{Manifest, ProviderLeasedIP};
 use crate::operators::board::Board;
 use crate::operators::intake::{Read, Watched, follow};
 use crate::state::WatchConfig;
+use crate::state::reading::{Bookkeeping, Reading};
 use akash_provider_core::types::Address;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
@@ -117,5 +118,6 @@ fn watched(key: &'static str, name: &'static str) -> Watched {
         labels: "",
         fields: "",
         may_be_absent: key == POOLS,
+        reading: Reading::without::<Bookkeeping>(),
     }
 }

@@ -27,16 +27,9 @@ pub struct InventoryArgs {
     /// The port of gRPC; without it the port `grpc` of its own pod, else 8081.
     #[arg(long, value_name = "PORT")]
     pub grpc_port: Option<u16>,
-    /// Where labels do not say which GPUs a node has, look with a pod of this image that is there for seconds: ours, or
-    /// today's. Without it no pod of ours runs on nodes.
-    #[arg(long, value_name = "IMAGE", value_parser = image)]
-    pub discovery_image: Option<String>,
-    /// The program in that image which has `tools psutil serve`, such as provider-daemon.
-    #[arg(long, value_name = "PROGRAM", default_value = "provider-services")]
-    pub discovery_program: String,
-    /// The namespace of those pods; without it --pod-namespace, else akash-services.
-    #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
-    pub discovery_namespace: Option<String>,
+    /// How machines are looked at whose labels do not say what they have.
+    #[command(flatten)]
+    pub discovery: DiscoveryArgs,
     /// First wait after labels could not be written; it doubles up to five minutes.
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = values::go_duration)]
     pub retry_delay: Duration,
@@ -62,6 +55,22 @@ pub struct GpuListArgs {
     pub gpu_list: Option<PathBuf>,
 }
 
+/// How machines are looked at: the same whichever process the operator runs in.
+#[derive(Debug, Clone, Args)]
+pub struct DiscoveryArgs {
+    /// Where labels do not say which GPUs a node has, look with a pod of this image that is there for seconds: ours, or
+    /// today's. Without it no pod of ours runs on nodes.
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
+    pub discovery_image: Option<String>,
+    /// The program in that image which has `tools psutil serve`, such as provider-daemon.
+    #[arg(long, value_name = "PROGRAM", default_value = "provider-services")]
+    pub discovery_program: String,
+    /// The namespace of those pods; without it that of the operator's own pod where --pod-namespace says it, else
+    /// akash-services.
+    #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
+    pub discovery_namespace: Option<String>,
+}
+
 /// Flags of today's operator that are taken and have nothing to act on here.
 #[derive(Debug, Default, Args)]
 pub struct WithoutEffect {
@@ -85,7 +94,13 @@ pub struct WithoutEffect {
 impl InventoryArgs {
     /// How machines are looked at; `None` where no image is named.
     pub fn discovery(&self) -> Option<discovery::Options> {
-        let own = self.common.pod_namespace.as_deref();
+        self.discovery.options(self.common.pod_namespace.as_deref())
+    }
+}
+
+impl DiscoveryArgs {
+    /// How machines are looked at; `None` where no image is named. `own` is the namespace of the operator's own pod.
+    pub fn options(&self, own: Option<&str>) -> Option<discovery::Options> {
         let namespace = self.discovery_namespace.as_deref().or(own);
         Some(discovery::Options {
             image: self.discovery_image.clone()?,

@@ -14,7 +14,7 @@ use prost_types::Any;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 use url::Url;
@@ -64,12 +64,13 @@ impl ProviderFile {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let name = path.display();
         let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
-        let mut text = String::new();
-        let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-        read.with_context(|| format!("{name}: cannot be read as text"))?;
-        if text.len() as u64 > FILE_BYTES_MAX {
-            bail!("{name}: is larger than {FILE_BYTES_MAX} bytes; a provider.yaml has a few thousand");
-        }
+        let bytes = match crate::files::limited(file, FILE_BYTES_MAX) {
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                bail!("{name}: is larger than {FILE_BYTES_MAX} bytes; a provider.yaml has a few thousand");
+            }
+            read => read.with_context(|| format!("{name}: cannot be read"))?,
+        };
+        let text = String::from_utf8(bytes).with_context(|| format!("{name}: cannot be read as text"))?;
         Self::parse(&text).with_context(|| format!("{name}: is no valid provider.yaml"))
     }
 

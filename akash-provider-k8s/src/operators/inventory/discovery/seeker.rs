@@ -25,12 +25,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Machines that are looked at at once.
 const AT_ONCE: usize = 4;
-/// How often it is looked for machines to look at.
+/// How often it is looked for machines to look at, while nodes change.
 const EVERY: Duration = Duration::from_secs(2);
 /// How often it is looked whether a pod runs.
 const PACE: Duration = Duration::from_secs(1);
@@ -218,18 +218,29 @@ impl Seeker {
         }
         self.on_desk(|desk| desk.status.error = None);
         let mut looks = FuturesUnordered::new();
+        let mut touches = self.shared.board.touches();
+        let (mut is_news, mut next_look) = (true, Instant::now());
         loop {
-            let unseen = self.shared.board.inner().index.unseen();
-            self.on_desk(|desk| desk.set(unseen));
+            let now = Instant::now();
+            if is_news && now >= next_look {
+                (is_news, next_look) = (false, now + EVERY);
+                let unseen = self.shared.board.inner().index.unseen();
+                self.on_desk(|desk| desk.set(unseen));
+            }
             while looks.len() < AT_ONCE {
                 let Some(Some((node, machine))) = self.on_desk(|desk| desk.next(Instant::now())) else {
                     break;
                 };
                 looks.push(self.turn(node, machine));
             }
+            // Who failed has a turn again after a while, as soon as there is room.
+            let due = self.on_desk(|desk| desk.queue.due()).flatten();
+            let due = due.filter(|_| looks.len() < AT_ONCE);
+            let wake = due.into_iter().chain(is_news.then_some(next_look)).min();
             tokio::select! {
                 Some(()) = looks.next(), if !looks.is_empty() => {}
-                () = sleep(EVERY) => {}
+                Ok(()) = touches.changed(), if !is_news => is_news = true,
+                () = until(wake) => {}
             }
         }
     }
@@ -395,5 +406,13 @@ impl Seeker {
 
     fn error(&self, kind: ErrorKind, why: impl Into<String>) -> Error {
         Error::new(kind, self.calls.operation(), why)
+    }
+}
+
+/// Until then, or for ever.
+async fn until(wake: Option<Instant>) {
+    match wake {
+        Some(wake) => sleep_until(wake).await,
+        None => std::future::pending().await,
     }
 }

@@ -153,8 +153,8 @@ async fn before_everything_was_listed_no_node_is_said_to_have_its_labels() {
     assert!(shared.status().nodes["one"].is_written);
 }
 
-fn count(spec: ClusterSpec) -> Arc<dyn Inventory> {
-    Arc::new(NodeInventory::new(&spec))
+fn count(spec: ClusterSpec) -> Counted {
+    Counted::new(move || Arc::new(NodeInventory::new(&spec)))
 }
 
 #[test]

@@ -66,9 +66,17 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
         ([], _) if numbers.is_empty() => {
             Known::Unsaid(format!("nothing says which model the {name} GPUs are"))
         }
-        ([], _) => Known::Nothing(format!(
-            "nothing says which model the {name} GPUs are: the list of GPUs lacks their numbers"
-        )),
+        ([], _) => {
+            let numbers: Vec<_> = numbers
+                .iter()
+                .take(NUMBERS)
+                .map(|(maker, device)| format!("{maker}:{device}"))
+                .collect();
+            Known::Nothing(format!(
+                "nothing says which model the {name} GPUs are: the list of GPUs lacks {}",
+                numbers.join(", ").escape_debug()
+            ))
+        }
         _ => Known::Unsaid(format!(
             "nothing says how many {name} GPUs are of which of {} models",
             models.len()
@@ -76,6 +84,8 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
     }
 }
 
+/// Numbers of devices that are named.
+const NUMBERS: usize = 8;
 /// Why nothing is known before there is a list.
 const UNREAD: &str = "the list of GPUs was not read yet";
 
