@@ -10,6 +10,7 @@
 use super::{API_SERVERS, Infrastructure, backends, node_addresses};
 use crate::state::follow::{Follower, Report, Sink};
 use crate::state::{Definitions, WatchConfig};
+use crate::task;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, Resource};
@@ -121,7 +122,7 @@ where
         },
         watch_config: WatchConfig::default(),
     };
-    AbortOnDropHandle::new(tokio::spawn(follower.run()))
+    task::kept("watch of addresses", follower.run())
 }
 
 /// Keeps one half of what is known.

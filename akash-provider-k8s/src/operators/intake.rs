@@ -7,6 +7,7 @@ use super::board::{Board, Index};
 use super::change::Change;
 use crate::state::follow::{Follower, Report, Sink};
 use crate::state::{WatchConfig, WatchState};
+use crate::task;
 use kube::Api;
 use kube::core::DynamicObject;
 use std::collections::BTreeMap;
@@ -64,7 +65,7 @@ where
         },
         watch_config,
     };
-    AbortOnDropHandle::new(tokio::spawn(follower.run()))
+    task::kept("watch of an operator", follower.run())
 }
 
 /// Where the objects of one kind go.
