@@ -11,6 +11,7 @@ mod explain;
 mod first_steps;
 mod ha;
 mod life;
+mod lifecycle;
 mod outside;
 mod served;
 mod start;
