@@ -14,6 +14,7 @@ mod life;
 mod lifecycle;
 mod outside;
 mod served;
+mod soak;
 mod start;
 mod tenant;
 mod terminal;
