@@ -186,6 +186,12 @@ impl Election {
         self.gate.clone()
     }
 
+    /// True where its task has panicked: nobody here will ever lead.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.task.is_finished() && !self.stopping.is_cancelled()
+    }
+
     /// How it stands.
     #[must_use]
     pub fn status(&self) -> ElectionStatus {

@@ -23,9 +23,8 @@ use std::collections::BTreeSet;
 /// let mut config = Config::new(account, "akashnet-2");
 /// kept.give(&mut config);
 /// ```
-/// While it runs, [`Kept::note`] takes each event of [`Topic::Facts`](crate::types::Topic::Facts); where it says true,
-/// and after a [`Delivery::Lagged`](crate::bus::Delivery::Lagged) with [`Kept::of`], the text is written: beside the
-/// file, synced, and renamed.
+/// While it runs, a `Keeper` of the builder is given each change before anything comes of it, and writes the text: beside
+/// the file, synced, and renamed. Whoever drives the engine by hand hears of changes with [`Kept::note`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Kept {

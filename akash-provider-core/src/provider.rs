@@ -6,6 +6,7 @@ mod builder;
 mod handle;
 
 pub use crate::engine::Lifecycle;
+pub use crate::runtime::keeping::Keeper;
 pub use builder::{BuildError, ProviderBuilder};
 pub use handle::ProviderHandle;
 

@@ -19,6 +19,7 @@ pub(crate) mod asks;
 pub(crate) mod brain;
 mod execute;
 mod ignored;
+pub(crate) mod keeping;
 pub(crate) mod lifecycle;
 mod observe;
 mod outlet;
@@ -37,6 +38,7 @@ use brain::Brain;
 use execute::Executor;
 pub(crate) use execute::Ports;
 use ignored::Ignored;
+use keeping::{KEEP_LIMIT, Keeper, Keeping};
 use lifecycle::Stage;
 use observe::Observer;
 pub(crate) use outlet::Outlet;
@@ -64,6 +66,7 @@ pub(crate) struct Parts<B> {
     pub(crate) inventory: Arc<dyn InventorySource>,
     pub(crate) leadership: Leadership,
     pub(crate) bids_held: Option<Arc<str>>,
+    pub(crate) keeper: Option<Arc<dyn Keeper>>,
     pub(crate) desk: Desk,
     pub(crate) stage: Stage,
     /// Where the last status is left for handles.
@@ -83,6 +86,8 @@ pub(crate) async fn run<B: Brain>(
 enum Wake {
     Abort,
     Shutdown,
+    /// What was held is carried out.
+    Kept(Vec<Effect>),
     Input(Input),
     Ask(Ask),
     Time,
@@ -94,6 +99,7 @@ struct Driver<B> {
     leadership: Leadership,
     bids_held: Option<Arc<str>>,
     executor: Executor,
+    keeping: Keeping,
     observer: Observer,
     feeds: Feeds,
     desk: Desk,
@@ -119,6 +125,7 @@ impl<B: Brain> Driver<B> {
         let provider = parts.config.provider.clone();
         Self {
             executor: Executor::new(parts.ports, &parts.config),
+            keeping: Keeping::new(parts.keeper, &parts.config),
             observer: Observer::start(parts.bus),
             feeds: Feeds::start(chain, cluster, parts.inventory, provider),
             brain: parts.brain,
@@ -150,7 +157,7 @@ impl<B: Brain> Driver<B> {
         }
         loop {
             if let Some(until) = self.drain_until {
-                if self.brain.is_idle() || self.mono() >= until {
+                if (self.brain.is_idle() && self.keeping.is_idle()) || self.mono() >= until {
                     break;
                 }
             } else if let Err(error) = self.check_ready() {
@@ -169,6 +176,7 @@ impl<B: Brain> Driver<B> {
                     break;
                 }
                 Wake::Shutdown => self.drain(),
+                Wake::Kept(effects) => self.perform(effects),
                 Wake::Input(input) => self.take(input),
                 Wake::Ask(ask) => self.take_ask(ask),
                 Wake::Time => {}
@@ -189,6 +197,7 @@ impl<B: Brain> Driver<B> {
             biased;
             () = abort.cancelled() => Wake::Abort,
             () = shutdown.cancelled(), if !draining => Wake::Shutdown,
+            effects = self.keeping.turn() => Wake::Kept(effects),
             // What has ended comes before what is new: an answer may make room for the next call.
             Some((id, completion)) = self.executor.next(&self.block_time) => {
                 Wake::Input(Input::Completed(id, completion))
@@ -311,6 +320,11 @@ impl<B: Brain> Driver<B> {
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) {
+        let effects = self.keeping.pass(effects);
+        self.perform(effects);
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Call(id, call) => self.executor.start(id, call),
@@ -378,6 +392,7 @@ impl<B: Brain> Driver<B> {
 
     /// Reports what is left, refuses whoever still waits, publishes the end.
     async fn finish(mut self, abort: &CancellationToken) {
+        self.finish_keeping(abort).await;
         let idle = self.brain.is_idle();
         let aborted = abort.is_cancelled();
         let left = self.executor.in_flight();
@@ -404,6 +419,23 @@ impl<B: Brain> Driver<B> {
             () = self.observer.finish(BUS_FLUSH) => {}
         }
         self.stage.enter(Lifecycle::Done);
+    }
+
+    /// Lets what is being kept become durable, and tells what waited for it; calls are begun no more.
+    async fn finish_keeping(&mut self, abort: &CancellationToken) {
+        self.keeping.try_again();
+        if self.keeping.is_idle() {
+            return;
+        }
+        let held = tokio::select! {
+            biased;
+            () = abort.cancelled() => return,
+            held = tokio::time::timeout(KEEP_LIMIT, self.keeping.turn()) => held.unwrap_or_default(),
+        };
+        let told = held
+            .into_iter()
+            .filter(|effect| !matches!(effect, Effect::Call(..)));
+        self.perform(told.collect());
     }
 
     fn status(&mut self) -> Arc<Status> {

@@ -3,7 +3,6 @@
 //! It is a library too, so that an embedder can reuse its parts; the binary is a few lines around [`run()`].
 
 pub mod args;
-mod breaker;
 mod cluster_client;
 pub mod commands;
 pub mod dev;
@@ -21,6 +20,7 @@ pub mod secrets;
 pub mod shown;
 mod signals;
 pub mod state;
+pub mod supervise;
 pub mod tenant;
 
 use akash_provider_gateway::Program;

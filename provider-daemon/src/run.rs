@@ -22,18 +22,17 @@ use crate::args::RunArgs;
 use crate::commands::chain::{addresses, roots};
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
-use crate::dev::output::print_facts;
 use crate::flight;
-use crate::operator;
 use crate::operators::Prepared;
 use crate::signals::on_signals;
 use crate::state::{Opened, State};
+use crate::supervise::{self, PartFailed, Supervisor};
 use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::{AkashClient, ClientSettings, shown_address};
+use akash_provider_chain::{ClientSettings, shown_address};
 use akash_provider_core::Config;
 use akash_provider_core::pricing::PricingStrategy;
-use akash_provider_core::provider::{Provider, ProviderBuilder, ProviderHandle};
+use akash_provider_core::provider::{Provider, ProviderBuilder};
 use akash_provider_core::types::Address;
 use akash_provider_gateway::Screening;
 use akash_provider_gateway::descriptors::raise;
@@ -44,12 +43,10 @@ use bus::Buses;
 pub(crate) use distant::Distant;
 use ha::Ha;
 use hardware::Hardware;
-use parts::Parts;
+use parts::{all_ended, answer_operators, connect, print, run_and_look, supervised};
 use std::path::Path;
-use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Everything a provider is started with.
@@ -102,7 +99,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let state = state(home, &printer)?;
     remember(&mut settings, &state, &config.chain_id, key.address())?;
     let ha = Ha::start(args, &config, &shut, &state, &printer).await?;
-    let (chain, mut parts) = connect(settings, &background)?;
+    let mut parts = Supervisor::new(shutdown.clone());
+    let chain = connect(settings, &background, &mut parts)?;
     let desks = Desks::of(ha.gate());
     let watch = Watch::new(&printer, &chain, &breaker, args, &desks);
     let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, operators).await;
@@ -115,16 +113,15 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.
         builder = builder.bids_held(gateway::STARTS);
     }
-    builder = builder.bus(buses.of_provider()).leadership(ha.at_first());
+    builder = builder
+        .bus(buses.of_provider())
+        .leadership(ha.at_first())
+        .keeper(breaker);
     let (provider, handle) = builder.chain(Arc::new(ha.fenced(&chain))).build()?;
     // Those who listen subscribe before the provider runs, or its first facts are told to nobody.
-    let printing = print_facts(&buses.local, &printer, &background).await?;
-    parts.add("printing of events", printing);
-    let keeping = breaker.follow(&buses.local, handle.clone(), shut, background.clone());
-    parts.add("keeping of the circuit breaker", keeping.await?);
+    print(&mut parts, &buses, &printer, &background).await?;
     let distant = hardware.distant.clone();
-    let socket = answer_operators(home, &handle, hardware.distant, &background);
-    parts.add("operator socket", socket);
+    answer_operators(&mut parts, home, &handle, hardware.distant, &background);
     let served = gateway::Served {
         handle: handle.clone(),
         cluster: hardware.cluster,
@@ -132,12 +129,12 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         memory: state.tenants(),
     };
     let end = gateway::End::of(&shutdown);
-    if let Some(serving) = gateway::start(gateway, served, desks.gateway, &printer, &end) {
-        parts.add("gateway", serving);
-    }
+    gateway::start(gateway, served, desks.gateway, &printer, &end, &mut parts);
     ha.follow(&handle, &background, &mut parts);
-    parts.add("watch", watching(watch, handle.clone(), background.clone()));
     let running = provider.run_until(shutdown.clone(), abort.clone());
+    let running = run_and_look(&mut parts, running, watch, &handle, &background);
+    let _watchdog = parts.watchdog().context("starting the watchdog")?;
+    supervise::ready();
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
     stop_operators(distant).await;
     // Last of what writes: whoever leads next does so at once. What did not end in order ends by itself.
@@ -147,7 +144,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     // The gateway ends with it, however it ended.
     shutdown.cancel();
     end.over.cancel();
-    let parts = parts.end().await;
+    let parts = all_ended(parts).await;
     buses.finish().await;
     written(recording).await;
     signals.abort();
@@ -155,16 +152,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     concluded(failure.map_or(parts, Err), ended, &printer)
 }
 
-/// The client of the chain, and with it the first part that the provider stands on.
-fn connect(settings: ClientSettings, until: &CancellationToken) -> anyhow::Result<(AkashClient, Parts)> {
-    let (chain, writer) = AkashClient::start(settings, until.clone())?;
-    let mut parts = Parts::default();
-    parts.add("transaction writer", tokio::spawn(writer));
-    Ok((chain, parts))
-}
-
 fn concluded(
-    parts: anyhow::Result<()>,
+    parts: Result<(), PartFailed>,
     ended: Result<(), akash_provider_core::Error>,
     printer: &Printer,
 ) -> anyhow::Result<ExitCode> {
@@ -190,10 +179,6 @@ async fn written(recording: Option<flight::Finish>) {
     }
 }
 
-fn watching(mut watch: Watch, handle: ProviderHandle, until: CancellationToken) -> JoinHandle<()> {
-    tokio::spawn(async move { watch.follow(&handle, until).await })
-}
-
 /// What a screening goes by: the same as a bid.
 fn screening(config: &Config, pricing: &Arc<dyn PricingStrategy>) -> Screening {
     Screening {
@@ -209,23 +194,6 @@ async fn stop_operators(cluster: Option<Distant>) {
     }
 }
 
-/// Runs the provider as long as all its parts do.
-async fn supervised<R>(
-    running: impl Future<Output = R>,
-    parts: &mut Parts,
-    stop: &[&CancellationToken],
-) -> (R, Option<anyhow::Error>) {
-    let mut running = pin!(running);
-    tokio::select! {
-        ended = &mut running => (ended, None),
-        failure = parts.failure() => {
-            // Aborted too: draining may need the very part that has failed.
-            stop.iter().for_each(|token| token.cancel());
-            (running.await, Some(failure))
-        }
-    }
-}
-
 /// Gives the chain client what it has to know after a restart.
 fn remember(
     settings: &mut ClientSettings,
@@ -237,17 +205,6 @@ fn remember(
     settings.heights = state.heights(chain_id).with_context(reading)?;
     settings.spent = state.spent(chain_id, account).with_context(reading)?;
     Ok(())
-}
-
-fn answer_operators(
-    home: &Path,
-    handle: &ProviderHandle,
-    cluster: Option<Distant>,
-    until: &CancellationToken,
-) -> JoinHandle<()> {
-    let handle = handle.clone();
-    let desk = operator::Desk { handle, cluster };
-    tokio::spawn(operator::serve(home.to_owned(), desk, until.clone()))
 }
 
 /// Many strangers hold many connections.

@@ -34,9 +34,13 @@ pub(crate) fn on_signals(
                 Some(at) if Instant::now().duration_since(at) < AGAIN_AFTER => continue,
                 Some(_) => ("aborting", &abort),
             };
+            if first.is_none() {
+                crate::supervise::stopping();
+            }
             first.get_or_insert_with(Instant::now);
-            printer.note(text);
+            // Before it is told: whoever reads the line finds that it drains.
             token.cancel();
+            printer.note(text);
         }
     })
 }

@@ -1,5 +1,7 @@
 //! `cargo xtask campaign NAME`: the long form of what the test command runs in a small form.
 
+use std::time::Duration;
+
 use clap::{Args as Arguments, ValueEnum};
 
 use crate::error::Result;
@@ -16,6 +18,9 @@ pub(crate) struct Args {
     /// The first seed; the default begins where the test command's seeds end.
     #[arg(long, default_value_t = 1_000_000)]
     seed: u64,
+    /// How long a soak takes.
+    #[arg(long, default_value_t = 60)]
+    minutes: u64,
     #[command(flatten)]
     mutants: mutants::Args,
 }
@@ -32,6 +37,8 @@ enum Name {
     Fuzz,
     /// A real node whose parts are away for a minute each, and a program that is killed a hundred times.
     K8s,
+    /// A provider under five orders a second for an hour: memory, descriptors, threads and tasks must not grow.
+    Soak,
     /// Whether a test notices when a decision is changed: two hundred changes, an hour on two cores.
     Mutants,
 }
@@ -50,8 +57,24 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         Name::Chain => chain(workspace, args.seed),
         Name::Fuzz => fuzz::run(workspace, args.seed),
         Name::K8s => tiers::campaign(workspace, args.seed),
+        Name::Soak => soak(workspace, args.minutes),
         Name::Mutants => mutants::run(workspace, args.seed, &args.mutants),
     }
+}
+
+/// The long form of the test in `run::soak`.
+fn soak(workspace: &Workspace, minutes: u64) -> Result<()> {
+    // The build before it, and the end of the last leases after it.
+    const BESIDE: Duration = Duration::from_mins(30);
+    let length = Duration::from_mins(minutes);
+    workspace
+        .cargo(&["test", "--locked", "-p", "provider-daemon"])
+        .args(["--test", "integration", "--", "run::soak::"])
+        .args(["--nocapture", "--test-threads=1"])
+        .env("SOAK_SECONDS", length.as_secs().to_string())
+        .limit(length + BESIDE)
+        .follow()
+        .map(drop)
 }
 
 /// The long form of the tests in `chain_faults`.

@@ -22,5 +22,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         .file
         .canonicalize()
         .map_err(|error| Error::new(format!("event log {}: {error}", args.file.display())))?;
-    sim::simulation(workspace, sim::Form::Released).env("SIM_REPLAY", file).run()
+    sim::simulation(workspace, sim::Form::Released)
+        .env("SIM_REPLAY", file)
+        .run()
 }

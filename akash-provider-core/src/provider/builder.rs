@@ -10,6 +10,7 @@ use crate::inventory::InventorySource;
 use crate::pricing::PricingStrategy;
 use crate::record::Recorder;
 use crate::runtime::asks::Desk;
+use crate::runtime::keeping::Keeper;
 use crate::runtime::lifecycle::Stage;
 use crate::runtime::recorded::Recorded;
 use crate::runtime::{Parts, Ports};
@@ -48,6 +49,7 @@ pub struct ProviderBuilder {
     leadership: Option<Leadership>,
     bids_held: Option<Arc<str>>,
     recorder: Option<Box<dyn Recorder>>,
+    keeper: Option<Arc<dyn Keeper>>,
 }
 
 impl ProviderBuilder {
@@ -115,6 +117,13 @@ impl ProviderBuilder {
         self
     }
 
+    /// Keeps what the next start must know, before anything comes of it. Without one that is whoever reads the facts.
+    #[must_use]
+    pub fn keeper(mut self, keeper: impl Keeper + 'static) -> Self {
+        self.keeper = Some(Arc::new(keeper));
+        self
+    }
+
     /// The provider, and a first handle to it. Handles are cloned.
     ///
     /// # Errors
@@ -152,6 +161,7 @@ impl ProviderBuilder {
             inventory,
             leadership: self.leadership.unwrap_or(Leadership::Leader { epoch: 0 }),
             bids_held: self.bids_held,
+            keeper: self.keeper,
             desk,
             stage,
             last_status,

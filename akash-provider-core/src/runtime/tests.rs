@@ -88,6 +88,7 @@ impl Setup {
             inventory: Arc::new(self.inventory),
             leadership: Leadership::Leader { epoch: 3 },
             bids_held: None,
+            keeper: None,
             desk,
             stage,
             last_status,

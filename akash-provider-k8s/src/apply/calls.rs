@@ -204,19 +204,33 @@ impl Calls {
         name: &str,
         body: &Value,
     ) -> Result<ObjectMeta, Error> {
-        let what = format!("{} {name}", resource.kind);
-        let mut body = Cow::Borrowed(body);
+        let body = self.with_term(Cow::Borrowed(body))?;
+        let patch = Patch::Apply(&body);
+        self.patched(&APPLY, (resource, ns, name), params, &patch).await
+    }
+
+    /// The same body, with the term it is written in where there is an election.
+    fn with_term<'a>(&self, mut body: Cow<'a, Value>) -> Result<Cow<'a, Value>, Error> {
         if let Some(term) = self.term()? {
             body.to_mut()["metadata"]["annotations"][labels::OPERATOR_TERM] = Value::from(term.to_string());
         }
-        let patch = Patch::Apply(&body);
+        Ok(body)
+    }
+
+    /// Patches one object, for which these rights are needed.
+    async fn patched(
+        &self,
+        verbs: &'static [&'static str],
+        (resource, ns, name): (&ApiResource, &str, &str),
+        params: &PatchParams,
+        patch: &Patch<&Cow<'_, Value>>,
+    ) -> Result<ObjectMeta, Error> {
+        let what = format!("{} {name}", resource.kind);
         let api = self.api(resource, ns);
-        match self
-            .limited(&what, api.patch_metadata(name, params, &patch))
-            .await
-        {
+        let answer = self.limited(&what, api.patch_metadata(name, params, patch)).await;
+        match answer {
             Ok(answer) => Ok(answer.metadata),
-            Err(error) => Err(self.judged(error, &APPLY, resource, ns).await),
+            Err(error) => Err(self.judged(error, verbs, resource, ns).await),
         }
     }
 
@@ -230,25 +244,16 @@ impl Calls {
         version: u64,
         change: &Value,
     ) -> Result<ObjectMeta, Error> {
-        let what = format!("{} {name}", resource.kind);
         let mut change = change.clone();
         change["metadata"]["resourceVersion"] = Value::from(version.to_string());
-        if let Some(term) = self.term()? {
-            change["metadata"]["annotations"][labels::OPERATOR_TERM] = Value::from(term.to_string());
-        }
+        let change = self.with_term(Cow::Owned(change))?;
         let params = PatchParams {
             field_manager: Some(manager.to_owned()),
             ..PatchParams::default()
         };
         let patch = Patch::Merge(&change);
-        let api = self.api(resource, "");
-        match self
-            .limited(&what, api.patch_metadata(name, &params, &patch))
+        self.patched(&["patch"], (resource, "", name), &params, &patch)
             .await
-        {
-            Ok(answer) => Ok(answer.metadata),
-            Err(error) => Err(self.judged(error, &["patch"], resource, "").await),
-        }
     }
 
     /// Who an object is; `None` where there is none.

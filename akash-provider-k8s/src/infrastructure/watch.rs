@@ -11,6 +11,7 @@ use super::{API_SERVERS, Infrastructure, backends, node_addresses};
 use crate::state::follow::{Follower, Report, Sink};
 use crate::state::reading::{Bookkeeping, Reading};
 use crate::state::{Definitions, WatchConfig};
+use crate::task;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, Resource};
@@ -123,7 +124,7 @@ where
         },
         watch_config: WatchConfig::default(),
     };
-    AbortOnDropHandle::new(tokio::spawn(follower.run()))
+    task::kept("watch of addresses", follower.run())
 }
 
 /// Keeps one half of what is known.

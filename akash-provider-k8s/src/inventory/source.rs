@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::state::follow::Follower;
 use crate::state::reading::{Bookkeeping, Reading};
 use crate::state::{Definitions, WatchConfig};
+use crate::task;
 use akash_provider_core::error::{Error, ErrorKind, Failure};
 use akash_provider_core::inventory::node_inventory::MemoryInventorySource;
 use akash_provider_core::inventory::{Inventory, InventorySource, InventoryUpdate, LeasedIpUsage};
@@ -411,10 +412,9 @@ fn start(
         let watching = (options.watch_config, options.definitions.clone());
         let capacity = Capacity::start(client, &settings.provider, pool, namespace, watching);
         let counting = Arc::clone(shared).count_addresses(settings, capacity);
-        tasks.push(AbortOnDropHandle::new(tokio::spawn(counting)));
+        tasks.push(task::kept("count of addresses", counting));
     }
-    let publisher = tokio::spawn(Arc::clone(shared).publish());
-    tasks.push(AbortOnDropHandle::new(publisher));
+    tasks.push(task::kept("capacity", Arc::clone(shared).publish()));
     tasks
 }
 
@@ -506,8 +506,7 @@ impl Starter<'_> {
             },
             watch_config: self.watch_config,
         };
-        let task = tokio::spawn(follower.run());
-        self.tasks.push(AbortOnDropHandle::new(task));
+        self.tasks.push(task::kept("watch of capacity", follower.run()));
     }
 }
 

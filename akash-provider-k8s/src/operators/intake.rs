@@ -8,6 +8,7 @@ use super::change::Change;
 use crate::state::follow::{Follower, Report, Sink};
 use crate::state::reading::Reading;
 use crate::state::{WatchConfig, WatchState};
+use crate::task;
 use kube::Api;
 use kube::core::DynamicObject;
 use std::collections::BTreeMap;
@@ -68,7 +69,7 @@ where
         },
         watch_config,
     };
-    AbortOnDropHandle::new(tokio::spawn(follower.run()))
+    task::kept("watch of an operator", follower.run())
 }
 
 /// Where the objects of one kind go.

@@ -3,6 +3,7 @@
 
 use super::board::{Board, Index, Next, Turn};
 use crate::cluster::LeadershipGate;
+use crate::task;
 use akash_provider_core::error::Error;
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::time::Duration;
@@ -78,8 +79,8 @@ impl Running {
     }
 
     /// Does something beside the writer, whoever leads.
-    pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
-        self.keep([AbortOnDropHandle::new(tokio::spawn(task))]);
+    pub(super) fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        self.keep([task::kept("work of an operator", work)]);
     }
 
     /// These end with it.

@@ -12,6 +12,7 @@ use super::WatchConfig;
 use super::follow::{Follower, Report, Sink};
 use super::reading::{Bookkeeping, Reading};
 use super::watches::WatchState;
+use crate::task;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -181,7 +182,7 @@ impl Definitions {
                     ..*config
                 },
             };
-            AbortOnDropHandle::new(tokio::spawn(follower.run()))
+            task::kept("watch of definitions", follower.run())
         });
         inner.known.subscribe()
     }

@@ -8,6 +8,7 @@ use super::shared::Shared;
 use super::watches::Place;
 use super::{Definitions, Kind, Watched};
 use crate::labels;
+use crate::task;
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};
@@ -67,7 +68,6 @@ impl Starter<'_> {
             },
             watch_config: self.shared.watch_config,
         };
-        let task = tokio::spawn(follower.run());
-        self.tasks.push(AbortOnDropHandle::new(task));
+        self.tasks.push(task::kept("watch of workloads", follower.run()));
     }
 }

@@ -1,9 +1,8 @@
 //! The file of what is kept over restarts.
 
-use akash_provider_core::Kept;
-use akash_provider_core::bus::{Delivery, EventStream};
-use akash_provider_core::provider::ProviderHandle;
-use futures::StreamExt;
+use akash_provider_core::provider::Keeper;
+use akash_provider_core::{Error, Kept, error};
+use async_trait::async_trait;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -24,33 +23,20 @@ pub fn read(file: &Path) -> io::Result<Kept> {
     }
 }
 
-/// Writes each change, until the bus goes.
-///
-/// # Errors
-/// When the file cannot be written.
-pub async fn keep(
-    mut facts: EventStream,
-    handle: ProviderHandle,
-    mut kept: Kept,
-    file: PathBuf,
-) -> io::Result<()> {
-    while let Some(delivery) = facts.next().await {
-        let is_news = match delivery {
-            Delivery::Event { event, .. } => kept.note(&event),
-            // What the bus has lost the provider knows.
-            Delivery::Lagged(_) => match handle.known_status().await {
-                Some(status) => {
-                    let now = Kept::of(&status);
-                    std::mem::replace(&mut kept, now.clone()) != now
-                }
-                None => false,
-            },
-        };
-        if is_news {
-            write(&file, &kept)?;
+/// The file, kept while the provider runs.
+#[derive(Debug)]
+pub struct KeptFile(pub PathBuf);
+
+#[async_trait]
+impl Keeper for KeptFile {
+    async fn keep(&self, kept: &Kept) -> Result<(), Error> {
+        let (file, kept) = (self.0.clone(), kept.clone());
+        let failed = |why: String| Error::new(error::ErrorKind::Unavailable, "keep", why);
+        match tokio::task::spawn_blocking(move || write(&file, &kept)).await {
+            Ok(written) => written.map_err(|error| failed(error.to_string())),
+            Err(error) => Err(failed(error.to_string())),
         }
     }
-    Ok(())
 }
 
 /// Whole or not at all: written beside, synced, renamed.

@@ -12,22 +12,17 @@ mod kept;
 mod settings;
 
 use akash_provider_chain::{AkashClient, ClientSettings};
-use akash_provider_core::bus::{Bus, LocalBus};
+use akash_provider_core::bus::LocalBus;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;
 use akash_provider_core::provider::{Provider, ProviderHandle};
-use akash_provider_core::types::Topic;
-pub use kept::{keep, read};
+pub use kept::{KeptFile, read};
 pub use settings::{Prices, Settings};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Anything that can go wrong ends the daemon, and says what it was.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
-
-/// How long the last change of what is kept may take to be written at the end.
-const LAST_WRITE: Duration = Duration::from_secs(5);
 
 /// What is yours: where workloads run, and what is free there.
 #[derive(Debug, Clone)]
@@ -49,8 +44,7 @@ pub async fn run(
     started: impl FnOnce(ProviderHandle) + Send,
 ) -> Result<(), Failed> {
     let mut config = settings.provider.clone();
-    let before = kept::read(&settings.kept)?;
-    before.give(&mut config);
+    kept::read(&settings.kept)?.give(&mut config);
 
     // The chain: it is followed, and sent to, from a task of its own.
     let client = ClientSettings {
@@ -61,27 +55,21 @@ pub async fn run(
     let (chain, following) = AkashClient::start(client, chain_stops.clone())?;
     let following = tokio::spawn(following);
 
-    let bus = LocalBus::new();
-    // Subscribed before the provider runs, so that nothing is missed.
-    let facts = bus.subscribe(&[Topic::Facts]).await?;
     let (provider, handle) = Provider::builder()
         .config(config)
         .cluster(backend.cluster)
         .inventory(backend.inventory)
         .chain(Arc::new(chain))
         .pricing(Arc::new(settings.prices.scale()?))
-        .bus(Arc::new(bus))
+        .bus(Arc::new(LocalBus::new()))
+        .keeper(KeptFile(settings.kept))
         .build()?;
-    let keeping = tokio::spawn(kept::keep(facts, handle.clone(), before, settings.kept));
     started(handle);
 
     let ended = provider.run(stop).await;
 
-    // The provider has gone, and the bus with it: what it has said last is written now.
-    let kept = tokio::time::timeout(LAST_WRITE, keeping).await;
     chain_stops.cancel();
     following.await?;
     ended?;
-    kept.map_err(|_| "what is to be kept was not written in time")??
-        .map_err(Into::into)
+    Ok(())
 }

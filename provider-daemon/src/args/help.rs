@@ -2,6 +2,7 @@
 
 mod examples;
 
+use crate::supervise::Part;
 use clap::Command;
 use clap::builder::StyledStr;
 use std::fmt::Write as _;
@@ -26,6 +27,19 @@ For trials:     dev, devnet
 Flags are set in the environment too: --chain-id is AP_CHAIN_ID or AKASH_CHAIN_ID. The help of a command says which, and \
 has examples: provider-daemon query leases --help";
 
+/// Whose parts have exit codes.
+const RUN: &str = "run";
+
+fn exit_codes() -> String {
+    let mut text = "\n   0  drained in order\n   1  a setting, a file or the home folder cannot be used; or stopped by a second \
+                    signal\n   2  the command line makes no sense"
+        .to_owned();
+    for part in Part::ALL {
+        let _ = write!(text, "\n  {}  failed: {}", part.code(), part.name());
+    }
+    text
+}
+
 fn exemplified(command: Command, path: &str) -> Command {
     let command = match examples::of(path) {
         [] => command,
@@ -36,6 +50,9 @@ fn exemplified(command: Command, path: &str) -> Command {
             let _ = write!(text, "{style}Examples:{style:#}");
             for line in lines {
                 let _ = write!(text, "\n  provider-daemon {line}");
+            }
+            if path == RUN {
+                let _ = write!(text, "\n\n{style}Exit codes:{style:#}{}", exit_codes());
             }
             command.after_help(text)
         }

@@ -11,6 +11,7 @@ use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::inventory::{KubeInventory, Options};
 use akash_provider_k8s::state::Definitions;
+use akash_provider_k8s::task;
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ListParams};
@@ -111,7 +112,7 @@ impl Kubernetes {
         let inventory = Arc::new(KubeInventory::start(&client, &settings, capacity));
         let watch = InfrastructureWatch::start(&client, found);
         let closing = Arc::clone(&cluster);
-        let closes = tokio::spawn(async move {
+        let closes = task::kept("closing of addresses, leftovers and rollouts", async move {
             tokio::join!(
                 closing.follow_infrastructure(watch, &leading),
                 closing.follow_leftovers(&leading),
@@ -121,7 +122,7 @@ impl Kubernetes {
         Ok(Self {
             client: Quiet(client),
             cluster,
-            closes: AbortOnDropHandle::new(closes),
+            closes,
             inventory,
             chain_id: chain_id.to_owned(),
             args: args.clone(),

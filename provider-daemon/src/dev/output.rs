@@ -4,7 +4,7 @@ mod words;
 
 use crate::args::Output;
 use crate::{plain, say, say_styled};
-use akash_provider_core::bus::{Bus, Delivery, LocalBus};
+use akash_provider_core::bus::{Bus, Delivery, EventStream, LocalBus};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{DeploymentId, Event, LeaseId, Topic};
 use anstyle::Style;
@@ -261,24 +261,34 @@ pub async fn print_facts(
     printer: &Arc<Printer>,
     background: &CancellationToken,
 ) -> anyhow::Result<JoinHandle<()>> {
-    let mut facts = bus.subscribe(&[Topic::Facts]).await?;
-    let (printer, background) = (Arc::clone(printer), background.clone());
-    Ok(tokio::spawn(async move {
-        loop {
-            let delivery = tokio::select! {
-                biased;
-                // Facts before the end, so that the last lines are printed.
-                delivery = facts.next() => delivery,
-                () = background.cancelled() => None,
-            };
-            match delivery {
-                Some(Delivery::Event { event, .. }) => printer.event(&event),
-                Some(Delivery::Lagged(lost)) => {
-                    let lost = lost.map_or_else(|| "some".to_owned(), |lost| lost.to_string());
-                    printer.note(&format!("{lost} lines were skipped: too many at once"));
-                }
-                None => return,
+    let facts = bus.subscribe(&[Topic::Facts]).await?;
+    Ok(tokio::spawn(follow_facts(
+        facts,
+        Arc::clone(printer),
+        background.clone(),
+    )))
+}
+
+/// The same of a subscription that is there.
+pub(crate) async fn follow_facts(
+    mut facts: EventStream,
+    printer: Arc<Printer>,
+    background: CancellationToken,
+) {
+    loop {
+        let delivery = tokio::select! {
+            biased;
+            // Facts before the end, so that the last lines are printed.
+            delivery = facts.next() => delivery,
+            () = background.cancelled() => None,
+        };
+        match delivery {
+            Some(Delivery::Event { event, .. }) => printer.event(&event),
+            Some(Delivery::Lagged(lost)) => {
+                let lost = lost.map_or_else(|| "some".to_owned(), |lost| lost.to_string());
+                printer.note(&format!("{lost} lines were skipped: too many at once"));
             }
+            None => return,
         }
-    }))
+    }
 }

@@ -1,10 +1,13 @@
 //! What the embedded market keeps over a restart, in one file.
 
-use akash_provider_core::Kept;
 use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::error::ErrorKind;
 use akash_provider_core::market::Market;
+use akash_provider_core::provider::Keeper;
 use akash_provider_core::types::Address;
+use akash_provider_core::{Error, Kept};
 use anyhow::{Context, bail};
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
@@ -76,11 +79,11 @@ impl StateFile {
     }
 
     /// The circuit breaker tripped or was released.
-    pub(crate) fn set_breaker(&self, shut: &Kept) {
-        self.keep(|contents| {
+    fn set_breaker(&self, shut: &Kept) -> anyhow::Result<()> {
+        self.change(|contents| {
             contents.breaker_tripped = shut.breaker_tripped;
             contents.breaker_owners = shut.breaker_held_owners.clone();
-        });
+        })
     }
 
     /// Keeps every change of a chain from now on, before anybody is told of it.
@@ -111,6 +114,19 @@ impl StateFile {
     }
 }
 
+#[async_trait]
+impl Keeper for StateFile {
+    async fn keep(&self, kept: &Kept) -> Result<(), Error> {
+        let (file, kept) = (self.clone(), kept.clone());
+        let failed = |message| Error::new(ErrorKind::Unavailable, "keep the circuit breaker", message);
+        let written = tokio::task::spawn_blocking(move || file.set_breaker(&kept)).await;
+        match written {
+            Ok(written) => written.map_err(|error| failed(format!("{error:#}"))),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,7 +153,7 @@ mod tests {
             breaker_tripped: true,
             breaker_held_owners: [owner].into(),
         };
-        file.set_breaker(&shut);
+        file.set_breaker(&shut).unwrap();
         let again = StateFile::open(&path).unwrap();
         let market = again.market().unwrap();
         assert_eq!((market.chain_id(), market.height()), ("here", 2));

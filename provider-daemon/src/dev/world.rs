@@ -4,11 +4,9 @@ use super::output::print_facts;
 use super::{Backend, Kubernetes, Link, Printer, Processes, StateFile, link, names};
 use crate::args::operators::InsideArg;
 use crate::args::{ClusterArgs, DevArgs};
-use crate::breaker;
 use crate::operators::Prepared;
-use akash_provider_core::Kept;
 use akash_provider_core::bidding;
-use akash_provider_core::bus::{Bus, LocalBus};
+use akash_provider_core::bus::LocalBus;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::engine::Status;
@@ -17,7 +15,7 @@ use akash_provider_core::market::MarketConfig;
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
-    Address, Attribute, AuditedAttributes, BidState, BlockTime, Coin, GroupSpec, LeaseState, Msg, Topic,
+    Address, Attribute, AuditedAttributes, BidState, BlockTime, Coin, GroupSpec, LeaseState, Msg,
 };
 use akash_provider_core::{Config, Error};
 use akash_provider_gateway::Screening;
@@ -99,7 +97,11 @@ impl World {
             config: config.clone(),
             pricing: Arc::clone(&pricing),
         };
-        let (provider, handle) = Provider::builder()
+        let builder = match state {
+            Some(state) => Provider::builder().keeper(state),
+            None => Provider::builder(),
+        };
+        let (provider, handle) = builder
             .config(config)
             .cluster(Arc::clone(&cluster))
             .chain(link.client())
@@ -108,7 +110,6 @@ impl World {
             .inventory(backend.inventory())
             .build()?;
         let mut helpers = vec![print_facts(&bus, printer, &background).await?];
-        helpers.extend(keep_breaker(state, &bus, &handle, &background).await?);
         helpers.push(make_blocks(&chain, &backend, args.block_time, &background));
         // Last: whoever listens has subscribed by now, and misses no fact.
         let running = tokio::spawn(provider.run_until(shutdown, abort));
@@ -355,20 +356,4 @@ fn make_blocks(
             backend.tick().await;
         }
     })
-}
-
-/// Keeps in a state file for whom the circuit breaker has tripped, where there is one.
-async fn keep_breaker(
-    state: Option<StateFile>,
-    bus: &LocalBus,
-    handle: &ProviderHandle,
-    background: &CancellationToken,
-) -> anyhow::Result<Option<JoinHandle<()>>> {
-    let Some(state) = state else { return Ok(None) };
-    let facts = bus.subscribe(&[Topic::Facts]).await?;
-    let (handle, until) = (handle.clone(), background.clone());
-    Ok(Some(tokio::spawn(async move {
-        let now = || async { Some(Kept::of(handle.known_status().await?.as_ref())) };
-        breaker::follow(facts, state.breaker(), now, |shut| state.set_breaker(shut), until).await;
-    })))
 }

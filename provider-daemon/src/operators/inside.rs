@@ -13,6 +13,7 @@ use akash_provider_k8s::operators::inventory::Options as InventoryOptions;
 use akash_provider_k8s::operators::ip::balancer::Mode;
 use akash_provider_k8s::operators::ip::{self, IpOperator};
 use akash_provider_k8s::state::Definitions;
+use akash_provider_k8s::task;
 use anyhow::bail;
 use futures::future::{BoxFuture, FutureExt, join_all};
 use kube::Client;
@@ -43,7 +44,7 @@ impl<O: Operator> Running<O> {
     fn boxed(operator: O, election: Election) -> Box<dyn Part> {
         let process = Process::new(operator, Some(election));
         let beside = Arc::clone(&process.operator).beside(CancellationToken::new());
-        let beside = AbortOnDropHandle::new(tokio::spawn(beside));
+        let beside = task::kept(O::NAME, beside);
         Box::new(Self { process, beside })
     }
 }

@@ -5,6 +5,7 @@ use super::summary;
 use crate::args::{PricingArgs, RunArgs};
 use crate::dev::Printer;
 use crate::plain;
+use crate::supervise::{self, Pulse};
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
 use akash_provider_core::Kept;
 use akash_provider_core::engine::{Lifecycle, Status};
@@ -19,6 +20,10 @@ use tokio_util::sync::CancellationToken;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often it is summed up what there is.
 const SUMMARY_EVERY: Duration = Duration::from_secs(60);
+/// Its loop comes round within so long: a provider that does not answer holds it up for as long as a request may take.
+const LOOK_WITHIN: Duration = Duration::from_secs(180);
+/// The provider answers within so long, which takes it milliseconds.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// A connection that is opened again within so long is no outage.
 const SILENCE_MIN: Duration = Duration::from_secs(2);
 /// Reasons of one kind that are told; the rest is in the log.
@@ -110,8 +115,17 @@ impl Watch {
     }
 
     /// Looks until the token is cancelled or the provider stops; from then on the cluster is told that nobody leads.
-    pub(super) async fn follow(&mut self, handle: &ProviderHandle, until: CancellationToken) {
-        self.look(handle, until).await;
+    pub(super) async fn follow(
+        &self,
+        handle: &ProviderHandle,
+        until: &CancellationToken,
+        pulse: &Pulse,
+        provider: &Pulse,
+    ) {
+        self.look(handle, until, (pulse, provider)).await;
+        // Nobody asks it from here on.
+        provider.rest();
+        pulse.rest();
         // Whatever ended it: nobody says any more who leads, and a cluster that takes itself for leading acts
         // unasked.
         if !self.is_elected {
@@ -119,7 +133,12 @@ impl Watch {
         }
     }
 
-    async fn look(&mut self, handle: &ProviderHandle, until: CancellationToken) {
+    async fn look(
+        &self,
+        handle: &ProviderHandle,
+        until: &CancellationToken,
+        (pulse, provider): (&Pulse, &Pulse),
+    ) {
         let mut summarised = Instant::now();
         loop {
             tokio::select! {
@@ -127,7 +146,15 @@ impl Watch {
                 () = until.cancelled() => return,
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            let status = handle.status().await;
+            pulse.beat(LOOK_WITHIN);
+            let answer = handle.known_status().await;
+            if answer.is_some() {
+                provider.beat(ANSWER_WITHIN);
+            }
+            let status = match answer {
+                Some(status) => status,
+                None => handle.status().await,
+            };
             if status.lifecycle >= Lifecycle::Shutdown {
                 return;
             }
@@ -166,6 +193,10 @@ impl Watch {
         if told.as_ref() == Some(&awaited) {
             return;
         }
+        supervise::status(&match awaited.is_empty() {
+            true => "ready: bidding".to_owned(),
+            false => format!("waiting for {}", awaited.join("; ")),
+        });
         if self.printer.is_text() {
             let told = if awaited.is_empty() {
                 "ready: bidding".to_owned()

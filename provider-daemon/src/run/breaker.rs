@@ -9,20 +9,18 @@
 //! ```
 //! A file that says something else, or nothing, is never taken for a release: the breaker has then tripped for all.
 
-use crate::breaker;
 use crate::files;
 use crate::plain;
-use akash_provider_core::bus::{Bus, LocalBus};
-use akash_provider_core::provider::ProviderHandle;
-use akash_provider_core::types::{Address, Topic};
-use akash_provider_core::{Config, Kept};
+use akash_provider_core::error::ErrorKind as Kind;
+use akash_provider_core::provider::{Keeper, ProviderHandle};
+use akash_provider_core::types::Address;
+use akash_provider_core::{Config, Error, Kept};
 use anyhow::Context;
+use async_trait::async_trait;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 const FOR_ALL: &str = "# The circuit breaker has tripped: more leases were about to be closed by this provider than \
                        is usual.\n";
@@ -57,22 +55,6 @@ impl Breaker {
             path: home.join(format!("{provider}.{chain}.breaker-tripped")),
             turn: Arc::default(),
         }
-    }
-
-    /// Keeps what a provider that was started with it `shut` so does with its breaker, until the end.
-    pub(super) async fn follow(
-        &self,
-        bus: &LocalBus,
-        handle: ProviderHandle,
-        shut: Kept,
-        until: CancellationToken,
-    ) -> anyhow::Result<JoinHandle<()>> {
-        let facts = bus.subscribe(&[Topic::Facts]).await?;
-        let file = self.clone();
-        Ok(tokio::spawn(async move {
-            let now = || async { Some(Kept::of(handle.known_status().await?.as_ref())) };
-            breaker::follow(facts, shut, now, |shut| file.keep(shut), until).await;
-        }))
     }
 
     /// Writes the file again when it is gone although the breaker of this provider is `shut`.
@@ -129,19 +111,44 @@ impl Breaker {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if shut.is_empty() {
             return match fs::remove_file(&self.path) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    Err(error).with_context(|| format!("removing {}", self.path.display()))
-                }
-                _ => Ok(()),
+                Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+                removed => removed
+                    .and_then(|()| sync(self.folder()))
+                    .with_context(|| format!("removing {}", self.path.display())),
             };
         }
-        let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
+        let folder = self.folder();
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         // Half of it would release some owners.
         let fresh = self.path.with_extension("breaker-new");
         write(&fresh, &text(shut)).with_context(|| format!("writing {}", fresh.display()))?;
-        fs::rename(&fresh, &self.path).with_context(|| format!("replacing {}", self.path.display()))
+        fs::rename(&fresh, &self.path)
+            .and_then(|()| sync(folder))
+            .with_context(|| format!("replacing {}", self.path.display()))
     }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or_else(|| Path::new("."))
+    }
+}
+
+#[async_trait]
+impl Keeper for Breaker {
+    async fn keep(&self, kept: &Kept) -> Result<(), Error> {
+        let (file, kept) = (self.clone(), kept.clone());
+        let failed = |message| Error::new(Kind::Unavailable, "keep the circuit breaker", message);
+        // A disk may take its time, and the runtime has other things to do.
+        let written = tokio::task::spawn_blocking(move || file.set(&kept)).await;
+        match written {
+            Ok(written) => written.map_err(|error| failed(format!("{error:#}"))),
+            Err(error) => Err(failed(error.to_string())),
+        }
+    }
+}
+
+/// What is in a folder, and what no longer is, is so after a crash of the machine too.
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {

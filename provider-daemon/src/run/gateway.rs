@@ -4,6 +4,7 @@
 use super::awaited::Desk;
 use crate::args::RunArgs;
 use crate::dev::Printer;
+use crate::supervise::{Part, Supervisor};
 use akash_provider_chain::AkashClient;
 use akash_provider_chain::cert::{KeyFile, KeyFiles, OwnCertificate, Usage};
 use akash_provider_chain::cert::{Rotation, RotationSettings};
@@ -15,11 +16,11 @@ use akash_provider_gateway::Screening;
 use akash_provider_gateway::auth::memory::Memory;
 use akash_provider_gateway::tls::Tls;
 use akash_provider_gateway::{CertificateFiles, Gateway, LeadershipSource, Ports, Settings};
+use futures::FutureExt;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Time between two looks for a certificate, or for another one.
@@ -111,10 +112,22 @@ pub(super) fn start(
     desk: Desk,
     printer: &Arc<Printer>,
     end: &End,
-) -> Option<JoinHandle<()>> {
-    desk.put(plan.as_ref().map(|_| STARTS.to_owned()));
-    let serving = serve(plan?, served, desk, Arc::clone(printer), end.clone());
-    Some(tokio::spawn(serving))
+    parts: &mut Supervisor,
+) {
+    let Some(plan) = plan else {
+        desk.put(None);
+        return;
+    };
+    let (plan, served) = (Arc::new(plan), Arc::new(served));
+    let (printer, end) = (Arc::clone(printer), end.clone());
+    parts.again(Part::Gateway, move |_| {
+        // Also when it is begun anew: until it is there again, a lease that is won would get no manifest.
+        desk.put(Some(STARTS.to_owned()));
+        let (plan, served) = (Arc::clone(&plan), Arc::clone(&served));
+        serve(plan, served, desk.clone(), Arc::clone(&printer), end.clone())
+            .map(Ok)
+            .boxed()
+    });
 }
 
 /// The two steps in which the gateway ends. A clone has the same tokens.
@@ -137,7 +150,7 @@ impl End {
 }
 
 /// Serves until the end.
-async fn serve(plan: Plan, served: Served, desk: Desk, printer: Arc<Printer>, end: End) {
+async fn serve(plan: Arc<Plan>, served: Arc<Served>, desk: Desk, printer: Arc<Printer>, end: End) {
     let shutdown = &end.draining;
     let keeping = keep(&plan, served.chain.clone(), shutdown);
     let serving = async {

@@ -9,7 +9,6 @@
 
 mod settings;
 
-use super::parts::Parts;
 use crate::args::RunArgs;
 use crate::args::ha::HaStore;
 use crate::cluster_client::client;
@@ -17,14 +16,17 @@ use crate::dev::Printer;
 use crate::operators::identity;
 use crate::state::State;
 use crate::state::terms::Terms;
+use crate::supervise::{Part, Supervisor};
 use akash_provider_chain::AkashClient;
 use akash_provider_core::election::{Candidate, Election, ElectionConfig, LeadershipGate};
 use akash_provider_core::engine::Leadership;
+use akash_provider_core::error::ErrorKind;
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::{Config, Error, Kept};
 use akash_provider_gateway::{Leadership as Shown, LeadershipSource};
 use akash_provider_k8s::election::LeaseElection;
 use akash_provider_redis::RedisElection;
+use futures::FutureExt;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,7 +155,7 @@ impl Ha {
     }
 
     /// Tells the provider whether it leads, until the end.
-    pub(super) fn follow(&self, handle: &ProviderHandle, until: &CancellationToken, parts: &mut Parts) {
+    pub(super) fn follow(&self, handle: &ProviderHandle, until: &CancellationToken, parts: &mut Supervisor) {
         let Some(election) = self.election.clone() else {
             return;
         };
@@ -161,15 +163,18 @@ impl Ha {
         let following = async move {
             tokio::select! {
                 biased;
-                () = until.cancelled() => {}
-                stopped = ha.turns(&election, &handle) => {
-                    if let Err(error) = stopped {
-                        tracing::debug!("nobody to tell who leads: {error}");
+                () = until.cancelled() => Ok(()),
+                stopped = ha.turns(&election, &handle) => match stopped {
+                    Err(error) if error.kind() != ErrorKind::Stopped => Err(error.to_string()),
+                    // Nobody is left to be told who leads.
+                    _ => {
+                        until.cancelled().await;
+                        Ok(())
                     }
                 }
             }
         };
-        parts.add("following of the leadership", tokio::spawn(following));
+        parts.once(Part::Leadership, |_| following.boxed());
     }
 
     async fn turns(&self, election: &Election, handle: &ProviderHandle) -> Result<(), Error> {
@@ -179,6 +184,10 @@ impl Ha {
                 biased;
                 () = gate.begins() => {}
                 () = sleep(TERM_EVERY) => {}
+            }
+            if election.has_failed() {
+                let message = "the election has failed, and nobody here would ever lead";
+                return Err(Error::new(ErrorKind::Internal, "follow the leadership", message));
             }
             let Some(term) = gate.term() else {
                 self.keep_term(election.status().known_term);

@@ -2,10 +2,10 @@
 
 use super::awaited::{Desk, Desks};
 use super::distant::Distant;
-use super::parts::Parts;
 use crate::args::{KubernetesArgs, RunArgs};
 use crate::dev::{Backend, Kubernetes};
 use crate::operators::Prepared;
+use crate::supervise::{Part, Pulse, Supervisor};
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::inventory::InventorySource;
@@ -13,12 +13,16 @@ use akash_provider_core::provider::ProviderBuilder;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::cluster::LeadershipGate;
 use akash_provider_k8s::inventory::Options;
+use akash_provider_k8s::task;
+use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Time between two steps of a cluster in memory: what starts there is healthy with the next one.
 const TICK: Duration = Duration::from_secs(1);
+/// It is busy for longer than that only when it stands still.
+const TICK_WITHIN: Duration = Duration::from_secs(30);
 /// First wait for a cluster that does not answer; it doubles.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Longest such wait: a cluster that comes late is used so soon after it.
@@ -40,7 +44,7 @@ impl Hardware {
         config: &Config,
         desks: &Desks,
         background: &CancellationToken,
-        parts: &mut Parts,
+        parts: &mut Supervisor,
         operators: Prepared,
     ) -> Self {
         if args.cluster_k8s || args.kubernetes.kubeconfig.is_some() {
@@ -54,8 +58,8 @@ impl Hardware {
                 leading: desks.leading.clone(),
                 operators,
             };
-            let connecting = connecting.run(distant.clone(), background.clone());
-            parts.add("connection to the cluster", tokio::spawn(connecting));
+            let working = connecting.work(distant.clone(), background.clone());
+            parts.once(Part::Cluster, |_| working.boxed());
             return Self {
                 cluster: Arc::new(distant.clone()),
                 inventory: Arc::new(distant.clone()),
@@ -70,10 +74,12 @@ impl Hardware {
             inventory: backend.inventory(),
             distant: None,
         };
-        parts.add(
-            "clock of the cluster in memory",
-            tokio::spawn(tick(backend, background.clone())),
-        );
+        let (backend, until) = (Arc::new(backend), background.clone());
+        parts.again(Part::MemoryCluster, move |pulse| {
+            tick(Arc::clone(&backend), until.clone(), pulse.clone())
+                .map(Ok)
+                .boxed()
+        });
         hardware
     }
 }
@@ -87,7 +93,7 @@ impl Hardware {
 }
 
 /// The clock of a cluster in memory.
-async fn tick(backend: Backend, until: CancellationToken) {
+async fn tick(backend: Arc<Backend>, until: CancellationToken, pulse: Pulse) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
         tokio::select! {
@@ -96,6 +102,7 @@ async fn tick(backend: Backend, until: CancellationToken) {
             _ = ticks.tick() => {}
         }
         backend.tick().await;
+        pulse.beat(TICK_WITHIN);
     }
 }
 
@@ -112,6 +119,19 @@ struct Connecting {
 }
 
 impl Connecting {
+    /// Connects, and looks after what works besides from then on.
+    async fn work(self, distant: Distant, until: CancellationToken) -> Result<(), String> {
+        let connecting = async {
+            self.run(distant, until.clone()).await;
+            until.cancelled().await;
+        };
+        tokio::select! {
+            biased;
+            () = connecting => Ok(()),
+            failed = task::failed() => Err(failed.to_string()),
+        }
+    }
+
     /// Tries until the cluster answers.
     async fn run(self, distant: Distant, until: CancellationToken) {
         let mut wait = WAIT_MIN;

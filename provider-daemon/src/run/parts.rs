@@ -1,93 +1,138 @@
-//! What runs beside the provider, part by part. One that fails takes the provider with it: without the part that
-//! writes transactions, for example, every bid would fail, and nobody would look.
+//! How each part of a provider is begun, and how all of them end.
 
-use anyhow::anyhow;
-use futures::StreamExt;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
-use std::any::Any;
-use tokio::task::{JoinError, JoinHandle};
+use super::awaited::Watch;
+use super::bus::Buses;
+use super::distant::Distant;
+use crate::dev::Printer;
+use crate::dev::output::follow_facts;
+use crate::operator;
+use crate::supervise::{self, Part, PartFailed, Supervisor};
+use akash_provider_chain::{AkashClient, ClientSettings};
+use akash_provider_core::bus::Bus;
+use akash_provider_core::provider::ProviderHandle;
+use akash_provider_core::types::Topic;
+use futures::FutureExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
-/// The tasks, by what they do.
-#[derive(Debug, Default)]
-pub(super) struct Parts {
-    running: FuturesUnordered<BoxFuture<'static, (&'static str, Result<(), JoinError>)>>,
+/// How long the parts may take to end once the provider has.
+const PARTS_END: Duration = Duration::from_secs(10);
+
+/// The client of the chain, and with it the first part that the provider stands on.
+pub(super) fn connect(
+    settings: ClientSettings,
+    until: &CancellationToken,
+    parts: &mut Supervisor,
+) -> anyhow::Result<AkashClient> {
+    let (chain, writer) = AkashClient::start(settings, until.clone())?;
+    parts.once(Part::Writer, |_| writer.map(Ok).boxed());
+    Ok(chain)
 }
 
-impl Parts {
-    pub(super) fn add(&mut self, name: &'static str, task: JoinHandle<()>) {
-        self.running.push(Box::pin(async move { (name, task.await) }));
-    }
-
-    /// Waits for the first that fails. Never ends while none does.
-    pub(super) async fn failure(&mut self) -> anyhow::Error {
-        while let Some((name, ended)) = self.running.next().await {
-            // A part that simply ends is no fault: the connection to the cluster ends once there is one.
-            if let Err(error) = ended {
-                return failed(name, error);
-            }
+/// Prints what happens; after a fault from then on.
+pub(super) async fn print(
+    parts: &mut Supervisor,
+    buses: &Buses,
+    printer: &Arc<Printer>,
+    until: &CancellationToken,
+) -> anyhow::Result<()> {
+    let (bus, printer, until) = (Arc::clone(&buses.local), Arc::clone(printer), until.clone());
+    let mut first = Some(bus.subscribe(&[Topic::Facts]).await?);
+    parts.again(Part::Printing, move |_| {
+        let (first, bus) = (first.take(), Arc::clone(&bus));
+        let (printer, until) = (Arc::clone(&printer), until.clone());
+        async move {
+            let facts = match first {
+                Some(facts) => facts,
+                None => bus.subscribe(&[Topic::Facts]).await.map_err(|e| e.to_string())?,
+            };
+            follow_facts(facts, printer, until).await;
+            Ok(())
         }
-        std::future::pending().await
-    }
-
-    /// Waits until all have ended.
-    ///
-    /// # Errors
-    /// The first that failed, once the others have ended too.
-    pub(super) async fn end(mut self) -> anyhow::Result<()> {
-        let mut failure = None;
-        while let Some((name, ended)) = self.running.next().await {
-            failure = failure.or_else(|| ended.err().map(|error| failed(name, error)));
-        }
-        failure.map_or(Ok(()), Err)
-    }
+        .boxed()
+    });
+    Ok(())
 }
 
-fn failed(name: &str, error: JoinError) -> anyhow::Error {
-    let why = match error.try_into_panic() {
-        Ok(panic) => words(&*panic).unwrap_or("it panicked").to_owned(),
-        Err(error) => error.to_string(),
+/// Waits until every part has ended, but not for one that does not.
+pub(super) async fn all_ended(parts: Supervisor) -> Result<(), PartFailed> {
+    timeout(PARTS_END, parts.end()).await.unwrap_or_else(|_| {
+        tracing::warn!("a part has not ended within {PARTS_END:?}, and is cut");
+        Ok(())
+    })
+}
+
+/// Runs the provider; looks what is awaited, and whether it answers.
+pub(super) fn run_and_look<E: Send + 'static>(
+    parts: &mut Supervisor,
+    running: impl Future<Output = Result<(), E>> + Send + 'static,
+    watch: Watch,
+    handle: &ProviderHandle,
+    until: &CancellationToken,
+) -> JoinHandle<Result<(), E>> {
+    let provider = parts.pulse(Part::Provider);
+    let running = provider.clone().watch(running);
+    let (watch, handle, until) = (Arc::new(watch), handle.clone(), until.clone());
+    parts.again(Part::Watch, move |pulse| {
+        let (watch, handle, until) = (Arc::clone(&watch), handle.clone(), until.clone());
+        let (pulse, provider) = (pulse.clone(), provider.clone());
+        async move {
+            watch.follow(&handle, &until, &pulse, &provider).await;
+            until.cancelled().await;
+            Ok(())
+        }
+        .boxed()
+    });
+    tokio::spawn(running)
+}
+
+/// Runs the provider as long as all its parts do.
+pub(super) async fn supervised<E>(
+    mut running: JoinHandle<Result<(), E>>,
+    parts: &mut Supervisor,
+    stop: &[&CancellationToken],
+) -> (Result<(), E>, Option<PartFailed>) {
+    let (ended, failure) = tokio::select! {
+        ended = &mut running => (ended, None),
+        failure = parts.failure() => {
+            supervise::stopping();
+            // Aborted too: draining may need the very part that has failed.
+            stop.iter().for_each(|token| token.cancel());
+            (running.await, Some(failure))
+        }
     };
-    anyhow!(
-        "the {name} failed: {why}. This is a fault of the program. Open bids and leases stay as they are; start it again"
-    )
+    match ended {
+        Ok(ended) => (ended, failure),
+        Err(error) => {
+            let panicked = || PartFailed::new(Part::Provider, supervise::words(error), 0);
+            (Ok(()), Some(failure.unwrap_or_else(panicked)))
+        }
+    }
 }
 
-fn words(panic: &(dyn Any + Send)) -> Option<&str> {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio_util::sync::CancellationToken;
-
-    #[tokio::test]
-    async fn a_part_that_panics_is_told_and_one_that_ends_is_not() {
-        let end = CancellationToken::new();
-        let mut parts = Parts::default();
-        parts.add("short part", tokio::spawn(async {}));
-        parts.add("long part", tokio::spawn(end.clone().cancelled_owned()));
-        parts.add(
-            "transaction writer",
-            tokio::spawn(async { panic!("no {}", "sequence") }),
-        );
-        let told = parts.failure().await.to_string();
-        assert!(
-            told.starts_with("the transaction writer failed: no sequence."),
-            "{told}"
-        );
-        end.cancel();
-        assert!(parts.end().await.is_ok(), "the others");
-    }
-
-    #[tokio::test]
-    async fn the_end_waits_for_all_and_tells_a_failure() {
-        let mut parts = Parts::default();
-        parts.add("first", tokio::spawn(async { panic!("now") }));
-        parts.add("second", tokio::spawn(tokio::task::yield_now()));
-        let told = parts.end().await.unwrap_err().to_string();
-        assert!(told.starts_with("the first failed: now."), "{told}");
-    }
+pub(super) fn answer_operators(
+    parts: &mut Supervisor,
+    home: &Path,
+    handle: &ProviderHandle,
+    cluster: Option<Distant>,
+    until: &CancellationToken,
+) {
+    let handle = handle.clone();
+    let desk = operator::Desk { handle, cluster };
+    let (home, until) = (home.to_owned(), until.clone());
+    parts.again(Part::OperatorSocket, move |_| {
+        let serving = operator::serve(home.clone(), desk.clone(), until.clone());
+        let until = until.clone();
+        async move {
+            serving.await;
+            // Where there can be no socket, which is told, the provider goes on without.
+            until.cancelled().await;
+            Ok(())
+        }
+        .boxed()
+    });
 }

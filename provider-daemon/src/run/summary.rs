@@ -4,6 +4,7 @@ use crate::dev::Printer;
 use akash_provider_core::engine::{OrderPhase, Status};
 use akash_provider_core::types::DeclineCode;
 use serde_json::json;
+use tokio::runtime::Handle;
 
 /// Reasons that are told to people; a machine gets all of them.
 const REASONS_MAX: usize = 5;
@@ -17,6 +18,7 @@ pub(super) fn tell(printer: &Printer, status: &Status) {
     }
     printer.object(json!({
         "event": "summary", "leases": leases, "bids": bids, "declined": declined, "declines": status.declines,
+        "tasks": Handle::try_current().map(|runtime| runtime.metrics().num_alive_tasks()).ok(),
     }));
 }
 

@@ -228,16 +228,26 @@ impl Stage {
 
     /// Starts a command that goes on.
     pub(crate) fn running(&self, name: &str, words: &[&str]) -> Running {
+        self.running_with(name, words, |_| {})
+    }
+
+    /// The same, otherwise than usual.
+    pub(crate) fn running_with(
+        &self,
+        name: &str,
+        words: &[&str],
+        change: impl FnOnce(&mut Command),
+    ) -> Running {
         let (output, log) = (
             self.path(&format!("{name}.out")),
             self.path(&format!("{name}.log")),
         );
-        let child = self
-            .command(words)
+        let mut command = self.command(words);
+        command
             .stdout(File::create(&output).unwrap())
-            .stderr(File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
+            .stderr(File::create(&log).unwrap());
+        change(&mut command);
+        let child = command.spawn().unwrap();
         Running { child, output, log }
     }
 

@@ -98,8 +98,12 @@ pub(super) async fn healthy() -> Answer {
     answer::text(StatusCode::OK, "ok")
 }
 
-/// It can serve tenants. That it does not bid is told and no failure: who has a lease is to reach it all the same.
+/// It can serve tenants, and does not drain. That it does not bid is told and no failure: who has a lease is to reach it all the same.
 pub(super) async fn ready(State(app): State<Arc<App>>) -> Answer {
+    // Before anything else is asked: from that moment on nobody is to be sent here.
+    if app.draining.is_cancelled() || app.handle.lifecycle() >= Lifecycle::Shutdown {
+        return answer::text(StatusCode::SERVICE_UNAVAILABLE, "the provider is stopping");
+    }
     let waits_for = match app.status.awaited().await {
         Some(why) => why,
         None if !app.status.get().await.status.inventory_known => "capacity is not known yet",

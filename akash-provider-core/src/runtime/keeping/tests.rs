@@ -1,0 +1,113 @@
+use super::*;
+use crate::engine::{Call, EffectId};
+use crate::error::ErrorKind;
+use crate::types::{Address, Event};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::Semaphore;
+
+/// A disk that writes when it is let, and may fail.
+#[derive(Debug)]
+struct Disk {
+    kept: Mutex<Vec<Kept>>,
+    lets: Semaphore,
+    fails: AtomicBool,
+}
+
+#[async_trait]
+impl Keeper for Disk {
+    async fn keep(&self, kept: &Kept) -> Result<(), Error> {
+        self.lets.acquire().await.unwrap().forget();
+        if self.fails.swap(false, Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, "keep", "full"));
+        }
+        self.kept.lock().unwrap().push(kept.clone());
+        Ok(())
+    }
+}
+
+fn disk(lets: usize) -> (Arc<Disk>, Keeping) {
+    let disk = Arc::new(Disk {
+        kept: Mutex::default(),
+        lets: Semaphore::new(lets),
+        fails: AtomicBool::new(false),
+    });
+    let config = Config::new(Address::from_bytes(&[1; 20]).unwrap(), "test");
+    (Arc::clone(&disk), Keeping::new(Some(disk), &config))
+}
+
+fn call(number: u64) -> Effect {
+    Effect::Call(EffectId(number), Call::FetchProvider)
+}
+
+fn trip() -> Effect {
+    Effect::Publish(Arc::new(Event::BreakerTripped { wanted: 4 }))
+}
+
+fn release() -> Effect {
+    Effect::Publish(Arc::new(Event::BreakerReleased))
+}
+
+fn tripped(disk: &Disk) -> Vec<bool> {
+    let kept = disk.kept.lock().unwrap();
+    kept.iter().map(|kept| kept.breaker_tripped).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_a_step_is_carried_out_before_the_breaker_is_kept_and_later_steps_wait_behind() {
+    let (disk, mut keeping) = disk(0);
+    assert_eq!(keeping.pass(vec![call(1)]), [call(1)]);
+    assert_eq!(keeping.pass(vec![call(2), trip(), call(3)]), []);
+    assert_eq!(keeping.pass(vec![call(4)]), []);
+    let soon = Duration::from_secs(5);
+    assert!(
+        timeout(soon, keeping.turn()).await.is_err(),
+        "it is not written yet"
+    );
+    assert!(!keeping.is_idle() && tripped(&disk).is_empty());
+    disk.lets.add_permits(1);
+    assert_eq!(keeping.turn().await, [call(2), trip(), call(3), call(4)]);
+    assert_eq!(tripped(&disk), [true]);
+    assert!(keeping.is_idle());
+    assert_eq!(keeping.pass(vec![call(5)]), [call(5)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_it_is_written_is_written_before_anything_comes_of_it() {
+    let (disk, mut keeping) = disk(0);
+    assert_eq!(keeping.pass(vec![trip()]), []);
+    assert_eq!(keeping.pass(vec![release(), call(1)]), []);
+    disk.lets.add_permits(1);
+    assert!(timeout(Duration::from_secs(5), keeping.turn()).await.is_err());
+    disk.lets.add_permits(1);
+    assert_eq!(keeping.turn().await, [trip(), release(), call(1)]);
+    assert_eq!(tripped(&disk), [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_fails_or_hangs_stops_nothing_and_is_tried_until_it_keeps() {
+    let (disk, mut keeping) = disk(1);
+    disk.fails.store(true, Ordering::SeqCst);
+    assert_eq!(keeping.pass(vec![trip()]), []);
+    assert_eq!(keeping.turn().await, [trip()], "it failed, and goes on");
+    let begun = Instant::now();
+    // What happens meanwhile waits for nothing.
+    assert_eq!(keeping.pass(vec![call(1)]), [call(1)]);
+    assert_eq!(keeping.turn().await, [], "it hangs");
+    assert_eq!(begun.elapsed(), AGAIN_AFTER + KEEP_LIMIT);
+    disk.lets.add_permits(1);
+    assert_eq!(keeping.turn().await, []);
+    assert_eq!(tripped(&disk), [true]);
+    assert!(
+        timeout(Duration::from_secs(60), keeping.turn()).await.is_err(),
+        "once"
+    );
+}
+
+#[tokio::test]
+async fn without_a_keeper_nothing_waits() {
+    let config = Config::new(Address::from_bytes(&[1; 20]).unwrap(), "test");
+    let mut keeping = Keeping::new(None, &config);
+    assert_eq!(keeping.pass(vec![trip(), call(1)]), [trip(), call(1)]);
+    assert!(keeping.is_idle());
+}

@@ -1,0 +1,239 @@
+//! When a part that failed is begun anew, and when it was too often: pure, with the time given.
+//!
+//! | state | failed, restarts left | failed, none left | due |
+//! |---|---|---|---|
+//! | running | waiting, and says how long | over | running |
+//! | waiting | waiting | waiting | running |
+//! | over | over | over | over |
+//!
+//! A restart counts for as long as the window; the wait doubles with each that counts.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How often a part is begun anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// Restarts within the window.
+    pub restarts: u32,
+    /// How long a restart counts.
+    pub window: Duration,
+    /// The first wait; it doubles.
+    pub first: Duration,
+    /// The longest wait.
+    pub longest: Duration,
+}
+
+impl Policy {
+    /// The first failure is the end.
+    pub const NEVER: Self = Self {
+        restarts: 0,
+        window: Duration::ZERO,
+        first: Duration::ZERO,
+        longest: Duration::ZERO,
+    };
+    /// Five times within ten minutes: what fails more often than that does not heal by itself.
+    pub const USUAL: Self = Self {
+        restarts: 5,
+        window: Duration::from_secs(600),
+        first: Duration::from_secs(1),
+        longest: Duration::from_secs(30),
+    };
+}
+
+/// Where a part is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum State {
+    /// It runs.
+    Running,
+    /// It has failed, and is begun anew soon.
+    Waiting,
+    /// It has failed too often.
+    Over,
+}
+
+/// What happens to a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// It has ended, failed or panicked.
+    Failed,
+    /// The wait is over, and it runs again.
+    Due,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing.
+    Nothing,
+    /// Begin it anew after so long.
+    Wait(Duration),
+    /// End the process.
+    End,
+}
+
+/// One part under its policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    policy: Policy,
+    state: State,
+    /// When it was begun anew, as long as that counts.
+    restarts: VecDeque<Duration>,
+}
+
+impl Machine {
+    /// A part that has just begun.
+    #[must_use]
+    pub const fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            state: State::Running,
+            restarts: VecDeque::new(),
+        }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Restarts that count.
+    #[must_use]
+    pub fn restarts(&self) -> u32 {
+        u32::try_from(self.restarts.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Takes what happened at a time, which is never before the one of the last call.
+    pub fn step(&mut self, now: Duration, input: Input) -> Action {
+        let (state, action) = match (self.state, input) {
+            (State::Running, Input::Failed) => self.failed(now),
+            (State::Waiting, Input::Due) => (State::Running, Action::Nothing),
+            (state, Input::Failed | Input::Due) => (state, Action::Nothing),
+        };
+        self.state = state;
+        action
+    }
+
+    fn failed(&mut self, now: Duration) -> (State, Action) {
+        let window = self.policy.window;
+        while self
+            .restarts
+            .front()
+            .is_some_and(|at| now.saturating_sub(*at) >= window)
+        {
+            self.restarts.pop_front();
+        }
+        if self.restarts() >= self.policy.restarts {
+            return (State::Over, Action::End);
+        }
+        let doubled = 2u32.saturating_pow(self.restarts());
+        let wait = self.policy.first.saturating_mul(doubled);
+        self.restarts.push_back(now);
+        (State::Waiting, Action::Wait(wait.min(self.policy.longest)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const POLICY: Policy = Policy {
+        restarts: 2,
+        window: Duration::from_secs(60),
+        first: SECOND,
+        longest: Duration::from_secs(30),
+    };
+
+    fn at(state: State, restarts: &[u64]) -> Machine {
+        Machine {
+            policy: POLICY,
+            state,
+            restarts: restarts.iter().map(|at| Duration::from_secs(*at)).collect(),
+        }
+    }
+
+    #[test]
+    fn every_state_takes_every_input() {
+        use Action::{End, Nothing, Wait};
+        use Input::{Due, Failed};
+        use State::{Over, Running, Waiting};
+        let now = Duration::from_secs(59);
+        for (from, restarts, input, to, action) in [
+            (Running, &[][..], Failed, Waiting, Wait(SECOND)),
+            (Running, &[50], Failed, Waiting, Wait(2 * SECOND)),
+            (Running, &[0, 50], Failed, Over, End),
+            (Running, &[], Due, Running, Nothing),
+            (Waiting, &[50], Failed, Waiting, Nothing),
+            (Waiting, &[50], Due, Running, Nothing),
+            (Over, &[], Failed, Over, Nothing),
+            (Over, &[], Due, Over, Nothing),
+        ] {
+            let mut machine = at(from, restarts);
+            let done = machine.step(now, input);
+            assert_eq!(
+                (machine.state(), done),
+                (to, action),
+                "{from:?} {restarts:?} {input:?}"
+            );
+        }
+        // A restart counts no longer than the window.
+        let mut machine = at(Running, &[0, 50]);
+        assert_eq!(machine.step(Duration::from_secs(60), Failed), Wait(2 * SECOND));
+        assert_eq!(Machine::new(Policy::NEVER).step(now, Failed), End);
+    }
+
+    fn policies() -> impl Strategy<Value = Policy> {
+        (0u32..6, 1u64..1_000, 1u64..50, 1u64..200).prop_map(|(restarts, window, first, longest)| Policy {
+            restarts,
+            window: Duration::from_secs(window),
+            first: Duration::from_secs(first),
+            longest: Duration::from_secs(first + longest),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_window_has_more_restarts_than_allowed_and_no_wait_is_out_of_bounds(
+            policy in policies(),
+            lives in prop::collection::vec(0u64..300, 1..60),
+        ) {
+            let (mut machine, mut now) = (Machine::new(policy), Duration::ZERO);
+            let mut restarts: Vec<Duration> = Vec::new();
+            for life in lives {
+                now += Duration::from_secs(life);
+                let within = restarts.iter().filter(|at| now - **at < policy.window).count();
+                match machine.step(now, Input::Failed) {
+                    Action::Wait(wait) => {
+                        prop_assert!(within < policy.restarts as usize, "{within} within the window");
+                        prop_assert!(wait >= policy.first && wait <= policy.longest, "{wait:?}");
+                        restarts.push(now);
+                        now += wait;
+                        machine.step(now, Input::Due);
+                        prop_assert_eq!(machine.state(), State::Running);
+                    }
+                    Action::End => {
+                        prop_assert_eq!(within, policy.restarts as usize, "it ends too early");
+                        prop_assert_eq!(machine.step(now, Input::Due), Action::Nothing);
+                        prop_assert_eq!(machine.state(), State::Over);
+                        return Ok(());
+                    }
+                    Action::Nothing => prop_assert!(false, "a failure of a part that runs is not nothing"),
+                }
+            }
+        }
+
+        #[test]
+        fn waits_grow_while_failures_follow_each_other(policy in policies()) {
+            let (mut machine, mut last) = (Machine::new(policy), Duration::ZERO);
+            while let Action::Wait(wait) = machine.step(Duration::ZERO, Input::Failed) {
+                prop_assert!(wait >= last);
+                last = wait;
+                machine.step(Duration::ZERO, Input::Due);
+            }
+            prop_assert_eq!(machine.restarts(), policy.restarts);
+        }
+    }
+}

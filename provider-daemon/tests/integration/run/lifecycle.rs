@@ -1,0 +1,333 @@
+//! Start, supervision and end of `run`, as docs/lifecycle.md has them.
+
+use crate::run::served::Served;
+use crate::run::tenant::curl;
+use crate::run::websocket::Websocket;
+use crate::stage::{PRICES, Running, Stage, until};
+use akash_provider_core::market::TenantMsg;
+use futures::FutureExt;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::Signal;
+use provider_daemon::supervise::{Part, PartFailed, Supervisor};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+/// Names the part that fails in a process of its own.
+const FAULTY: &str = "LIFECYCLE_FAULTY_PART";
+
+/// What stands in for systemd.
+struct Manager(UnixDatagram, Vec<String>);
+
+impl Manager {
+    fn start(stage: &Stage) -> Self {
+        let socket = UnixDatagram::bind(stage.path("notify")).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Self(socket, Vec::new())
+    }
+
+    /// Starts a provider that finds it, and is to give a sign of life within two seconds.
+    fn provider(stage: &Stage, name: &str, more: &[&str]) -> Running {
+        stage.running_with(name, &[&["run"], &PRICES[..], more].concat(), |command| {
+            command
+                .env("NOTIFY_SOCKET", stage.path("notify"))
+                .env("WATCHDOG_USEC", "2000000");
+        })
+    }
+
+    /// All it was told so far, a line each.
+    fn heard(&mut self) -> &[String] {
+        let mut bytes = [0; 4096];
+        while let Ok(length) = self.0.recv(&mut bytes) {
+            let text = String::from_utf8(bytes[..length].to_vec()).unwrap();
+            self.1.extend(text.lines().map(str::to_owned));
+        }
+        &self.1
+    }
+
+    #[track_caller]
+    fn hears(&mut self, word: &str, provider: &Running) {
+        until(
+            &format!("`{word}`"),
+            || provider.told(),
+            || self.heard().iter().any(|line| line.contains(word)),
+        );
+    }
+
+    fn signs_of_life(&mut self) -> usize {
+        self.heard().iter().filter(|line| *line == "WATCHDOG=1").count()
+    }
+}
+
+#[test]
+fn systemd_hears_that_it_is_ready_that_it_lives_and_that_it_stops() {
+    let mut stage = Stage::new("systemd", true);
+    stage.start_node(FAST);
+    let mut manager = Manager::start(&stage);
+    let mut provider = Manager::provider(&stage, "provider", &[]);
+    manager.hears("READY=1", &provider);
+    manager.hears("STATUS=ready: bidding", &provider);
+    let before = manager.signs_of_life();
+    let lives = |manager: &mut Manager| manager.signs_of_life() >= before + 4;
+    until("signs of life", || provider.told(), || lives(&mut manager));
+    assert!(!manager.heard().iter().any(|line| line == "STOPPING=1"));
+    provider.signal(Signal::SIGTERM);
+    manager.hears("STOPPING=1", &provider);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    let heard = manager.heard();
+    assert_eq!(
+        heard.iter().filter(|line| *line == "READY=1").count(),
+        1,
+        "{heard:?}"
+    );
+}
+
+/// Nothing of the outside is waited for before it is ready, and what bids wait for is in the status.
+#[test]
+fn it_is_ready_with_chain_or_cluster_or_both_down_and_says_which() {
+    for (name, chain_is_up, cluster_is_up) in [
+        ("no-chain", false, true),
+        ("no-cluster", true, false),
+        ("neither", false, false),
+    ] {
+        let mut stage = Stage::new(&format!("order-{name}"), true);
+        if chain_is_up {
+            stage.start_node(FAST);
+        }
+        let kubeconfig = stage.path("kubeconfig");
+        std::fs::write(&kubeconfig, NOWHERE).unwrap();
+        let away = ["--kubeconfig", kubeconfig.to_str().unwrap()];
+        let mut manager = Manager::start(&stage);
+        let mut provider = Manager::provider(&stage, name, if cluster_is_up { &[] } else { &away });
+        manager.hears("READY=1", &provider);
+        let status = |manager: &mut Manager, word: &str| {
+            let heard = manager.heard();
+            let last = heard.iter().rfind(|line| line.starts_with("STATUS="));
+            last.is_some_and(|line| line.contains(word))
+        };
+        for (is_up, word) in [(chain_is_up, "the chain: "), (cluster_is_up, "the cluster: ")] {
+            until(
+                &format!("{name}: `{word}` {is_up}"),
+                || provider.told(),
+                || status(&mut manager, "waiting for") && status(&mut manager, word) != is_up,
+            );
+        }
+        // An operator is answered meanwhile.
+        let (code, said, problem) = stage.ran(&["breaker", "show"]);
+        assert_eq!(code, 0, "{name}: {said}{problem}");
+        if !chain_is_up && cluster_is_up {
+            stage.start_node(FAST);
+            manager.hears("STATUS=ready: bidding", &provider);
+        }
+        provider.signal(Signal::SIGTERM);
+        assert_eq!(provider.ended(), Some(0), "{name}: {}", provider.told());
+    }
+}
+
+/// A cluster at a port where nobody listens.
+const NOWHERE: &str = "apiVersion: v1
+kind: Config
+current-context: here
+clusters: [{name: here, cluster: {server: 'http://127.0.0.1:9'}}]
+contexts: [{name: here, context: {cluster: here, user: me}}]
+users: [{name: me, user: {}}]
+";
+
+/// Whoever reads its output reads no more: the part that prints is stuck in the middle of a step, which is told in the log,
+/// and systemd hears no sign of life from then on.
+#[test]
+fn a_part_that_hangs_is_named_and_systemd_hears_nothing_more() {
+    let mut stage = Stage::new("hangs", true);
+    stage.start_node(FAST);
+    let mut manager = Manager::start(&stage);
+    let (reading, writing) = std::io::pipe().unwrap();
+    fcntl(&writing, FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+    let words = [&["run"], &PRICES[..], &["--output=json"]].concat();
+    let provider = stage.running_with("provider", &words, |command| {
+        command
+            .env("NOTIFY_SOCKET", stage.path("notify"))
+            .env("WATCHDOG_USEC", "2000000")
+            .stdout(Stdio::from(writing));
+    });
+    manager.hears("STATUS=ready: bidding", &provider);
+    assert!(manager.signs_of_life() > 0);
+    // More lines than the pipe has room for.
+    for dseq in 1..=40 {
+        stage.order(dseq);
+    }
+    until(
+        "the part that hangs",
+        || provider.told(),
+        || {
+            // Somebody reads what systemd is told.
+            manager.heard();
+            provider.told().contains("the printing of events stands still")
+        },
+    );
+    // What was under way.
+    std::thread::sleep(Duration::from_secs(1));
+    let silent_since = (Instant::now(), manager.signs_of_life());
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(
+        manager.signs_of_life(),
+        silent_since.1,
+        "{:?}",
+        silent_since.0.elapsed()
+    );
+    // It goes on as soon as somebody reads.
+    let reading = std::thread::spawn(move || std::io::copy(&mut { reading }, &mut std::io::sink()));
+    until(
+        "it goes on",
+        || provider.told(),
+        || provider.told().contains("the printing of events goes on"),
+    );
+    until(
+        "signs of life",
+        || provider.told(),
+        || manager.signs_of_life() > silent_since.1,
+    );
+    drop(provider);
+    reading.join().unwrap().unwrap();
+}
+
+/// The bid waits for a block that does not come, so that draining takes its time.
+#[test]
+fn a_provider_that_drains_is_not_ready_and_its_streams_end_with_a_code_to_follow_on() {
+    let mut served = Served::start("drains", None, &["--shutdown-grace=1h"]);
+    let ready = format!("{}/readyz", served.url);
+    let Some((status, said)) = curl(&[&ready]) else {
+        return;
+    };
+    assert_eq!(status, 200, "{said}");
+    let token = served.token();
+    let open = |path: &str| Websocket::open(&served.url, path, &token).ok().unwrap();
+    let streams = [
+        open("/lease/9/1/1/logs?follow=true"),
+        open("/lease/9/1/1/kubeevents?follow=true"),
+    ];
+    let listening = streams.map(|stream| std::thread::spawn(move || stream.heard()));
+    let id = served.stage.order(500);
+    served.stage.make_block();
+    let waiting = format!("{}/num_unconfirmed_txs", served.stage.url());
+    let is_sent = || curl(&[&waiting]).is_some_and(|(_, said)| said.contains(r#""n_txs":"1""#));
+    until("a bid that no block takes", || served.provider.told(), is_sent);
+    assert!(served.stage.bids(&id).is_empty(), "no block was made");
+    served.provider.signal(Signal::SIGTERM);
+    until(
+        "draining",
+        || served.provider.told(),
+        || served.provider.output().contains("draining"),
+    );
+    let (status, said) = curl(&[&ready]).unwrap();
+    assert_eq!(
+        (status, said.trim()),
+        (503, "the provider is stopping"),
+        "{}",
+        served.provider.told()
+    );
+    let (status, said) = curl(&[&format!("{}/status", served.url)]).unwrap();
+    assert_eq!(status, 200, "it still says how it is: {said}");
+    for listening in listening {
+        let heard = listening.join().unwrap();
+        assert_eq!(heard.close, Some((1001, "the provider is stopping".to_owned())));
+    }
+    served.stage.make_block();
+    let code = served.provider.ended();
+    assert_eq!(code, Some(0), "{}", served.provider.told());
+}
+
+#[test]
+fn a_release_of_the_breaker_is_on_disk_when_it_is_answered() {
+    let mut stage = Stage::new("durable", true);
+    stage.start_node(FAST);
+    let file = stage.path(&format!("{}.devnet.breaker-tripped", crate::stage::ADDRESS));
+    std::fs::write(&file, "all\n").unwrap();
+    let mut provider = stage.provider("provider", &[]);
+    provider.says("the circuit breaker to be released");
+    let (code, said, problem) = stage.ran(&["breaker", "release"]);
+    // The very moment of the answer.
+    let is_gone = !file.exists();
+    provider.kill();
+    assert_eq!(code, 0, "{said}{problem}");
+    assert!(is_gone, "the answer came before the release was kept");
+}
+
+#[test]
+fn a_process_ends_with_the_code_of_the_part_that_failed() {
+    let program = std::env::current_exe().unwrap();
+    for part in Part::ALL {
+        let child = Command::new(&program)
+            .args(["--exact", "run::lifecycle::a_part_fails_in_a_process_of_its_own"])
+            .args(["--ignored", "--nocapture"])
+            .env(FAULTY, part.code().to_string())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stderr);
+        assert_eq!(
+            child.status.code(),
+            Some(i32::from(part.code())),
+            "{part:?}: {said}"
+        );
+        assert!(said.contains(part.name()), "{part:?}: {said}");
+    }
+    let (code, help, _) = Stage::new("codes", false).ran(&["run", "--help"]);
+    let page = include_str!("../../../../docs/lifecycle.md");
+    for part in Part::ALL {
+        let line = format!("{}  failed: {}", part.code(), part.name());
+        assert!(code == 0 && help.contains(&line), "{line}\n{help}");
+        let row = |line: &str| {
+            line.starts_with(&format!("| {}", part.name())) && line.ends_with(&format!("| {} |", part.code()))
+        };
+        assert!(page.lines().any(row), "{part:?} has its row in the page");
+    }
+    let failed = |part| anyhow::Error::from(failure(part)).context("the provider");
+    let code = |error: &anyhow::Error| format!("{:?}", PartFailed::exit_code(error));
+    assert_eq!(code(&failed(Part::Gateway)), format!("{:?}", ExitCode::from(45)));
+    assert_eq!(
+        code(&anyhow::anyhow!("other")),
+        format!("{:?}", ExitCode::FAILURE)
+    );
+}
+
+fn failure(part: Part) -> PartFailed {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut parts = Supervisor::new(CancellationToken::new());
+        parts.again(part, |_| async { panic!("a fault of a test") }.boxed());
+        parts.failure().await
+    })
+}
+
+#[test]
+#[ignore = "ends its process; a_process_ends_with_the_code_of_the_part_that_failed runs it"]
+fn a_part_fails_in_a_process_of_its_own() {
+    let code: u8 = std::env::var(FAULTY).unwrap().parse().unwrap();
+    let part = Part::ALL.into_iter().find(|part| part.code() == code).unwrap();
+    let failed = failure(part);
+    eprintln!("error: {failed}");
+    std::process::exit(i32::from(failed.part().code()));
+}
+
+#[test]
+fn a_hangup_drains_as_a_termination_does() {
+    let mut stage = Stage::new("hangup", true);
+    stage.start_node(FAST);
+    let mut provider = stage.provider("provider", &[]);
+    provider.says("ready: bidding");
+    let id = stage.order(1);
+    let bid = stage.bid(&id, &provider);
+    stage
+        .chain
+        .tenant(TenantMsg::CreateLease { bid: bid.id })
+        .unwrap();
+    provider.says("lease won");
+    provider.signal(Signal::SIGHUP);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    assert_eq!(stage.live_leases(), 1, "a lease outlives its provider's process");
+}

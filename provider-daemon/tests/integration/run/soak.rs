@@ -1,0 +1,317 @@
+//! A provider under a steady load: what it holds must not grow with what it has done.
+//!
+//! The short form, which the test command runs, sees that the load is served at all; the campaign judges slopes.
+//! `SOAK_SECONDS=600 cargo test -p provider-daemon --test integration run::soak:: -- --nocapture`.
+
+use crate::run::served::Served;
+use crate::run::tenant::curl;
+use crate::stage::ADDRESS;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{BidId, Coin, DeploymentId};
+use std::collections::VecDeque;
+use std::fs;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+/// Five orders a second.
+const PAUSE: Duration = Duration::from_millis(200);
+/// In a run that is shorter a single step, of an allocator or a pool while the machine is busy, is a slope.
+const JUDGED_FROM: Duration = Duration::from_secs(1_800);
+/// Most of each at any time, and by how much it may grow in a minute once every lease has lived as long as one does. A drift
+/// that an hour shows is far below what people notice in a week.
+const BOUNDS: [(&str, f64, f64); 4] = [
+    ("memory (KiB)", 400_000.0, 1_024.0),
+    ("descriptors", 200.0, 1.0),
+    ("threads", 64.0, 0.5),
+    ("tasks", 4_000.0, 10.0),
+];
+
+/// What the provider holds at a time, in the order of the bounds; `None` where it was not told.
+struct Sample {
+    at: Duration,
+    holds: [Option<f64>; 4],
+}
+
+/// An order on its way.
+struct Order {
+    id: DeploymentId,
+    bid: BidId,
+    closes_at: Instant,
+}
+
+/// Tenants that come and go.
+struct Crowd<'a> {
+    served: &'a Served,
+    /// How long a lease lives.
+    life: Duration,
+    next: u64,
+    ordered: VecDeque<Order>,
+    leased: VecDeque<Order>,
+    sending: Vec<JoinHandle<bool>>,
+    sent: usize,
+    failed: usize,
+    manifest: PathBuf,
+}
+
+impl<'a> Crowd<'a> {
+    fn new(served: &'a Served, life: Duration) -> Self {
+        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+        let (code, text, problem) = served.stage.ran(&["sdl", "manifest", sample]);
+        assert_eq!(code, 0, "{problem}");
+        let manifest = served.stage.path("manifest.json");
+        fs::write(&manifest, text).unwrap();
+        Self {
+            served,
+            life,
+            next: 1_000,
+            ordered: VecDeque::new(),
+            leased: VecDeque::new(),
+            sending: Vec::new(),
+            sent: 0,
+            failed: 0,
+            manifest,
+        }
+    }
+
+    fn order(&mut self) {
+        self.next += 1;
+        let id = self
+            .served
+            .stage
+            .order_of(self.served.tenant.address(), self.next);
+        let bid: BidId = format!("{id}/1/1/{ADDRESS}").parse().unwrap();
+        let closes_at = Instant::now() + self.life;
+        self.ordered.push_back(Order { id, bid, closes_at });
+    }
+
+    /// Leases what was bid on, and sends the manifests.
+    fn lease(&mut self) {
+        let chain = &self.served.stage.chain;
+        for _ in 0..self.ordered.len() {
+            let Some(order) = self.ordered.pop_front() else {
+                return;
+            };
+            if chain.market(|market| market.bid(&order.bid).is_none()) {
+                self.ordered.push_back(order);
+                continue;
+            }
+            let bid = order.bid.clone();
+            chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+            let put = format!("{}/deployment/{}/manifest", self.served.url, order.id.dseq);
+            let bearer = format!("Authorization: Bearer {}", self.served.token());
+            let data = format!("@{}", self.manifest.display());
+            self.sending.push(std::thread::spawn(move || {
+                let words = [
+                    "--request",
+                    "PUT",
+                    "--header",
+                    bearer.as_str(),
+                    "--data-binary",
+                    data.as_str(),
+                    put.as_str(),
+                ];
+                // The provider hears of the lease a block later.
+                (0..40).any(|_| {
+                    std::thread::sleep(Duration::from_millis(500));
+                    curl(&words).is_some_and(|(status, _)| status == 200)
+                })
+            }));
+            self.leased.push_back(order);
+        }
+    }
+
+    fn close(&mut self) {
+        while self
+            .leased
+            .front()
+            .is_some_and(|order| order.closes_at <= Instant::now())
+        {
+            let Some(order) = self.leased.pop_front() else {
+                return;
+            };
+            // The provider may have ended it before.
+            let _ = self
+                .served
+                .stage
+                .chain
+                .tenant(TenantMsg::CloseDeployment { id: order.id });
+        }
+    }
+
+    fn reap(&mut self, all: bool) {
+        let sending = std::mem::take(&mut self.sending);
+        for one in sending {
+            if !all && !one.is_finished() {
+                self.sending.push(one);
+                continue;
+            }
+            match one.join().unwrap() {
+                true => self.sent += 1,
+                false => self.failed += 1,
+            }
+        }
+    }
+}
+
+fn sample(served: &Served, at: Duration) -> Sample {
+    let about = fs::read_to_string(served.provider.about("status")).unwrap();
+    let number = |name: &str| {
+        let line = about.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse().ok()
+    };
+    let output = served.provider.output();
+    let summary = output
+        .lines()
+        .rfind(|line| line.contains("\"event\":\"summary\""));
+    let tasks = summary.and_then(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        line["tasks"].as_f64()
+    });
+    let files = fs::read_dir(served.provider.about("fd")).unwrap().count();
+    Sample {
+        at,
+        holds: [number("VmRSS:"), Some(files as f64), number("Threads:"), tasks],
+    }
+}
+
+/// How much it grows in a minute, by least squares; `None` of fewer than three.
+fn slope(points: &[(f64, f64)]) -> Option<f64> {
+    let many = points.len() as f64;
+    if points.len() < 3 {
+        return None;
+    }
+    let sum = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>();
+    let (x, y, xx, xy) = (sum(|p| p.0), sum(|p| p.1), sum(|p| p.0 * p.0), sum(|p| p.0 * p.1));
+    let spread = many * xx - x * x;
+    (spread > 0.0).then(|| 60.0 * (many * xy - x * y) / spread)
+}
+
+/// What is out of bounds; all of it is printed.
+fn judge(samples: &[Sample], settled: Duration, has_slope: bool) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (index, (what, most, growth)) in BOUNDS.into_iter().enumerate() {
+        let points = |from: Duration| -> Vec<(f64, f64)> {
+            let later = samples.iter().filter(|sample| sample.at >= from);
+            later
+                .filter_map(|sample| Some((sample.at.as_secs_f64(), sample.holds[index]?)))
+                .collect()
+        };
+        let all = points(Duration::ZERO);
+        let highest = all.iter().map(|point| point.1).fold(0.0, f64::max);
+        let fifths: Vec<f64> = all
+            .chunks(all.len().div_ceil(5).max(1))
+            .map(|part| part[0].1)
+            .collect();
+        let grows = slope(&points(settled));
+        let shown = grows.map_or_else(
+            || "no slope yet".to_owned(),
+            |grows| format!("{grows:+.2} a minute"),
+        );
+        println!("soak: {what}: {fifths:?}, at most {highest}, {shown} (bounds {most}, {growth} a minute)");
+        if highest > most || (has_slope && grows.is_some_and(|grows| grows > growth)) {
+            findings.push(format!("{what}: at most {highest}, {shown}"));
+        }
+    }
+    findings
+}
+
+#[test]
+fn a_slope_is_that_of_the_line_and_needs_points() {
+    let line: Vec<(f64, f64)> = (0..10)
+        .map(|n| (f64::from(n), 5.0 + 2.0 * f64::from(n)))
+        .collect();
+    assert!((slope(&line).unwrap() - 120.0).abs() < 1e-9);
+    assert_eq!(slope(&line[..2]), None);
+    assert_eq!(slope(&[(1.0, 1.0); 5]), None, "at one time");
+}
+
+#[test]
+fn what_grows_beyond_its_bound_is_found_and_what_does_not_is_not() {
+    let run = |growth: f64| -> Vec<Sample> {
+        let sample = |second: u32| Sample {
+            at: Duration::from_secs(u64::from(second)),
+            holds: [
+                Some(1_000.0 + growth * f64::from(second) / 60.0),
+                Some(30.0),
+                Some(8.0),
+                None,
+            ],
+        };
+        (0..600).map(sample).collect()
+    };
+    let settled = Duration::from_secs(180);
+    assert!(judge(&run(900.0), settled, true).is_empty());
+    let found = judge(&run(1_100.0), settled, true);
+    assert!(found.len() == 1 && found[0].starts_with("memory"), "{found:?}");
+    assert!(
+        judge(&run(1_100.0), settled, false).is_empty(),
+        "too short for a slope"
+    );
+    assert_eq!(judge(&run(900_000.0), settled, false).len(), 1, "above its limit");
+}
+
+#[test]
+fn what_it_holds_does_not_grow_with_what_it_has_done() {
+    let seconds: u64 = std::env::var("SOAK_SECONDS").map_or(20, |text| text.parse().unwrap());
+    let long = Duration::from_secs(seconds);
+    let life = Duration::from_secs((seconds / 5).clamp(4, 120));
+    let flags = [
+        "--nodes=64",
+        "--node-cpu=64",
+        "--node-memory=256Gi",
+        "--node-storage=16Ti",
+        "--gas-ceiling=hour=1000000000000",
+        "--fee-ceiling=hour=1000000000000",
+    ];
+    let served = Served::start("soak", FAST, &flags);
+    served.stage.chain.market(|market| {
+        let coin = |denom: &str| Coin {
+            denom: denom.into(),
+            amount: 1_000_000_000_000_000,
+        };
+        market.fund(served.tenant.address(), &coin("uact"));
+    });
+    if curl(&[&format!("{}/status", served.url)]).is_none() {
+        return;
+    }
+    let mut crowd = Crowd::new(&served, life);
+    let (began, mut next_order, mut next_sample) = (Instant::now(), Instant::now(), Instant::now());
+    let mut samples = Vec::new();
+    while began.elapsed() < long {
+        if next_order <= Instant::now() {
+            // From the planned time, so that a slow turn does not lower the rate.
+            next_order += PAUSE;
+            crowd.order();
+        }
+        crowd.lease();
+        crowd.close();
+        crowd.reap(false);
+        if next_sample <= Instant::now() {
+            next_sample += Duration::from_secs(1).max(long / 600);
+            samples.push(sample(&served, began.elapsed()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    crowd.reap(true);
+    let (ordered, sent, failed) = (crowd.next - 1_000, crowd.sent, crowd.failed);
+    println!("soak: {seconds} s, {ordered} orders, leases of {life:?}, {sent} manifests taken, {failed} not");
+    // Once every lease has lived as long as one does, and what is made once is made.
+    let settled = (long / 5).max(life + Duration::from_secs(60));
+    let findings = judge(&samples, settled, long >= JUDGED_FROM);
+    assert!(findings.is_empty(), "{findings:?}");
+    assert!(
+        failed * 100 <= sent && sent as u64 * 2 > ordered,
+        "{sent} of {ordered} manifests, {failed} failed\n{}",
+        served
+            .provider
+            .told()
+            .lines()
+            .rev()
+            .take(40)
+            .collect::<Vec<_>>()
+            .join("\n")
+    );
+    assert!(!served.provider.told().contains("panicked"));
+}
