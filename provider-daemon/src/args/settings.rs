@@ -120,7 +120,11 @@ pub fn parse(
         return Cli::from_arg_matches(&first);
     };
     let refused = |text: String| command.clone().error(ErrorKind::InvalidValue, text);
-    let found = Found::read(&files(matches), below, matches).map_err(refused)?;
+    let named = match below.get_name() {
+        "check" => &["file", "config", "provider_config"][..],
+        _ => &["config", "provider_config"],
+    };
+    let found = Found::read(&files(named, matches), below, matches).map_err(refused)?;
     let lines = found.entries.iter().flat_map(|entry| &entry.words);
     words.extend(lines.map(OsString::from));
     let second = command.clone().try_get_matches_from(&words);
@@ -144,6 +148,7 @@ pub fn parse(
 fn run_args(command: &mut Chosen) -> Option<&mut RunArgs> {
     match command {
         Chosen::Run(args) => Some(args),
+        Chosen::Explain(args) => Some(&mut args.run),
         Chosen::Config(ConfigCommand::Show(args)) => Some(&mut args.run),
         Chosen::Config(ConfigCommand::Check(args)) => Some(&mut args.run),
         _ => None,
@@ -155,7 +160,7 @@ fn of_run<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Command
     let (name, matches) = matches.subcommand()?;
     let command = root.find_subcommand(name)?;
     match name {
-        "run" => Some((command, matches)),
+        "run" | "explain" => Some((command, matches)),
         "config" => {
             let (name, matches) = matches.subcommand()?;
             Some((command.find_subcommand(name)?, matches))
@@ -165,9 +170,9 @@ fn of_run<'a>(root: &'a Command, matches: &'a ArgMatches) -> Option<(&'a Command
 }
 
 /// The files that are named, the first of which goes before the others.
-fn files(matches: &ArgMatches) -> Vec<PathBuf> {
-    let file = |id| matches.try_get_one::<PathBuf>(id).ok().flatten();
-    let files = ["file", "config", "provider_config"].into_iter().filter_map(file);
+fn files(names: &[&str], matches: &ArgMatches) -> Vec<PathBuf> {
+    let file = |id: &&str| matches.try_get_one::<PathBuf>(id).ok().flatten();
+    let files = names.iter().filter_map(file);
     let mut named: Vec<PathBuf> = Vec::new();
     for file in files.filter(|file| !file.as_os_str().is_empty()) {
         if !named.contains(file) {

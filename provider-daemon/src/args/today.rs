@@ -125,7 +125,14 @@ impl Kind {
 /// Those without effect that were set.
 #[derive(Debug, Default)]
 pub struct TodayArgs {
-    set: Vec<(&'static Today, String)>,
+    set: Vec<Set>,
+}
+
+#[derive(Debug)]
+struct Set {
+    today: &'static Today,
+    value: String,
+    is_variable: bool,
 }
 
 impl TodayArgs {
@@ -133,10 +140,10 @@ impl TodayArgs {
     #[must_use]
     pub fn notices(&self, look: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for (today, _) in self.set.iter().filter(|(today, value)| is_wanted(today, value)) {
-            if let Here::Instead(what) = today.here {
-                // Either may have set it: the flag is named where no variable is there.
-                let name = variable(today.name, &look).unwrap_or_else(|| format!("--{}", today.name));
+        for set in self.set.iter().filter(|set| set.is_wanted()) {
+            if let Here::Instead(what) = set.today.here {
+                let named = set.is_variable.then(|| variable(set.today.name, &look)).flatten();
+                let name = named.unwrap_or_else(|| format!("--{}", set.today.name));
                 lines.entry(what).or_default().push(name);
             }
         }
@@ -145,9 +152,11 @@ impl TodayArgs {
     }
 }
 
-/// Who switches off what is not there misses nothing.
-fn is_wanted(today: &Today, value: &str) -> bool {
-    today.kind != Kind::Bool || super::values::go_bool(value) != Ok(false)
+impl Set {
+    /// Who switches off what is not there misses nothing.
+    fn is_wanted(&self) -> bool {
+        self.today.kind != Kind::Bool || super::values::go_bool(&self.value) != Ok(false)
+    }
 }
 
 /// Those that are flags only so that they are taken.
@@ -174,12 +183,15 @@ impl FromArgMatches for TodayArgs {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         for today in without_effect() {
-            let source = matches.value_source(today.name);
-            if source.is_some_and(|source| source != ValueSource::DefaultValue) {
-                let values = matches.get_many::<String>(today.name).into_iter().flatten();
-                let value = values.last().cloned().unwrap_or_default();
-                self.set.push((today, value));
-            }
+            let Some(source) = matches.value_source(today.name) else {
+                continue;
+            };
+            let values = matches.get_many::<String>(today.name).into_iter().flatten();
+            self.set.push(Set {
+                today,
+                value: values.last().cloned().unwrap_or_default(),
+                is_variable: source == ValueSource::EnvVariable,
+            });
         }
         Ok(())
     }

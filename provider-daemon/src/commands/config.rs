@@ -108,7 +108,7 @@ fn troubles(args: &RunArgs) -> Vec<String> {
     look(args.bus.location().map(|_| ()));
     // The account is not known without its key, and nothing here depends on which it is.
     let config = Address::from_bytes(&[1; 20]).context("an account");
-    let config = config.and_then(|nobody| run::config(args, nobody, chain_id.as_deref().unwrap_or(&"chain")));
+    let config = config.and_then(|nobody| run::config(args, nobody, chain_id.as_deref().unwrap_or("chain")));
     look(config.map(|_| ()));
     troubles.extend(args.pricing.script_trouble());
     troubles

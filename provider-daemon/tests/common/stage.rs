@@ -228,12 +228,18 @@ impl Stage {
 
     /// Starts a command that goes on.
     pub(crate) fn running(&self, name: &str, words: &[&str]) -> Running {
+        self.running_with(name, words, |_| {})
+    }
+
+    /// The same, with more in its environment.
+    pub(crate) fn running_with(&self, name: &str, words: &[&str], set: impl FnOnce(&mut Command)) -> Running {
         let (output, log) = (
             self.path(&format!("{name}.out")),
             self.path(&format!("{name}.log")),
         );
-        let child = self
-            .command(words)
+        let mut command = self.command(words);
+        set(&mut command);
+        let child = command
             .stdout(File::create(&output).unwrap())
             .stderr(File::create(&log).unwrap())
             .spawn()

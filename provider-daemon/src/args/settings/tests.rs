@@ -105,7 +105,7 @@ fn values_of_the_chart_are_the_flags_that_it_makes_of_them() {
 }
 
 #[test]
-fn flags_go_before_variables_before_files_before_defaults() {
+fn flags_go_before_files_and_those_before_defaults() {
     let first = Scratch::new(
         "first",
         "bid-timeout: 1m\nmanifest-timeout: 1m\nwithdrawal-period: 1h\ngas: 5\n",

@@ -102,11 +102,41 @@ fn what_has_the_same_in_its_place_is_told_in_one_line_and_what_is_off_not_at_all
     ];
     let matches = command().try_get_matches_from(words).unwrap();
     let args = TodayArgs::from_arg_matches(matches.subcommand().unwrap().1).unwrap();
-    let set = |name: &str| (name == "AKASH_MONITOR_RETRY_PERIOD").then(|| "4s".to_owned());
-    let told = args.notices(set);
+    let told = args.notices(|_| None);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(
-        told[0].starts_with("--monitor-max-retries, AKASH_MONITOR_RETRY_PERIOD: leases are watched"),
+        told[0].starts_with("--monitor-max-retries, --monitor-retry-period: leases are watched"),
         "{told:?}"
     );
+}
+
+#[test]
+fn the_guide_has_a_row_for_each_and_for_nothing_else() {
+    let guide = include_str!("../../../../docs/configuration.md");
+    let (_, table) = guide
+        .split_once("| default there | here |\n|---|---|---|---|\n")
+        .unwrap();
+    let row = |today: &Today| {
+        let kind = match today.kind() {
+            Kind::Bool => "true or false",
+            Kind::Duration => "duration",
+            Kind::Number => "number",
+            Kind::Price => "price",
+            Kind::Coin => "coin",
+            Kind::List => "list",
+            Kind::Text => "text",
+        };
+        let default = match today.default() {
+            "" => String::new(),
+            default => format!("`{default}`"),
+        };
+        let here = match today.here() {
+            Here::Same => "the same",
+            Here::Instead(what) => what,
+        };
+        format!("| `{}` | {kind} | {default} | {here} |", today.name())
+    };
+    let wanted: Vec<String> = TABLE.iter().map(row).collect();
+    let there: Vec<&str> = table.lines().collect();
+    assert_eq!(there, wanted);
 }
