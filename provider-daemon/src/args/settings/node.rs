@@ -18,8 +18,8 @@ pub(super) enum Node {
     /// Set to nothing.
     Nothing,
     Text(String),
-    List(Vec<Node>),
-    Fields(Vec<(String, Node)>),
+    List(Vec<Self>),
+    Fields(Vec<(String, Self)>),
 }
 
 /// The lines of a file.
