@@ -2,6 +2,7 @@
 
 pub mod bus;
 pub mod cluster;
+pub mod config;
 pub mod devnet;
 pub mod environment;
 pub mod ha;
@@ -15,14 +16,19 @@ pub mod operators;
 pub mod pricing;
 pub mod query;
 pub mod routes;
+pub mod rules;
 pub mod run;
+pub mod settings;
+pub mod show;
 pub mod tenant;
+pub mod today;
 pub mod tools;
 pub mod tx;
 pub mod values;
 
 pub use bus::{BusArgs, BusCommand};
 pub use cluster::ClusterArgs;
+pub use config::ConfigCommand;
 pub use devnet::DevnetArgs;
 pub use ha::HaArgs;
 pub use keys::{KeyringArgs, KeysArgs, SignerArgs};
@@ -40,7 +46,7 @@ pub use tx::TxArgs;
 use crate::flight::{BundleArgs, ReplayArgs};
 use akash_provider_core::types::{Address, OrderId};
 use anyhow::Context;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -61,6 +67,19 @@ pub struct Cli {
         alias = "log_level"
     )]
     pub log_level: String,
+    /// How lines of the log are written.
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value = "plain",
+        alias = "log_format"
+    )]
+    pub log_format: LogFormat,
+    /// Whether lines of the log have colours; without it they do on a terminal.
+    #[arg(long, global = true, alias = "log_color", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = values::go_bool)]
+    pub log_color: Option<bool>,
     /// Folder of keys, certificates and state; without it `.akash` in the home directory.
     #[arg(long, global = true, value_name = "DIR")]
     pub home: Option<PathBuf>,
@@ -90,6 +109,9 @@ pub enum Command {
     Tx(Box<TxArgs>),
     /// Run the provider: follow a chain, bid on its orders, run the leases on a cluster.
     Run(Box<RunArgs>),
+    /// Print or check the settings that `run` would have.
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// What an operator asks of it while it runs.
     #[command(flatten)]
     Operator(OperatorCommand),
@@ -128,10 +150,12 @@ impl Cli {
     /// It ends the process where the command line is wrong, or asks for help.
     #[must_use]
     pub fn of_process() -> Self {
+        let look = |name: &str| std::env::var(name).ok();
         let command = help::with_examples(run::for_a_real_chain(Self::command()));
-        let command = environment::read_in(command, is_of_a_real_provider(), |name| std::env::var(name).ok());
-        let matches = command.get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let command = environment::read_in(command, is_of_a_real_provider(), look);
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let words = std::env::args_os().collect();
+        settings::parse(command, words, names, look).unwrap_or_else(|error| error.exit())
     }
 
     /// The home folder.
@@ -157,6 +181,16 @@ fn is_of_a_real_provider() -> bool {
             .map(|w| w.split_once('=').map_or(w, |(flag, _)| flag));
         matches!(flag, Some("--from" | "--provider"))
     })
+}
+
+/// How lines of the log are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[value(alias = "text")]
+    Plain,
+    /// One JSON object a line.
+    Json,
 }
 
 /// How a command prints.

@@ -4,6 +4,7 @@ mod bids;
 pub mod bus;
 pub mod chain;
 pub mod completions;
+pub mod config;
 pub mod dev;
 pub mod devnet;
 pub mod explain;

@@ -24,7 +24,7 @@ pub mod supervise;
 pub mod tenant;
 
 use akash_provider_gateway::Program;
-use args::{Cli, Command, DEFAULT_LEVEL};
+use args::{Cli, Command, DEFAULT_LEVEL, LogFormat};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
@@ -49,12 +49,17 @@ pub(crate) fn program() -> Program {
 pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_new(levels(&cli.log_level, &cli.command))
         .map_err(|e| anyhow::anyhow!("--log-level `{}`: {e}; try `info` or `debug`", cli.log_level))?;
-    let has_colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
+    let is_json = cli.log_format == LogFormat::Json;
+    let has_colours = !is_json && cli.log_color.unwrap_or_else(|| std::io::stderr().is_terminal());
+    let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(move || plain::Logs::new(std::io::stderr(), has_colours))
-        .with_ansi(has_colours)
-        .init();
+        .with_ansi(has_colours);
+    if is_json {
+        log.json().init();
+    } else {
+        log.init();
+    }
     // Before any key is read.
     sealed::seal();
     let home = cli.home();
@@ -67,6 +72,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Query(args) => commands::query::run(args),
         Command::Tx(args) => commands::tx::run(args, &home?),
         Command::Run(args) => commands::run::run(args, &home?),
+        Command::Config(command) => commands::config::run(command),
         Command::Operator(command) => operator::run(command, &home?),
         Command::Operators(command) => operators::run(command, home),
         Command::Migrate(command) => commands::migrate::run(command, &home?),
@@ -95,7 +101,7 @@ fn levels(chosen: &str, command: &Command) -> String {
     const TWICE: &str = "kube_client";
     /// Nodes that cannot be used: a command that ends for want of one says so itself.
     const NODES: &str = "akash_provider_chain::endpoints";
-    let mut levels = chosen.to_owned();
+    let mut levels = args::values::log_levels(chosen);
     if !chosen.contains(TWICE) {
         levels.push_str(&format!(",{TWICE}=off"));
     }

@@ -5,17 +5,20 @@
 //! is one of them until a real provider is named. Who acts on a network with `devnet tenant` is none of them: every
 //! command that asks a node asks the same one.
 
+use super::settings::nearest;
 use clap::builder::Resettable;
 use clap::{Arg, Command};
+use std::collections::BTreeSet;
 
 /// In the order in which they are looked for.
 const PREFIXES: [&str; 2] = ["AP_", "AKASH_"];
 /// The commands whose flags can be set.
-pub(crate) const COMMANDS: [&str; 20] = [
+pub(crate) const COMMANDS: [&str; 21] = [
     "keys",
     "query",
     "tx",
     "run",
+    "config",
     "operator",
     "migrate",
     "bus",
@@ -93,6 +96,53 @@ pub fn variable(flag: &str, look: impl Fn(&str) -> Option<String>) -> Option<Str
         .find(|name| look(name).is_some_and(|value| !value.is_empty()))
 }
 
+/// What is read of the environment and is no flag, or is for the shell scripts of a chart.
+const OTHERS: [&str; 6] = [
+    "KEY_MNEMONIC",
+    "KEYRING_PASSPHRASE",
+    "BUILD_COMMIT",
+    "BOOT_KEYS",
+    "DEBUG",
+    "VERSION",
+];
+
+/// Variables of ours that nothing reads, one line each, with the nearest that something does.
+pub(super) fn unread(root: &Command, variables: impl Iterator<Item = String>) -> Vec<String> {
+    fn longs(command: &Command, into: &mut BTreeSet<String>) {
+        let args = command.get_arguments().filter_map(Arg::get_long);
+        into.extend(args.map(|long| names(long)[0].split_off(PREFIXES[0].len())));
+        command.get_subcommands().for_each(|below| longs(below, into));
+    }
+    let mut known = BTreeSet::new();
+    longs(root, &mut known);
+    let mut unread: Vec<String> = variables
+        .filter_map(|variable| {
+            let (prefix, name) = PREFIXES
+                .iter()
+                .find_map(|prefix| Some((prefix, variable.strip_prefix(prefix)?)))?;
+            if known.contains(name) || OTHERS.contains(&name) || is_of_a_service(name) {
+                return None;
+            }
+            let near = nearest(name, known.iter().map(String::as_str));
+            let near = near
+                .map(|near| format!("; the nearest is {prefix}{near}"))
+                .unwrap_or_default();
+            Some(format!("{variable} is set and nothing reads it{near}"))
+        })
+        .collect();
+    unread.sort();
+    unread
+}
+
+/// Kubernetes tells each pod of the services around it, such as `akash-provider`.
+fn is_of_a_service(name: &str) -> bool {
+    name.ends_with("_SERVICE_HOST")
+        || name.contains("_SERVICE_PORT")
+        || name.ends_with("_PORT")
+        || name.contains("_TCP")
+        || name.contains("_UDP")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +163,28 @@ mod tests {
         assert_eq!(variable("chain-id").as_deref(), Some("AKASH_CHAIN_ID"));
         assert_eq!(variable("from").as_deref(), Some("AKASH_FROM"));
         assert_eq!(variable("gas"), None);
+    }
+
+    #[test]
+    fn a_variable_that_nothing_reads_is_told_with_the_nearest() {
+        use clap::CommandFactory;
+        let set = [
+            "AP_NODE",
+            "AKASH_BOOT_KEYS",
+            "AKASH_PROVIDER_SERVICE_HOST",
+            "AKASH_PROVIDER_PORT_8443_TCP_ADDR",
+            "PATH",
+            "AKASH_BID_PRICE_CPU_SCAL",
+            "AP_ZZZ",
+        ];
+        let told = unread(&crate::args::Cli::command(), set.into_iter().map(str::to_owned));
+        assert_eq!(
+            told,
+            [
+                "AKASH_BID_PRICE_CPU_SCAL is set and nothing reads it; the nearest is AKASH_BID_PRICE_CPU_SCALE",
+                "AP_ZZZ is set and nothing reads it",
+            ]
+        );
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub struct KubernetesArgs {
     #[arg(long, default_value = "localhost", env = "AP_CLUSTER_PUBLIC_HOSTNAME")]
     pub cluster_public_hostname: String,
     /// Isolate leases by network policies.
-    #[arg(long, default_value_t = true, action = ArgAction::Set)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value = "true", value_parser = values::go_bool, action = ArgAction::Set)]
     pub deployment_network_policies_enabled: bool,
     /// Runtime class of pods, for example gvisor; none leaves it to the cluster.
     #[arg(long, default_value = "none")]
@@ -43,7 +44,8 @@ pub struct KubernetesArgs {
     #[arg(long, value_enum, default_value = "baseline")]
     pub isolation: IsolationArg,
     /// A ResourceQuota for every lease that is not `legacy`.
-    #[arg(long, default_value_t = true, action = ArgAction::Set, value_parser = values::go_bool)]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          default_value = "true", value_parser = values::go_bool, action = ArgAction::Set)]
     pub lease_quota: bool,
     /// Write registry passwords in clear into the records too, as today's provider has them: it needs them there
     /// when the cluster is handed back to it.
@@ -100,6 +102,9 @@ pub struct KubernetesArgs {
     /// Limit of one call to the API server.
     #[arg(long, default_value = "4s", value_parser = values::duration)]
     pub kube_call_timeout: std::time::Duration,
+    /// Events of a lease are remembered so long, beyond the hour for which the API server keeps them.
+    #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = values::go_duration)]
+    pub event_history: std::time::Duration,
 }
 
 /// What pods may do.
@@ -169,6 +174,7 @@ impl KubernetesArgs {
             metallb_pool: self.pool.metal_lb_pool.clone(),
             metallb_namespace: self.pool.metal_lb_namespace.clone(),
             call_timeout: self.kube_call_timeout,
+            event_history: self.event_history,
             ..Settings::new(provider)
         }
     }
@@ -199,6 +205,8 @@ mod tests {
         let (given, own) = (settings(&[]), Settings::new(provider));
         assert_eq!((&given.egress, given.quota), (&own.egress, own.quota));
         assert_eq!(given.plain_registry_passwords, own.plain_registry_passwords);
+        assert_eq!(given.event_history, own.event_history);
+        assert!(given.network_policies);
         let gateway = settings(&["--ingress-mode=gateway-api"]).ingress;
         assert_eq!(gateway, IngressMode::gateway_api());
     }
@@ -215,7 +223,13 @@ mod tests {
             "--gateway-name=edge",
             "--gateway-namespace=edge.system",
             "--proxy-buffer-size=32k",
+            "--event-history=2h",
+            "--deployment-network-policies-enabled=F",
         ]);
+        assert_eq!(given.event_history.as_secs(), 7200);
+        assert!(
+            !given.network_policies && settings(&["--deployment-network-policies-enabled"]).network_policies
+        );
         assert!(!given.quota && given.plain_registry_passwords);
         assert_eq!(given.egress.closed, ["10.0.0.0/8", "fd00::/8"]);
         assert_eq!(given.egress.resolvers, ["169.254.25.10/32"]);

@@ -121,15 +121,15 @@ pub enum IssuerKindArg {
 }
 
 impl HostnameArgs {
-    /// The operator's settings; `look` says what is set in the environment.
+    /// The operator's settings.
     ///
     /// # Errors
     /// Flags that contradict each other.
-    pub fn options(&self, look: impl Fn(&str) -> Option<String>) -> anyhow::Result<Options> {
+    pub fn options(&self) -> anyhow::Result<Options> {
         Ok(Options {
             manifest_namespace: self.common.k8s_manifest_ns.clone(),
             plan: Plan {
-                mode: self.routes.mode(look),
+                mode: self.routes.mode(),
                 issuer: self.issuer()?,
                 keep_other_routes: self.keep_other_routes,
                 blocked: HostnameLedger::new(&self.deployment_blocked_hostnames),
@@ -174,12 +174,11 @@ mod tests {
     }
 
     fn options(words: &[&str], implementation: Option<&str>) -> Options {
-        let words = [&["test"], words].concat();
+        let implementation = implementation.map(|name| format!("--gateway-implementation={name}"));
+        let words = ["test"].into_iter().chain(words.iter().copied());
+        let words = words.chain(implementation.as_deref());
         let flags = Flags::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
-        let options = flags.hostname.options(|name| {
-            let is_it = name == "AP_GATEWAY_IMPLEMENTATION";
-            implementation.filter(|_| is_it).map(str::to_owned)
-        });
+        let options = flags.hostname.options();
         options.unwrap_or_else(|error| panic!("{error}"))
     }
 
@@ -227,10 +226,7 @@ mod tests {
         let asked = |words: &[&str]| {
             let words = [&["test", "--tls-issuer=letsencrypt"], words].concat();
             let flags = Flags::try_parse_from(words).unwrap_or_else(|error| panic!("{error}"));
-            flags
-                .hostname
-                .options(|_| None)
-                .map(|options| options.plan.issuer)
+            flags.hostname.options().map(|options| options.plan.issuer)
         };
         let issuer = |kind| {
             let name = "letsencrypt".to_owned();

@@ -54,13 +54,13 @@ pub struct PricingArgs {
     #[arg(long, default_value = "")]
     pub bid_price_gpu_scale: String,
     /// The program of the strategy shellScript.
-    #[arg(long, required_if_eq("bid_price_strategy", "shellScript"))]
+    #[arg(long)]
     pub bid_price_script_path: Option<PathBuf>,
     /// How many of these programs run at once.
     #[arg(long, default_value_t = 32)]
     pub bid_price_script_process_limit: usize,
     /// How long a program may take.
-    #[arg(long, default_value = "10s", value_parser = values::duration)]
+    #[arg(long, default_value = "10s", value_parser = values::go_duration)]
     pub bid_price_script_process_timeout: Duration,
 }
 
@@ -73,11 +73,17 @@ impl PricingArgs {
         Ok(match self.bid_price_strategy {
             Strategy::Scale => Arc::new(self.scale()?),
             Strategy::RandomRange => Arc::new(RandomRange::new(seed)),
-            Strategy::ShellScript => Arc::new(ShellScript::new(ShellScriptConfig {
-                path: self.bid_price_script_path.clone().unwrap_or_default(),
-                process_limit: self.bid_price_script_process_limit,
-                timeout: self.bid_price_script_process_timeout,
-            })?),
+            Strategy::ShellScript => {
+                let path = self.bid_price_script_path.clone();
+                let path = path.filter(|path| !path.as_os_str().is_empty());
+                Arc::new(ShellScript::new(ShellScriptConfig {
+                    path: path.context(
+                        "--bid-price-strategy shellScript needs the program: name it with --bid-price-script-path",
+                    )?,
+                    process_limit: self.bid_price_script_process_limit,
+                    timeout: self.bid_price_script_process_timeout,
+                })?)
+            }
         })
     }
 

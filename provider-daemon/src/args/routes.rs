@@ -28,6 +28,9 @@ pub struct RoutesArgs {
     /// AP_GATEWAY_IMPLEMENTATION, as charts set it, else nginx.
     #[arg(long, value_name = "NAME")]
     pub gateway_provider: Option<String>,
+    /// The same, as charts call it.
+    #[arg(long, value_name = "NAME", hide = true)]
+    pub gateway_implementation: Option<String>,
     /// Size of the Gateway's proxy buffer, with the unit k or m.
     #[arg(long, value_name = "SIZE", default_value = "16k", value_parser = values::buffer_size)]
     pub proxy_buffer_size: String,
@@ -45,13 +48,12 @@ pub enum ControllerArg {
 }
 
 impl RoutesArgs {
-    /// The same for the operator; `look` says what is set in the environment.
+    /// The same for the operator.
     #[must_use]
-    pub fn mode(&self, look: impl Fn(&str) -> Option<String>) -> Mode {
-        let set = |text: &String| !text.trim().is_empty();
-        let provider = self.gateway_provider.clone().filter(set);
-        let provider = provider.or_else(|| look("AP_GATEWAY_IMPLEMENTATION").filter(set));
-        let provider = match provider.as_deref().map(str::trim) {
+    pub fn mode(&self) -> Mode {
+        let names = [&self.gateway_provider, &self.gateway_implementation];
+        let mut names = names.into_iter().flatten().map(|name| name.trim());
+        let provider = match names.find(|name| !name.is_empty()) {
             None | Some("nginx") => GatewayProvider::Nginx,
             Some(_) => GatewayProvider::Standard,
         };

@@ -5,9 +5,11 @@ use super::kubernetes::IngressArg;
 use super::limits::LimitArgs;
 use super::operators::InsideArg;
 use super::query::NodeArgs;
+use super::rules::RuleArgs;
+use super::settings::Remarks;
+use super::today::TodayArgs;
 use super::tx::{Gas, GasArgs};
 use super::{BusArgs, ClusterArgs, HaArgs, KubernetesArgs, Output, PricingArgs, SignerArgs, values};
-use crate::args::environment::variable;
 use crate::flight::RecordArgs;
 use clap::builder::ArgPredicate;
 use clap::{ArgAction, Args, Command};
@@ -26,9 +28,12 @@ pub struct RunArgs {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "false", value_parser = values::go_bool, action = ArgAction::Set)]
     pub cluster_k8s: bool,
-    /// A provider.yaml: only orders that ask for all its attributes are bid on.
+    /// A provider.yaml: only orders that ask for all its attributes are bid on, and its other lines are settings.
     #[arg(long, value_name = "FILE")]
     pub provider_config: Option<PathBuf>,
+    /// A YAML file of settings: flags by their names. It goes before the provider.yaml.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Stop when what is owed is not done so long after the first signal.
     #[arg(long, default_value = "30s", value_parser = values::go_duration)]
     pub shutdown_grace: Duration,
@@ -68,9 +73,15 @@ pub struct RunArgs {
     /// Several instances.
     #[command(flatten)]
     pub ha: HaArgs,
-    /// What has no effect.
+    /// What the engine goes by.
     #[command(flatten)]
-    pub dead: DeadArgs,
+    pub rules: RuleArgs,
+    /// What today's provider takes besides.
+    #[command(flatten)]
+    pub today: TodayArgs,
+    /// What is to be said of files and variables.
+    #[arg(skip)]
+    pub remarks: Remarks,
 }
 
 /// How the provider bids.
@@ -163,79 +174,10 @@ fn listen(text: &str) -> Result<Listen, String> {
     Ok(Listen(Some(address)))
 }
 
-/// Flags that today's provider takes and that do nothing there; they do nothing here, and that is said.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Without effect")]
-pub struct DeadArgs {
-    /// Without effect.
-    #[arg(long, hide = true)]
-    pub auth_pem: Option<String>,
-    /// Without effect.
-    #[arg(long, hide = true)]
-    pub cluster_wait_ready_duration: Option<String>,
-    /// Without effect.
-    #[arg(long, hide = true)]
-    pub inventory_resource_poll_period: Option<String>,
-    /// Without effect.
-    #[arg(long, hide = true)]
-    pub inventory_resource_debug_frequency: Option<String>,
-    /// Without effect.
-    #[arg(long, hide = true)]
-    pub minimum_balance: Option<String>,
-    /// Without effect.
-    #[arg(long, hide = true)]
-    pub tx_broadcast_timeout: Option<String>,
-}
-
-/// Flags of today's provider that have an effect there and none here; in the environment of a chart they would
-/// otherwise be passed over in silence.
-const NOT_HERE: [&str; 21] = [
-    "broadcast-mode",
-    "cached-result-max-age",
-    "cert-issuer-enabled",
-    "deployment-ingress-expose-lb-hosts",
-    "fee-payer",
-    "gateway-provider",
-    "hostname-operator-endpoint",
-    "ip-operator-endpoint",
-    "metrics-listener",
-    "migrations-enabled",
-    "migrations-state-path",
-    "monitor-healthcheck-period",
-    "monitor-healthcheck-period-jitter",
-    "monitor-max-retries",
-    "monitor-retry-period",
-    "monitor-retry-period-jitter",
-    "note",
-    "persistent-config-backend",
-    "persistent-config-path",
-    "sequence",
-    "timeout-height",
-];
-
 impl RunArgs {
     /// What was set and has no effect, one line each.
     #[must_use]
     pub fn notices(&self, look: impl Fn(&str) -> Option<String>) -> Vec<String> {
-        let dead = &self.dead;
-        let dead = [
-            ("auth-pem", &dead.auth_pem),
-            ("cluster-wait-ready-duration", &dead.cluster_wait_ready_duration),
-            (
-                "inventory-resource-poll-period",
-                &dead.inventory_resource_poll_period,
-            ),
-            (
-                "inventory-resource-debug-frequency",
-                &dead.inventory_resource_debug_frequency,
-            ),
-            ("minimum-balance", &dead.minimum_balance),
-            ("tx-broadcast-timeout", &dead.tx_broadcast_timeout),
-        ];
-        let dead = dead
-            .into_iter()
-            .filter(|(_, value)| value.as_ref().is_some_and(|v| !v.is_empty()));
-        let dead = dead.map(|(flag, _)| format!("--{flag} has no effect, as in today's provider"));
         let of_one =
             "is for a single transaction: what is paid follows from --gas-prices and --gas-adjustment";
         let gas = match self.gas.gas {
@@ -250,9 +192,9 @@ impl RunArgs {
         });
         let fees = self.gas.fees.as_ref().filter(|fees| !fees.is_empty());
         let fees = fees.map(|_| format!("--fees {of_one}"));
-        let variables = NOT_HERE.into_iter().filter_map(|flag| variable(flag, &look));
-        let variables = variables.map(|name| format!("{name} is set and has no effect here"));
-        dead.chain(gas).chain(fees).chain(pool).chain(variables).collect()
+        let today = self.today.notices(look);
+        let files = self.remarks.unknown.iter().chain(&self.remarks.notes).cloned();
+        files.chain(today).chain(gas).chain(fees).chain(pool).collect()
     }
 
     /// What leases need of a real cluster that this program does not do yet, one line each.
@@ -327,13 +269,8 @@ const CHANGE_BIDS: [&str; 9] = [
 /// `explain` the flags of `run` that change no bid can be given and are not shown.
 #[must_use]
 pub fn for_a_real_chain(root: Command) -> Command {
-    let root = root.mut_subcommand("run", |run| {
-        run.mut_args(|arg| match arg.get_long() {
-            Some(price) if PRICES.contains(&price) => arg.default_value("0"),
-            Some("cluster-public-hostname") => arg.default_value(""),
-            _ => arg,
-        })
-    });
+    let root = root.mut_subcommand("run", with_its_defaults);
+    let root = root.mut_subcommand("config", |config| config.mut_subcommands(with_its_defaults));
     root.mut_subcommand("explain", |explain| {
         explain.mut_args(|arg| match arg.get_long() {
             Some(price) if PRICES.contains(&price) => {
@@ -352,6 +289,14 @@ pub fn for_a_real_chain(root: Command) -> Command {
     })
 }
 
+fn with_its_defaults(run: Command) -> Command {
+    run.mut_args(|arg| match arg.get_long() {
+        Some(price) if PRICES.contains(&price) => arg.default_value("0"),
+        Some("cluster-public-hostname") => arg.default_value(""),
+        _ => arg,
+    })
+}
+
 fn changes_no_bid(heading: &str) -> bool {
     [
         "Bids",
@@ -361,6 +306,7 @@ fn changes_no_bid(heading: &str) -> bool {
         "High availability",
         "Kubernetes",
         "Recording",
+        "Rules",
     ]
     .contains(&heading)
         || heading.starts_with("Gateway")
@@ -440,13 +386,11 @@ mod tests {
     #[test]
     fn what_has_no_effect_is_said() {
         let args = parsed(&["--minimum-balance=1000", "--fees=1uakt"]);
-        let look = |name: &str| (name == "AKASH_METRICS_LISTENER").then(|| "0.0.0.0:9090".to_owned());
         assert_eq!(
-            args.notices(look),
+            args.notices(|_| None),
             [
-                "--minimum-balance has no effect, as in today's provider",
+                "--minimum-balance: it has no effect, as in today's provider",
                 "--fees is for a single transaction: what is paid follows from --gas-prices and --gas-adjustment",
-                "AKASH_METRICS_LISTENER is set and has no effect here",
             ]
         );
         assert!(parsed(&[]).notices(|_| None).is_empty());

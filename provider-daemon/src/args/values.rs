@@ -79,6 +79,23 @@ pub fn go_bool(text: &str) -> Result<bool, String> {
     }
 }
 
+/// Levels of the log as Go programs write them, in our words: of `state:debug,*:error` what is for all, `fatal` and the
+/// like as the highest there is.
+#[must_use]
+pub fn log_levels(text: &str) -> String {
+    let is_go = |part: &str| part.contains(':') && !part.contains("::");
+    let mut parts = text.split(',').map(str::trim);
+    let level = match parts.clone().any(is_go) {
+        false => text.trim(),
+        true => parts.find_map(|part| part.strip_prefix("*:")).unwrap_or("info"),
+    };
+    match level {
+        "fatal" | "panic" => "error".to_owned(),
+        "disabled" | "none" => "off".to_owned(),
+        level => level.to_owned(),
+    }
+}
+
 /// An amount of a token such as `5000000uact`; above zero.
 ///
 /// # Errors
@@ -304,6 +321,23 @@ mod tests {
         }
         assert_eq!((go_bool("T"), go_bool("0")), (Ok(true), Ok(false)));
         assert!(go_bool("yes").is_err());
+    }
+
+    #[test]
+    fn levels_of_go_programs_are_levels_here() {
+        for (theirs, ours) in [
+            ("info", "info"),
+            ("fatal", "error"),
+            ("disabled", "off"),
+            ("state:debug,*:error", "error"),
+            ("state:debug", "info"),
+            (
+                "akash_provider_core::engine=debug,info",
+                "akash_provider_core::engine=debug,info",
+            ),
+        ] {
+            assert_eq!(log_levels(theirs), ours, "{theirs}");
+        }
     }
 
     #[test]

@@ -99,6 +99,7 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     config.overcommit_memory_percent = args.kubernetes.overcommit_pct_mem;
     config.overcommit_storage_percent = args.kubernetes.overcommit_pct_storage;
     config.shutdown_grace = args.shutdown_grace;
+    args.rules.apply(&mut config);
     config.cluster_ready_timeout = CLUSTER_PATIENCE;
     config.validate().map_err(|error| anyhow!(of_flags(&error)))?;
     Ok(config)
@@ -131,7 +132,8 @@ fn blocked(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
     // A leading dot would close what lies below it, where tenants' own names may be.
     let own = own.map(|name| name.trim().trim_matches('.'));
     let named = args.leases.deployment_blocked_hostnames.iter();
-    let names = named.map(|name| name.trim()).chain(own);
+    // Lists of the environment have spaces in charts of today's.
+    let names = named.flat_map(|names| names.split_whitespace()).chain(own);
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 

@@ -41,7 +41,7 @@ const NAMES_MAX: usize = 10_000;
 /// # Errors
 /// A setting makes no sense, no cluster is known, or its port is taken. That the cluster is away is no error.
 pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
-    let mut options = args.options(|name| std::env::var(name).ok())?;
+    let mut options = args.options()?;
     process::run(&args.common, async move |client, gate| {
         options.gate = gate;
         let rule = options.plan.proof.take();

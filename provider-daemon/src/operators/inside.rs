@@ -173,7 +173,7 @@ fn hostname(
     let election = contend(client, args, HostnameOperator::NAME);
     let mut options = Options {
         manifest_namespace: args.k8s_manifest_ns.clone(),
-        plan: args.routes.mode(|name| std::env::var(name).ok()).into(),
+        plan: args.routes.mode().into(),
         gate: election.gate(),
         definitions: definitions.clone(),
         ..Options::default()

@@ -295,6 +295,14 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "run --from main --chain-id akashnet-2 --nodes 1 --bid-price-strategy shellScript --bid-price-script-path price.sh",
         ],
     ),
+    (
+        "config show",
+        &[
+            "config show --output json",
+            "config show --provider-config provider.yaml",
+        ],
+    ),
+    ("config check", &["config check", "config check provider.yaml"]),
     ("breaker show", &["breaker show --output json"]),
     (
         "breaker release",

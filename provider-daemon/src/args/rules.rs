@@ -1,0 +1,141 @@
+//! Flags of what the engine goes by and today's provider has no flags for: when a lease is given up, when a wave of ends
+//! is held back, how often everything is compared, and how long each kind of call may take.
+
+use super::values;
+use akash_provider_core::Config;
+use clap::Args;
+use std::time::Duration;
+
+/// What the engine goes by.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Rules")]
+pub struct RuleArgs {
+    /// Close a lease that is known to be unhealthy for so long; 0 for never. Time in which nobody knows does not count.
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::go_duration)]
+    pub unhealthy_limit: Duration,
+    /// Compare chain, cluster and ledger so often.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
+    pub full_scan_interval: Duration,
+    /// The circuit breaker counts our own ends of leases over so long.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive)]
+    pub breaker_window: Duration,
+    /// So many ends within the window are always let through.
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    pub breaker_floor: u32,
+    /// Beyond that, so many of a hundred leases.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub breaker_percent: u32,
+    /// Never more than so many within the window, but for those that are always let through.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    pub breaker_ceiling: u32,
+    /// Nothing is ended by our own decision for so long after a start.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = values::go_duration)]
+    pub breaker_warmup: Duration,
+    /// Limit of one call to the cluster, which may be many of its API server.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = positive)]
+    pub cluster_timeout: Duration,
+    /// Limit of one price, waiting for a free process included.
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = positive)]
+    pub pricing_timeout: Duration,
+    /// Limit of one transaction until it is known whether it landed.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = positive)]
+    pub tx_timeout: Duration,
+    /// Limit of a tenant's request with a manifest.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = positive)]
+    pub manifest_request_timeout: Duration,
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    let duration = values::go_duration(text)?;
+    if duration.is_zero() {
+        return Err("must be above zero".to_owned());
+    }
+    Ok(duration)
+}
+
+impl RuleArgs {
+    /// Puts them in place.
+    pub fn apply(&self, config: &mut Config) {
+        config.unhealthy_limit = (!self.unhealthy_limit.is_zero()).then_some(self.unhealthy_limit);
+        config.scan_interval = self.full_scan_interval;
+        config.breaker_window = self.breaker_window;
+        config.breaker_floor = self.breaker_floor;
+        config.breaker_percent = self.breaker_percent;
+        config.breaker_ceiling = self.breaker_ceiling;
+        config.breaker_warmup = self.breaker_warmup;
+        config.cluster_timeout = self.cluster_timeout;
+        config.pricing_timeout = self.pricing_timeout;
+        config.tx_timeout = self.tx_timeout;
+        config.manifest_request_timeout = self.manifest_request_timeout;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use akash_provider_core::types::Address;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Flags {
+        #[command(flatten)]
+        rules: RuleArgs,
+    }
+
+    fn applied(words: &[&str]) -> Config {
+        let flags = Flags::try_parse_from([&["test"], words].concat()).unwrap();
+        let mut config = Config::new(Address::from_bytes(&[1; 20]).unwrap(), "chain-1");
+        flags.rules.apply(&mut config);
+        config
+    }
+
+    #[test]
+    fn without_a_flag_the_engine_has_its_own_defaults() {
+        let own = Config::new(Address::from_bytes(&[1; 20]).unwrap(), "chain-1");
+        assert_eq!(applied(&[]), own);
+    }
+
+    #[test]
+    fn every_rule_has_its_flag() {
+        let config = applied(&[
+            "--unhealthy-limit=0",
+            "--full-scan-interval=1m",
+            "--breaker-window=2m",
+            "--breaker-floor=5",
+            "--breaker-percent=20",
+            "--breaker-ceiling=30",
+            "--breaker-warmup=0",
+            "--cluster-timeout=3m",
+            "--pricing-timeout=4s",
+            "--tx-timeout=5s",
+            "--manifest-request-timeout=6s",
+        ]);
+        assert_eq!(config.unhealthy_limit, None);
+        let minutes = [
+            config.scan_interval,
+            config.breaker_window,
+            config.cluster_timeout,
+        ];
+        assert_eq!(minutes, [1, 2, 3].map(|n| Duration::from_secs(n * 60)));
+        let counts = [
+            config.breaker_floor,
+            config.breaker_percent,
+            config.breaker_ceiling,
+        ];
+        assert_eq!(counts, [5, 20, 30]);
+        let seconds = [
+            config.breaker_warmup,
+            config.pricing_timeout,
+            config.tx_timeout,
+            config.manifest_request_timeout,
+        ];
+        assert_eq!(seconds, [0, 4, 5, 6].map(Duration::from_secs));
+        for bad in [
+            "--full-scan-interval=0",
+            "--breaker-percent=101",
+            "--tx-timeout=0s",
+        ] {
+            assert!(Flags::try_parse_from(["test", bad]).is_err(), "{bad}");
+        }
+    }
+}

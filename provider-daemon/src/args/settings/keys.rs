@@ -1,0 +1,242 @@
+//! Which setting a key of a file means.
+
+use super::node::Node;
+use super::{Entry, Found};
+use crate::args::values::go_bool;
+use clap::{Arg, ArgAction, Command};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What names files, or shows help, is no setting of a file.
+const NEVER: [&str; 5] = ["home", "config", "provider-config", "help", "version"];
+/// Values of today's chart that are a flag under another name.
+const CHART: [(&str, &str); 8] = [
+    ("bidmindeposit", "bid-deposit"),
+    ("waitready", "cluster-wait-ready-duration"),
+    ("gatewayapigatewayname", "gateway-name"),
+    ("gatewayapigatewaynamespace", "gateway-namespace"),
+    ("gatewayapiimplementation", "gateway-implementation"),
+    ("letsencryptenabled", "cert-issuer-enabled"),
+    ("letsencryptacmeemail", "cert-issuer-email"),
+    ("attestationenabled", "attestation-webhook-enabled"),
+];
+/// What of a provider.yaml is for the record on the chain.
+const RECORD: [&str; 8] = [
+    "host",
+    "jwthost",
+    "owner",
+    "info",
+    "attributes",
+    "email",
+    "website",
+    "organization",
+];
+/// Values by which the chart makes objects of Kubernetes.
+const OBJECTS: [&str; 17] = [
+    "affinity",
+    "autoscaling",
+    "debug",
+    "env",
+    "fullnameoverride",
+    "gcp",
+    "image",
+    "imagepullsecrets",
+    "initimage",
+    "nameoverride",
+    "nodeselector",
+    "podsecuritycontext",
+    "replicacount",
+    "resources",
+    "securitycontext",
+    "serviceaccount",
+    "tolerations",
+];
+/// Values that are no settings, and what to do instead.
+const ELSEWHERE: [(&str, &str); 3] = [
+    (
+        "key",
+        "no key is read from a file of settings: name its own with --key-file",
+    ),
+    (
+        "keysecret",
+        "no passphrase is read from a file of settings: name its own with --key-passphrase-file",
+    ),
+    (
+        "bidpricescript",
+        "the script is a file of its own: write it there and name it with --bid-price-script-path, with \
+         --bid-price-strategy shellScript",
+    ),
+];
+/// As similar as this a name may be meant.
+const SIMILAR: f64 = 0.8;
+
+/// A name without what its authors differ in.
+pub(in crate::args) fn plain(name: &str) -> String {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    letters.map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// The most similar of several names, where one is.
+pub(in crate::args) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let name = plain(name);
+    let scored = names.map(|known| (strsim::jaro_winkler(&name, &plain(known)), known));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 >= SIMILAR).then_some(best.1)
+}
+
+/// The settings that a file may have.
+pub(super) struct Keys<'a> {
+    args: BTreeMap<String, &'a Arg>,
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn of(command: &'a Command) -> Self {
+        let args = command
+            .get_arguments()
+            .filter_map(|arg| Some((arg.get_long()?, arg)));
+        let args = args.filter(|(long, _)| !NEVER.contains(long));
+        Self {
+            args: args.map(|(long, arg)| (plain(long), arg)).collect(),
+        }
+    }
+
+    /// Of a flag.
+    pub(super) fn id(&self, flag: &str) -> Option<&str> {
+        self.args.get(&plain(flag)).map(|arg| arg.get_id().as_str())
+    }
+
+    /// Puts each line where it belongs.
+    pub(super) fn sort(
+        &self,
+        lines: Vec<(String, Node)>,
+        file: &Path,
+        found: &mut Found,
+    ) -> Result<(), String> {
+        let mut objects = Vec::new();
+        for (key, node) in lines {
+            if RECORD.contains(&plain(&key).as_str()) {
+                continue;
+            }
+            if OBJECTS.contains(&plain(&key).as_str()) {
+                objects.push(key);
+                continue;
+            }
+            self.line(key, node, file, found)?;
+        }
+        if !objects.is_empty() {
+            found.notes.push(format!(
+                "{}: for the chart, and not for the provider: {}",
+                file.display(),
+                objects.join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    fn line(&self, key: String, node: Node, file: &Path, found: &mut Found) -> Result<(), String> {
+        let name = plain(&key);
+        if let Some((_, what)) = ELSEWHERE.iter().find(|(known, _)| *known == name) {
+            if node != Node::Nothing {
+                found.notes.push(format!("{}: `{key}`: {what}", file.display()));
+            }
+            return Ok(());
+        }
+        let values = match node {
+            Node::Nothing => return Ok(()),
+            Node::Fields(fields) => {
+                for (below, node) in fields {
+                    self.line(format!("{key}.{below}"), node, file, found)?;
+                }
+                return Ok(());
+            }
+            Node::Text(text) => vec![text],
+            Node::List(nodes) => texts(&key, nodes, file)?,
+        };
+        for (flag, values) in self.meant(&key, &name, values) {
+            let Some(arg) = self.args.get(&plain(&flag)) else {
+                found.unknown.push(self.unknown(&key, file));
+                continue;
+            };
+            let flag = arg.get_long().unwrap_or_default().to_owned();
+            let words =
+                words(arg, &flag, &values).map_err(|why| format!("{}: `{key}`: {why}", file.display()))?;
+            found.push(Entry {
+                flag,
+                words,
+                key: key.clone(),
+                file: file.to_owned(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The flags that a key stands for, with their values.
+    fn meant(&self, key: &str, name: &str, values: Vec<String>) -> Vec<(String, Vec<String>)> {
+        let first = values.first().cloned().unwrap_or_default();
+        if self.args.contains_key(name) {
+            return vec![(key.to_owned(), values)];
+        }
+        if name == "domain" {
+            // As the chart makes names of it.
+            return vec![
+                (
+                    "deployment-ingress-domain".to_owned(),
+                    vec![format!("ingress.{first}")],
+                ),
+                (
+                    "cluster-public-hostname".to_owned(),
+                    vec![format!("provider.{first}")],
+                ),
+                (
+                    "deployment-ingress-static-hosts".to_owned(),
+                    vec!["true".to_owned()],
+                ),
+            ];
+        }
+        if name == "gatewayapienabled" {
+            let mode = if go_bool(&first) == Ok(true) {
+                "gateway-api"
+            } else {
+                "ingress"
+            };
+            return vec![("ingress-mode".to_owned(), vec![mode.to_owned()])];
+        }
+        let chart = CHART.iter().find(|(known, _)| *known == name);
+        let flag = chart.map_or(key, |(_, flag)| flag);
+        vec![(flag.to_owned(), values)]
+    }
+
+    fn unknown(&self, key: &str, file: &Path) -> String {
+        let names = self.args.values().filter_map(|arg| arg.get_long());
+        let near = nearest(key, names);
+        let near = near
+            .map(|near| format!("; the nearest is `{near}`"))
+            .unwrap_or_default();
+        format!("{}: `{key}` is no setting{near}", file.display())
+    }
+}
+
+fn texts(key: &str, nodes: Vec<Node>, file: &Path) -> Result<Vec<String>, String> {
+    let text = |node| match node {
+        Node::Text(text) => Ok(text),
+        _ => Err(format!(
+            "{}: `{key}` must be a text, or a list of texts",
+            file.display()
+        )),
+    };
+    nodes.into_iter().map(text).collect()
+}
+
+/// As they would stand on the command line.
+fn words(arg: &Arg, flag: &str, values: &[String]) -> Result<Vec<String>, String> {
+    if !arg.get_action().takes_values() {
+        let value = values.first().map(String::as_str).unwrap_or_default();
+        let words = go_bool(value)?.then(|| format!("--{flag}"));
+        return Ok(words.into_iter().collect());
+    }
+    let is_repeated = matches!(arg.get_action(), ArgAction::Append) && arg.get_value_delimiter().is_none();
+    if is_repeated {
+        return Ok(values.iter().map(|value| format!("--{flag}={value}")).collect());
+    }
+    Ok(vec![format!("--{flag}={}", values.join(","))])
+}

@@ -1,0 +1,132 @@
+//! A file of settings as text: names and values, whatever their types.
+
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Largest file that is read: a setting has some 60 bytes.
+const BYTES_MAX: u64 = 1 << 20;
+/// How deep values may lie in each other.
+const DEPTH_MAX: usize = 16;
+
+/// A value of YAML.
+#[derive(Debug, PartialEq)]
+pub(super) enum Node {
+    /// Set to nothing.
+    Nothing,
+    Text(String),
+    List(Vec<Self>),
+    Fields(Vec<(String, Self)>),
+}
+
+/// The lines of a file.
+///
+/// # Errors
+/// It cannot be read, is too large, or holds something else; the text names it.
+pub(super) fn read(path: &Path) -> Result<Vec<(String, Node)>, String> {
+    let name = path.display();
+    let file = File::open(path).map_err(|error| format!("{name}: cannot be opened: {error}"))?;
+    let mut bytes = Vec::new();
+    let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| format!("{name}: cannot be read: {error}"))?;
+    if bytes.len() as u64 > BYTES_MAX {
+        return Err(format!(
+            "{name}: is larger than {BYTES_MAX} bytes; a file of settings has a few thousand"
+        ));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| format!("{name}: is no text in UTF-8"))?;
+    parse(&text).map_err(|error| format!("{name}: {error}"))
+}
+
+pub(super) fn parse(text: &str) -> Result<Vec<(String, Node)>, String> {
+    let node = serde_saphyr::from_str::<Node>(text).map_err(|error| error.to_string())?;
+    if depth(&node) > DEPTH_MAX {
+        return Err(format!("values lie in each other more than {DEPTH_MAX} deep"));
+    }
+    match node {
+        Node::Fields(fields) => Ok(fields),
+        Node::Nothing => Ok(Vec::new()),
+        Node::Text(_) | Node::List(_) => {
+            Err("holds no settings: write each on a line of its own, as `bid-timeout: 5m`".to_owned())
+        }
+    }
+}
+
+fn depth(node: &Node) -> usize {
+    let below = match node {
+        Node::Nothing | Node::Text(_) => None,
+        Node::List(nodes) => nodes.iter().map(depth).max(),
+        Node::Fields(fields) => fields.iter().map(|(_, node)| depth(node)).max(),
+    };
+    1 + below.unwrap_or(0)
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number, true or false, a list, or lines of settings")
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Text(value.to_string()))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Text(value.to_string()))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Text(value.to_string()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Node, E> {
+        Ok(Node::Text(value.to_string()))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Node, E> {
+        Ok(Node::Text(value.to_owned()))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Node, E> {
+        Ok(Node::Nothing)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Node, E> {
+        Ok(Node::Nothing)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Node, D::Error> {
+        Node::deserialize(from)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Node, A::Error> {
+        let mut list = Vec::new();
+        while let Some(node) = items.next_element()? {
+            list.push(node);
+        }
+        Ok(Node::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut lines: A) -> Result<Node, A::Error> {
+        let mut fields: Vec<(String, Node)> = Vec::new();
+        while let Some((key, node)) = lines.next_entry::<String, Node>()? {
+            if fields.iter().any(|(known, _)| *known == key) {
+                return Err(Error::custom(format!("`{key}` is there twice")));
+            }
+            fields.push((key, node));
+        }
+        Ok(Node::Fields(fields))
+    }
+}

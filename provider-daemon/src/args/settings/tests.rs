@@ -1,0 +1,189 @@
+use super::*;
+use crate::args::{environment, help, run};
+use clap::CommandFactory;
+use std::fs;
+
+/// As the process reads its own command line, with these variables set.
+fn parsed(words: &[&str], set: &[(&str, &str)]) -> Result<Cli, String> {
+    let look = |name: &str| {
+        let found = set.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    let command = help::with_examples(run::for_a_real_chain(Cli::command()));
+    let command = environment::read_in(command, false, look);
+    let words = ["provider-daemon"]
+        .iter()
+        .chain(words)
+        .map(OsString::from)
+        .collect();
+    let names = set.iter().map(|(name, _)| (*name).to_owned());
+    parse(command, words, names, look).map_err(|error| error.to_string())
+}
+
+fn of_run(words: &[&str]) -> RunArgs {
+    match parsed(&[&["run"], words].concat(), &[])
+        .unwrap_or_else(|error| panic!("{error}"))
+        .command
+    {
+        Chosen::Run(args) => *args,
+        other => panic!("{other:?}"),
+    }
+}
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("settings-{}-{name}.yaml", std::process::id()));
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn flag(&self, flag: &str) -> String {
+        format!("--{flag}={}", self.0.display())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn refused(name: &str, text: &str) -> String {
+    let file = Scratch::new(name, text);
+    let error = parsed(&["run", &file.flag("config")], &[]).unwrap_err();
+    assert!(error.contains(&file.0.display().to_string()), "{error}");
+    error
+}
+
+#[test]
+fn a_provider_yaml_sets_what_it_names_however_it_is_spelt() {
+    let file = Scratch::new(
+        "spelt",
+        "host: https://provider.example.com:8443\nattributes:\n- key: region\n  value: us\nbidpricecpuscale: 0.004\n\
+         deployment_ingress_domain: ingress.example.com\nBid-Timeout: 7m\nmonitor:\n  maxRetries: 3\n\
+         bidmindeposit: 600000uakt\ndeploymentingressstatichosts: true\nnode:\n- http://a:1\n- http://b:2\n\
+         attribute: [a=b, c=d]\nprobe: true\nimage: {tag: x}\nkey: abc\nemail: ops@example.com\nnote:\n",
+    );
+    let args = of_run(&[&file.flag("provider-config")]);
+    assert_eq!(args.pricing.bid_price_cpu_scale.to_string(), "0.004");
+    assert_eq!(args.leases.deployment_ingress_domain, "ingress.example.com");
+    assert_eq!(args.bids.bid_timeout.as_secs(), 420);
+    assert_eq!(args.bids.bid_deposit, ["600000uakt"]);
+    assert!(args.leases.deployment_ingress_static_hosts && args.kubernetes.names.probe);
+    assert_eq!(args.node.node, ["http://a:1", "http://b:2"]);
+    assert_eq!(args.cluster.attribute.len(), 2);
+    let told = args.notices(|_| None).join("\n");
+    assert!(
+        told.contains("--monitor-max-retries: leases are watched"),
+        "{told}"
+    );
+    assert!(
+        told.contains("--key-file") && told.contains("image") && !told.contains("abc"),
+        "{told}"
+    );
+    assert!(args.remarks.unknown.is_empty(), "{:?}", args.remarks);
+}
+
+#[test]
+fn values_of_the_chart_are_the_flags_that_it_makes_of_them() {
+    let text = "domain: example.com\ngatewayApi:\n  enabled: true\n  gatewayName: gate\nipoperator: true\n\
+                withdrawalperiod: 12h\nchainid: akashnet-2\nletsEncrypt: {enabled: true}\n";
+    let file = Scratch::new("chart", text);
+    let args = of_run(&[&file.flag("config")]);
+    assert_eq!(args.kubernetes.cluster_public_hostname, "provider.example.com");
+    assert_eq!(args.leases.deployment_ingress_domain, "ingress.example.com");
+    assert_eq!(args.kubernetes.routes.gateway_name, "gate");
+    assert!(matches!(
+        args.kubernetes.routes.ingress_mode,
+        crate::args::kubernetes::IngressArg::GatewayApi
+    ));
+    assert!(args.kubernetes.ip_operator && args.leases.deployment_ingress_static_hosts);
+    assert_eq!(args.node.chain_id.as_deref(), Some("akashnet-2"));
+    assert!(args.remarks.unknown.is_empty(), "{:?}", args.remarks);
+}
+
+#[test]
+fn flags_go_before_files_and_those_before_defaults() {
+    let first = Scratch::new(
+        "first",
+        "bid-timeout: 1m\nmanifest-timeout: 1m\nwithdrawal-period: 1h\ngas: 5\n",
+    );
+    let second = Scratch::new("second", "bid-timeout: 2m\nrpc-query-timeout: 2m\n");
+    let words = [
+        "run",
+        &first.flag("config"),
+        &second.flag("provider-config"),
+        "--withdrawal-period=3h",
+    ];
+    let Chosen::Run(args) = parsed(&words, &[]).unwrap().command else {
+        panic!("another command");
+    };
+    let minutes = [
+        args.bids.bid_timeout,
+        args.leases.manifest_timeout,
+        args.leases.rpc_query_timeout,
+    ];
+    assert_eq!(minutes.map(|time| time.as_secs() / 60), [1, 1, 2]);
+    assert_eq!(args.leases.withdrawal_period.as_secs(), 3 * 3600);
+    assert_eq!(args.leases.lease_funds_monitor_interval.as_secs(), 600);
+}
+
+#[test]
+fn a_key_that_nobody_knows_is_told_with_the_nearest() {
+    let file = Scratch::new("unknown", "bidpricecpuscal: 1\nzzz: 1\n");
+    let told = of_run(&[&file.flag("config")]).notices(|_| None).join("\n");
+    assert!(
+        told.contains("`bidpricecpuscal` is no setting; the nearest is `bid-price-cpu-scale`"),
+        "{told}"
+    );
+    assert!(
+        told.contains("`zzz` is no setting\n") || told.ends_with("`zzz` is no setting"),
+        "{told}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_name() {
+    let error = refused("value", "bidtimeout: soon\n");
+    assert!(
+        error.contains("`bidtimeout`: invalid value 'soon' for '--bid-timeout"),
+        "{error}"
+    );
+    assert!(error.contains("write it as 500ms, 5m"), "{error}");
+    let error = refused("twice", "bid-timeout: 1m\nbidtimeout: 2m\n");
+    assert!(error.contains("are the same setting"), "{error}");
+    let error = refused("type", "bid-timeout: [{a: 1}]\n");
+    assert!(error.contains("must be a text, or a list of texts"), "{error}");
+    let error = refused("list", "- a\n- b\n");
+    assert!(error.contains("holds no settings"), "{error}");
+    let error = refused("flag", "probe: soon\n");
+    assert!(error.contains("neither true nor false"), "{error}");
+    refused("syntax", "a: b: c\n");
+    refused("cycle", "a: &a [*a]\n");
+    let laughs = "a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c \
+                  [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e \
+                  [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
+    refused("laughs", laughs);
+    let deep = format!("a: {}{}\n", "[".repeat(40), "]".repeat(40));
+    refused("deep", &deep);
+    let error = refused("large", &format!("note: {}\n", "x".repeat(10 << 20)));
+    assert!(error.contains("larger than 1048576 bytes"), "{error}");
+    let error = parsed(&["run", "--config=/no/such/file"], &[]).unwrap_err();
+    assert!(error.contains("/no/such/file: cannot be opened"), "{error}");
+}
+
+#[test]
+fn a_flag_that_is_wrong_is_named_with_its_value_and_the_nearest() {
+    let error = parsed(&["run", "--bid-timeot=5m"], &[]).unwrap_err();
+    assert!(
+        error.contains("--bid-timeot") && error.contains("--bid-timeout"),
+        "{error}"
+    );
+    let error = parsed(&["run", "--bid-price-strategy=scal"], &[]).unwrap_err();
+    assert!(
+        error.contains("'scal'") && error.contains("randomRange"),
+        "{error}"
+    );
+}

@@ -1,0 +1,142 @@
+use super::*;
+use crate::args::environment::read_in;
+use crate::args::{Cli, run};
+use clap::CommandFactory;
+
+/// Something that the flag may be set to, other than its default.
+fn sample(today: &Today) -> &'static str {
+    match (today.name(), today.kind()) {
+        ("bid-price-strategy", _) => "randomRange",
+        ("ingress-mode", _) => "gateway-api",
+        ("gas", _) => "auto",
+        ("log-format" | "output", _) => "json",
+        ("log-level", _) => "info",
+        ("fee-granter", _) => "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0",
+        ("proxy-buffer-size", _) => "32k",
+        ("gateway-listen-address" | "gateway-grpc-listen-address", _) => "127.0.0.1:1",
+        (_, Kind::Bool) => "true",
+        (_, Kind::Duration) => "1h30m",
+        (_, Kind::Number | Kind::Price) => "7",
+        (_, Kind::Coin) => "7uakt",
+        (_, Kind::List) => "0.1,beta2=0.2",
+        (_, Kind::Text) => "words",
+    }
+}
+
+fn command() -> Command {
+    let root = run::for_a_real_chain(Cli::command());
+    let mut root = read_in(root, false, |_| None);
+    root.build();
+    root
+}
+
+#[test]
+fn each_flag_of_today_s_provider_is_taken_and_has_its_effect_or_a_notice() {
+    let command = command();
+    for today in TABLE {
+        let flag = format!("--{}", today.name());
+        let joined = format!("{flag}={}", sample(today));
+        let mut ways = vec![vec![joined.clone()]];
+        match today.kind() {
+            Kind::Bool => ways.push(vec![flag.clone()]),
+            _ => ways.push(vec![flag.clone(), sample(today).to_owned()]),
+        }
+        // One of the two alone makes no sense.
+        let pair = match today.name() {
+            "gateway-tls-cert" => Some("--gateway-tls-key=x"),
+            "gateway-tls-key" => Some("--gateway-tls-cert=x"),
+            _ => None,
+        };
+        for way in ways {
+            let words = ["provider-daemon".to_owned(), "run".to_owned()].into_iter();
+            let words = words.chain(way.clone()).chain(pair.map(str::to_owned));
+            let matches = command.clone().try_get_matches_from(words);
+            let matches = matches.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+            let (_, below) = matches.subcommand().unwrap();
+            let args = TodayArgs::from_arg_matches(below).unwrap();
+            let told = args.notices(|_| None).join("\n");
+            match today.here() {
+                Here::Instead(what) => {
+                    assert_eq!(told, format!("{flag}: {what}"));
+                }
+                Here::Same => {
+                    assert_eq!(told, "", "{way:?}");
+                    let run = command.find_subcommand("run").unwrap();
+                    let named = |arg: &&Arg| {
+                        let aliases = arg.get_all_aliases().unwrap_or_default();
+                        arg.get_long() == Some(today.name()) || aliases.contains(&today.name())
+                    };
+                    let arg = run.get_arguments().find(named).unwrap();
+                    let source = below.value_source(arg.get_id().as_str());
+                    assert_eq!(source, Some(ValueSource::CommandLine), "{way:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_is_there_once_and_says_what_is_instead() {
+    let mut names: Vec<&str> = TABLE.iter().map(Today::name).collect();
+    names.sort_unstable();
+    let count = names.len();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    for today in without_effect() {
+        let Here::Instead(what) = today.here() else {
+            continue;
+        };
+        assert!(what.split(' ').count() > 3, "{}: {what}", today.name());
+    }
+}
+
+#[test]
+fn what_has_the_same_in_its_place_is_told_in_one_line_and_what_is_off_not_at_all() {
+    let words = [
+        "provider-daemon",
+        "run",
+        "--monitor-max-retries=40",
+        "--monitor-retry-period=4s",
+        "--cert-issuer-enabled=false",
+        "--yes=false",
+    ];
+    let matches = command().try_get_matches_from(words).unwrap();
+    let args = TodayArgs::from_arg_matches(matches.subcommand().unwrap().1).unwrap();
+    let told = args.notices(|_| None);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(
+        told[0].starts_with("--monitor-max-retries, --monitor-retry-period: leases are watched"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn the_guide_has_a_row_for_each_and_for_nothing_else() {
+    let guide = include_str!("../../../../docs/configuration.md");
+    let (_, table) = guide
+        .split_once("| default there | here |\n|---|---|---|---|\n")
+        .unwrap();
+    let row = |today: &Today| {
+        let kind = match today.kind() {
+            Kind::Bool => "true or false",
+            Kind::Duration => "duration",
+            Kind::Number => "number",
+            Kind::Price => "price",
+            Kind::Coin => "coin",
+            Kind::List => "list",
+            Kind::Text => "text",
+        };
+        let default = match today.default() {
+            "" => String::new(),
+            default => format!("`{default}`"),
+        };
+        let here = match today.here() {
+            Here::Same => "the same",
+            Here::Instead(what) => what,
+        };
+        format!("| `{}` | {kind} | {default} | {here} |", today.name())
+    };
+    let wanted: Vec<String> = TABLE.iter().map(row).collect();
+    let there: Vec<&str> = table.lines().collect();
+    assert_eq!(there, wanted);
+}

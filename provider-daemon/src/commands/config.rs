@@ -1,0 +1,115 @@
+//! `config`: what `run` would go by, and what is wrong with it.
+
+use crate::args::config::{CheckArgs, ShowArgs};
+use crate::args::show::Shown;
+use crate::args::{ConfigCommand, Output, RunArgs};
+use crate::commands::chain::{addresses, given_chain_id};
+use crate::commands::run;
+use crate::say;
+use akash_provider_core::types::Address;
+use anyhow::Context;
+use serde_json::json;
+use std::fmt::Write;
+use std::process::ExitCode;
+
+/// Prints or checks the settings of `run`.
+///
+/// # Errors
+/// What is shown cannot be written as JSON.
+pub fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        ConfigCommand::Show(args) => show(args),
+        ConfigCommand::Check(args) => check(args),
+    }
+}
+
+fn show(args: &ShowArgs) -> anyhow::Result<ExitCode> {
+    let notices = args.run.notices(|name| std::env::var(name).ok());
+    if args.run.output == Output::Json {
+        let all = json!({ "settings": args.shown, "notices": notices });
+        say(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for setting in &args.shown {
+        // Writing into a text does not fail.
+        let _ = writeln!(text, "{}", line(setting));
+    }
+    for notice in notices {
+        let _ = writeln!(text, "{notice}");
+    }
+    say(&text);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(setting: &Shown) -> String {
+    let source = match (&setting.from, setting.source) {
+        (Some(from), _) => from.clone(),
+        (None, "flag") => format!("--{}", setting.name),
+        (None, source) => source.to_owned(),
+    };
+    format!("{} = {}  ({source})", setting.name, setting.value.join(","))
+}
+
+fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let troubles = troubles(&args.run);
+    let notices = args.run.notices(|name| std::env::var(name).ok());
+    let unknown = &args.run.remarks.unknown;
+    let notices: Vec<&String> = notices
+        .iter()
+        .filter(|notice| !unknown.contains(notice))
+        .collect();
+    let is_fine = troubles.is_empty();
+    if args.run.output == Output::Json {
+        let all = json!({ "is_fine": is_fine, "troubles": troubles, "notices": notices });
+        say(&format!("{}\n", serde_json::to_string_pretty(&all)?));
+    } else {
+        let mut text = String::new();
+        for trouble in &troubles {
+            let _ = writeln!(text, "wrong: {trouble}");
+        }
+        for notice in notices {
+            let _ = writeln!(text, "{notice}");
+        }
+        if is_fine {
+            text.push_str("the settings can be used\n");
+        }
+        say(&text);
+    }
+    Ok(if is_fine {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// What would end a start, or is not what its author meant.
+fn troubles(args: &RunArgs) -> Vec<String> {
+    let mut troubles = args.remarks.unknown.clone();
+    let mut look = |found: anyhow::Result<()>| {
+        if let Err(error) = found {
+            troubles.push(format!("{error:#}"));
+        }
+    };
+    let chain_id = given_chain_id(&args.node).context("--chain-id is missing: say which chain this is for");
+    look(
+        chain_id
+            .as_ref()
+            .map(|_| ())
+            .map_err(|error| anyhow::anyhow!("{error}")),
+    );
+    look(addresses(&args.node).map(|_| ()));
+    look(
+        args.pricing
+            .strategy(1)
+            .map(|_| ())
+            .context("the prices, --bid-price-…"),
+    );
+    look(args.bus.location().map(|_| ()));
+    // The account is not known without its key, and nothing here depends on which it is.
+    let config = Address::from_bytes(&[1; 20]).context("an account");
+    let config = config.and_then(|nobody| run::config(args, nobody, chain_id.as_deref().unwrap_or("chain")));
+    look(config.map(|_| ()));
+    troubles.extend(args.pricing.script_trouble());
+    troubles
+}
