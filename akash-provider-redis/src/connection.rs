@@ -3,9 +3,13 @@
 use crate::location::Location;
 use crate::position::Keys;
 use akash_provider_core::{Error, ErrorKind};
+use futures::future::join_all;
 use redis::aio::MultiplexedConnection;
-use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
-use redis::{AsyncConnectionConfig, Client, IntoConnectionInfo, RedisError, RedisResult, TlsMode};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, RedisError, RedisResult, TlsMode,
+};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -13,6 +17,8 @@ use tokio::time::timeout;
 
 /// Longest time for a connection: a name, the sentinels, the server, its greeting.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
+/// Longest time for a sentinel and the master that it names, so that one that hangs leaves time for the connection.
+const SENTINEL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where connections lead.
 #[derive(Debug)]
@@ -77,9 +83,54 @@ impl Link {
                 .get_multiplexed_async_connection_with_config(&config)
                 .await;
         };
-        let mut builder =
-            SentinelClientBuilder::new(location.addresses(), master, SentinelServerType::Master)?
-                .set_client_to_redis_db(location.database());
+        self.agreed(master)
+            .await?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    }
+
+    /// The master that the sentinels name. Each is asked, and not the first alone: instances that hear other sentinels
+    /// first would follow other masters.
+    async fn agreed(&self, master: &str) -> RedisResult<Client> {
+        let addresses: Vec<_> = self.location.addresses().collect();
+        let count = addresses.len();
+        let asked = addresses.into_iter().map(|address| async move {
+            let mut sentinel = self.sentinel(address, master)?;
+            let named = timeout(SENTINEL_LIMIT, sentinel.async_get_client()).await;
+            named.unwrap_or_else(|_| {
+                Err(refused(
+                    "a sentinel does not answer",
+                    format!("{SENTINEL_LIMIT:?}"),
+                ))
+            })
+        });
+        let mut votes: BTreeMap<String, (usize, Client)> = BTreeMap::new();
+        let mut failed = None;
+        for named in join_all(asked).await {
+            match named {
+                Ok(client) => {
+                    let place = client.get_connection_info().addr().to_string();
+                    votes.entry(place).or_insert((0, client)).0 += 1;
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        // Of several masters the one that more than half of all sentinels name, those included that do not answer.
+        let is_single = votes.len() == 1;
+        let named: Vec<&str> = votes.keys().map(String::as_str).collect();
+        let disagree = refused("the sentinels name several masters", named.join(", "));
+        let most = votes.into_values().max_by_key(|(votes, _)| *votes);
+        match most {
+            Some((votes, client)) if is_single || votes * 2 > count => Ok(client),
+            Some(_) => Err(disagree),
+            None => Err(failed.unwrap_or(disagree)),
+        }
+    }
+
+    fn sentinel(&self, address: ConnectionAddr, master: &str) -> RedisResult<SentinelClient> {
+        let location = &self.location;
+        let mut builder = SentinelClientBuilder::new([address], master, SentinelServerType::Master)?
+            .set_client_to_redis_db(location.database());
         if location.is_tls() {
             builder = builder
                 .set_client_to_redis_tls_mode(TlsMode::Secure)
@@ -100,7 +151,7 @@ impl Link {
         if let Some(password) = password {
             builder = builder.set_client_to_sentinel_password(password);
         }
-        builder.build()?.get_async_connection_with_config(&config).await
+        builder.build()
     }
 
     fn direct(&self) -> RedisResult<Client> {
@@ -207,6 +258,10 @@ pub(crate) fn is_answer(error: &RedisError) -> bool {
         Some("READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH")
     );
     error.code().is_some() && !is_of_another && !error.is_io_error()
+}
+
+fn refused(what: &'static str, detail: String) -> RedisError {
+    RedisError::from((redis::ErrorKind::Io, what, detail))
 }
 
 /// The server refused, or did not answer.

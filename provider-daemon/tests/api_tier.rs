@@ -9,6 +9,16 @@
 mod environment;
 #[path = "api_tier/ha.rs"]
 mod ha;
+#[path = "api_tier/ha_campaign.rs"]
+mod ha_campaign;
+#[path = "api_tier/ha_figures.rs"]
+mod ha_figures;
+#[expect(dead_code, reason = "other tests use the rest of it")]
+#[path = "common/http.rs"]
+mod http;
+#[expect(dead_code, reason = "other tests use the rest of it")]
+#[path = "common/landed.rs"]
+mod landed;
 #[path = "api_tier/on_a_chain.rs"]
 mod on_a_chain;
 #[path = "api_tier/served_inventory.rs"]

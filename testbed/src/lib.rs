@@ -55,6 +55,7 @@ pub use tier::Tier;
 pub use binaries::build;
 pub use check::check;
 pub use network::obstacle;
+pub use packages::faketime;
 pub use proxy::{Backend, Proxy};
 pub use recordings::recordings;
 pub use redis::Redis;

@@ -42,6 +42,15 @@ const NODE: [Package; 7] = [
 /// The server and the sentinel of Redis are this one program under two names. Its package starts no service.
 const REDIS: Package = package("redis-tools", &["/usr/bin/redis-check-rdb"]);
 
+/// Shows a program another clock on the wall.
+const FAKETIME: Package = package(
+    "libfaketime",
+    &[
+        "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
+        "/usr/lib/aarch64-linux-gnu/faketime/libfaketimeMT.so.1",
+    ],
+);
+
 /// Installs what the tier needs and the machine lacks.
 pub(crate) fn install(tier: Tier) -> Result<()> {
     let node: &[Package] = if tier == Tier::Node { &NODE } else { &[] };
@@ -59,6 +68,21 @@ pub(crate) fn redis() -> Result<PathBuf> {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     add(&lacking([&REDIS].into_iter(), |file| Path::new(file).exists()))?;
     Ok(REDIS.files.iter().map(PathBuf::from).collect())
+}
+
+/// The library that, loaded before all others, shows a program another clock on the wall; installed where the machine
+/// lacks it.
+///
+/// # Errors
+/// It cannot be installed. The text names the command that would.
+pub fn faketime() -> Result<PathBuf> {
+    add(&lacking([&FAKETIME].into_iter(), |file| Path::new(file).exists()))?;
+    let found = FAKETIME
+        .files
+        .iter()
+        .map(PathBuf::from)
+        .find(|file| file.exists());
+    found.ok_or_else(|| Error::new("libfaketime is installed, and lies elsewhere than was thought"))
 }
 
 fn add(lacking: &[&'static str]) -> Result<()> {

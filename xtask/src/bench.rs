@@ -3,6 +3,7 @@
 mod build;
 mod chain;
 mod gateway;
+mod ha;
 mod k8s;
 mod operators;
 
@@ -38,6 +39,8 @@ enum What {
     Operators,
     /// The gateway, on backends in memory.
     Gateway,
+    /// Several instances, and one with a thousand leases, as the released program on a cluster that comes up for it.
+    Ha,
     /// Builds from nothing, of the daemon and of the tests: a quarter of an hour on two cores.
     Build,
 }
@@ -145,6 +148,16 @@ const GATEWAY: [(&str, Aim); 14] = [
     ("storm_p99_ms", Aim::AtMost(50.0)),
 ];
 
+/// The same of several instances, and of one with a thousand leases.
+const HA: [(&str, Aim); 6] = [
+    ("takeover_kill_s", Aim::AtMost(15.0)),
+    ("takeover_stop_s", Aim::AtMost(3.0)),
+    ("standby_idle_mib", Aim::AtMost(40.0)),
+    ("start_ready_1000_leases_ms", Aim::AtMost(3_000.0)),
+    ("cpu_idle_1000_leases_percent", Aim::AtMost(0.2)),
+    ("rss_1000_leases_mib", Aim::AtMost(64.0)),
+];
+
 /// The same of builds from nothing.
 const BUILD: [(&str, Aim); 5] = [
     // Half of what it was before it was looked at: 1,482.
@@ -166,6 +179,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         What::K8s => (k8s::figures(workspace)?, &K8S[..]),
         What::Operators => (operators::figures(workspace)?, &OPERATORS[..]),
         What::Gateway => (gateway::figures(workspace)?, &GATEWAY[..]),
+        What::Ha => (ha::figures(workspace)?, &HA[..]),
         What::Build => (build::figures(workspace)?, &BUILD[..]),
     };
     for figure in &found {
@@ -227,6 +241,7 @@ fn row(figure: &Figure) -> String {
         .chain(&K8S)
         .chain(&OPERATORS)
         .chain(&GATEWAY)
+        .chain(&HA)
         .chain(&BUILD)
         .find(|(name, _)| *name == figure.name)
         .map_or(Aim::Known, |(_, aim)| *aim);

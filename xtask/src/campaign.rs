@@ -33,6 +33,9 @@ enum Name {
     Replay,
     /// The chain client before a node that misbehaves: a hundred seeds of faults, two hundred kills, a cut of a minute.
     Chain,
+    /// Two daemons on an API server and a chain: a hundred hand-overs, killed, stopped, paused, cut off and deafened, under
+    /// a stream of orders.
+    Ha,
     /// What strangers send the gateway, guided by coverage: ten minutes for each kind.
     Fuzz,
     /// A real node whose parts are away for a minute each, and a program that is killed a hundred times.
@@ -55,6 +58,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         ),
         Name::Replay => sim::tapes(workspace, args.seed),
         Name::Chain => chain(workspace, args.seed),
+        Name::Ha => tiers::hand_overs(workspace, args.seed),
         Name::Fuzz => fuzz::run(workspace, args.seed),
         Name::K8s => tiers::campaign(workspace, args.seed),
         Name::Soak => soak(workspace, args.minutes),

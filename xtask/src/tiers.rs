@@ -19,7 +19,7 @@ const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
 /// The second cluster of a tier. What the check of the first looks for by name must not be found in it.
 const SECOND: &str = "second";
 /// The variable that names the state folders of the clusters to test on.
-const VARIABLE: &str = "AKASH_TESTBED_DIR";
+pub(crate) const VARIABLE: &str = "AKASH_TESTBED_DIR";
 
 /// Runs the stages; where a machine cannot hold a cluster, they say why and pass.
 pub(crate) fn stages(workspace: &Workspace, report: &mut Report) {
@@ -73,6 +73,23 @@ pub(crate) fn campaign(workspace: &Workspace, seed: u64) -> Result<()> {
         let tests = CAMPAIGN
             .iter()
             .fold(tests, |tests, (name, value)| tests.env(name, value));
+        tests.follow().map(drop)
+    })
+}
+
+/// How often the leader is made to go in the long form of the test of hand-overs.
+const HAND_OVERS: &str = "100";
+
+/// The hand-overs between two daemons in their long form; what the test says ends with what was counted.
+pub(crate) fn hand_overs(workspace: &Workspace, seed: u64) -> Result<()> {
+    let options = cluster::options(workspace, Tier::Api, "campaign-ha", None);
+    with_cluster(&options, |cluster| {
+        let tests = workspace
+            .cargo(&["test", "--locked", "-p", "provider-daemon", "--all-features"])
+            .args(["--test", "api_tier", "--", "ha_campaign::", "--nocapture"])
+            .env(VARIABLE, cluster.dir())
+            .env("HA_SEED", seed.to_string())
+            .env("HA_HAND_OVERS", HAND_OVERS);
         tests.follow().map(drop)
     })
 }

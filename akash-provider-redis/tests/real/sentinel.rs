@@ -3,8 +3,9 @@
 use crate::server::{Server, free_port};
 use crate::{PATIENCE, next, publish, told};
 use akash_provider_core::bus::{Bus, Delivery, EventStream};
+use akash_provider_core::election::{Beside, Claim, ElectionStore};
 use akash_provider_core::types::{Event, Topic};
-use akash_provider_redis::{Location, RedisBus};
+use akash_provider_redis::{Location, RedisBus, RedisElection};
 use std::time::{Duration, Instant};
 
 pub(crate) struct Set {
@@ -116,4 +117,55 @@ async fn a_new_master_that_is_behind_is_never_silence() {
     set.master.redis.go_on().unwrap();
     publish(&bus, Topic::Facts, 30).await;
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 30));
+}
+
+/// Two servers that both take writes, and sentinels that each name another one, as where a network is cut in two.
+#[tokio::test]
+async fn sentinels_that_disagree_are_told_and_most_of_them_decide() {
+    let (Some(one), Some(other)) = (Server::start(), Server::start()) else {
+        return;
+    };
+    let sentinels = [&one, &other, &other].map(|master| Server::sentinel(master.port));
+    let [Some(a), Some(b), Some(c)] = sentinels else {
+        return;
+    };
+    let named = |sentinels: &[&Server]| -> Location {
+        let all: Vec<String> = sentinels
+            .iter()
+            .map(|one| format!("127.0.0.1:{}", one.port))
+            .collect();
+        format!("redis-sentinel://{}/main", all.join(","))
+            .parse()
+            .unwrap()
+    };
+    for undecided in [&[&a, &b][..], &[&b, &a]] {
+        let store = RedisElection::new(named(undecided), "test");
+        let error = store.read().await.unwrap_err().to_string();
+        let ports = [&one, &other].map(|server| server.port.to_string());
+        assert!(
+            error.contains("the sentinels name several masters")
+                && ports.iter().all(|port| error.contains(port)),
+            "{error}"
+        );
+    }
+    // Whichever is asked first.
+    for decided in [&[&a, &b, &c][..], &[&c, &b, &a]] {
+        let store = RedisElection::new(named(decided), "test");
+        assert_eq!(store.read().await.unwrap(), None);
+        let claim = Claim {
+            holder: Some("me".to_owned()),
+            term: 1,
+            begins: true,
+            lease: Duration::from_secs(3),
+            beside: Beside::default(),
+        };
+        store.create(&claim).await.unwrap();
+        let key = "{akash-provider}:election:test";
+        assert_eq!(
+            other.say::<i64>(&["DEL", key]).await,
+            1,
+            "at the master that most name"
+        );
+        assert_eq!(one.say::<i64>(&["EXISTS", key]).await, 0);
+    }
 }

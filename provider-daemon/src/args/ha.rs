@@ -27,7 +27,8 @@ pub struct HaArgs {
     /// works: off for one instance, kubernetes for a Lease, redis for a key of a Redis.
     #[arg(long, value_enum, default_value = "off")]
     pub ha: HaStore,
-    /// Name of the leadership; without it one that follows from the account, so that two providers never meet.
+    /// Name of the leadership; without it `akash-provider` for a Lease, which is the one that deploy/rbac gives rights to,
+    /// and for a Redis one that follows from account and chain, so that two providers never meet.
     #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
     pub ha_name: Option<String>,
     /// Namespace of the Lease; without it that of --k8s-manifest-ns.

@@ -54,7 +54,7 @@ pub fn bundle(args: &BundleArgs) -> anyhow::Result<ExitCode> {
     }
     let mut recording = Recording::of(wanted.clone());
     let mut replay = Replay::default();
-    replay.run(&mut recording, args.until, None)?;
+    replay.run(&mut recording, args.until, &mut |_| ())?;
     let head = recording.head().context("the recording has no head")?;
     let name = args.out.display().to_string();
     let file = OpenOptions::new()
@@ -111,6 +111,15 @@ fn add(tar: &mut Builder<impl Write>, name: impl AsRef<Path>, bytes: &[u8]) -> a
 
 /// Files that are within the window: each begins with a state that says when.
 fn within(files: &[PathBuf], from: Option<u64>, until: Option<u64>) -> anyhow::Result<Vec<PathBuf>> {
+    if let (Some(from), Some(until)) = (from, until)
+        && from > until
+    {
+        bail!(
+            "--from {} is after --until {}",
+            shown_time(from),
+            shown_time(until)
+        );
+    }
     if from.is_none() && until.is_none() {
         return Ok(files.to_vec());
     }
@@ -127,15 +136,6 @@ fn within(files: &[PathBuf], from: Option<u64>, until: Option<u64>) -> anyhow::R
         if !is_late && !is_early {
             wanted.push((*path).clone());
         }
-    }
-    if let (Some(from), Some(until)) = (from, until)
-        && from > until
-    {
-        bail!(
-            "--from {} is after --until {}",
-            shown_time(from),
-            shown_time(until)
-        );
     }
     Ok(wanted)
 }

@@ -103,7 +103,7 @@ impl Replay {
         &mut self,
         recording: &mut Recording,
         until: Option<u64>,
-        mut watch: Option<&mut dyn FnMut(&Turn<'_>)>,
+        watch: &mut dyn FnMut(&Turn<'_>),
     ) -> anyhow::Result<()> {
         while let Some(found) = recording.next()? {
             match found {
@@ -114,7 +114,7 @@ impl Replay {
                     self.leave();
                 }
                 Found::Record(record) => {
-                    if self.take(record, until, &mut watch)? {
+                    if self.take(record, until, watch)? {
                         break;
                     }
                 }
@@ -134,7 +134,7 @@ impl Replay {
         &mut self,
         record: Record,
         until: Option<u64>,
-        watch: &mut Option<&mut dyn FnMut(&Turn<'_>)>,
+        watch: &mut dyn FnMut(&Turn<'_>),
     ) -> anyhow::Result<bool> {
         self.outcome.has_end = false;
         match record {
@@ -180,7 +180,7 @@ impl Replay {
         input: Option<Input>,
         recorded: (u32, u64),
         until: Option<u64>,
-        watch: &mut Option<&mut dyn FnMut(&Turn<'_>)>,
+        watch: &mut dyn FnMut(&Turn<'_>),
     ) -> anyhow::Result<bool> {
         let Some((engine, since, wall)) = &mut self.engine else {
             self.outcome.skipped += 1;
@@ -191,7 +191,7 @@ impl Replay {
         if until.is_some_and(|until| wall > until) {
             return Ok(true);
         }
-        let seen = watch.is_some().then(|| input.clone()).flatten();
+        let seen = input.clone();
         let words = || words::input(seen.as_ref());
         let step = catch_unwind(AssertUnwindSafe(|| match input {
             Some(input) => engine.step(now, input),
@@ -219,13 +219,11 @@ impl Replay {
             };
             self.outcome.first_difference.get_or_insert_with(what);
         }
-        if let Some(watch) = watch {
-            watch(&Turn {
-                wall,
-                input: seen.as_ref(),
-                effects: &effects,
-            });
-        }
+        watch(&Turn {
+            wall,
+            input: seen.as_ref(),
+            effects: &effects,
+        });
         Ok(false)
     }
 }
@@ -246,7 +244,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let wanted = args.order.as_ref().map(Subject::order);
     let wanted = wanted.or_else(|| args.lease.as_ref().map(Subject::lease));
     match wanted {
-        None => replay.run(&mut recording, args.until, Some(&mut |_| ()))?,
+        None => replay.run(&mut recording, args.until, &mut |_| ())?,
         Some(mut subject) => {
             let output = args.output;
             let mut told = 0u64;
@@ -256,7 +254,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
                     tell(turn, &effects, output);
                 }
             };
-            replay.run(&mut recording, args.until, Some(&mut watch))?;
+            replay.run(&mut recording, args.until, &mut watch)?;
             if told == 0 {
                 bail!("nothing in {} is about it", args.dir.display());
             }

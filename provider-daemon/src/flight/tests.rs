@@ -107,7 +107,7 @@ fn record_in(dir: &Path, limit: u64, turns: u64) {
 
 fn replayed(dir: &Path) -> anyhow::Result<Outcome> {
     let mut replay = Replay::default();
-    replay.run(&mut Recording::open(dir)?, None, Some(&mut |_| ()))?;
+    replay.run(&mut Recording::open(dir)?, None, &mut |_| ())?;
     Ok(replay.outcome)
 }
 
@@ -331,6 +331,36 @@ fn a_decision_that_is_another_now_is_named_with_its_input() {
 }
 
 #[test]
+fn a_bundle_names_the_input_of_the_first_decision_that_is_another() {
+    let (mut all, _) = records(2);
+    let Some(Record::Turn { digest, .. }) = all.get_mut(2) else {
+        panic!("a turn");
+    };
+    *digest ^= 1;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("000001.flight"), written(&all)).unwrap();
+    let out = dir.path().join("report.tar.gz");
+    let args = BundleArgs {
+        dir: dir.path().to_owned(),
+        out: out.clone(),
+        from: None,
+        until: None,
+    };
+    bundle(&args).unwrap();
+    let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(std::fs::File::open(&out).unwrap()));
+    let mut entries = tar.entries().unwrap().map(Result::unwrap);
+    let mut said = entries
+        .find(|entry| entry.path().unwrap().ends_with("replay.txt"))
+        .unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+    assert!(
+        text.contains("input 2") && text.contains("order created"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_stops_the_recorder_alone() {
     let dir = tempfile::tempdir().unwrap();
     let shelf = Shelf::open(dir.path(), 1 << 20).unwrap();
@@ -402,6 +432,14 @@ fn a_bundle_has_settings_and_status_and_no_secret() {
     };
     bundle(&args).unwrap();
     assert!(bundle(&args).is_err(), "what is there is not written over");
+    let turned = BundleArgs {
+        dir: args.dir.clone(),
+        out: dir.path().join("none.tar.gz"),
+        from: Some(2),
+        until: Some(1),
+    };
+    let refused = bundle(&turned).unwrap_err().to_string();
+    assert!(refused.contains("is after --until"), "{refused}");
     let mut tar = tar::Archive::new(flate2::read::GzDecoder::new(std::fs::File::open(&out).unwrap()));
     let mut names = Vec::new();
     for entry in tar.entries().unwrap() {

@@ -27,6 +27,8 @@ use akash_provider_gateway::{Leadership as Shown, LeadershipSource};
 use akash_provider_k8s::election::LeaseElection;
 use akash_provider_redis::RedisElection;
 use futures::FutureExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +39,10 @@ use tokio_util::sync::CancellationToken;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long a hand-over may keep the end waiting: without one others wait as long as a lease.
 const HAND_OVER: Duration = Duration::from_secs(5);
+/// A namespace that lasts as long as its cluster, so that its uid is that of the cluster.
+const NEVER_DELETED: &str = "kube-system";
+/// How long a cluster that does not answer may keep the start waiting.
+const CLUSTER_LIMIT: Duration = Duration::from_secs(5);
 /// How often a standby looks which term it is.
 const TERM_EVERY: Duration = Duration::from_secs(2);
 
@@ -75,14 +81,19 @@ impl Ha {
         if args.ha.ha == HaStore::Off {
             return Ok(ha);
         }
+        let mut settings = settings::of(args, config);
+        settings.extend(cluster(args).await);
         let me = Candidate {
             identity: identity(args.ha.ha_identity.as_deref()),
             address: args.ha.ha_address.clone().unwrap_or_default(),
-            settings: settings::of(args, config),
+            settings,
             fixed: &settings::FIXED,
             brings_settings: args.ha.ha_takeover_settings,
         };
-        let name = args.ha.ha_name.clone().unwrap_or_else(|| settings::name(config));
+        let name = args.ha.ha_name.clone().unwrap_or_else(|| match args.ha.ha {
+            HaStore::Redis => settings::name(config),
+            HaStore::Kubernetes | HaStore::Off => settings::LEASE.to_owned(),
+        });
         let mut election = ElectionConfig::new(name.clone(), me, args.ha.timing());
         election.kept = kept.to_json();
         election.known_term = known_term;
@@ -239,6 +250,32 @@ impl Ha {
         }
         if timeout(HAND_OVER, election.hand_over()).await.is_err() {
             tracing::warn!("the leadership is not handed over in time, and ends by itself");
+        }
+    }
+}
+
+/// Which cluster this instance works on; nothing where it has none, or where that does not answer: what is not known keeps
+/// nobody from leading.
+async fn cluster(args: &RunArgs) -> Option<(String, String)> {
+    if !args.cluster_k8s && args.kubernetes.kubeconfig.is_none() {
+        return None;
+    }
+    let asked = async {
+        let namespaces: Api<Namespace> = Api::all(client(args.kubernetes.kubeconfig.as_deref()).await?);
+        let namespace = namespaces.get(NEVER_DELETED).await?;
+        anyhow::Ok(namespace.metadata.uid)
+    };
+    match timeout(CLUSTER_LIMIT, asked).await {
+        Ok(Ok(uid)) => uid.map(|uid| settings::cluster(&uid)),
+        Ok(Err(error)) => {
+            tracing::warn!("other instances are not told which cluster this one works on: {error}");
+            None
+        }
+        Err(_) => {
+            tracing::warn!(
+                "other instances are not told which cluster this one works on: it does not answer"
+            );
+            None
         }
     }
 }

@@ -1,15 +1,18 @@
 //! Two providers of one account on one cluster, of which a Lease says which one works.
 
 use crate::on_a_chain::Node;
-use crate::stage::{Running, Stage, until};
+use crate::stage::{Running, Stage, free, until};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::BidState;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use testbed::{Cluster, Tier};
 
-const NAME: &str = "run-ha";
+/// Where nobody gives it another name.
+const NAME: &str = "akash-provider";
 const LEASE: Duration = Duration::from_secs(5);
 
 fn start(stage: &Stage, kubeconfig: &str, name: &str, start: u32) -> Running {
@@ -20,8 +23,6 @@ fn start(stage: &Stage, kubeconfig: &str, name: &str, start: u32) -> Running {
         "--kubeconfig",
         kubeconfig,
         "--ha=kubernetes",
-        "--ha-name",
-        NAME,
         "--ha-lease=5s",
         &identity,
         &home,
@@ -57,6 +58,14 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     let mut stage = Stage::new("api-tier-ha", true);
     stage.start_node(Some(Duration::from_millis(500)));
     let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();
+    let left = [
+        "delete",
+        "leases.coordination.k8s.io",
+        NAME,
+        "--namespace=lease",
+        "--ignore-not-found",
+    ];
+    cluster.kubectl(&left).unwrap();
     let _node = Node::new(&cluster, "run-ha");
     let mut first = start(&stage, &kubeconfig, "a", 1);
     until("a leads", || first.told(), || leads(&first, 1));
@@ -122,4 +131,80 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     assert_eq!(stage.live_leases(), 1, "nothing was closed: {}", third.told());
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
     third.says("lease closed");
+}
+
+/// One command of Redis; the first line of the answer, and the second where there is one.
+fn redis_says(port: u16, words: &[&str]) -> (String, String) {
+    let mut line = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut text = format!("*{}\r\n", words.len());
+    for word in words {
+        text.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+    }
+    line.write_all(text.as_bytes()).unwrap();
+    let mut answer = BufReader::new(line).lines().map(Result::unwrap);
+    let first = answer.next().unwrap();
+    let second = if first.starts_with('$') {
+        answer.next()
+    } else {
+        None
+    };
+    (first, second.unwrap_or_default())
+}
+
+/// As where two clusters have a provider of the same account, and both a leadership of one name on one Redis.
+#[test]
+fn an_instance_of_another_cluster_under_the_same_name_stands_by_and_says_why() {
+    const KEY: &str = "{akash-provider}:election:two-clusters";
+    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let _alone = cluster.exclusive().unwrap();
+    let mut stage = Stage::new("api-tier-ha-clusters", true);
+    stage.start_node(Some(Duration::from_millis(500)));
+    let port = free().port();
+    let Some(_redis) = stage.redis(port, &[]) else {
+        return;
+    };
+    let kubeconfig = cluster.kubeconfig().to_str().unwrap().to_owned();
+    let url = format!("--ha-url=redis://127.0.0.1:{port}");
+    let start = |name: &str| {
+        let home = format!("--home={}", stage.path(&format!("home-{name}")).display());
+        let words = [
+            "--cluster-k8s",
+            "--kubeconfig",
+            &kubeconfig,
+            "--ha=redis",
+            &url,
+            "--ha-name=two-clusters",
+            "--ha-lease=3s",
+            &home,
+        ];
+        stage.provider(name, &words)
+    };
+    let mut first = start("a");
+    until("a leads", || first.told(), || leads(&first, 1));
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.ended(), Some(0), "{}", first.told());
+    let beside = redis_says(port, &["HGET", KEY, "beside"]).1;
+    let mut theirs: Value = serde_json::from_str(&beside).unwrap();
+    let ours = theirs["settings"]["cluster"].take();
+    assert!(ours.is_string(), "{beside}");
+    theirs["settings"]["cluster"] = "0123456789abcdef".into();
+    let wrote = redis_says(
+        port,
+        &["HSET", KEY, "beside", &theirs.to_string(), "version", "theirs"],
+    );
+    assert_eq!(wrote.0, ":0");
+    let second = start("b");
+    let names_it = || second.told().contains("settings=\"cluster\"");
+    until("it names what differs", || second.told(), names_it);
+    // Three times as long as one with other settings would wait.
+    std::thread::sleep(Duration::from_secs(18));
+    assert!(!leads(&second, 1), "{}", second.told());
+    theirs["settings"]["cluster"] = ours;
+    redis_says(
+        port,
+        &["HSET", KEY, "beside", &theirs.to_string(), "version", "ours"],
+    );
+    until("b leads", || second.told(), || leads(&second, 1));
 }

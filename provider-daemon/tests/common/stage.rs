@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
+use testbed::Redis;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
@@ -47,6 +48,11 @@ pub(crate) fn until(what: &str, told: impl Fn() -> String, mut done: impl FnMut(
     }
 }
 
+/// An address of loopback that was free a moment ago.
+pub(crate) fn free() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
 /// A chain, and where its node will listen.
 pub(crate) struct Stage {
     pub(crate) chain: MemoryChain,
@@ -54,8 +60,8 @@ pub(crate) struct Stage {
     devnet: Option<Devnet>,
     at: SocketAddr,
     folder: PathBuf,
-    /// Files that a program may have open; `None` for as many as the system allows.
-    files: Option<u32>,
+    /// Words before the name of each program: what limits it, and becomes it.
+    before: Vec<String>,
 }
 
 /// Limits what the program after it may have open, softly and for good, and becomes it.
@@ -90,8 +96,8 @@ impl Stage {
                 market.execute(&Msg::CreateProvider(record)).unwrap();
             }
         });
-        // A port that was free a moment ago, so that the node may come later, and again.
-        let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // The node may come later, and again.
+        let at = free();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -103,13 +109,15 @@ impl Stage {
             devnet: None,
             at,
             folder,
-            files: None,
+            before: Vec::new(),
         }
     }
 
     /// Its programs may have so many files open and no more.
     pub(crate) fn with_files(mut self, files: u32) -> Self {
-        self.files = Some(files);
+        self.before = ["sh", "-c", LIMITED, "sh", &files.to_string()]
+            .map(str::to_owned)
+            .into();
         self
     }
 
@@ -179,6 +187,15 @@ impl Stage {
         url
     }
 
+    /// A Redis at this port of loopback with more settings than usual; `None`, and a line that says why, where this machine
+    /// has none.
+    pub(crate) fn redis(&self, port: u16, more: &[&str]) -> Option<Redis> {
+        let (at, dir) = (port.to_string(), self.folder.display().to_string());
+        let words = ["--bind", "127.0.0.1", "--save", "", "--port", &at, "--dir", &dir];
+        let words: Vec<String> = words.iter().chain(more).map(|&word| word.to_owned()).collect();
+        Redis::start("redis-server", port, &self.folder, &words).unwrap()
+    }
+
     pub(crate) fn grpc_url(&self) -> String {
         self.devnet.as_ref().unwrap().grpc_url()
     }
@@ -188,15 +205,18 @@ impl Stage {
     }
 
     pub(crate) fn command(&self, words: &[&str]) -> Command {
-        const PROGRAM: &str = env!("CARGO_BIN_EXE_provider-daemon");
-        let mut command = match self.files {
-            None => Command::new(PROGRAM),
-            Some(files) => {
-                let mut shell = Command::new("sh");
-                shell.args(["-c", LIMITED, "sh", &files.to_string(), PROGRAM]);
-                shell
-            }
-        };
+        let before: Vec<&str> = self.before.iter().map(String::as_str).collect();
+        self.command_after(&before, words)
+    }
+
+    /// The same with other words before the name of the program.
+    pub(crate) fn command_after(&self, before: &[&str], words: &[&str]) -> Command {
+        // Figures are those of a released one.
+        let named = std::env::var("MEASURED_PROGRAM");
+        let program = named.as_deref().unwrap_or(env!("CARGO_BIN_EXE_provider-daemon"));
+        let all = [before, &[program]].concat();
+        let mut command = Command::new(all[0]);
+        command.args(&all[1..]);
         without_settings(&mut command);
         command
             .args(words)
@@ -238,16 +258,22 @@ impl Stage {
         words: &[&str],
         change: impl FnOnce(&mut Command),
     ) -> Running {
+        let mut command = self.command(words);
+        change(&mut command);
+        self.started(name, command)
+    }
+
+    /// Starts this, with files for what it says.
+    pub(crate) fn started(&self, name: &str, mut command: Command) -> Running {
         let (output, log) = (
             self.path(&format!("{name}.out")),
             self.path(&format!("{name}.log")),
         );
-        let mut command = self.command(words);
-        command
+        let child = command
             .stdout(File::create(&output).unwrap())
-            .stderr(File::create(&log).unwrap());
-        change(&mut command);
-        let child = command.spawn().unwrap();
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
         Running { child, output, log }
     }
 

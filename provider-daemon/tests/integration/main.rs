@@ -20,6 +20,10 @@ mod clients;
 mod devnet;
 #[path = "../common/environment.rs"]
 mod environment;
+#[path = "../common/http.rs"]
+mod http;
+#[path = "../common/landed.rs"]
+mod landed;
 #[path = "../common/pty.rs"]
 mod pty;
 mod run;

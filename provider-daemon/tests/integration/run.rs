@@ -9,6 +9,7 @@ mod descriptors;
 mod door;
 mod explain;
 mod first_steps;
+mod flight;
 mod ha;
 mod life;
 mod lifecycle;

@@ -8,17 +8,28 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// Those that say whose leadership it is.
-pub(super) const FIXED: [&str; 2] = ["provider", "chain-id"];
+pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
+/// Which cluster it is, where that is known: with that of another one the leases would be there twice, or nowhere.
+pub(super) const CLUSTER: &str = "cluster";
 /// Digits of a hash.
 const DIGITS: usize = 16;
 /// A price script that is longer is known by its first bytes.
 const SCRIPT_MAX: u64 = 4 << 20;
 
-/// Name of the leadership where nobody gives it another.
+/// The Lease where nobody gives it another name: a namespace of records has one provider, and the role in `deploy/rbac`
+/// names this Lease.
+pub(super) const LEASE: &str = "akash-provider";
+
+/// Name of the leadership on a Redis, which providers may share, where nobody gives it another.
 pub(super) fn name(config: &Config) -> String {
     let mut chain = hash(config.chain_id.as_bytes());
     chain.truncate(8);
     format!("akash-provider-{}-{chain}", config.provider)
+}
+
+/// The cluster of this instance, by what only it has.
+pub(super) fn cluster(uid: &str) -> (String, String) {
+    (CLUSTER.to_owned(), hash(uid.as_bytes()))
 }
 
 /// By the names of their flags, as far as there is one.
@@ -135,6 +146,14 @@ mod tests {
     }
 
     #[test]
+    fn the_role_of_the_provider_has_rights_to_the_lease_that_is_contended_for_by_default() {
+        let role = include_str!("../../../../deploy/rbac/provider.yaml");
+        assert!(role.contains(&format!("resourceNames: [\"{LEASE}\"]")));
+        let parsed = crate::args::values::dns_name(LEASE);
+        assert!(parsed.is_ok());
+    }
+
+    #[test]
     fn a_setting_that_differs_is_named_and_one_that_may_differ_is_not() {
         assert_eq!(differs(&["--bid-price-cpu-scale=7"]), ["bid-price"]);
         assert_eq!(
@@ -150,7 +169,13 @@ mod tests {
         ];
         assert_eq!(differs(&own), [""; 0]);
         let one = settings(&[]);
-        assert!(FIXED.iter().all(|name| one.contains_key(*name)));
+        let (cluster, hash) = cluster("3f9f");
+        assert_eq!((cluster.as_str(), hash.len()), (CLUSTER, DIGITS));
+        assert!(
+            FIXED
+                .iter()
+                .all(|name| *name == CLUSTER || one.contains_key(*name))
+        );
         assert!(one.values().all(|hash| hash.len() == DIGITS));
     }
 

@@ -1,17 +1,11 @@
 //! What must hold when all is over, held against the market and against every block of the network.
 
 use crate::chain_faults::bidder::Bidder;
-use crate::chain_faults::world::{CHAIN, us};
-use akash_provider_chain::Limits;
-use akash_provider_chain::convert::from_any;
-use akash_provider_chain::endpoints::Endpoints;
-use akash_provider_chain::proto::cosmos::tx::v1beta1::{TxBody, TxRaw};
+use crate::chain_faults::world::us;
+use crate::landed::Landed;
 use akash_provider_core::chain::{ChainEvents, MemoryChain};
-use akash_provider_core::types::{ChainEvent, Height, Msg, TxOutcome};
-use data_encoding::BASE64;
+use akash_provider_core::types::{ChainEvent, Height, TxOutcome};
 use futures::StreamExt;
-use prost::Message;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -44,38 +38,6 @@ impl Oracle {
     fn facts(&self, height: Height) -> Option<Vec<ChainEvent>> {
         self.blocks.lock().unwrap().get(&height).cloned()
     }
-}
-
-/// A transaction of ours in a block.
-#[derive(Debug)]
-pub(crate) struct Landed {
-    pub(crate) height: Height,
-    pub(crate) msgs: Vec<Msg>,
-    pub(crate) code: i64,
-}
-
-/// Every transaction of a provider in every block, read from the node itself.
-pub(crate) async fn landed(rpc_url: &str, last: Height) -> Vec<Landed> {
-    let endpoints = Endpoints::new(&[rpc_url], CHAIN, Limits::default()).unwrap();
-    let mut all = Vec::new();
-    for height in 2..=last {
-        let params = json!({"height": height.to_string()});
-        let block: Value = endpoints.call("block", params.clone()).await.unwrap();
-        let results: Value = endpoints.call("block_results", params).await.unwrap();
-        let empty = Vec::new();
-        let txs = block["block"]["data"]["txs"].as_array().unwrap_or(&empty);
-        for (at, tx) in txs.iter().enumerate() {
-            let raw = TxRaw::decode(&*BASE64.decode(tx.as_str().unwrap().as_bytes()).unwrap()).unwrap();
-            let body = TxBody::decode(&*raw.body_bytes).unwrap();
-            let msgs = body.messages.iter().filter_map(|any| from_any(any).unwrap());
-            all.push(Landed {
-                height,
-                msgs: msgs.collect(),
-                code: results["txs_results"][at]["code"].as_i64().unwrap(),
-            });
-        }
-    }
-    all
 }
 
 /// Every block once and in order, each with the facts that the chain itself tells.

@@ -1,9 +1,11 @@
 //! A client that is killed between a send and its answer.
 
 use crate::chain_faults::bidder::Bidder;
-use crate::chain_faults::judge;
 use crate::chain_faults::setting;
-use crate::chain_faults::world::{authority, bid_id, chain, devnet, height, impatient, order, start, until};
+use crate::chain_faults::world::{
+    CHAIN, authority, bid_id, chain, devnet, height, impatient, order, start, until,
+};
+use crate::landed::landed;
 use akash_provider_core::types::{BidState, Msg};
 use fault_proxy::{Faults, Proxy};
 use std::process::{Child, Command, Stdio};
@@ -95,7 +97,7 @@ async fn a_kill_between_send_and_answer_costs_no_bid_and_makes_none_twice() {
     until("every order has its bid", || orders.iter().all(open)).await;
     let settled_in = began.elapsed();
     process.kill();
-    let landed = judge::landed(&net.rpc_url(), height(&chain)).await;
+    let landed = landed(&net.rpc_url(), CHAIN, height(&chain)).await;
     let (mut doubled, mut most) = (0, 0);
     for order in &orders {
         let is_it = |msg: &Msg| matches!(msg, Msg::CreateBid { id, .. } if *id == bid_id(order));

@@ -4,8 +4,9 @@ use crate::chain_faults::bidder::Bidder;
 use crate::chain_faults::judge::{self, Oracle};
 use crate::chain_faults::setting;
 use crate::chain_faults::world::{
-    authority, bid_id, chain, devnet, height, impatient, order, start, until, us,
+    CHAIN, authority, bid_id, chain, devnet, height, impatient, order, start, until, us,
 };
+use crate::landed::landed;
 use akash_provider_core::chain::{ChainQuery, MemoryChain};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidId, BidState, CloseReason, Msg, OrderState};
@@ -323,7 +324,7 @@ async fn seed(seed: u64) {
     .await;
 
     let judged = judge::blocks(&name, &bidder, &oracle);
-    let landed = judge::landed(&net.rpc_url(), height(&chain)).await;
+    let landed = landed(&net.rpc_url(), CHAIN, height(&chain)).await;
     judge::transactions(&name, &bidder, &landed);
     let bids = same_market(&name, &bidder, &chain).await;
     let status = bidder.client.status().reader.follower;

@@ -1,42 +1,19 @@
 //! What happens is published on a Redis too, and the provider does not care whether there is one.
 
-use crate::stage::Stage;
+use crate::stage::{Stage, free};
 use akash_provider_core::market::TenantMsg;
 use nix::sys::signal::Signal;
-use std::net::TcpListener;
 use std::time::Duration;
-use testbed::Redis;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
-/// A server of this test.
-fn redis(stage: &Stage, port: u16) -> Option<Redis> {
-    let folder = stage.path("");
-    let (port_word, dir) = (port.to_string(), folder.display().to_string());
-    let words = [
-        "--bind",
-        "127.0.0.1",
-        "--save",
-        "",
-        "--requirepass",
-        "hunter2",
-        "--port",
-        &port_word,
-        "--dir",
-        &dir,
-    ];
-    Redis::start("redis-server", port, &folder, &words.map(str::to_owned)).unwrap()
-}
+const PASSWORD: [&str; 2] = ["--requirepass", "hunter2"];
 
 #[test]
 fn what_happens_is_read_by_another_process_and_a_bus_that_dies_costs_no_lease() {
     let mut stage = Stage::new("bus", true);
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    let Some(server) = redis(&stage, port) else {
+    let port = free().port();
+    let Some(server) = stage.redis(port, &PASSWORD) else {
         return;
     };
     stage.start_node(FAST);
@@ -70,7 +47,7 @@ fn what_happens_is_read_by_another_process_and_a_bus_that_dies_costs_no_lease() 
         .tenant(TenantMsg::CreateLease { bid: bid.id })
         .unwrap();
     provider.says("lease won");
-    let Some(_server) = redis(&stage, port) else {
+    let Some(_server) = stage.redis(port, &PASSWORD) else {
         return;
     };
     // What is retained is published again, and the reader is told that it missed something.

@@ -1,8 +1,8 @@
 //! Requests while the provider starts and while it stops: each gets a clear answer, none hangs, and streams end with
 //! a word.
 
+use crate::http::curl;
 use crate::run::served::Served;
-use crate::run::tenant::curl;
 use crate::run::websocket::Websocket;
 use crate::stage::until;
 use nix::sys::signal::Signal;

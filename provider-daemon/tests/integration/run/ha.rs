@@ -1,12 +1,13 @@
 //! Two providers of one account, of which one works: whatever becomes of it, the other takes over, and no order is
 //! answered twice or never.
 
-use crate::stage::{Running, Stage, until};
+use crate::stage::{Running, Stage, free, until};
+use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidState, DeploymentId};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use testbed::Redis;
@@ -30,10 +31,8 @@ impl Pair {
     /// `None`, and a line that says why, where this machine has no Redis.
     fn new(name: &str) -> Option<Self> {
         let mut stage = Stage::new(name, true);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
-        let server = redis(&stage, port)?;
+        let port = free().port();
+        let server = stage.redis(port, &[])?;
         stage.start_node(FAST);
         Some(Self {
             stage,
@@ -88,28 +87,17 @@ impl Pair {
 
     /// Everything is gone.
     fn forgets(&self) {
-        let mut line = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        line.write_all(b"FLUSHALL\r\n").unwrap();
-        let mut said = [0; 5];
-        line.read_exact(&mut said).unwrap();
-        assert_eq!(&said, b"+OK\r\n");
+        assert_eq!(self.say("FLUSHALL"), "+OK");
     }
-}
 
-fn redis(stage: &Stage, port: u16) -> Option<Redis> {
-    let folder = stage.path("");
-    let (port_word, dir) = (port.to_string(), folder.display().to_string());
-    let words = [
-        "--bind",
-        "127.0.0.1",
-        "--save",
-        "",
-        "--port",
-        &port_word,
-        "--dir",
-        &dir,
-    ];
-    Redis::start("redis-server", port, &folder, &words.map(str::to_owned)).unwrap()
+    /// What the server answers to somebody's words, as far as it is one line.
+    fn say(&self, words: &str) -> String {
+        let mut line = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        line.write_all(format!("{words}\r\n").as_bytes()).unwrap();
+        let mut said = String::new();
+        BufReader::new(line).read_line(&mut said).unwrap();
+        said.trim_end().to_owned()
+    }
 }
 
 /// What it said last of its role, and in which term.
@@ -225,6 +213,51 @@ fn a_store_that_is_away_pauses_writes_and_nothing_else_and_one_that_forgets_begi
     until("a later term", told, || later() && leader() == 1);
     pair.order();
     pair.all_are_answered(told);
+}
+
+#[test]
+fn what_somebody_else_writes_over_the_record_is_told_and_costs_no_lease() {
+    let Some(mut pair) = Pair::new("ha-garbage") else {
+        return;
+    };
+    let name = "--ha-name=spoiled";
+    let (first, second) = (pair.start("a", &[name]), pair.start("b", &[name]));
+    let both = [&first, &second];
+    let told = || format!("{}\n---\n{}", first.told(), second.told());
+    let leader = || both.iter().filter(|one| role(one).0 == "leader").count();
+    until("one leads", told, || leader() == 1);
+    let id = pair.order();
+    until("a bid", told, || !pair.stage.bids(&id).is_empty());
+    let bid = pair.stage.bids(&id).remove(0).id;
+    pair.stage.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+    let key = "{akash-provider}:election:spoiled";
+    // Another program's value under our key; then the record of a stranger in our form.
+    let stranger = format!("HSET {key} version 1 holder stranger term 9999 lease_ms 1000 beside {{");
+    for spoils in [&["SET", key, "nonsense"].join(" "), &stranger] {
+        pair.say(&format!("DEL {key}"));
+        pair.say(spoils);
+        until("nobody leads by it", told, || leader() == 0);
+        let late = pair.order();
+        if spoils.starts_with("SET") {
+            let says_so = || told().contains("the election cannot go on");
+            until("it is told", told, says_so);
+            std::thread::sleep(LEASE);
+            assert!(pair.stage.bids(&late).is_empty() && leader() == 0, "{}", told());
+            assert_eq!(
+                pair.say(&format!("GET {key}")),
+                "$8",
+                "nothing foreign is deleted"
+            );
+            pair.say(&format!("DEL {key}"));
+        }
+        until("one leads again", told, || leader() == 1);
+        until("the late order is answered", told, || {
+            !pair.stage.bids(&late).is_empty()
+        });
+    }
+    let terms = both.iter().filter_map(|one| role(one).1).max();
+    assert!(terms > Some(9_999), "above what anybody wrote: {terms:?}");
+    assert_eq!(pair.stage.live_leases(), 1, "{}", told());
 }
 
 #[test]

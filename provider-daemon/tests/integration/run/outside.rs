@@ -1,8 +1,9 @@
 //! Clients that others wrote, unchanged, before the whole program: the network's TypeScript SDK, a websocket client,
 //! grpcurl, OpenSSL, and a fuzzer of OpenAPI documents. Each is skipped, with the reason, where it cannot be had.
 
+use crate::http::curl;
 use crate::run::served::Served;
-use crate::run::tenant::{WORDS, curl};
+use crate::run::tenant::WORDS;
 use crate::stage::{ADDRESS, TENANT};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_core::types::{Address, Msg};

@@ -1,7 +1,8 @@
 //! A provider whose node or cluster is not as it should be when it starts: what can be served is served, nothing is bid
 //! on, the status says what is awaited, and it recovers alone.
 
-use crate::run::tenant::{curl, url};
+use crate::http::curl;
+use crate::run::tenant::url;
 use crate::stage::{ADDRESS, Running, Stage, until};
 use fault_proxy::Faults;
 use nix::sys::signal::Signal;

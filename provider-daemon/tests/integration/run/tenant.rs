@@ -1,38 +1,15 @@
 //! A tenant's whole way over the wire: order, lease, manifest, status, close.
 
+use crate::http::{curl, token};
 use crate::stage::{ADDRESS, Running, Stage, until};
 use akash_provider_chain::keyring::{DEFAULT_PATH, key_of_mnemonic};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, Coin};
-use akash_provider_gateway::auth::token::{Algorithm, encode};
-use serde_json::{Value, json};
-use std::process::Command;
-use std::time::{Duration, UNIX_EPOCH};
+use serde_json::Value;
+use std::time::Duration;
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
-
-/// What the gateway answers: status and body. `None`, and a word about it, where there is no curl.
-pub(crate) fn curl(words: &[&str]) -> Option<(u16, String)> {
-    let args = [
-        "--silent",
-        "--insecure",
-        "--max-time",
-        "60",
-        "--write-out",
-        "\n%{http_code}",
-    ];
-    let output = match Command::new("curl").args(args).args(words).output() {
-        Ok(output) => output,
-        Err(error) => {
-            println!("skipped: curl: {error}");
-            return None;
-        }
-    };
-    let text = String::from_utf8(output.stdout).unwrap();
-    let (body, status) = text.rsplit_once('\n').unwrap();
-    Some((status.parse().unwrap(), body.to_owned()))
-}
 
 /// Where the gateway is, once it is there.
 pub(crate) fn url(provider: &Running) -> String {
@@ -44,16 +21,6 @@ pub(crate) fn url(provider: &Running) -> String {
         .unwrap();
     let line: Value = serde_json::from_str(line).unwrap();
     line["url"].as_str().unwrap().to_owned()
-}
-
-/// A token for everything that this tenant has.
-fn token(key: &PrivateKey) -> String {
-    let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let claims = json!({
-        "iss": key.address().as_str(), "iat": now - 5, "nbf": now - 5, "exp": now + 3600, "version": "v1",
-        "leases": { "access": "full" },
-    });
-    encode(Algorithm::Es256k, key.address(), &claims, |text| key.sign(text))
 }
 
 #[test]

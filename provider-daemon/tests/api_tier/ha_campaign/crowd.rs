@@ -1,0 +1,258 @@
+//! Tenants that order without end, whoever leads.
+
+use crate::http::curl_after;
+use crate::stage::Stage;
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::chain::MemoryChain;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl;
+use akash_provider_core::types::{Address, Bid, BidState, Coin, DeploymentId, LeaseState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+/// Time between two orders.
+const EVERY: Duration = Duration::from_millis(700);
+/// Of so many orders one is left with its bid for a while, one is closed at once, and the rest get a lease.
+const KINDS: u64 = 4;
+/// How long a bid stays open that nobody takes.
+const OPEN: Duration = Duration::from_secs(8);
+
+/// One deployment, and how far it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Deployment {
+    pub(crate) id: DeploymentId,
+    made: Instant,
+    /// Since when it had a bid.
+    pub(crate) answered: Option<Duration>,
+    pub(crate) has_lease: bool,
+    /// The provider took its manifest.
+    pub(crate) accepted: bool,
+    pub(crate) closed: bool,
+}
+
+/// What a tenant needs.
+pub(crate) struct Tenant {
+    pub(crate) chain: MemoryChain,
+    pub(crate) key: PrivateKey,
+    pub(crate) token: String,
+    pub(crate) manifest: String,
+    pub(crate) gateways: [String; 2],
+    pub(crate) before: Vec<String>,
+}
+
+/// They order until they are told to stop.
+pub(crate) struct Crowd {
+    pub(crate) all: Arc<Mutex<Vec<Deployment>>>,
+    orders: Arc<AtomicBool>,
+    goes_on: Arc<AtomicBool>,
+    /// What a gateway said last that was no yes.
+    pub(crate) refusal: Arc<Mutex<String>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Crowd {
+    pub(crate) fn start(tenant: Tenant) -> Self {
+        let (all, orders, goes_on) = (
+            Arc::<Mutex<Vec<Deployment>>>::default(),
+            Arc::new(AtomicBool::new(true)),
+            Arc::new(AtomicBool::new(true)),
+        );
+        let refusal = Arc::<Mutex<String>>::default();
+        let mut life = Life {
+            tenant,
+            all: Arc::clone(&all),
+            refusal: Arc::clone(&refusal),
+            asks_first: 0,
+        };
+        let (may_order, may_live) = (Arc::clone(&orders), Arc::clone(&goes_on));
+        let thread = thread::spawn(move || {
+            let mut next = Instant::now();
+            while may_live.load(Ordering::SeqCst) {
+                if may_order.load(Ordering::SeqCst) && Instant::now() >= next {
+                    life.order();
+                    next = Instant::now() + EVERY;
+                }
+                life.look();
+                sleep(Duration::from_millis(50));
+            }
+        });
+        Self {
+            all,
+            orders,
+            goes_on,
+            refusal,
+            thread: Mutex::new(Some(thread)),
+        }
+    }
+
+    /// No new orders; what was begun goes on.
+    pub(crate) fn orders_no_more(&self) {
+        self.orders.store(false, Ordering::SeqCst);
+    }
+
+    pub(crate) fn known(&self) -> Vec<Deployment> {
+        self.all.lock().unwrap().clone()
+    }
+
+    /// Every order was answered, and every lease has its manifest.
+    pub(crate) fn is_served(&self) -> bool {
+        let all = self.known();
+        all.iter()
+            .all(|one| one.answered.is_some() && (!one.has_lease || one.accepted))
+    }
+}
+
+impl Crowd {
+    /// Tenants do nothing more.
+    pub(crate) fn stop(&self) {
+        self.goes_on.store(false, Ordering::SeqCst);
+        let thread = self.thread.lock().unwrap().take();
+        drop(thread.map(JoinHandle::join));
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Life {
+    tenant: Tenant,
+    all: Arc<Mutex<Vec<Deployment>>>,
+    refusal: Arc<Mutex<String>>,
+    asks_first: usize,
+}
+
+impl Life {
+    fn order(&self) {
+        let owner: Address = self.tenant.key.address().clone();
+        let mut all = self.all.lock().unwrap();
+        let id = DeploymentId {
+            owner,
+            dseq: all.len() as u64 + 1,
+        };
+        let sdl = sdl::parse(include_str!("../../../samples/web.yaml")).unwrap();
+        let deposit = Coin {
+            denom: "uact".into(),
+            amount: 5_000_000,
+        };
+        let created = self.tenant.chain.tenant(TenantMsg::CreateDeployment {
+            id: id.clone(),
+            groups: sdl.groups,
+            hash: sdl.hash,
+            deposit,
+            reclamation_min_window: None,
+        });
+        created.unwrap();
+        all.push(Deployment {
+            id,
+            made: Instant::now(),
+            answered: None,
+            has_lease: false,
+            accepted: false,
+            closed: false,
+        });
+    }
+
+    fn look(&mut self) {
+        let waiting: Vec<Deployment> = self.all.lock().unwrap().clone();
+        for mut one in waiting.into_iter().filter(|one| !one.closed && !one.accepted) {
+            let at = usize::try_from(one.id.dseq).unwrap() - 1;
+            self.advance(&mut one);
+            self.all.lock().unwrap()[at] = one;
+        }
+    }
+
+    fn advance(&mut self, one: &mut Deployment) {
+        if one.answered.is_none() {
+            if bids(&self.tenant.chain, &one.id).is_empty() {
+                return;
+            }
+            one.answered = Some(one.made.elapsed());
+        }
+        match one.id.dseq % KINDS {
+            0 if one.made.elapsed() < OPEN => {}
+            0 | 1 => {
+                let id = one.id.clone();
+                self.tenant
+                    .chain
+                    .tenant(TenantMsg::CloseDeployment { id })
+                    .unwrap();
+                one.closed = true;
+            }
+            _ if !one.has_lease => {
+                let bid = bids(&self.tenant.chain, &one.id).remove(0);
+                // One that was taken back has no lease; it is counted when all is over.
+                one.has_lease = self
+                    .tenant
+                    .chain
+                    .tenant(TenantMsg::CreateLease { bid: bid.id })
+                    .is_ok();
+            }
+            _ => one.accepted = self.send(one.id.dseq),
+        }
+    }
+
+    /// To whom took the last one first, and to the other one when that one does not.
+    fn send(&mut self, dseq: u64) -> bool {
+        for turn in 0..self.tenant.gateways.len() {
+            let who = (self.asks_first + turn) % self.tenant.gateways.len();
+            match send(&self.tenant, who, dseq) {
+                Ok(()) => {
+                    self.asks_first = who;
+                    return true;
+                }
+                Err(refusal) => *self.refusal.lock().unwrap() = refusal,
+            }
+        }
+        false
+    }
+}
+
+/// Sends a manifest to one of the gateways; what it says where that is no yes.
+pub(crate) fn send(tenant: &Tenant, who: usize, dseq: u64) -> Result<(), String> {
+    let before: Vec<&str> = tenant.before.iter().map(String::as_str).collect();
+    let (bearer, data) = (
+        format!("Authorization: Bearer {}", tenant.token),
+        format!("@{}", tenant.manifest),
+    );
+    let put = format!("{}/deployment/{dseq}/manifest", tenant.gateways[who]);
+    let limit = ["--max-time", "4", "--request", "PUT"];
+    let words = ["--header", &bearer, "--data-binary", &data, &put];
+    let (status, body) = curl_after(&before, &[&limit[..], &words].concat()).unwrap();
+    match status {
+        200 => Ok(()),
+        _ => Err(format!("{put}: {status} {body}")),
+    }
+}
+
+/// Bids on the orders of a deployment.
+pub(crate) fn bids(chain: &MemoryChain, id: &DeploymentId) -> Vec<Bid> {
+    chain.market(|market| {
+        market
+            .bids()
+            .filter(|bid| bid.id.deployment() == id)
+            .cloned()
+            .collect()
+    })
+}
+
+/// Leases that ended, and bids that were taken back, although no tenant wanted that.
+pub(crate) fn wrongly_closed(stage: &Stage, all: &[Deployment]) -> usize {
+    let is_wanted = |id: &DeploymentId| all.iter().any(|one| one.id == *id && !one.closed);
+    stage.chain.market(|market| {
+        let leases = market
+            .leases()
+            .filter(|lease| lease.lease.state != LeaseState::Active);
+        let leases = leases
+            .filter(|lease| is_wanted(lease.lease.id.deployment()))
+            .count();
+        let bids = market
+            .bids()
+            .filter(|bid| !matches!(bid.state, BidState::Open | BidState::Active));
+        leases + bids.filter(|bid| is_wanted(bid.id.deployment())).count()
+    })
+}

@@ -1,0 +1,202 @@
+//! Network namespaces: one for each daemon, and one that both reach chain and API server through, by a wire each that can
+//! be cut.
+
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a daemon sent the chain to be done: who, when, and when its connection was made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) by: usize,
+    pub(crate) at: Instant,
+    pub(crate) connected: Instant,
+}
+
+/// A word that every request to take a transaction has in it, and no other.
+const BROADCAST: &[u8] = b"broadcast_tx";
+const PIECE: usize = 64 << 10;
+
+/// The namespaces. They end with it.
+pub(crate) struct Room {
+    site: String,
+    daemons: [String; 2],
+    pub(crate) sent: Arc<Mutex<Vec<Sent>>>,
+}
+
+fn ip(words: &[&str]) {
+    let output = Command::new("ip").args(words).output().unwrap();
+    let problem = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ip {words:?}: {problem}");
+}
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        let base = format!("ha{}", std::process::id() % 1_000_000);
+        let room = Self {
+            site: format!("{base}s"),
+            daemons: [format!("{base}a"), format!("{base}b")],
+            sent: Arc::default(),
+        };
+        ip(&["netns", "add", &room.site]);
+        ip(&["-n", &room.site, "link", "set", "lo", "up"]);
+        for (who, name) in room.daemons.iter().enumerate() {
+            ip(&["netns", "add", name]);
+            let wire = format!("wire{who}");
+            let pair = [
+                "link", "add", &wire, "netns", &room.site, "type", "veth", "peer", "name", "eth0", "netns",
+                name,
+            ];
+            ip(&pair);
+            ip(&["-n", name, "link", "set", "lo", "up"]);
+            for (at, link, last) in [(&room.site, wire.as_str(), 1), (name, "eth0", 2)] {
+                ip(&[
+                    "-n",
+                    at,
+                    "address",
+                    "add",
+                    &format!("10.253.{who}.{last}/30"),
+                    "dev",
+                    link,
+                ]);
+                ip(&["-n", at, "link", "set", link, "up"]);
+            }
+        }
+        room
+    }
+
+    /// Where a daemon finds something at this port of the site.
+    pub(crate) fn here(who: usize, port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 253, u8::try_from(who).unwrap(), 1], port))
+    }
+
+    /// Where a daemon listens.
+    pub(crate) fn there(who: usize, port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 253, u8::try_from(who).unwrap(), 2], port))
+    }
+
+    /// Words before a program that is to run where a daemon does.
+    pub(crate) fn inside(&self, who: usize) -> Vec<String> {
+        entering(&self.daemons[who])
+    }
+
+    /// The same of the site, from where all daemons are reached.
+    pub(crate) fn at_the_site(&self) -> Vec<String> {
+        entering(&self.site)
+    }
+
+    /// Nothing goes through the daemon's wire, in either direction.
+    pub(crate) fn cut(&self, who: usize) {
+        ip(&["-n", &self.site, "link", "set", &format!("wire{who}"), "down"]);
+    }
+
+    pub(crate) fn mend(&self, who: usize) {
+        ip(&["-n", &self.site, "link", "set", &format!("wire{who}"), "up"]);
+    }
+
+    /// What the daemon says arrives, and no answer does.
+    pub(crate) fn deafen(&self, who: usize) {
+        let daemon = Self::there(who, 0).ip().to_string();
+        ip(&["-n", &self.site, "route", "add", "blackhole", &daemon]);
+    }
+
+    pub(crate) fn hear(&self, who: usize) {
+        let daemon = Self::there(who, 0).ip().to_string();
+        ip(&["-n", &self.site, "route", "delete", "blackhole", &daemon]);
+    }
+
+    /// Carries what this daemon says to a port of the site on to somewhere that is reached from here.
+    pub(crate) fn lead(&self, who: usize, port: u16, to: SocketAddr) {
+        let (site, at) = (self.site.clone(), Self::here(who, port));
+        let (accepted, streams) = channel();
+        let (ready, listens) = channel();
+        thread::spawn(move || listen(&site, at, &ready, &accepted));
+        listens.recv().unwrap();
+        let sent = Arc::clone(&self.sent);
+        // Begun here, so that it connects from the namespace of the test.
+        thread::spawn(move || {
+            for near in streams {
+                let sent = Arc::clone(&sent);
+                thread::spawn(move || carry(who, near, to, &sent));
+            }
+        });
+    }
+}
+
+fn entering(name: &str) -> Vec<String> {
+    vec!["nsenter".to_owned(), format!("--net=/run/netns/{name}")]
+}
+
+fn listen(site: &str, at: SocketAddr, ready: &Sender<()>, accepted: &Sender<TcpStream>) {
+    let namespace = File::open(format!("/run/netns/{site}")).unwrap();
+    setns(namespace, CloneFlags::CLONE_NEWNET).unwrap();
+    let listener = TcpListener::bind(at).unwrap();
+    ready.send(()).unwrap();
+    for stream in listener.incoming().flatten() {
+        if accepted.send(stream).is_err() {
+            return;
+        }
+    }
+}
+
+fn carry(who: usize, near: TcpStream, to: SocketAddr, sent: &Mutex<Vec<Sent>>) {
+    let connected = Instant::now();
+    let Ok(far) = TcpStream::connect_timeout(&to, Duration::from_secs(2)) else {
+        return;
+    };
+    for stream in [&near, &far] {
+        stream.set_nodelay(true).unwrap();
+    }
+    let (answers, back) = (far.try_clone().unwrap(), near.try_clone().unwrap());
+    thread::spawn(move || pass(answers, back, |_| {}));
+    let mut last = Vec::new();
+    pass(near, far, |piece| {
+        // A word may lie across two pieces.
+        last.extend_from_slice(piece);
+        let found = last
+            .windows(BROADCAST.len())
+            .filter(|part| *part == BROADCAST)
+            .count();
+        let by = Sent {
+            by: who,
+            at: Instant::now(),
+            connected,
+        };
+        sent.lock().unwrap().extend(std::iter::repeat_n(by, found));
+        let keep = if found > 0 {
+            0
+        } else {
+            last.len().min(BROADCAST.len() - 1)
+        };
+        last.drain(..last.len() - keep);
+    });
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, mut look: impl FnMut(&[u8])) {
+    let mut piece = vec![0; PIECE];
+    while let Ok(count) = from.read(&mut piece) {
+        if count == 0 {
+            break;
+        }
+        look(&piece[..count]);
+        if to.write_all(&piece[..count]).is_err() {
+            break;
+        }
+    }
+    drop(to.shutdown(Shutdown::Both));
+    drop(from.shutdown(Shutdown::Both));
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        for name in self.daemons.iter().chain([&self.site]) {
+            drop(Command::new("ip").args(["netns", "delete", name]).output());
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! How soon another instance leads, and what one costs with a thousand leases, as figures: one JSON object a line,
+//! `{"name", "value", "unit"}`. `cargo xtask bench ha` runs it on the released program.
+
+use crate::ha_campaign::crowd::{Tenant, bids, send};
+use crate::ha_campaign::{LargeNode, World, leads};
+use crate::stage::{Running, until};
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::sdl;
+use akash_provider_core::types::{Coin, DeploymentId};
+use nix::sys::signal::Signal;
+use serde_json::json;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+use testbed::{Cluster, Tier};
+
+const LEASES: u64 = 1_000;
+/// Requests of tenants at once.
+const AT_ONCE: usize = 4;
+const TAKEOVERS: usize = 3;
+/// How long nothing happens.
+const REST: Duration = Duration::from_secs(60);
+/// Clock ticks of a second, as Linux counts processor time for programs.
+const TICKS: f64 = 100.0;
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn print(name: &str, value: f64, unit: &str) {
+    println!("{}", json!({"name": name, "value": value, "unit": unit}));
+}
+
+/// Memory that it has now.
+fn mib(one: &Running) -> f64 {
+    let status = std::fs::read_to_string(one.about("status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
+}
+
+/// Processor time that it took since its start.
+fn cpu_seconds(one: &Running) -> f64 {
+    let stat = std::fs::read_to_string(one.about("stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    ticks.map(|field| field.parse::<f64>().unwrap()).sum::<f64>() / TICKS
+}
+
+/// Waits longer than tests do.
+fn settled(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < PATIENCE, "{what}: not in time");
+        sleep(Duration::from_millis(100));
+    }
+}
+
+fn is_ready(one: &Running) -> bool {
+    one.output().contains("\"is_ready\":true")
+}
+
+/// Leases with their manifests, made by one tenant.
+fn leased(world: &World<'_>, tenant: &Tenant) {
+    let ids: Vec<DeploymentId> = (1..=LEASES)
+        .map(|dseq| {
+            let sdl = sdl::parse(include_str!("../../samples/web.yaml")).unwrap();
+            let id = DeploymentId {
+                owner: tenant.key.address().clone(),
+                dseq,
+            };
+            let created = tenant.chain.tenant(TenantMsg::CreateDeployment {
+                id: id.clone(),
+                groups: sdl.groups,
+                hash: sdl.hash,
+                deposit: Coin {
+                    denom: "uact".into(),
+                    amount: 5_000_000,
+                },
+                reclamation_min_window: None,
+            });
+            created.unwrap();
+            id
+        })
+        .collect();
+    for id in &ids {
+        settled("a bid", || !bids(&tenant.chain, id).is_empty());
+        let bid = bids(&tenant.chain, id).remove(0).id;
+        tenant.chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+    }
+    let next = AtomicU64::new(1);
+    scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let dseq = next.fetch_add(1, Ordering::SeqCst);
+                    if dseq > LEASES {
+                        return;
+                    }
+                    settled("a manifest", || (0..2).any(|who| send(tenant, who, dseq).is_ok()));
+                }
+            });
+        }
+    });
+    settled("all are deployed", || world.deployed().len() as u64 == LEASES);
+}
+
+#[test]
+#[ignore = "it measures, which `cargo xtask bench ha` asks for"]
+fn figures_of_takeovers_and_of_a_thousand_leases() {
+    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+        return;
+    };
+    let _alone = cluster.exclusive().unwrap();
+    let _node = LargeNode::new(&cluster);
+    // The lease that is the default.
+    let mut world = World::new(&cluster, "--ha-lease=12s");
+    let mut first = world.start(0, 0);
+    until("one leads", || first.told(), || leads(&first));
+    let (mut stops, mut kills): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
+    let mut standby_mib = 0.0f64;
+    for turn in 0..TAKEOVERS * 2 {
+        let who = 1 - turn % 2;
+        let second = world.start(who, 0);
+        second.says("another instance has");
+        sleep(Duration::from_secs(3));
+        standby_mib = standby_mib.max(mib(&second));
+        let begun = Instant::now();
+        let took = if turn < TAKEOVERS { &mut kills } else { &mut stops };
+        match turn < TAKEOVERS {
+            true => first.kill(),
+            false => first.signal(Signal::SIGTERM),
+        }
+        until("the other one leads", || second.told(), || leads(&second));
+        took.push(begun.elapsed().as_secs_f64());
+        first.ended().unwrap_or_default();
+        first = second;
+    }
+    print("takeover_kill_s", kills.into_iter().fold(0.0, f64::max), "s");
+    print("takeover_stop_s", stops.into_iter().fold(0.0, f64::max), "s");
+    print("standby_idle_mib", standby_mib, "MiB");
+    leased(&world, &world.tenant());
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.ended(), Some(0), "{}", first.told());
+    let begun = Instant::now();
+    let again = world.start(0, 0);
+    settled("it is ready", || is_ready(&again));
+    print(
+        "start_ready_1000_leases_ms",
+        begun.elapsed().as_secs_f64() * 1e3,
+        "ms",
+    );
+    // What a start has to look at is looked at.
+    sleep(REST / 2);
+    let before = cpu_seconds(&again);
+    sleep(REST);
+    let percent = (cpu_seconds(&again) - before) / REST.as_secs_f64() * 100.0;
+    print("cpu_idle_1000_leases_percent", percent, "% of a core");
+    print("rss_1000_leases_mib", mib(&again), "MiB");
+    assert!(leads(&again), "{}", again.told());
+}

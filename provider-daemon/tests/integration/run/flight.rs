@@ -1,0 +1,87 @@
+//! What a provider's process wrote down of itself is done again by another one, and a disk that is full costs the recording
+//! alone.
+
+use crate::stage::{PRICES, Stage};
+use akash_provider_core::market::TenantMsg;
+use nix::sys::signal::Signal;
+use std::time::Duration;
+
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+
+#[test]
+fn what_a_process_recorded_is_decided_again_also_of_one_that_was_killed() {
+    let mut stage = Stage::new("flight", true);
+    stage.start_node(FAST);
+    let dir = stage.path("flight");
+    let dir = dir.to_str().unwrap();
+    let mut provider = stage.provider("first", &["--record", dir]);
+    let id = stage.order(1);
+    let bid = stage.bid(&id, &provider);
+    let order = bid.id.order.to_string();
+    stage
+        .chain
+        .tenant(TenantMsg::CreateLease { bid: bid.id })
+        .unwrap();
+    provider.says("lease won");
+    stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    provider.says("lease closed");
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+    let (code, out, err) = stage.ran(&["replay", dir]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(
+        out.contains("all as recorded") && !out.contains("it has no end"),
+        "{out}"
+    );
+    let (code, out, err) = stage.ran(&["replay", dir, "--order", &order]);
+    assert_eq!(code, 0, "{out}{err}");
+    for word in ["order created", "order seen", "bid placed", "lease won"] {
+        assert!(out.contains(word), "{word}: {out}");
+    }
+    // A second process goes on in the same folder, and ends without a word.
+    let mut second = stage.provider("second", &["--record", dir]);
+    let id = stage.order(2);
+    drop(stage.bid(&id, &second));
+    // It writes once a second.
+    std::thread::sleep(Duration::from_millis(2_500));
+    second.kill();
+    let (code, out, err) = stage.ran(&["replay", dir]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(
+        out.contains("all as recorded") && out.contains("it has no end"),
+        "{out}"
+    );
+    let (code, out, err) = stage.ran(&["replay", dir, "--order", &order.replacen("/1/1/1", "/2/1/1", 1)]);
+    assert!(code == 0 && out.contains("bid placed"), "{out}{err}");
+}
+
+#[test]
+fn a_disk_that_is_full_stops_the_recording_and_nothing_else() {
+    /// A file system of its own that has no room, which nobody else sees.
+    const FULL: &str = r#"mount -t tmpfs -o size=64k tmpfs "$1" && ! head -c 1M /dev/zero >"$1/full" 2>/dev/null &&
+        shift && exec "$@""#;
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: only root may mount a file system that is full");
+        return;
+    }
+    let mut stage = Stage::new("flight-full", true);
+    stage.start_node(FAST);
+    let dir = stage.path("flight");
+    std::fs::create_dir_all(&dir).unwrap();
+    let dir = dir.to_str().unwrap();
+    let before = ["unshare", "--mount", "sh", "-c", FULL, "sh", dir];
+    let words = [&["run"], &PRICES[..], &["--record", dir]].concat();
+    let mut provider = stage.started("provider", stage.command_after(&before, &words));
+    provider.says("ready: bidding");
+    for dseq in 1..=3 {
+        let id = stage.order(dseq);
+        drop(stage.bid(&id, &provider));
+        std::thread::sleep(Duration::from_millis(1_200));
+    }
+    let told = provider.told();
+    let stopped = "the flight recorder has stopped, and the provider goes on without it";
+    assert_eq!(told.matches(stopped).count(), 1, "{told}");
+    assert!(told.contains("No space left on device"), "{told}");
+    provider.signal(Signal::SIGTERM);
+    assert_eq!(provider.ended(), Some(0), "{}", provider.told());
+}
