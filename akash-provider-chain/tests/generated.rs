@@ -2,6 +2,7 @@
 //! changes them builds it.
 //!
 //! `WRITE_GENERATED=1 cargo test -p akash-provider-chain --test generated` writes the files anew.
+#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -50,6 +50,37 @@ fn stood_by(one: &Running) -> usize {
     one.output().matches("this instance is the standby").count()
 }
 
+/// What a hand of somebody's does to the record is told, and put right by who led.
+fn spoiled_and_led_again(cluster: &Cluster, leader: &Running) {
+    // Somebody writes another name into the record: who led stops at once, and leads again when nobody renews for that.
+    let by_hand = json!({"spec": {"holderIdentity": "somebody", "renewTime": "2020-01-01T00:00:00.000000Z"}});
+    let patch = [
+        "patch",
+        "leases.coordination.k8s.io",
+        NAME,
+        "--namespace=lease",
+        "--type=merge",
+        "--patch",
+    ];
+    let term = lease(cluster)["spec"]["leaseTransitions"].as_u64().unwrap();
+    cluster
+        .kubectl(&[&patch[..], &[&by_hand.to_string()]].concat())
+        .unwrap();
+    until("b stands by", || leader.told(), || stood_by(leader) == 1);
+    until("b leads again", || leader.told(), || leads(leader, 2));
+    assert!(lease(cluster)["spec"]["leaseTransitions"].as_u64().unwrap() > term);
+    // Deleted, it is there again, with what lies beside it.
+    cluster
+        .kubectl(&["delete", "leases.coordination.k8s.io", NAME, "--namespace=lease"])
+        .unwrap();
+    let beside = || lease(cluster)["metadata"]["annotations"]["provider.akash.network/leadership"].clone();
+    until(
+        "it is there again",
+        || leader.told(),
+        || beside().as_str().is_some_and(|text| text.contains("breaker")),
+    );
+}
+
 #[test]
 fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_its_record() {
     let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
@@ -86,33 +117,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
     println!("taken over after {:?}", begun.elapsed());
     assert!(begun.elapsed() < LEASE * 2, "{:?}", begun.elapsed());
     drop(stage.bid(&late, &second));
-    // Somebody writes another name into the record: who led stops at once, and leads again when nobody renews for that.
-    let by_hand = json!({"spec": {"holderIdentity": "somebody", "renewTime": "2020-01-01T00:00:00.000000Z"}});
-    let patch = [
-        "patch",
-        "leases.coordination.k8s.io",
-        NAME,
-        "--namespace=lease",
-        "--type=merge",
-        "--patch",
-    ];
-    let term = lease(&cluster)["spec"]["leaseTransitions"].as_u64().unwrap();
-    cluster
-        .kubectl(&[&patch[..], &[&by_hand.to_string()]].concat())
-        .unwrap();
-    until("b stands by", || second.told(), || stood_by(&second) == 1);
-    until("b leads again", || second.told(), || leads(&second, 2));
-    assert!(lease(&cluster)["spec"]["leaseTransitions"].as_u64().unwrap() > term);
-    // Deleted, it is there again, with what lies beside it.
-    cluster
-        .kubectl(&["delete", "leases.coordination.k8s.io", NAME, "--namespace=lease"])
-        .unwrap();
-    let beside = || lease(&cluster)["metadata"]["annotations"]["provider.akash.network/leadership"].clone();
-    until(
-        "it is there again",
-        || second.told(),
-        || beside().as_str().is_some_and(|text| text.contains("breaker")),
-    );
+    spoiled_and_led_again(&cluster, &second);
     // Handed over in order.
     let third = start(&stage, &kubeconfig, "a", 2);
     third.says("the leadership, which another instance has");

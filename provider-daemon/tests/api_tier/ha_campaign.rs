@@ -15,8 +15,8 @@ use crate::landed::landed;
 use crate::stage::{PRICES, Running, Stage, until};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{Coin, DeploymentId, Msg};
-use crowd::{Crowd, Tenant, wrongly_closed};
+use akash_provider_core::types::{Coin, Msg};
+use crowd::{Crowd, Deployment, Tenant, wrongly_closed};
 use nix::sys::signal::Signal;
 use record::{Away, Watch, judged};
 use room::Room;
@@ -83,7 +83,7 @@ impl Lots {
 
 fn setting(name: &str, small: u64) -> u64 {
     std::env::var(name).map_or(small, |text| {
-        text.parse().unwrap_or_else(|e| panic!("{name}: {e}"))
+        text.parse().expect("a setting of this test is a number")
     })
 }
 
@@ -322,6 +322,8 @@ pub(crate) struct LargeNode<'a>(&'a Cluster);
 impl<'a> LargeNode<'a> {
     pub(crate) fn new(cluster: &'a Cluster) -> Self {
         let node = Self(cluster);
+        // They would take a node without a kubelet for lost.
+        cluster.pause(Component::ControllerManager).unwrap();
         let labels = json!({"akash.network": "true"});
         let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ha-campaign", "labels": labels}});
         cluster
@@ -344,8 +346,11 @@ impl<'a> LargeNode<'a> {
         cluster
             .kubectl(&[&words[..], &[&status.to_string()]].concat())
             .unwrap();
-        // They would take a node without a kubelet for lost.
-        cluster.pause(Component::ControllerManager).unwrap();
+        // The API server gives each node a taint at first, which the controllers would take from it.
+        let words = ["patch", "node", "ha-campaign", "--type=merge", "--patch"];
+        cluster
+            .kubectl(&[&words[..], &[r#"{"spec": {"taints": null}}"#]].concat())
+            .unwrap();
         node
     }
 }
@@ -404,6 +409,18 @@ impl<'a> Pair<'a> {
 
     fn told(&self) -> String {
         format!("{}\n---\n{}", self.all[0].told(), self.all[1].told())
+    }
+
+    /// Says how the hand-overs went.
+    fn tell(&self) {
+        for (way, (times, most)) in &self.by_way {
+            println!("{way:?}: {times} hand-overs, the longest took {most:?}");
+        }
+        println!(
+            "{} hand-overs, {} of them between clocks that are minutes apart",
+            self.by_way.values().map(|(times, _)| times).sum::<u32>(),
+            self.clocks_apart,
+        );
     }
 
     fn is_warm(&self, who: usize) {
@@ -489,12 +506,42 @@ fn bids_again(stage: &Stage) -> (usize, usize) {
     (double, by_order.values().map(|(_, refused)| refused).sum())
 }
 
+/// Says how orders fared.
+fn tell_of_orders(all: &[Deployment], double: usize, refused: usize) {
+    let answers = all.iter().filter_map(|one| one.answered);
+    println!(
+        "{} orders, {} without an answer, the longest wait {:?}; {} double bids, {refused} sent again and refused",
+        all.len(),
+        all.iter().filter(|one| one.answered.is_none()).count(),
+        answers.max().unwrap_or_default(),
+        double,
+    );
+}
+
+fn accepted(all: &[Deployment]) -> BTreeSet<u64> {
+    let accepted = all.iter().filter(|one| one.accepted);
+    accepted.map(|one| one.id.dseq).collect()
+}
+
+/// Whether a holder of the Lease is this daemon.
+fn is(who: usize, holder: &str) -> bool {
+    holder
+        .strip_prefix(NAMES[who])
+        .is_some_and(|rest| rest.starts_with('_'))
+}
+
+fn close_all(stage: &Stage, all: &[Deployment]) {
+    for one in all.iter().filter(|one| !one.closed) {
+        let id = one.id.clone();
+        stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
+    }
+}
+
 #[test]
 fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered_once() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
-    let _alone = cluster.exclusive().unwrap();
     let (count, seed) = (setting("HA_HAND_OVERS", 5), setting("HA_SEED", 1));
     println!("hand-overs of seed {seed}: HA_SEED={seed} HA_HAND_OVERS={count}");
     let mut lots = Lots(seed);
@@ -521,41 +568,21 @@ fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered
     });
     crowd.stop();
     let all = crowd.known();
-    let accepted: BTreeSet<u64> = all
-        .iter()
-        .filter(|one| one.accepted)
-        .map(|one| one.id.dseq)
-        .collect();
+    let accepted = accepted(&all);
     until("every accepted manifest is deployed", told, || {
         accepted.is_subset(&pair.world.deployed())
     });
     let closed = wrongly_closed(&pair.world.stage, &all);
     let (double, refused) = bids_again(&pair.world.stage);
     let sent = pair.world.room.sent.lock().unwrap().clone();
-    let is = |who: usize, holder: &str| {
-        holder
-            .strip_prefix(NAMES[who])
-            .is_some_and(|rest| rest.starts_with('_'))
-    };
     let held = watch.held();
     let judged = judged(&held, &sent, &pair.away, is);
-    for (way, (times, most)) in &pair.by_way {
-        println!("{way:?}: {times} hand-overs, the longest took {most:?}");
-    }
-    let answers = all.iter().filter_map(|one| one.answered);
+    pair.tell();
     println!(
-        "{} hand-overs, {} of them between clocks that are minutes apart; the Lease had {} holders",
-        pair.by_way.values().map(|(times, _)| times).sum::<u32>(),
-        pair.clocks_apart,
-        held.iter().filter(|one| !one.holder.is_empty()).count(),
+        "the Lease had {} holders",
+        held.iter().filter(|one| !one.holder.is_empty()).count()
     );
-    println!(
-        "{} orders, {} without an answer, the longest wait {:?}; {} double bids, {refused} sent again and refused",
-        all.len(),
-        all.iter().filter(|one| one.answered.is_none()).count(),
-        answers.max().unwrap_or_default(),
-        double,
-    );
+    tell_of_orders(&all, double, refused);
     println!(
         "{} manifests accepted and deployed, {closed} wrong closes; {} writes to the chain, {} of them late, {} moments \
          with two writers",
@@ -577,18 +604,7 @@ fn hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered
         sent.len()
     );
     assert_eq!(watch.last().map(|last| is(pair.leader, &last.holder)), Some(true));
-    let open: Vec<DeploymentId> = all
-        .iter()
-        .filter(|one| !one.closed)
-        .map(|one| one.id.clone())
-        .collect();
-    for id in open {
-        pair.world
-            .stage
-            .chain
-            .tenant(TenantMsg::CloseDeployment { id })
-            .unwrap();
-    }
+    close_all(&pair.world.stage, &all);
     // Namespaces go with the help of those who were paused.
     cluster.resume(Component::ControllerManager).unwrap();
     until("everything is taken down", told, || {

@@ -1,7 +1,7 @@
 //! Start, supervision and end of `run`, as docs/lifecycle.md has them.
 
+use crate::http::curl;
 use crate::run::served::Served;
-use crate::run::tenant::curl;
 use crate::run::websocket::Websocket;
 use crate::stage::{PRICES, Running, Stage, until};
 use akash_provider_core::market::TenantMsg;

@@ -3,8 +3,8 @@
 //! The short form, which the test command runs, sees that the load is served at all; the campaign judges slopes.
 //! `SOAK_SECONDS=600 cargo test -p provider-daemon --test integration run::soak:: -- --nocapture`.
 
+use crate::http::curl;
 use crate::run::served::Served;
-use crate::run::tenant::curl;
 use crate::stage::ADDRESS;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidId, Coin, DeploymentId};
