@@ -46,6 +46,7 @@ pub use tx::TxArgs;
 use crate::flight::{BundleArgs, ReplayArgs};
 use akash_provider_core::types::{Address, OrderId};
 use anyhow::Context;
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -155,7 +156,14 @@ impl Cli {
         let command = environment::read_in(command, is_of_a_real_provider(), look);
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let words = std::env::args_os().collect();
-        settings::parse(command, words, names, look).unwrap_or_else(|error| error.exit())
+        settings::parse(command, words, names, look).unwrap_or_else(|error| {
+            if error.kind() != ErrorKind::Io {
+                error.exit()
+            }
+            // The command line makes sense; a file that it names does not.
+            drop(error.print());
+            std::process::exit(1)
+        })
     }
 
     /// The home folder.

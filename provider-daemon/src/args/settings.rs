@@ -124,7 +124,8 @@ pub fn parse(
         "check" => &["file", "config", "provider_config"][..],
         _ => &["config", "provider_config"],
     };
-    let found = Found::read(&files(named, matches), below, matches).map_err(refused)?;
+    let unreadable = |text: String| command.clone().error(ErrorKind::Io, text);
+    let found = Found::read(&files(named, matches), below, matches).map_err(unreadable)?;
     let lines = found.entries.iter().flat_map(|entry| &entry.words);
     words.extend(lines.map(OsString::from));
     let second = command.clone().try_get_matches_from(&words);

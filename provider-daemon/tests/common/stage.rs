@@ -258,22 +258,25 @@ impl Stage {
         words: &[&str],
         change: impl FnOnce(&mut Command),
     ) -> Running {
-        let mut command = self.command(words);
-        change(&mut command);
-        self.started(name, command)
+        self.begun(name, self.command(words), change)
     }
 
     /// Starts this, with files for what it says.
-    pub(crate) fn started(&self, name: &str, mut command: Command) -> Running {
+    pub(crate) fn started(&self, name: &str, command: Command) -> Running {
+        self.begun(name, command, |_| {})
+    }
+
+    fn begun(&self, name: &str, mut command: Command, change: impl FnOnce(&mut Command)) -> Running {
         let (output, log) = (
             self.path(&format!("{name}.out")),
             self.path(&format!("{name}.log")),
         );
-        let child = command
+        command
             .stdout(File::create(&output).unwrap())
-            .stderr(File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
+            .stderr(File::create(&log).unwrap());
+        // After the files: a test may want its output elsewhere.
+        change(&mut command);
+        let child = command.spawn().unwrap();
         Running { child, output, log }
     }
 

@@ -282,7 +282,8 @@ fn the_chart_s_variables_and_words_start_the_provider_and_each_without_effect_is
         }
     }
     let mut run = stage.running_with("chart", &["run", ISSUER], set);
-    run.says("the cluster");
+    // From here on it hears signals.
+    run.says(" on chain ");
     for notice in [
         "--cert-issuer-enabled, AP_CERT_ISSUER_EMAIL",
         "AKASH_MONITOR_MAX_RETRIES",
