@@ -2,7 +2,7 @@
 
 use super::daemon::Daemon;
 use super::load::{authorization, frame, lease_path, tls, websocket};
-use super::{TENANTS, figure};
+use super::{FILES, TENANTS, figure};
 use anyhow::{Context, ensure};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,8 +13,6 @@ use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
 const WEBSOCKETS: usize = 10_000;
-/// Files besides.
-const FILES: u64 = 100;
 /// Opened at once.
 const TOGETHER: usize = 50;
 /// All have been pinged twice by then.
@@ -22,10 +20,9 @@ const SETTLED: Duration = Duration::from_secs(22);
 
 pub(crate) async fn websockets() -> anyhow::Result<()> {
     let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)?;
-    let needed = WEBSOCKETS as u64 + FILES;
     ensure!(
-        most >= needed,
-        "a process may open {most} files here; {needed} are needed (`ulimit -Hn`)"
+        most >= FILES,
+        "a process may open {most} files here; {FILES} are needed (`ulimit -Hn`)"
     );
     let daemon = Daemon::start()?;
     let before = daemon.memory()?;
