@@ -14,10 +14,25 @@ use crate::report::Notes;
 use crate::tally::Counter;
 use crate::workspace::Workspace;
 
-/// Programs at once.
-const AT_ONCE: usize = 2;
-/// Tests at once of each program: more than there are cores, since those that take long wait for something.
-const THREADS: &str = "4";
+/// How many go at once.
+#[derive(Debug, Clone, Copy)]
+struct Together {
+    programs: usize,
+    /// Tests of each program: more than there are cores, since those that take long wait for something.
+    threads: &'static str,
+}
+
+/// Tests that need nothing but this machine.
+const ALONE: Together = Together {
+    programs: 2,
+    threads: "4",
+};
+/// Tests on a cluster wait for it, and those that want one to themselves for each other: a thread that only waits for
+/// its turn must not be one that others lack.
+const ON_A_CLUSTER: Together = Together {
+    programs: 3,
+    threads: "8",
+};
 
 /// A test program, ready to run.
 #[derive(Debug, PartialEq, Eq)]
@@ -32,7 +47,7 @@ struct Suite {
 /// # Errors
 /// When a test fails, when not one ran, and when none of a port's suite did.
 pub(crate) fn run(workspace: &Workspace, what: &str, cargo: &[&str]) -> Result<Notes> {
-    let (counter, failed) = ran(workspace, cargo, &[])?;
+    let (counter, failed) = ran(workspace, cargo, ALONE, &[])?;
     let conformance = counter.conformance();
     let notes = counter.finish(what)?;
     println!("conformance: {conformance} passed");
@@ -53,7 +68,7 @@ pub(crate) fn run_with(
     cargo: &[&str],
     variable: (&str, &OsStr),
 ) -> Result<Notes> {
-    let (counter, failed) = ran(workspace, cargo, &[variable])?;
+    let (counter, failed) = ran(workspace, cargo, ON_A_CLUSTER, &[variable])?;
     let notes = counter.finish(what)?;
     Error::from_findings("test programs that failed", &failed)?;
     Ok(notes)
@@ -62,6 +77,7 @@ pub(crate) fn run_with(
 fn ran(
     workspace: &Workspace,
     cargo: &[&str],
+    together: Together,
     environment: &[(&str, &OsStr)],
 ) -> Result<(Counter, Vec<String>)> {
     let build = [cargo, &["--no-run", "--message-format=json-render-diagnostics"]].concat();
@@ -72,23 +88,28 @@ fn ran(
     // What is large needs most time, and what is begun last should be short.
     suites.sort_by_key(|suite| std::fs::metadata(&suite.program).map_or(0, |file| file.len()));
     let mut counter = Counter::default();
-    let failed = side_by_side(suites, environment, &mut counter);
+    let failed = side_by_side(suites, together, environment, &mut counter);
     Ok((counter, failed))
 }
 
 /// Runs all of them, the last first; returns those that failed, whose whole output is shown.
-fn side_by_side(suites: Vec<Suite>, environment: &[(&str, &OsStr)], counter: &mut Counter) -> Vec<String> {
+fn side_by_side(
+    suites: Vec<Suite>,
+    together: Together,
+    environment: &[(&str, &OsStr)],
+    counter: &mut Counter,
+) -> Vec<String> {
     let waiting = Mutex::new(suites);
     let (done, ended) = channel();
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..together.programs {
             let (waiting, done) = (&waiting, done.clone());
             scope.spawn(move || {
                 let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 while let Some(suite) = next() {
                     let program = Process::new(&suite.program, &suite.folder)
                         .args(["--show-output"])
-                        .env("RUST_TEST_THREADS", THREADS);
+                        .env("RUST_TEST_THREADS", together.threads);
                     let with = |program: Process, (name, value): &(&str, &OsStr)| program.env(name, value);
                     let ran = environment.iter().fold(program, with).collect(|_| {});
                     if done.send(ran).is_err() {
@@ -161,7 +182,12 @@ mod tests {
         let suites = vec![shell(good, "good"), shell(bad, "bad"), shell(good, "again")];
         let programs: Vec<PathBuf> = suites.iter().map(|suite| suite.program.clone()).collect();
         let mut counter = Counter::default();
-        let failed = side_by_side(suites, &[("OF_THE_SUITE", OsStr::new("given"))], &mut counter);
+        let failed = side_by_side(
+            suites,
+            ALONE,
+            &[("OF_THE_SUITE", OsStr::new("given"))],
+            &mut counter,
+        );
         programs
             .iter()
             .for_each(|program| std::fs::remove_file(program).unwrap());
