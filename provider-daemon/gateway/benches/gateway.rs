@@ -72,16 +72,10 @@ fn figure(name: &str, value: f64, unit: &str) {
     println!(r#"{{"name":"{name}","value":{value},"unit":"{unit}"}}"#);
 }
 
-/// Files that ten thousand websockets take: one each here, and in the daemon a place for two each and a quarter for gRPC.
-const FILES: u64 = 32_768;
-
-/// As many open files as this process may have, and the limit itself is raised where that is allowed.
+/// As many open files as this process may have: ten thousand websockets are a file each.
 fn more_files() -> anyhow::Result<()> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let raised = most < FILES && setrlimit(Resource::RLIMIT_NOFILE, FILES, FILES).is_ok();
-    if !raised {
-        setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
-    }
+    setrlimit(Resource::RLIMIT_NOFILE, most, most)?;
     Ok(())
 }

@@ -2,8 +2,9 @@
 
 use super::daemon::Daemon;
 use super::load::{authorization, frame, lease_path, tls, websocket};
-use super::{FILES, TENANTS, figure};
+use super::{TENANTS, figure};
 use anyhow::{Context, ensure};
+use nix::sys::resource::{Resource, getrlimit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,17 +14,15 @@ use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
 const WEBSOCKETS: usize = 10_000;
+/// Files that the daemon keeps for itself.
+const RESERVE: usize = 300;
 /// Opened at once.
 const TOGETHER: usize = 50;
 /// All have been pinged twice by then.
 const SETTLED: Duration = Duration::from_secs(22);
 
 pub(crate) async fn websockets() -> anyhow::Result<()> {
-    let (_, most) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)?;
-    ensure!(
-        most >= FILES,
-        "a process may open {most} files here; {FILES} are needed (`ulimit -Hn`)"
-    );
+    let websockets = websockets_that_fit()?;
     let daemon = Daemon::start()?;
     let before = daemon.memory()?;
     let config = tls(None)?;
@@ -35,7 +34,7 @@ pub(crate) async fn websockets() -> anyhow::Result<()> {
         open.spawn(answer_pings(opened?, Arc::clone(&pings)));
         anyhow::Ok(())
     };
-    for number in 0..WEBSOCKETS {
+    for number in 0..websockets {
         let (config, address, tenants) = (Arc::clone(&config), daemon.address, Arc::clone(&tenants));
         opening.spawn(async move {
             let tenant = &tenants[number % tenants.len()];
@@ -53,18 +52,30 @@ pub(crate) async fn websockets() -> anyhow::Result<()> {
     let gone = open.try_join_next();
     ensure!(gone.is_none(), "a websocket ended: {gone:?}");
     ensure!(
-        pings.load(Ordering::Relaxed) >= WEBSOCKETS,
+        pings.load(Ordering::Relaxed) >= websockets,
         "not every websocket was pinged"
     );
     #[expect(clippy::cast_precision_loss, reason = "some megabytes")]
-    let (mib, each) = (
-        after as f64 / f64::from(1 << 20),
-        (after - before) as f64 / WEBSOCKETS as f64,
-    );
+    let each = (after - before) as f64 / websockets as f64;
+    #[expect(clippy::cast_precision_loss, reason = "some megabytes")]
+    let mib = (before as f64 + each * WEBSOCKETS as f64) / f64::from(1 << 20);
     figure("ws_10000_idle_mib", mib, "MiB");
     figure("ws_idle_bytes", each, "bytes");
     open.abort_all();
     Ok(())
+}
+
+/// Ten thousand, or as many as the daemon lets in with the files that a process may open here: two for each, and a quarter
+/// of all for gRPC.
+fn websockets_that_fit() -> anyhow::Result<usize> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let fit = usize::try_from(most)?.saturating_sub(RESERVE) / 8 * 3;
+    if fit < WEBSOCKETS {
+        eprintln!(
+            "a process may open {most} files here (`ulimit -Hn`): {fit} websockets are held, and what {WEBSOCKETS} take is reckoned from them"
+        );
+    }
+    Ok(fit.min(WEBSOCKETS))
 }
 
 async fn answer_pings(mut io: TlsStream<TcpStream>, pings: Arc<AtomicUsize>) -> anyhow::Result<()> {
