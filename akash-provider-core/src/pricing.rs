@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   PriceRequest ──► scale         so much per CPU, MiB, endpoint, IP (and GPU, where set); pure
+//!                ──► policy        a file of the operator: money per month, scarcity, rules for some orders; pure
 //!                ──► random_range  a number in the low end of a range by memory; for tests; pure
 //!                ──► shell_script  whatever a program of the operator prints (feature `shell-script`)
 //! ```
@@ -10,6 +11,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod gpu;
+pub mod policy;
 pub mod random_range;
 pub mod scale;
 #[cfg(feature = "shell-script")]
@@ -18,6 +20,7 @@ mod utilization;
 
 use crate::types::price::Dec;
 use crate::types::{Address, DecCoin, Denom, GroupSpec, ResourceUnit};
+pub use policy::Policy;
 pub use random_range::RandomRange;
 pub use scale::{Scale, ScaleConfig};
 use serde::{Deserialize, Serialize};
@@ -94,6 +97,18 @@ pub enum PriceError {
     NoGpu {
         /// Vendor and model of the GPU.
         model: String,
+    },
+    /// The policy's first rule that the order meets denies it.
+    #[error("the price policy's rule `{rule}` denies this order")]
+    Denied {
+        /// Name of the rule.
+        rule: String,
+    },
+    /// A denomination whose worth the policy does not say.
+    #[error("the price policy has no worth for the denomination `{denom}`; add it to `denominations`")]
+    NoDenomination {
+        /// Denomination of the order.
+        denom: String,
     },
     /// The price came out as zero.
     #[error("a bid of zero was produced")]

@@ -36,7 +36,7 @@ pub use kubernetes::KubernetesArgs;
 pub use migrate::MigrateCommand;
 pub use operator::OperatorCommand;
 pub use operators::OperatorsCommand;
-pub use pricing::PricingArgs;
+pub use pricing::{PriceCheckArgs, PriceCommand, PricingArgs};
 pub use query::{NodeArgs, QueryArgs};
 pub use run::RunArgs;
 pub use tenant::TenantCommand;
@@ -130,6 +130,9 @@ pub enum Command {
     /// Read what a provider publishes, from another process.
     #[command(subcommand)]
     Bus(BusCommand),
+    /// Look at a price policy before it counts.
+    #[command(subcommand)]
+    Price(PriceCommand),
     /// Say what the machine has that this runs on.
     #[command(subcommand)]
     Tools(ToolsCommand),

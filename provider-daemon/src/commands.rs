@@ -10,6 +10,7 @@ pub mod devnet;
 pub mod explain;
 pub mod keys;
 pub mod migrate;
+pub mod price;
 pub mod query;
 pub mod run;
 pub mod sdl;

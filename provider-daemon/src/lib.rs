@@ -14,6 +14,7 @@ pub mod json;
 pub mod operator;
 pub mod operators;
 pub mod plain;
+mod prices;
 pub mod run;
 mod sealed;
 pub mod secrets;
@@ -79,6 +80,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Replay(args) => flight::replay(args),
         Command::Bundle(args) => flight::bundle(args),
         Command::Bus(command) => commands::bus::run(command),
+        Command::Price(command) => commands::price::run(command),
         Command::Tools(command) => commands::tools::run(command),
         Command::Tenant(command) => tenant::run(command, home),
         Command::Version => {

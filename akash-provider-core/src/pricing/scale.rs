@@ -146,12 +146,39 @@ impl Scale {
     /// when the group has no single denomination.
     pub fn price(&self, request: &PriceRequest) -> Result<DecCoin, PriceError> {
         let denom = request.maximum()?.denom;
+        price_of(&denom, self.sum(request)?)
+    }
+
+    /// The sum of all parts, whatever it is.
+    pub(super) fn sum(&self, request: &PriceRequest) -> Result<Dec, PriceError> {
         let totals = self.totals(request)?;
-        let amount = match self.quick_sum(&totals) {
-            Some(amount) => amount,
-            None => self.exact_sum(&totals)?,
-        };
-        price_of(&denom, amount)
+        match self.quick_sum(&totals) {
+            Some(amount) => Ok(amount),
+            None => self.exact_sum(&totals),
+        }
+    }
+
+    /// The parts that are not zero, with their names. Each is rounded by itself.
+    pub(super) fn lines(&self, request: &PriceRequest) -> Result<Vec<(String, Dec)>, PriceError> {
+        let totals = self.totals(request)?;
+        let storage = self
+            .storage
+            .iter()
+            .map(|(class, _)| format!("storage of class {class}"));
+        let fixed = ["CPU", "memory", "endpoints", "leased IPs"].map(str::to_owned);
+        let gpus = totals
+            .gpus
+            .iter()
+            .map(|(at, _)| format!("GPU {}", self.gpu.name(*at)));
+        let names = fixed.into_iter().chain(storage).chain(gpus);
+        let mut lines = Vec::new();
+        for (name, term) in names.zip(self.terms(&totals)) {
+            let amount = rate::exact_sum(std::iter::once(term)).ok_or(PriceError::TooLarge)?;
+            if !amount.is_zero() {
+                lines.push((name, amount));
+            }
+        }
+        Ok(lines)
     }
 
     fn rates(&self) -> impl Iterator<Item = &Rate> {
@@ -247,7 +274,7 @@ struct Totals {
 }
 
 /// The class a volume is priced by. One that is not persistent is ephemeral, also when it lives in memory.
-fn class_of(volume: &Storage) -> &str {
+pub(super) fn class_of(volume: &Storage) -> &str {
     let persistent = volume.is_persistent();
     volume
         .attribute("class")
@@ -305,7 +332,7 @@ fn parse_prices(
 }
 
 /// Text of others in an error, not longer than a line.
-fn shorten(text: &str) -> String {
+pub(super) fn shorten(text: &str) -> String {
     text.chars().take(100).collect()
 }
 

@@ -97,6 +97,30 @@ impl Utilization {
         all
     }
 
+    /// The resource of which the largest share is in use with the order, among those that its units ask for, and that
+    /// share. `None` where none of them has a share.
+    #[must_use]
+    pub fn scarcest(&self, units: &[ResourceUnit]) -> Option<(String, Dec)> {
+        let asks = |of: fn(&ResourceUnit) -> u64| units.iter().any(|unit| of(unit) > 0);
+        let plain = [
+            ("CPU", self.cpu, asks(|unit| unit.resources.cpu.units)),
+            ("memory", self.memory, asks(|unit| unit.resources.memory.bytes)),
+            ("GPU", self.gpu, asks(|unit| unit.resources.gpu.units)),
+        ];
+        let plain = plain.into_iter().filter(|(.., is_asked)| *is_asked);
+        let plain = plain.map(|(name, used, _)| (name.to_owned(), used));
+        let volumes = units.iter().flat_map(|unit| &unit.resources.storage);
+        let volumes = volumes.filter_map(|volume| match volume.class().filter(|_| volume.is_persistent()) {
+            Some(class) => Some((format!("storage of class {class}"), *self.persistent.get(class)?)),
+            None if volume.is_ram() => None,
+            None => Some(("ephemeral storage".to_owned(), self.storage)),
+        });
+        let shares = plain
+            .chain(volumes)
+            .filter_map(|(name, used)| Some((name, used.share_after()?)));
+        shares.reduce(|most, next| if next.1 > most.1 { next } else { most })
+    }
+
     /// Counts units that somebody holds.
     pub(crate) fn hold(&mut self, units: &[ResourceUnit]) {
         self.take(units, false);

@@ -1,11 +1,12 @@
 //! Flags that make a pricing strategy; named as in today's provider.
 
-use super::values;
+use super::{Output, values};
+use crate::prices::PolicyOfFile;
 use akash_provider_core::pricing::scale::{ScaleConfig, parse_gpu_prices, parse_storage_scales};
 use akash_provider_core::pricing::{PricingStrategy, RandomRange, Scale, ShellScript, ShellScriptConfig};
 use anyhow::Context;
 use bigdecimal::BigDecimal;
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +24,26 @@ pub enum Strategy {
     /// A program of the operator's.
     #[value(name = "shellScript")]
     ShellScript,
+    /// A file of prices and rules, which may change while the provider runs.
+    #[value(name = "policy")]
+    Policy,
+}
+
+/// What is asked of a price policy.
+#[derive(Debug, Subcommand)]
+pub enum PriceCommand {
+    /// Say whether a price policy can be used, where it is wrong, and what it leaves without a price.
+    Check(PriceCheckArgs),
+}
+
+/// Settings of `price check`.
+#[derive(Debug, Args)]
+pub struct PriceCheckArgs {
+    /// The policy, in YAML or JSON.
+    pub file: PathBuf,
+    /// How it is said.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub output: Output,
 }
 
 /// The prices. The defaults are for development: low enough for most SDLs.
@@ -53,6 +74,9 @@ pub struct PricingArgs {
     /// Price of a GPU by model, per block: vendor/model=price, comma-separated; empty leaves GPUs unpriced.
     #[arg(long, default_value = "")]
     pub bid_price_gpu_scale: String,
+    /// The file of the strategy policy, in YAML or JSON; a change of it counts within a second.
+    #[arg(long)]
+    pub bid_price_policy: Option<PathBuf>,
     /// The program of the strategy shellScript.
     #[arg(long)]
     pub bid_price_script_path: Option<PathBuf>,
@@ -72,6 +96,14 @@ impl PricingArgs {
     pub fn strategy(&self, seed: u64) -> anyhow::Result<Arc<dyn PricingStrategy>> {
         Ok(match self.bid_price_strategy {
             Strategy::Scale => Arc::new(self.scale()?),
+            Strategy::Policy => {
+                let path = self.bid_price_policy.as_deref();
+                let path = path
+                    .filter(|path| !path.as_os_str().is_empty())
+                    .context("--bid-price-strategy policy needs the file: name it with --bid-price-policy")?;
+                let policy = PolicyOfFile::open(path).map_err(anyhow::Error::msg);
+                Arc::new(policy.context("--bid-price-policy")?)
+            }
             Strategy::RandomRange => Arc::new(RandomRange::new(seed)),
             Strategy::ShellScript => {
                 let path = self.bid_price_script_path.clone();

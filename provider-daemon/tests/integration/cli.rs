@@ -557,6 +557,10 @@ fn bad_flags_say_what_is_wanted() {
             "--bid-price-script-path",
         ),
         (
+            vec!["dev", "--bid-price-strategy", "policy"],
+            "--bid-price-policy",
+        ),
+        (
             vec!["dev", "--once", "--bid-price-storage-scale", "beta2=x"],
             "beta2=x",
         ),
@@ -568,6 +572,54 @@ fn bad_flags_say_what_is_wanted() {
             "{args:?}: {stderr}"
         );
     }
+}
+
+#[test]
+fn a_price_policy_is_checked_and_makes_the_prices() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prices.yaml");
+    let file = path.to_str().unwrap();
+    let policy =
+        "version: 1\nper: block\ndenominations: {uact: 1}\nprices: {cpu: 1, storage: {ephemeral: 0}}\n";
+    std::fs::write(&path, policy).unwrap();
+    let checked = run(&["price", "check", file]);
+    assert!(checked.status.success());
+    let said = text(&checked.stdout);
+    assert!(said.contains("note: prices: memory costs nothing\n"), "{said}");
+    assert!(said.ends_with("prices.yaml can be used: 0 rules\n"), "{said}");
+
+    let flags = ["--bid-price-strategy", "policy", "--bid-price-policy", file];
+    let explained = run(&[&["explain", &sample("web.yaml"), "--output", "json"], &flags[..]].concat());
+    let verdict: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    assert!(explained.status.success(), "{verdict}");
+
+    let rule = "rules: [{name: nobody, deny: true}]\n";
+    std::fs::write(&path, format!("{policy}{rule}")).unwrap();
+    let denied = run(&[&["explain", &sample("web.yaml")], &flags[..]].concat());
+    assert!(
+        text(&denied.stdout).contains("rule `nobody` denies this order"),
+        "{}",
+        text(&denied.stdout)
+    );
+
+    std::fs::write(&path, policy.replace("cpu: 1", "cpu: one")).unwrap();
+    let wrong = run(&["price", "check", file, "--output", "json"]);
+    let found: serde_json::Value = serde_json::from_slice(&wrong.stdout).unwrap();
+    assert!(!wrong.status.success() && found["is_valid"] == false, "{found}");
+    assert!(
+        found["error"]
+            .as_str()
+            .unwrap()
+            .contains("line 4: `one` is not a decimal number"),
+        "{found}"
+    );
+    // Nothing starts with it, and the line says which file it is.
+    let refused = run(&[&["explain", &sample("web.yaml")], &flags[..]].concat());
+    assert!(
+        text(&refused.stderr).contains("prices.yaml: line 4"),
+        "{}",
+        text(&refused.stderr)
+    );
 }
 
 #[test]

@@ -82,6 +82,24 @@ impl GpuPrices {
         self.entries.get(at).map(|e| &e.rate)
     }
 
+    /// What a price is for, as it is written.
+    pub(super) fn name(&self, at: usize) -> String {
+        let Some(entry) = self.entries.get(at) else {
+            return ANY.to_owned();
+        };
+        let mut name = entry.vendor.clone();
+        if entry.vendor != ANY {
+            name = format!("{name}/{}", entry.model);
+        }
+        let details = [("ram", &entry.ram), ("interface", &entry.interface)];
+        for (what, value) in details {
+            if let Some(value) = value {
+                name = format!("{name}/{what}/{value}");
+            }
+        }
+        name
+    }
+
     /// The price of one GPU of a unit, by its attributes: the highest among the models it may be.
     ///
     /// A reserved unit names one model. Where several are acceptable, or a wildcard is left, the dearest

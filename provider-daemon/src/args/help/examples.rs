@@ -79,6 +79,10 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("bus schema", &["bus schema"]),
     (
+        "price check",
+        &["price check prices.yaml", "price check prices.yaml --output json"],
+    ),
+    (
         "tools psutil list",
         &["tools psutil list gpu", "tools psutil list cpu --root /host"],
     ),

@@ -38,6 +38,7 @@ pub(super) fn of(args: &RunArgs, config: &Config) -> BTreeMap<String, String> {
     // A path is where each instance has it, and what lies there is what counts.
     let mut prices = args.pricing.clone();
     let script = prices.bid_price_script_path.take();
+    let policy = prices.bid_price_policy.take();
     let routes = &kubernetes.routes;
     let isolation = (
         kubernetes.deployment_network_policies_enabled,
@@ -95,7 +96,8 @@ pub(super) fn of(args: &RunArgs, config: &Config) -> BTreeMap<String, String> {
         .into_iter()
         .map(|(name, text)| (name.to_owned(), hash(text.as_bytes())));
     let script = script.map(|path| ("bid-price-script-path".to_owned(), hash(&script_bytes(&path))));
-    texts.chain(script).collect()
+    let policy = policy.map(|path| ("bid-price-policy".to_owned(), hash(&script_bytes(&path))));
+    texts.chain(script).chain(policy).collect()
 }
 
 fn text(value: &impl Debug) -> String {

@@ -1,0 +1,405 @@
+//! Prices as a policy that an operator writes: what resources cost in a month or an hour in money, what is dearer when it
+//! runs short, and rules for some orders.
+//!
+//! ```text
+//!  PriceRequest ──► first rule that is met ──► deny?  PriceError::Denied
+//!                          │ prices (its own or the policy's), in the order's denomination, per block
+//!                          ▼
+//!               Σ resource × price ──► × rule ──► × scarcity ──► at least the minimum ──► price and its lines
+//! ```
+//! It is pure: the same order and the same use of the cluster have the same price. Every price is exact to 18 digits behind
+//! the point, in the denomination's base unit.
+
+mod file;
+mod when;
+
+use super::scale::{Scale, ScaleConfig};
+use super::{PriceError, PriceRequest, price_of};
+use crate::types::price::Dec;
+use crate::types::{DecCoin, Denom};
+use bigdecimal::{BigDecimal, Zero};
+pub use file::{Amount, Period, PolicyFile, Prices, Rule, Scarcity, VERSION, When};
+use std::collections::{BTreeMap, BTreeSet};
+use when::Orders;
+
+/// Most rules of a policy: each is looked at for each order.
+const RULES_MAX: usize = 1_000;
+/// Most denominations: each rule with prices of its own has them in each.
+const DENOMINATIONS_MAX: usize = 20;
+/// Most steps of scarcity.
+const STEPS_MAX: usize = 100;
+/// Longest name of a rule, in bytes.
+const NAME_MAX: usize = 100;
+/// Digits behind the point of a price per block of the smallest amounts.
+const DIGITS: i64 = 36;
+/// Seconds of a month: a twelfth of a year of 365.244 days.
+const MONTH_S: u64 = 2_629_757;
+const HOUR_S: u64 = 3_600;
+
+/// What is wrong with a policy, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{at}: {problem}")]
+pub struct PolicyError {
+    at: String,
+    problem: String,
+}
+
+impl PolicyError {
+    fn new(at: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self {
+            at: at.into(),
+            problem: problem.into(),
+        }
+    }
+
+    /// The key, as a path: `rules[2].when.gpu[0]`.
+    #[must_use]
+    pub fn at(&self) -> &str {
+        &self.at
+    }
+}
+
+/// A price and how it came about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quote {
+    /// For the whole order, per block.
+    pub price: DecCoin,
+    /// The rule that counted; `None` where no rule was met.
+    pub rule: Option<String>,
+    /// The parts, in order: resources first, and then what raised or lowered their sum. Together they are the price.
+    pub lines: Vec<Line>,
+}
+
+/// A part of a price.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Line {
+    /// A resource, or what changed the sum.
+    pub what: String,
+    /// Per block, in the price's denomination; below zero where it makes the price less.
+    pub amount: Dec,
+}
+
+/// Prices by a policy.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    prices: PriceList,
+    minimum: BTreeMap<Denom, Dec>,
+    scarcity: Vec<Step>,
+    rules: Vec<Decision>,
+}
+
+/// The same prices in each denomination.
+#[derive(Debug, Clone)]
+struct PriceList(BTreeMap<Denom, Scale>);
+
+#[derive(Debug, Clone)]
+struct Step {
+    above: Dec,
+    multiply: Dec,
+}
+
+#[derive(Debug, Clone)]
+struct Decision {
+    name: String,
+    orders: Orders,
+    is_denied: bool,
+    prices: Option<PriceList>,
+    multiply: Option<Dec>,
+    minimum: Option<BTreeMap<Denom, Dec>>,
+}
+
+/// What turns an amount of the file into base units of a denomination per block.
+struct Conversion(Vec<(Denom, BigDecimal)>);
+
+impl Policy {
+    /// The policy that is written so.
+    ///
+    /// # Errors
+    /// [`PolicyError`] for a version that is not known, a price below zero or of too many digits, nothing that has a price,
+    /// a rule that could never count or has no name of its own, and more than a policy may hold.
+    pub fn new(file: PolicyFile) -> Result<Self, PolicyError> {
+        if file.version != VERSION {
+            let problem = format!("{} is not known; it must be {VERSION}", file.version);
+            return Err(PolicyError::new("version", problem));
+        }
+        let conversion = Conversion::new(&file)?;
+        let mut rules = Vec::new();
+        at_most("rules", file.rules.len(), RULES_MAX)?;
+        let mut names = BTreeSet::new();
+        for (number, rule) in file.rules.into_iter().enumerate() {
+            let at = format!("rules[{number}]");
+            if !names.insert(rule.name.clone()) {
+                let problem = format!("`{}` is the name of two rules", rule.name);
+                return Err(PolicyError::new(format!("{at}.name"), problem));
+            }
+            if rules.last().is_some_and(|last: &Decision| last.orders.is_all()) {
+                let problem = "it never counts: the rule before it is for every order";
+                return Err(PolicyError::new(at, problem));
+            }
+            rules.push(Decision::new(&at, rule, &conversion)?);
+        }
+        Ok(Self {
+            prices: PriceList::new("prices", file.prices, &conversion)?,
+            minimum: conversion.minimum("minimum", file.minimum)?.unwrap_or_default(),
+            scarcity: steps(file.scarcity)?,
+            rules,
+        })
+    }
+
+    /// The price of one order.
+    ///
+    /// # Errors
+    /// As [`Self::quote`].
+    pub fn price(&self, request: &PriceRequest) -> Result<DecCoin, PriceError> {
+        let denom = request.maximum()?.denom;
+        let rule = self.rule(request)?;
+        let (base, factors, minimum) = self.parts(request, &denom, rule)?;
+        let raised = factors
+            .iter()
+            .try_fold(base, |sum, (_, factor)| sum.checked_mul(*factor));
+        let raised = raised.ok_or(PriceError::TooLarge)?;
+        price_of(&denom, raised.max(minimum))
+    }
+
+    /// The price of one order, and how it came about.
+    ///
+    /// # Errors
+    /// [`PriceError`]: the order is denied by a rule, is in a denomination without a worth, asks for a storage class or a
+    /// GPU without a price, costs nothing or too much, or has no single denomination.
+    pub fn quote(&self, request: &PriceRequest) -> Result<Quote, PriceError> {
+        let denom = request.maximum()?.denom;
+        let rule = self.rule(request)?;
+        let scale = self.scale(&denom, rule)?;
+        let (base, factors, minimum) = self.parts(request, &denom, rule)?;
+        let mut lines: Vec<Line> = scale
+            .lines(request)?
+            .into_iter()
+            .map(|(what, amount)| Line { what, amount })
+            .collect();
+        let mut sum = base;
+        for (what, factor) in factors {
+            let raised = sum.checked_mul(factor).ok_or(PriceError::TooLarge)?;
+            let amount = raised.checked_sub(sum).ok_or(PriceError::TooLarge)?;
+            lines.push(Line { what, amount });
+            sum = raised;
+        }
+        if let Some(amount) = minimum.checked_sub(sum).filter(|more| *more > Dec::ZERO) {
+            let what = "up to the minimum".to_owned();
+            lines.push(Line { what, amount });
+        }
+        Ok(Quote {
+            price: price_of(&denom, sum.max(minimum))?,
+            rule: rule.map(|rule| rule.name.clone()),
+            lines,
+        })
+    }
+
+    /// The first rule that an order meets.
+    fn rule(&self, request: &PriceRequest) -> Result<Option<&Decision>, PriceError> {
+        let met = self.rules.iter().find(|rule| rule.orders.has(request));
+        match met {
+            Some(rule) if rule.is_denied => Err(PriceError::Denied {
+                rule: rule.name.clone(),
+            }),
+            met => Ok(met),
+        }
+    }
+
+    fn scale<'a>(&'a self, denom: &Denom, rule: Option<&'a Decision>) -> Result<&'a Scale, PriceError> {
+        let own = rule.and_then(|rule| rule.prices.as_ref());
+        let PriceList(prices) = own.unwrap_or(&self.prices);
+        prices.get(denom).ok_or_else(|| PriceError::NoDenomination {
+            denom: super::scale::shorten(denom),
+        })
+    }
+
+    /// The sum of the resources, what it is multiplied by, and the least.
+    #[expect(
+        clippy::type_complexity,
+        reason = "three values of one moment, for two callers below each other"
+    )]
+    fn parts(
+        &self,
+        request: &PriceRequest,
+        denom: &Denom,
+        rule: Option<&Decision>,
+    ) -> Result<(Dec, Vec<(String, Dec)>, Dec), PriceError> {
+        let base = self.scale(denom, rule)?.sum(request)?;
+        let of_rule = rule.and_then(|rule| Some((format!("rule `{}`", rule.name), rule.multiply?)));
+        let factors = of_rule.into_iter().chain(self.scarcity(request)).collect();
+        let minimum = rule
+            .and_then(|rule| rule.minimum.as_ref())
+            .unwrap_or(&self.minimum);
+        Ok((base, factors, minimum.get(denom).copied().unwrap_or(Dec::ZERO)))
+    }
+
+    /// The mark-up of the scarcest resource that the order asks for; none where the use of the cluster is not known.
+    fn scarcity(&self, request: &PriceRequest) -> Option<(String, Dec)> {
+        let (resource, share) = request.utilization.as_ref()?.scarcest(request.units())?;
+        let step = self.scarcity.iter().rev().find(|step| share > step.above)?;
+        Some((
+            format!("scarcity: {resource} is in use to {}", share.to_plain()),
+            step.multiply,
+        ))
+    }
+}
+
+#[cfg(feature = "runtime")]
+#[async_trait::async_trait]
+impl super::PricingStrategy for Policy {
+    async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error> {
+        self.price(request).map_err(|e| e.into_error("price by policy"))
+    }
+}
+
+impl Decision {
+    fn new(at: &str, rule: Rule, conversion: &Conversion) -> Result<Self, PolicyError> {
+        if rule.name.trim().is_empty() || rule.name.len() > NAME_MAX {
+            let problem = format!("a rule needs a name of at most {NAME_MAX} bytes");
+            return Err(PolicyError::new(format!("{at}.name"), problem));
+        }
+        let changes = rule.prices.is_some() || rule.multiply.is_some() || rule.minimum.is_some();
+        if rule.deny && changes {
+            let problem = "what is denied has no price: take `deny`, or the prices, out";
+            return Err(PolicyError::new(format!("{at}.deny"), problem));
+        }
+        let prices = rule
+            .prices
+            .map(|prices| PriceList::new(&format!("{at}.prices"), prices, conversion));
+        let multiply = rule
+            .multiply
+            .map(|amount| factor(&format!("{at}.multiply"), &amount));
+        Ok(Self {
+            orders: Orders::new(at, rule.when)?,
+            name: rule.name,
+            is_denied: rule.deny,
+            prices: prices.transpose()?,
+            multiply: multiply.transpose()?,
+            minimum: conversion.minimum(&format!("{at}.minimum"), rule.minimum)?,
+        })
+    }
+}
+
+impl PriceList {
+    fn new(at: &str, prices: Prices, conversion: &Conversion) -> Result<Self, PolicyError> {
+        let wrong = |error: super::scale::ScaleError| PolicyError::new(at, error.to_string());
+        let in_each = conversion.0.iter().map(|(denom, factor)| {
+            let per = |amount: &Amount, pieces: u32| {
+                rounded(&(amount.number() * factor / BigDecimal::from(pieces)))
+            };
+            let all = |prices: &BTreeMap<String, Amount>, pieces: u32| {
+                let one = |(name, amount): (&String, &Amount)| (name.clone(), per(amount, pieces));
+                prices.iter().map(one).collect()
+            };
+            let config = ScaleConfig {
+                cpu: per(&prices.cpu, 1000),
+                memory: per(&prices.memory, 1024),
+                storage: all(&prices.storage, 1024),
+                endpoint: per(&prices.endpoint, 1),
+                ip: per(&prices.ip, 1),
+                gpu: all(&prices.gpu, 1),
+            };
+            Ok((denom.clone(), Scale::new(config).map_err(wrong)?))
+        });
+        in_each.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl Conversion {
+    fn new(file: &PolicyFile) -> Result<Self, PolicyError> {
+        at_most("denominations", file.denominations.len(), DENOMINATIONS_MAX)?;
+        if file.denominations.is_empty() {
+            let problem = "name one at least, for example `uact: 0.000001`";
+            return Err(PolicyError::new("denominations", problem));
+        }
+        let block = positive("block_seconds", &file.block_seconds)?;
+        let blocks = match file.per {
+            Period::Block => BigDecimal::from(1),
+            Period::Hour => BigDecimal::from(HOUR_S) / block,
+            Period::Month => BigDecimal::from(MONTH_S) / block,
+        };
+        let factors = file.denominations.iter().map(|(denom, worth)| {
+            let worth = positive(&format!("denominations.{denom}"), worth)?;
+            Ok((
+                Denom::from(denom.as_str()),
+                BigDecimal::from(1) / (worth * &blocks),
+            ))
+        });
+        factors.collect::<Result<_, _>>().map(Self)
+    }
+
+    fn minimum(&self, at: &str, amount: Option<Amount>) -> Result<Option<BTreeMap<Denom, Dec>>, PolicyError> {
+        let Some(amount) = amount else {
+            return Ok(None);
+        };
+        let in_each = self.0.iter().map(|(denom, factor)| {
+            let converted = decimal(at, &(amount.number() * factor))?;
+            Ok((denom.clone(), converted))
+        });
+        in_each.collect::<Result<_, _>>().map(Some)
+    }
+}
+
+fn steps(steps: Vec<Scarcity>) -> Result<Vec<Step>, PolicyError> {
+    at_most("scarcity", steps.len(), STEPS_MAX)?;
+    let mut made: Vec<Step> = Vec::new();
+    for (number, step) in steps.into_iter().enumerate() {
+        let at = format!("scarcity[{number}]");
+        let above = decimal(&format!("{at}.above"), step.above.number())?;
+        if made.last().is_some_and(|last| last.above >= above) {
+            let problem = "steps go upwards: it must be above that of the step before";
+            return Err(PolicyError::new(format!("{at}.above"), problem));
+        }
+        let multiply = factor(&format!("{at}.multiply"), &step.multiply)?;
+        made.push(Step { above, multiply });
+    }
+    Ok(made)
+}
+
+fn at_most(at: &str, count: usize, most: usize) -> Result<(), PolicyError> {
+    if count > most {
+        return Err(PolicyError::new(
+            at,
+            format!("there are {count}; at most {most} are taken"),
+        ));
+    }
+    Ok(())
+}
+
+fn positive(at: &str, amount: &Amount) -> Result<BigDecimal, PolicyError> {
+    let number = amount.number();
+    if *number <= BigDecimal::zero() || decimal(at, number)?.is_zero() {
+        return Err(PolicyError::new(at, format!("{number} must be above zero")));
+    }
+    Ok(number.clone())
+}
+
+fn factor(at: &str, amount: &Amount) -> Result<Dec, PolicyError> {
+    positive(at, amount)?;
+    decimal(at, amount.number())
+}
+
+/// Zero or above, rounded to 18 digits.
+fn decimal(at: &str, amount: &BigDecimal) -> Result<Dec, PolicyError> {
+    let digits = amount
+        .digits()
+        .max(amount.fractional_digit_count().unsigned_abs());
+    // A quotient has a hundred digits, and an amount eighty.
+    let plain = (digits <= 1_000).then(|| amount.with_scale_round(18, bigdecimal::RoundingMode::HalfUp));
+    let parsed = plain.and_then(|plain| plain.to_plain_string().parse::<Dec>().ok());
+    match parsed {
+        Some(dec) if !dec.is_negative() => Ok(dec),
+        Some(_) => Err(PolicyError::new(at, format!("{amount} is below zero"))),
+        None => Err(PolicyError::new(at, "the number is out of range")),
+    }
+}
+
+/// As many digits as a price may have.
+fn rounded(amount: &BigDecimal) -> BigDecimal {
+    amount.with_scale_round(DIGITS, bigdecimal::RoundingMode::HalfUp)
+}
+
+#[cfg(test)]
+mod tests;
