@@ -4,10 +4,13 @@
 //! of an API server. With `--kubeconfig FILE` a real API server is followed: the time to the first update and the
 //! most memory of the process by then; after that what it lists and its watch tells, as text, is counted. `--fill`
 //! writes the same objects there first, into a cluster that is thrown away afterwards and whose controllers are
-//! paused, so that nobody takes nodes without a kubelet for lost.
+//! paused, so that nobody takes nodes without a kubelet for lost. With `--operator` the inventory operator is at work on
+//! them instead, and the CPU of a change of a pod is counted.
 
 #[path = "support/load.rs"]
 mod load;
+#[path = "inventory/operated.rs"]
+mod operated;
 #[path = "inventory/real.rs"]
 mod real;
 
@@ -44,11 +47,15 @@ fn main() -> Result<(), Failed> {
     let mut arguments = std::env::args().skip_while(|a| a != "--kubeconfig").skip(1);
     match arguments.next() {
         Some(file) => {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?;
-            let fill = std::env::args().any(|a| a == "--fill");
-            runtime.block_on(real::measure(Path::new(&file), fill))
+            let is_asked = |flag: &str| std::env::args().any(|a| a == flag);
+            // As the program has it.
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            let asked = real::Asked {
+                fill: is_asked("--fill"),
+                operator: is_asked("--operator"),
+                change: is_asked("--change"),
+            };
+            runtime.block_on(real::measure(Path::new(&file), asked))
         }
         None => made_here(),
     }

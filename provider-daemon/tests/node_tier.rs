@@ -33,6 +33,8 @@ mod kills;
 mod life;
 #[path = "node_tier/live.rs"]
 mod live;
+#[path = "node_tier/looked_at.rs"]
+mod looked_at;
 #[path = "node_tier/network.rs"]
 mod network;
 #[path = "node_tier/outages.rs"]

@@ -1,7 +1,7 @@
 //! Capacity as a real API server tells it.
 
 use crate::load::PROVIDER;
-use crate::{Failed, LOAD, NODES, PODS, SAMPLES, median, peak_mib, print};
+use crate::{Failed, LOAD, NODES, PODS, SAMPLES, median, operated, peak_mib, print};
 use akash_provider_core::inventory::{Inventory, InventorySource};
 use akash_provider_k8s::inventory::{
     Change, Fact, Key, Kind, KubeInventory, LeaseFacts, NodeFacts, Options, PodFacts, StorageOptions, Tally,
@@ -27,12 +27,29 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Objects of one answer, as the source asks for them.
 const PAGE: usize = 250;
 
-pub(crate) async fn measure(file: &Path, filled: bool) -> Result<(), Failed> {
+/// What is done on the API server.
+pub(crate) struct Asked {
+    /// The objects are written first.
+    pub(crate) fill: bool,
+    /// The operator is measured, and not the count of a provider.
+    pub(crate) operator: bool,
+    /// Pods are changed, and nothing is measured.
+    pub(crate) change: bool,
+}
+
+pub(crate) async fn measure(file: &Path, asked: Asked) -> Result<(), Failed> {
+    let filled = asked.fill;
     let kubeconfig = Kubeconfig::read_from(file)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let client = Client::try_from(config)?;
+    if asked.change {
+        return operated::change(&client).await;
+    }
     if filled {
         LOAD.fill(&client, |_, node| node).await?;
+    }
+    if asked.operator {
+        return operated::measure(&client, file).await;
     }
     followed(&client, filled).await?;
     if filled {

@@ -115,7 +115,7 @@ where
         labels,
         fields: "".into(),
         is_metadata: false,
-        reading: Reading::without::<Bookkeeping>(),
+        reading: Reading::of::<Bookkeeping>(),
         definitions: Definitions::default(),
         sink,
         report: Place {

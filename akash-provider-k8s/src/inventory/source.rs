@@ -399,10 +399,10 @@ fn start(
     };
     let by_vendor = options.gpus_by_vendor_labels;
     let node = move |n: &Node| NodeFacts::of(n, by_vendor).map(Fact::Node);
-    let reading = Reading::without::<NodeParts>();
+    let reading = Reading::of::<NodeParts>();
     starter.read(Kind::Node, "", reading, Box::new(node));
     let pod = |p: &Pod| PodFacts::of(p).map(Fact::Pod);
-    let reading = Reading::without::<PodParts>();
+    let reading = Reading::of::<PodParts>();
     starter.read(Kind::Pod, TAKING, reading, Box::new(pod));
     leases(&mut starter);
     starter.storage();
@@ -444,7 +444,7 @@ impl Starter<'_> {
             Ok(facts) => facts.map(Fact::Lease),
             Err(why) => Some(Fact::BadLease(why)),
         };
-        let reading = Reading::without::<Bookkeeping>();
+        let reading = Reading::of::<Bookkeeping>();
         self.follow(Kind::Lease, api, (labels::SELECTOR, ""), reading, Box::new(read));
     }
 
@@ -465,14 +465,14 @@ impl Starter<'_> {
         let gvk = GroupVersionKind::gvk("ceph.rook.io", "v1", name);
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
         let api = Api::all_with(self.client.clone(), &resource);
-        self.follow(kind, api, ("", ""), Reading::without::<Bookkeeping>(), read);
+        self.follow(kind, api, ("", ""), Reading::of::<Bookkeeping>(), read);
     }
 
     fn all<T>(&mut self, kind: Kind, fields: &'static str, read: Read<T>)
     where
         T: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        self.read(kind, fields, Reading::without::<Bookkeeping>(), read);
+        self.read(kind, fields, Reading::of::<Bookkeeping>(), read);
     }
 
     fn read<T>(&mut self, kind: Kind, fields: &'static str, reading: Reading, read: Read<T>)

@@ -2,8 +2,9 @@
 
 use super::facts::{Change, Fact, Key, Kind};
 use super::source::Shared;
+use crate::labels;
 use crate::state::follow::{Report, Sink};
-use crate::state::reading::LeftOut;
+use crate::state::reading::Parts;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<Fact> + Send>;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeParts;
 
-impl LeftOut for NodeParts {
+impl Parts for NodeParts {
     const PATHS: &'static [&'static [&'static str]] = &[
         &["metadata", "annotations"],
         &["metadata", "managedFields"],
@@ -26,43 +27,40 @@ impl LeftOut for NodeParts {
     ];
 }
 
-/// What of a pod takes nothing of its node.
+/// What of a pod says what it takes of its node, and whose it is: the fields of [`super::PodFacts`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodParts;
 
-impl LeftOut for PodParts {
+impl Parts for PodParts {
     const PATHS: &'static [&'static [&'static str]] = &[
-        &["metadata", "annotations"],
-        &["metadata", "managedFields"],
-        &["metadata", "ownerReferences"],
-        &["spec", "affinity"],
-        &["spec", "imagePullSecrets"],
-        &["spec", "securityContext"],
-        &["spec", "tolerations"],
-        &["spec", "containers", "args"],
-        &["spec", "containers", "command"],
-        &["spec", "containers", "env"],
-        &["spec", "containers", "envFrom"],
-        &["spec", "containers", "lifecycle"],
-        &["spec", "containers", "livenessProbe"],
-        &["spec", "containers", "ports"],
-        &["spec", "containers", "readinessProbe"],
-        &["spec", "containers", "securityContext"],
-        &["spec", "containers", "startupProbe"],
-        &["spec", "containers", "volumeMounts"],
-        &["spec", "initContainers", "args"],
-        &["spec", "initContainers", "command"],
-        &["spec", "initContainers", "env"],
-        &["spec", "initContainers", "envFrom"],
-        &["spec", "initContainers", "lifecycle"],
-        &["spec", "initContainers", "livenessProbe"],
-        &["spec", "initContainers", "ports"],
-        &["spec", "initContainers", "readinessProbe"],
-        &["spec", "initContainers", "securityContext"],
-        &["spec", "initContainers", "startupProbe"],
-        &["spec", "initContainers", "volumeMounts"],
-        &["status", "ephemeralContainerStatuses"],
+        &["metadata", "name"],
+        &["metadata", "namespace"],
+        &["metadata", "uid"],
+        &["metadata", "resourceVersion"],
+        &["metadata", "deletionTimestamp"],
+        &["metadata", "labels", labels::MANAGED],
+        &["metadata", "labels", labels::NAMESPACE],
+        &["metadata", "labels", labels::SERVICE],
+        &["spec", "nodeName"],
+        &["spec", "overhead"],
+        &["spec", "resources", "requests"],
+        &["spec", "containers", "name"],
+        &["spec", "containers", "resources", "requests"],
+        &["spec", "initContainers", "name"],
+        &["spec", "initContainers", "resources", "requests"],
+        &["spec", "initContainers", "restartPolicy"],
+        &["spec", "volumes", "emptyDir"],
+        &["status", "phase"],
+        &["status", "conditions", "type"],
+        &["status", "conditions", "reason"],
+        &["status", "containerStatuses", "name"],
+        &["status", "containerStatuses", "resources", "requests"],
+        &["status", "containerStatuses", "allocatedResources"],
+        &["status", "initContainerStatuses", "name"],
+        &["status", "initContainerStatuses", "resources", "requests"],
+        &["status", "initContainerStatuses", "allocatedResources"],
     ];
+    const ARE_READ: bool = true;
 }
 
 /// Where the objects of one kind go: read, counted and dropped.
@@ -211,5 +209,112 @@ impl Report for Reporter {
             watch.down.get_or_insert(error);
         });
         news
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inventory::PodFacts;
+    use crate::state::reading::Pruned;
+    use k8s_openapi::api::core::v1::Pod;
+    use serde::Deserialize;
+    use serde_json::{Value, json};
+
+    /// A pod of which everything counts that may: while it is resized, of our lease, being ended.
+    fn pod() -> Value {
+        let amounts = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": "9"}});
+        json!({
+            "metadata": {
+                "name": "web-0", "namespace": "ns", "uid": "u1", "resourceVersion": "7", "generation": 3,
+                "deletionTimestamp": "2026-01-01T00:00:00Z", "annotations": {"a": "b"},
+                "labels": {
+                    labels::MANAGED: "true", labels::NAMESPACE: "ns", labels::SERVICE: "web", "other": "label",
+                },
+            },
+            "spec": {
+                "nodeName": "n1", "overhead": {"cpu": "3m"}, "resources": {"requests": {"memory": "5Gi"}},
+                "containers": [{"name": "web", "image": "i", "resources": amounts("100m", "1Gi")}],
+                "initContainers": [
+                    {"name": "side", "restartPolicy": "Always", "resources": amounts("20m", "1Mi")},
+                    {"name": "start", "resources": amounts("120m", "1Ki")},
+                ],
+                "volumes": [{"name": "ram", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}],
+            },
+            "status": {
+                "phase": "Running", "podIP": "10.0.0.1",
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred"}],
+                "containerStatuses": [{
+                    "name": "web", "ready": true, "resources": amounts("170m", "1Gi"), "allocatedResources": {"cpu": "160m"},
+                }],
+                "initContainerStatuses": [{
+                    "name": "side", "resources": amounts("50m", "1Mi"), "allocatedResources": {"cpu": "40m"},
+                }],
+            },
+        })
+    }
+
+    fn facts(pod: &Value) -> Option<PodFacts> {
+        PodFacts::of(&Pod::deserialize(pod).unwrap())
+    }
+
+    fn read(pod: &Value) -> Value {
+        serde_json::from_str::<Pruned<PodParts>>(&pod.to_string())
+            .unwrap()
+            .0
+    }
+
+    /// The same pod in other states, of which other fields decide.
+    fn pods() -> [Value; 6] {
+        let (mut starting, mut growing, mut over) = (pod(), pod(), pod());
+        starting["spec"]["initContainers"][1]["resources"]["requests"]["cpu"] = json!("900m");
+        growing["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("8");
+        let mut granted = pod();
+        granted["status"]["containerStatuses"][0]["allocatedResources"]["cpu"] = json!("300m");
+        granted["status"]["initContainerStatuses"][0]["allocatedResources"]["cpu"] = json!("300m");
+        let mut infeasible = growing.clone();
+        infeasible["status"]["conditions"][0]["reason"] = json!("Infeasible");
+        over["status"]["phase"] = json!("Succeeded");
+        [pod(), starting, growing, granted, infeasible, over]
+    }
+
+    #[test]
+    fn what_is_read_of_a_pod_says_all_that_counts() {
+        for whole in pods() {
+            assert_eq!(facts(&read(&whole)), facts(&whole));
+        }
+        let part = read(&pod());
+        assert!(facts(&part).unwrap().requests.cpu > 0);
+        assert_eq!(
+            part["spec"]["containers"][0],
+            json!({"name": "web", "resources": {"requests": {"cpu": "100m", "memory": "1Gi"}}})
+        );
+    }
+
+    #[test]
+    fn everything_that_is_read_of_a_pod_counts() {
+        // What a pod is called, and its version, whoever follows the watch needs.
+        let others = [&["metadata", "name"][..], &["metadata", "resourceVersion"]];
+        for path in PodParts::PATHS.iter().filter(|path| !others.contains(path)) {
+            let counts = |pod: &Value| facts(&without(read(pod), path)) != facts(pod);
+            assert!(pods().iter().any(counts), "{path:?}");
+        }
+    }
+
+    fn without(mut object: Value, path: &[&str]) -> Value {
+        fn remove(at: &mut Value, path: &[&str]) {
+            match (at, path) {
+                (Value::Array(items), path) => items.iter_mut().for_each(|item| remove(item, path)),
+                (Value::Object(fields), [last]) => drop(fields.remove(*last)),
+                (Value::Object(fields), [first, rest @ ..]) => {
+                    if let Some(next) = fields.get_mut(*first) {
+                        remove(next, rest);
+                    }
+                }
+                _ => {}
+            }
+        }
+        remove(&mut object, path);
+        object
     }
 }

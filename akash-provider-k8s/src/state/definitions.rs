@@ -167,7 +167,7 @@ impl Definitions {
                 labels: "",
                 fields: "".into(),
                 is_metadata: true,
-                reading: Reading::without::<Bookkeeping>(),
+                reading: Reading::of::<Bookkeeping>(),
                 definitions: Self::default(),
                 sink: Intake {
                     known: inner.known.clone(),

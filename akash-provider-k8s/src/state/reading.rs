@@ -1,35 +1,45 @@
 //! How objects are asked for, and what of them is read at all.
 //!
 //! Who wrote which field, and what runs in a container, are most of an object's bytes, and nobody here looks at them. They
-//! are passed over while the text is read: what is never made costs neither time nor memory.
+//! are passed over while the text is read: what is never made costs neither time nor memory. Of kinds of which there are
+//! very many, what is read is named, and not what is left out.
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt};
+use futures::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, FutureExt, StreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use kube::Client;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use kube::core::Request;
+use kube::core::{Request, Status};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::marker::PhantomData;
+use std::pin::Pin;
+
+/// Longest event of a watch, in bytes; no API server keeps an object of a tenth of that.
+const LINE_MAX: u64 = 16 << 20;
+const LINE_ROOM: usize = 16 << 20;
+/// So much room is kept for the next event.
+const LINE_KEPT: usize = 64 << 10;
 
 /// Places in an object, from its root on. Lists on the way are passed through: a place within one is there in each item.
 type Paths = &'static [&'static [&'static str]];
 
-/// What of an object is left out, at most 64 places.
-pub(crate) trait LeftOut: Clone + Send + Sync + 'static {
-    /// Where it is.
+/// Parts of an object, at most 64: those that are left out, or those that are read.
+pub(crate) trait Parts: Clone + Send + Sync + 'static {
+    /// Where they are.
     const PATHS: Paths;
+    /// True where nothing else is read, false where everything else is.
+    const ARE_READ: bool = false;
 }
 
 /// What Kubernetes and its tools keep for themselves: no object is made of it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bookkeeping;
 
-impl LeftOut for Bookkeeping {
+impl Parts for Bookkeeping {
     const PATHS: Paths = &[
         &["metadata", "managedFields"],
         &[
@@ -68,8 +78,8 @@ pub(crate) struct Source {
 }
 
 impl Reading {
-    /// Everything but that.
-    pub(crate) const fn without<P: LeftOut>() -> Self {
+    /// What these parts say of an object.
+    pub(crate) const fn of<P: Parts>() -> Self {
         Self {
             list: |source, params| async move { source.list::<P>(&params).await }.boxed(),
             watch: |source, params, version| {
@@ -97,10 +107,10 @@ impl Reading {
 }
 
 impl Source {
-    async fn list<P: LeftOut>(&self, params: &ListParams) -> kube::Result<Page> {
+    async fn list<P: Parts>(&self, params: &ListParams) -> kube::Result<Page> {
         #[derive(Deserialize)]
         #[serde(bound = "")]
-        struct Answer<P: LeftOut> {
+        struct Answer<P: Parts> {
             #[serde(default)]
             metadata: ListMeta,
             #[serde(default)]
@@ -123,7 +133,7 @@ impl Source {
         })
     }
 
-    async fn watch<P: LeftOut>(&self, params: &WatchParams, version: &str) -> kube::Result<Events> {
+    async fn watch<P: Parts>(&self, params: &WatchParams, version: &str) -> kube::Result<Events> {
         let request = Request::new(self.path.clone());
         let request = if self.is_metadata {
             request.watch_metadata(params, version)
@@ -132,9 +142,70 @@ impl Source {
         };
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("watch");
-        let events = self.client.request_events::<Pruned<P>>(request).await?;
-        Ok(events.map(|event| event.map(bare)).boxed())
+        // Each event would be compressed by itself, which the library does not read.
+        if let Ok(value) = "identity".parse() {
+            request.headers_mut().insert("accept-encoding", value);
+        }
+        let lines = Box::pin(self.client.request_stream(request).await?);
+        let events = stream::unfold((lines, Vec::new()), |(mut lines, mut line)| async move {
+            let event = next_event::<P>(lines.as_mut(), &mut line).await?;
+            Some((event, (lines, line)))
+        });
+        Ok(events.boxed())
     }
+}
+
+/// The next line of a watch, read as an event; `None` at the end. The text of one is read where the text of the one before
+/// was: a busy watch would else spend more on the memory of its texts than on what they say.
+async fn next_event<P: Parts>(
+    mut lines: Pin<&mut impl AsyncBufRead>,
+    line: &mut Vec<u8>,
+) -> Option<kube::Result<WatchEvent<Value>>> {
+    loop {
+        line.clear();
+        line.shrink_to(LINE_KEPT);
+        let read = lines.as_mut().take(LINE_MAX).read_until(b'\n', line).await;
+        match read {
+            Ok(0) => return None,
+            Ok(_) if line.ends_with(b"\n") || line.len() < LINE_ROOM => {}
+            Ok(_) => return Some(Err(too_long())),
+            // The end of a watch that was cut off: it goes on where it was.
+            Err(error) if is_end(&error) => return None,
+            Err(error) => return Some(Err(kube::Error::ReadEvents(error))),
+        }
+        match serde_json::from_slice::<WatchEvent<Pruned<P>>>(line) {
+            Ok(event) => return Some(Ok(bare(event))),
+            // Half a line at the end, or an empty one.
+            Err(error) if error.is_eof() => {}
+            Err(error) => {
+                let status = serde_json::from_slice::<Status>(line).map(Status::boxed);
+                return Some(Err(
+                    status.map_or(kube::Error::SerdeError(error), kube::Error::Api)
+                ));
+            }
+        }
+    }
+}
+
+fn too_long() -> kube::Error {
+    let why = format!("an event is longer than {LINE_MAX} bytes");
+    kube::Error::ReadEvents(std::io::Error::other(why))
+}
+
+/// True where the connection ended in the middle, as it does when the other end goes.
+fn is_end(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{TimedOut, UnexpectedEof};
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(known) = cause {
+        let io = known.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| matches!(io.kind(), UnexpectedEof | TimedOut)) {
+            return true;
+        }
+        // What such an error is made of it does not name as its source.
+        let inner = io.and_then(std::io::Error::get_ref);
+        cause = inner.map_or_else(|| known.source(), |inner| Some(inner));
+    }
+    error.to_string().contains("unexpected EOF during chunk")
 }
 
 fn bare<P>(event: WatchEvent<Pruned<P>>) -> WatchEvent<Value> {
@@ -147,15 +218,16 @@ fn bare<P>(event: WatchEvent<Pruned<P>>) -> WatchEvent<Value> {
     }
 }
 
-/// An object without what is left out.
+/// An object, as far as it is read.
 #[derive(Debug, Clone)]
 pub(crate) struct Pruned<P>(pub(crate) Value, PhantomData<fn() -> P>);
 
-impl<'de, P: LeftOut> Deserialize<'de> for Pruned<P> {
+impl<'de, P: Parts> Deserialize<'de> for Pruned<P> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let all = (0..P::PATHS.len()).fold(0, |bits, at| bits | bit(at));
         let whole = Part {
             paths: P::PATHS,
+            are_read: P::ARE_READ,
             open: all,
             depth: 0,
         };
@@ -175,7 +247,9 @@ fn bit(number: usize) -> u64 {
 #[derive(Debug, Clone, Copy)]
 struct Part {
     paths: Paths,
-    /// The paths that lead through here.
+    /// What they name is read, and not what they do not.
+    are_read: bool,
+    /// The paths that lead through here; without any, all of what is below is read.
     open: u64,
     /// So many names were passed.
     depth: usize,
@@ -184,18 +258,20 @@ struct Part {
 impl Part {
     /// What is behind a name; `None` where it is left out.
     fn behind(self, name: &str) -> Option<Self> {
-        let mut open = 0;
+        let (mut open, mut is_end) = (0, false);
         for (at, path) in self.paths.iter().enumerate() {
             if self.open & bit(at) == 0 || path.get(self.depth).is_none_or(|part| *part != name) {
                 continue;
             }
-            if path.len() == self.depth + 1 {
-                return None;
-            }
+            is_end |= path.len() == self.depth + 1;
             open |= bit(at);
         }
+        let is_read = is_end || open != 0;
+        if (self.are_read && !is_read) || (!self.are_read && is_end) {
+            return None;
+        }
         Some(Self {
-            open,
+            open: if is_end { 0 } else { open },
             depth: self.depth + 1,
             ..self
         })
@@ -259,9 +335,9 @@ impl<'de> Visitor<'de> for Part {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
-        while let Some(name) = map.next_key::<String>()? {
-            match self.behind(&name) {
-                Some(part) => {
+        while let Some(read) = map.next_key_seed(Name(self))? {
+            match read {
+                Some((name, part)) => {
                     fields.insert(name, map.next_value_seed(part)?);
                 }
                 None => {
@@ -270,6 +346,29 @@ impl<'de> Visitor<'de> for Part {
             }
         }
         Ok(fields.into())
+    }
+}
+
+/// The name of a field; it is kept where what is behind it is.
+struct Name(Part);
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Option<(String, Part)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name {
+    type Value = Option<(String, Part)>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the name of a field")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.0.behind(name).map(|part| (name.to_owned(), part)))
     }
 }
 

@@ -59,7 +59,7 @@ impl Starter<'_> {
             labels,
             fields: "".into(),
             is_metadata: false,
-            reading: Reading::without::<Bookkeeping>(),
+            reading: Reading::of::<Bookkeeping>(),
             definitions: self.definitions.clone(),
             sink,
             report: Place {

@@ -50,7 +50,7 @@ pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, share
         labels: "",
         fields: format!("metadata.name={object}").into(),
         is_metadata: false,
-        reading: Reading::without::<Bookkeeping>(),
+        reading: Reading::of::<Bookkeeping>(),
         definitions: shared.board.definitions.clone(),
         sink: Intake {
             object,

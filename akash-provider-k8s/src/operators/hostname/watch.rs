@@ -39,7 +39,7 @@ pub(super) fn start(
         labels: "",
         fields: "",
         may_be_absent: false,
-        reading: Reading::without::<Bookkeeping>(),
+        reading: Reading::of::<Bookkeeping>(),
     };
     let of_hosts = watched(HOSTS, "providerhosts.akash.network");
     let of_manifests = watched(MANIFESTS, "manifests.akash.network");
@@ -64,7 +64,7 @@ pub(super) fn start(
             labels: labels::SELECTOR,
             fields: "",
             may_be_absent: sort != mode.sort(),
-            reading: Reading::without::<Bookkeeping>(),
+            reading: Reading::of::<Bookkeeping>(),
         };
         let mode = mode.clone();
         let read: Read<Place, Live> = Box::new(move |object| {

@@ -1,7 +1,7 @@
 //! Machines of whose GPUs no label says the model: which pod looks at one, and what its answer means. Pure; [`seeker`] acts.
 //!
-//! The pod and its answer are those of today's operator. It says which cards are on the bus, and nothing else of it is
-//! used: how many devices there are to give out, Kubernetes says.
+//! The pod and its answers are those of today's operator. They say which cards are on the bus, and which processors there
+//! are: how many devices there are to give out, Kubernetes says.
 
 use super::database::{number, vendor_of};
 use super::node::NodeView;
@@ -16,6 +16,12 @@ pub mod seeker;
 pub const ANSWER_MAX: usize = 1 << 20;
 /// Cards of one machine; more is a mistake of whoever counts them.
 pub const CARDS_MAX: usize = 256;
+/// Processors of one machine; more is a mistake of whoever counts them.
+pub const PROCESSORS_MAX: usize = 64;
+/// Threads of one processor that are believed.
+const THREADS_MAX: u32 = 4096;
+/// Longest name of a processor or its maker, in characters.
+const WORDS_MAX: usize = 128;
 /// How the names of the pods begin; the name of the node follows.
 pub const START: &str = "operator-inventory-hardware-discovery-";
 /// The account of the pods, which has no rights.
@@ -64,6 +70,12 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// True where a node is this machine, whatever it has now.
+    #[must_use]
+    pub fn is(&self, node: &NodeView) -> bool {
+        self.uid == node.uid
+    }
+
     /// The machine that a node is.
     #[must_use]
     pub fn of(node: &NodeView) -> Self {
@@ -106,6 +118,73 @@ struct Numbers {
 #[derive(Deserialize)]
 struct Named {
     id: String,
+}
+
+/// A processor, as it says itself what it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Processor {
+    /// Its number on the machine.
+    pub id: String,
+    /// Who made it, such as `AuthenticAMD`.
+    pub vendor: String,
+    /// The name of its model.
+    pub model: String,
+    /// What it runs at once.
+    pub threads: u32,
+}
+
+/// Processors of machines, by the names of their nodes.
+pub type Processors = BTreeMap<String, Vec<Processor>>;
+
+impl Processor {
+    /// Reads the answer of a pod about its processors.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub fn read(answer: &[u8]) -> Result<Vec<Self>, String> {
+        #[derive(Deserialize)]
+        struct Answer {
+            processors: Option<Vec<Said>>,
+            /// As with cards.
+            cpu: Option<Box<Self>>,
+        }
+        #[derive(Deserialize)]
+        struct Said {
+            id: i64,
+            #[serde(default)]
+            vendor: String,
+            #[serde(default)]
+            model: String,
+            total_hardware_threads: Option<u32>,
+            /// What older versions call them.
+            total_threads: Option<u32>,
+        }
+        if answer.len() > ANSWER_MAX {
+            return Err(format!("the answer is longer than {ANSWER_MAX} bytes"));
+        }
+        let answer: Answer =
+            serde_json::from_slice(answer).map_err(|error| format!("the answer cannot be read: {error}"))?;
+        let list = answer.processors.or_else(|| answer.cpu?.processors);
+        let list = list.unwrap_or_default();
+        if list.len() > PROCESSORS_MAX {
+            return Err(format!("{} processors are more than a machine has", list.len()));
+        }
+        let words = |text: &str| {
+            let words = text.trim().chars().filter(|letter| !letter.is_control());
+            words.take(WORDS_MAX).collect()
+        };
+        let read = |said: Said| Self {
+            id: said.id.to_string(),
+            vendor: words(&said.vendor),
+            model: words(&said.model),
+            threads: said
+                .total_hardware_threads
+                .or(said.total_threads)
+                .unwrap_or(0)
+                .min(THREADS_MAX),
+        };
+        Ok(list.into_iter().map(read).collect())
+    }
 }
 
 impl Cards {

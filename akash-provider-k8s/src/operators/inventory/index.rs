@@ -5,7 +5,7 @@
 //! say half of what a node has would be written twice, and believed in between.
 
 use super::database::Database;
-use super::discovery::{Cards, Machine};
+use super::discovery::{Cards, Machine, Processor, Processors};
 use super::node::NodeView;
 use super::rules::Rules;
 use super::wanted::{self, Wanted};
@@ -29,6 +29,8 @@ pub enum Event {
     Answered(Name, Box<ObjectMeta>),
     /// What a pod of ours has seen on a machine.
     Found(Name, Machine, Cards),
+    /// Which processors a machine has that was just found.
+    Processors(Name, Vec<Processor>),
     /// Other rules.
     Rules(Rules),
     /// Another list of GPUs.
@@ -46,6 +48,8 @@ pub struct Index {
     list: Arc<Database>,
     /// What was seen on machines. It counts for the machine that it was seen on, as that was then.
     found: BTreeMap<Name, (Machine, Cards)>,
+    /// Of the same machines, those that said it.
+    processors: Arc<Processors>,
 }
 
 /// What is to be done about a node. Nothing where it has its labels.
@@ -79,6 +83,7 @@ impl Index {
             rules: Arc::new(rules),
             list: Arc::default(),
             found: BTreeMap::new(),
+            processors: Arc::default(),
         }
     }
 
@@ -97,6 +102,10 @@ impl Index {
             Event::Found(name, machine, cards) => {
                 self.found.insert(name.clone(), (machine, cards));
                 BTreeSet::from([name])
+            }
+            Event::Processors(name, processors) => {
+                self.set_processors(name, processors);
+                BTreeSet::new()
             }
             Event::Rules(rules) => {
                 self.rules = Arc::new(rules);
@@ -151,6 +160,12 @@ impl Index {
         (*machine == Machine::of(node)).then_some(cards)
     }
 
+    /// Which processors machines have that were looked at.
+    #[must_use]
+    pub const fn processors(&self) -> &Arc<Processors> {
+        &self.processors
+    }
+
     /// Machines of whose devices neither labels nor we know the models.
     #[must_use]
     pub fn unseen(&self) -> BTreeMap<Name, Machine> {
@@ -189,7 +204,39 @@ impl Index {
         Work { write, problem }
     }
 
+    fn set_processors(&mut self, name: Name, processors: Vec<Processor>) {
+        let node = self.nodes.as_ref().and_then(|nodes| nodes.get(&name));
+        // Another machine may have got the name while it was asked.
+        if processors.is_empty() || !node.is_some_and(|node| self.is_found(node)) {
+            return;
+        }
+        Arc::make_mut(&mut self.processors).insert(name, processors);
+    }
+
+    /// True where this machine was looked at, whatever it had then.
+    fn is_found(&self, node: &NodeView) -> bool {
+        self.found
+            .get(&node.name)
+            .is_some_and(|(machine, _)| machine.is(node))
+    }
+
+    /// What was said of the processors of machines that are gone is not said of those that have their names.
+    fn drop_processors(&mut self, touched: &BTreeSet<Name>) {
+        for name in touched {
+            let node = self.nodes.as_ref().and_then(|nodes| nodes.get(name));
+            if self.processors.contains_key(name) && !node.is_some_and(|node| self.is_found(node)) {
+                Arc::make_mut(&mut self.processors).remove(name);
+            }
+        }
+    }
+
     fn apply_nodes(&mut self, change: Change<Name, NodeView>) -> BTreeSet<Name> {
+        let touched = self.change_nodes(change);
+        self.drop_processors(&touched);
+        touched
+    }
+
+    fn change_nodes(&mut self, change: Change<Name, NodeView>) -> BTreeSet<Name> {
         match change {
             Change::Listed(all) => {
                 let before = self.nodes.take().unwrap_or_default();

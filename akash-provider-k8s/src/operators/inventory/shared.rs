@@ -1,6 +1,7 @@
 //! What watches, writer, count and status share: the board with the index, what was counted, and what is shown of it.
 
 use super::database::Database;
+use super::discovery::Processors;
 use super::discovery::seeker::Desk;
 use super::index::{Event, Index, Work};
 use super::rules::Rules;
@@ -93,6 +94,8 @@ pub struct Shown {
     offered: OnceLock<Metrics>,
     /// The list of GPUs.
     pub list: Arc<Database>,
+    /// Which processors machines have that were looked at.
+    pub processors: Arc<Processors>,
 }
 
 impl Shown {
@@ -108,6 +111,7 @@ impl Shown {
         Arc::ptr_eq(&self.counted.0, &other.counted.0)
             && Arc::ptr_eq(&self.rules, &other.rules)
             && Arc::ptr_eq(&self.list, &other.list)
+            && Arc::ptr_eq(&self.processors, &other.processors)
     }
 }
 
@@ -182,9 +186,13 @@ impl Shared {
         // Locked to the end, so that of two changes the later one is told last.
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut count);
-        let (rules, list) = {
-            let inner = self.board.inner();
-            (Arc::clone(inner.index.rules()), Arc::clone(inner.index.list()))
+        let (rules, list, processors) = {
+            let index = &self.board.inner().index;
+            (
+                Arc::clone(index.rules()),
+                Arc::clone(index.list()),
+                Arc::clone(index.processors()),
+            )
         };
         let Some(counted) = count.inventory.clone() else {
             return;
@@ -194,6 +202,7 @@ impl Shared {
             rules,
             offered: OnceLock::new(),
             list,
+            processors,
         };
         self.shown.send_if_modified(|told| {
             let is_news = told.as_ref().is_none_or(|told| !told.is_same(&shown));

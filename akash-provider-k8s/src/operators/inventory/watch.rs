@@ -7,7 +7,7 @@ use crate::labels;
 use crate::operators::board::Board;
 use crate::operators::intake::{Read, Watched, follow};
 use crate::state::WatchConfig;
-use crate::state::reading::{Bookkeeping, LeftOut, Reading};
+use crate::state::reading::{Bookkeeping, Parts, Reading};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::core::{ApiResource, DynamicObject};
@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeLabelParts;
 
-impl LeftOut for NodeLabelParts {
+impl Parts for NodeLabelParts {
     const PATHS: &'static [&'static [&'static str]] = &[
         &["metadata", "annotations"],
         &["status", "images"],
@@ -47,7 +47,7 @@ pub(super) fn start(
             board,
             Watched {
                 // Who wrote which label counts here.
-                reading: Reading::without::<NodeLabelParts>(),
+                reading: Reading::of::<NodeLabelParts>(),
                 ..watched(NODES)
             },
             nodes_api,
@@ -82,6 +82,6 @@ const fn watched(key: &'static str) -> Watched {
         labels: "",
         fields: "",
         may_be_absent: false,
-        reading: Reading::without::<Bookkeeping>(),
+        reading: Reading::of::<Bookkeeping>(),
     }
 }

@@ -118,6 +118,6 @@ fn watched(key: &'static str, name: &'static str) -> Watched {
         labels: "",
         fields: "",
         may_be_absent: key == POOLS,
-        reading: Reading::without::<Bookkeeping>(),
+        reading: Reading::of::<Bookkeeping>(),
     }
 }

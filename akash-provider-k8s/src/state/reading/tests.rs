@@ -1,11 +1,25 @@
 use super::*;
+use futures::TryStreamExt;
 use serde_json::json;
 
 #[derive(Debug, Clone)]
 struct Some2;
 
-impl LeftOut for Some2 {
+impl Parts for Some2 {
     const PATHS: Paths = &[&["metadata", "managedFields"], &["spec", "containers", "env"]];
+}
+
+#[derive(Debug, Clone)]
+struct Few;
+
+impl Parts for Few {
+    const PATHS: Paths = &[
+        &["metadata", "labels"],
+        &["spec", "containers", "name"],
+        &["spec", "containers", "resources"],
+        &["spec", "priority"],
+    ];
+    const ARE_READ: bool = true;
 }
 
 fn object() -> Value {
@@ -37,6 +51,96 @@ fn what_is_left_out_is_left_out_where_it_is_named_and_nowhere_else() {
 }
 
 #[test]
+fn where_parts_are_named_to_be_read_there_is_nothing_else() {
+    let read: Pruned<Few> = serde_json::from_str(&object().to_string()).unwrap();
+    let few = json!({
+        "metadata": {"labels": {"env": "prod", "managedFields": "yes"}},
+        "spec": {"priority": -1, "containers": [{"name": "a", "resources": {"env": "kept"}}, {"name": "b"}]},
+    });
+    assert_eq!(read.0, few);
+    let other: Pruned<Few> =
+        serde_json::from_str(r#"{"spec": "text", "containers": [{"name": "a"}]}"#).unwrap();
+    assert_eq!(
+        other.0,
+        json!({"spec": "text"}),
+        "who reads it says what is wrong"
+    );
+}
+
+#[tokio::test]
+async fn a_watch_is_read_line_by_line_to_its_end() {
+    let long = format!(
+        r#"{{"type": "MODIFIED", "object": {{"a": "{}"}}}}"#,
+        "x".repeat(2 * LINE_KEPT)
+    );
+    let text = format!("{{\"type\": \"ADDED\", \"object\": {{\"n\": 1}}}}\r\n\n{long}\n{{\"type\": \"DEL");
+    // Whatever the pieces are in which it comes.
+    for size in [1, 7, 4096, text.len()] {
+        let pieces = text
+            .as_bytes()
+            .chunks(size)
+            .map(<[u8]>::to_vec)
+            .map(Ok::<_, std::io::Error>);
+        let lines = stream::iter(pieces.collect::<Vec<_>>()).into_async_read();
+        let (mut lines, mut line) = (Box::pin(lines), Vec::new());
+        let mut read = Vec::new();
+        while let Some(event) = next_event::<Some2>(lines.as_mut(), &mut line).await {
+            read.push(event.unwrap());
+        }
+        let [WatchEvent::Added(first), WatchEvent::Modified(second)] = &read[..] else {
+            panic!("in pieces of {size}: {} events", read.len());
+        };
+        assert_eq!(first["n"], 1);
+        assert_eq!(second["a"].as_str().unwrap().len(), 2 * LINE_KEPT);
+    }
+}
+
+#[tokio::test]
+async fn an_event_without_end_is_read_to_the_limit() {
+    let piece = vec![b'x'; 1 << 20];
+    let lines = stream::iter((0..20).map(move |_| Ok::<_, std::io::Error>(piece.clone()))).into_async_read();
+    let (mut lines, mut line) = (Box::pin(lines), Vec::new());
+    let event = next_event::<Some2>(lines.as_mut(), &mut line).await;
+    let error = event.unwrap().unwrap_err().to_string();
+    assert!(line.len() <= LINE_ROOM, "{}", line.len());
+    assert!(error.contains("Error reading events"), "{error}");
+}
+
+#[tokio::test]
+async fn a_watch_that_is_cut_off_ends_and_one_that_fails_says_why() {
+    async fn after(error: std::io::Error) -> Option<kube::Result<WatchEvent<Value>>> {
+        let mut lines = Box::pin(stream::iter([Err::<Vec<u8>, _>(error)]).into_async_read());
+        next_event::<Some2>(lines.as_mut(), &mut Vec::new()).await
+    }
+    use std::io::{Error as Io, ErrorKind};
+    let nested = Io::other(Io::new(ErrorKind::UnexpectedEof, "the other end is gone"));
+    assert!(after(nested).await.is_none());
+    assert!(
+        after(Io::other("unexpected EOF during chunk size line"))
+            .await
+            .is_none()
+    );
+    let error = after(Io::new(ErrorKind::ConnectionReset, "reset"))
+        .await
+        .unwrap()
+        .unwrap_err();
+    assert!(matches!(error, kube::Error::ReadEvents(_)), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_event_is_an_error_and_a_status_says_its_own() {
+    async fn of(text: &str) -> kube::Error {
+        let mut lines = Box::pin(stream::iter([Ok::<_, std::io::Error>(text.to_owned())]).into_async_read());
+        let event = next_event::<Some2>(lines.as_mut(), &mut Vec::new()).await;
+        event.unwrap().unwrap_err()
+    }
+    let gone =
+        r#"{"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}"#;
+    assert!(matches!(of(&format!("{gone}\n")).await, kube::Error::Api(status) if status.code == 410));
+    assert!(matches!(of("7\n").await, kube::Error::SerdeError(_)));
+}
+
+#[test]
 fn an_event_reads_the_same_whether_its_kind_or_its_object_comes_first() {
     let object = object();
     for text in [
@@ -59,7 +163,7 @@ fn what_is_no_json_is_an_error_also_in_what_is_left_out() {
 
 #[test]
 fn no_more_paths_are_named_than_are_told_apart() {
-    fn check<P: LeftOut>() {
+    fn check<P: Parts>() {
         assert!(P::PATHS.len() <= 64);
         assert!(P::PATHS.iter().all(|path| !path.is_empty()));
     }

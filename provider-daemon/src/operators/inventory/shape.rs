@@ -4,12 +4,23 @@ use akash_provider_chain::proto::akash::inventory::v1 as wire;
 use akash_provider_gateway::inventory::cluster;
 use akash_provider_k8s::operators::inventory::Shown;
 use akash_provider_k8s::operators::inventory::database::Model;
+use akash_provider_k8s::operators::inventory::discovery::Processor;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 /// What is shown, on the wire.
 pub(super) fn on_the_wire(shown: &Shown) -> wire::Cluster {
     let mut cluster = cluster(shown.metrics());
+    for node in &mut cluster.nodes {
+        let cpu = node
+            .resources
+            .as_mut()
+            .and_then(|resources| resources.cpu.as_mut());
+        // A machine that was looked at says more of its processors than the labels of its node.
+        if let (Some(cpu), Some(seen)) = (cpu, shown.processors.get(&node.name)) {
+            cpu.info = seen.iter().map(processor).collect();
+        }
+    }
     let gpus = cluster
         .nodes
         .iter_mut()
@@ -31,6 +42,15 @@ pub(super) fn on_the_wire(shown: &Shown) -> wire::Cluster {
         }
     }
     cluster
+}
+
+fn processor(seen: &Processor) -> wire::CpuInfo {
+    wire::CpuInfo {
+        id: seen.id.clone(),
+        vendor: seen.vendor.clone(),
+        model: seen.model.clone(),
+        vcores: seen.threads,
+    }
 }
 
 /// What is shown, in JSON.

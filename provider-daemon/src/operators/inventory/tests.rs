@@ -19,6 +19,11 @@ pub(super) fn silent() -> Client {
 
 /// One with these nodes and nothing else; watches are quiet.
 pub(super) fn of_nodes(nodes: Vec<Value>) -> Client {
+    of_objects(nodes, Vec::new())
+}
+
+/// With these pods too.
+pub(super) fn of_objects(nodes: Vec<Value>, pods: Vec<Value>) -> Client {
     let served = tower::service_fn(move |asked: Asked| {
         let (path, query) = (
             asked.uri().path().to_owned(),
@@ -26,6 +31,8 @@ pub(super) fn of_nodes(nodes: Vec<Value>) -> Client {
         );
         let items = if path.ends_with("/nodes") {
             nodes.clone()
+        } else if path.ends_with("/pods") {
+            pods.clone()
         } else {
             Vec::new()
         };

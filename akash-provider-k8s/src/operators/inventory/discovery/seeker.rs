@@ -6,7 +6,8 @@
 use super::super::index::Event;
 use super::super::shared::Shared;
 use super::{
-    ANSWER_MAX, Cards, LABELS, Machine, Options, PORT, Progress, START, name, pod, progress, selector,
+    ANSWER_MAX, Cards, LABELS, Machine, Options, PORT, Processor, Progress, START, name, pod, progress,
+    selector,
 };
 use crate::apply::Calls;
 use crate::error::from_kube;
@@ -251,11 +252,12 @@ impl Seeker {
 
     async fn turn(&self, node: String, machine: Machine) {
         match self.look(&node).await {
-            Ok(cards) => {
-                tracing::info!(node, ?cards, "a machine was looked at");
+            Ok((cards, processors)) => {
+                tracing::info!(node, ?cards, ?processors, "a machine was looked at");
                 self.shared
                     .board
                     .apply(Event::Found(node.clone(), machine, cards));
+                self.shared.choose(Event::Processors(node.clone(), processors));
                 self.on_desk(|desk| desk.done(&node));
             }
             Err(error) => {
@@ -265,7 +267,7 @@ impl Seeker {
     }
 
     /// Looks at a machine. The pod goes whatever comes of it.
-    async fn look(&self, node: &str) -> Result<Cards, Error> {
+    async fn look(&self, node: &str) -> Result<(Cards, Vec<Processor>), Error> {
         let name = name(node).map_err(|why| self.error(ErrorKind::Invalid, why))?;
         let pods = ApiResource::erase::<Pod>(&());
         let namespace = &self.options.namespace;
@@ -314,19 +316,37 @@ impl Seeker {
         Ok(self.error(ErrorKind::Conflict, why))
     }
 
-    async fn answer(&self, pods: &ApiResource, name: &str, uid: &str, node: &str) -> Result<Cards, Error> {
+    async fn answer(
+        &self,
+        pods: &ApiResource,
+        name: &str,
+        uid: &str,
+        node: &str,
+    ) -> Result<(Cards, Vec<Processor>), Error> {
         self.runs(pods, name, uid, node).await?;
         let mut questions = 0;
         loop {
-            match self.ask(name).await {
+            match self.ask(name, "gpu").await {
                 Ok(answer) => {
-                    return Cards::read(&answer).map_err(|why| self.error(ErrorKind::Unavailable, why));
+                    let cards =
+                        Cards::read(&answer).map_err(|why| self.error(ErrorKind::Unavailable, why))?;
+                    return Ok((cards, self.processors(name, node).await));
                 }
                 Err(error) if questions + 1 >= QUESTIONS => return Err(error),
                 Err(_) => questions += 1,
             }
             sleep(PACE).await;
         }
+    }
+
+    /// What the pod says of its processors. They are shown and nothing hangs on them: what is not said is not asked again.
+    async fn processors(&self, name: &str, node: &str) -> Vec<Processor> {
+        let answer = self.ask(name, "cpu").await.map_err(|error| error.to_string());
+        let read = answer.and_then(|answer| Processor::read(&answer));
+        read.unwrap_or_else(|why| {
+            tracing::info!(node, why, "a machine does not say which processors it has");
+            Vec::new()
+        })
     }
 
     /// Until the pod runs that was made.
@@ -348,10 +368,10 @@ impl Seeker {
         }
     }
 
-    /// What the pod says of its cards, by way of the API server.
-    async fn ask(&self, name: &str) -> Result<Vec<u8>, Error> {
+    /// What the pod says of a part of its machine, by way of the API server.
+    async fn ask(&self, name: &str, part: &str) -> Result<Vec<u8>, Error> {
         let path = Pod::url_path(&(), Some(&self.options.namespace));
-        let request = Request::new(path).get_subresource("proxy/gpu", &format!("{name}:{PORT}"));
+        let request = Request::new(path).get_subresource(&format!("proxy/{part}"), &format!("{name}:{PORT}"));
         let request = request.map_err(|error| self.error(ErrorKind::Internal, error.to_string()))?;
         let asked = async {
             let answer = self.client.send(request.map(Body::from)).await;

@@ -98,6 +98,56 @@ proptest! {
     }
 }
 
+#[test]
+fn an_answer_says_which_processors_there_are() {
+    let said = json!({"total_cores": 1, "processors": [
+        {"id": 0, "total_hardware_threads": 8, "total_threads": 9, "vendor": "AuthenticAMD", "model": " AMD EPYC\u{7} 9354 "},
+        {"id": 1, "total_threads": 2},
+    ]});
+    let processor = |id: &str, vendor: &str, model: &str, threads| Processor {
+        id: id.to_owned(),
+        vendor: vendor.to_owned(),
+        model: model.to_owned(),
+        threads,
+    };
+    let known = vec![
+        processor("0", "AuthenticAMD", "AMD EPYC 9354", 8),
+        processor("1", "", "", 2),
+    ];
+    for answer in [said.clone(), json!({"cpu": said, "gpu": {}})] {
+        assert_eq!(Processor::read(answer.to_string().as_bytes()), Ok(known.clone()));
+    }
+    assert_eq!(Processor::read(b"{}"), Ok(Vec::new()));
+}
+
+#[test]
+fn processors_that_make_no_sense_are_none_and_names_have_an_end() {
+    let of = |count: usize| json!({"processors": vec![json!({"id": 0}); count]}).to_string();
+    assert_eq!(
+        Processor::read(of(PROCESSORS_MAX).as_bytes()).unwrap().len(),
+        PROCESSORS_MAX
+    );
+    let read = |text: &str| Processor::read(text.as_bytes());
+    assert!(
+        read(&of(PROCESSORS_MAX + 1))
+            .unwrap_err()
+            .contains("65 processors")
+    );
+    let long = json!({"processors": [], "rest": "x".repeat(ANSWER_MAX)}).to_string();
+    assert!(read(&long).unwrap_err().contains("longer than"));
+    for garbage in [
+        "",
+        "[]",
+        r#"{"processors": {}}"#,
+        r#"{"processors": [{"id": "x"}]}"#,
+    ] {
+        assert!(read(garbage).is_err(), "{garbage}");
+    }
+    let absurd = json!({"processors": [{"id": -1, "model": "m".repeat(1000), "total_threads": u32::MAX}]});
+    let read = read(&absurd.to_string()).unwrap();
+    assert_eq!((read[0].model.len(), read[0].threads), (WORDS_MAX, THREADS_MAX));
+}
+
 fn options() -> Options {
     Options {
         image: "registry.example.com/provider:1".to_owned(),

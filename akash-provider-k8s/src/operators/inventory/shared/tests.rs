@@ -1,5 +1,6 @@
 //! Whose labels are written when, with a clock that stands still; and what is shown.
 
+use super::super::discovery::{Cards, Machine, Processor};
 use super::super::node::NodeView;
 use super::*;
 use crate::operators::board::{Next, Turn};
@@ -191,6 +192,29 @@ fn what_is_shown_follows_the_rules_at_once() {
     let shown = told.borrow_and_update().clone().unwrap().metrics().clone();
     assert_eq!(shown.nodes.len(), 1);
     assert!(shown.storage.is_empty() && shown.nodes[0].storage_classes.is_empty());
+}
+
+#[test]
+fn processors_that_were_seen_are_shown_at_once() {
+    let shared = shared(&["one"]);
+    let node = NodeSpec {
+        name: "one".to_owned(),
+        ..NodeSpec::default()
+    };
+    shared.counted(Ok(count(ClusterSpec::of_nodes([node]))));
+    let mut told = shared.shown.subscribe();
+    assert!(told.borrow_and_update().as_ref().unwrap().processors.is_empty());
+    let machine = Machine::of(&view("one", 1));
+    let seen = Processor::read(br#"{"processors": [{"id": 0, "model": "AMD EPYC"}]}"#).unwrap();
+    shared
+        .board
+        .apply(Event::Found("one".to_owned(), machine, Cards::default()));
+    shared.choose(Event::Processors("one".to_owned(), seen.clone()));
+    assert!(told.has_changed().unwrap());
+    assert_eq!(told.borrow_and_update().as_ref().unwrap().processors["one"], seen);
+    // Nobody was found on that node.
+    shared.choose(Event::Processors("two".to_owned(), seen));
+    assert!(!told.has_changed().unwrap());
 }
 
 #[tokio::test]

@@ -8,6 +8,8 @@ use akash_provider_k8s::operators::inventory::rules::Rules;
 use prost::Message;
 use std::sync::Arc;
 
+mod fits;
+
 const LIST: &str =
     r#"{"10de": {"devices": {"20b5": {"name": "a100", "interface": "PCIe", "memory_size": "80Gi"}}}}"#;
 
@@ -24,15 +26,18 @@ async fn the_recorded_node_is_shown_as_it_was() {
     let desk = desk(&of_nodes(vec![recorded_node()]), Rules::default());
     let mut shown = (*counted(&desk).await).clone();
     shown.list = Arc::new(Database::read(LIST.as_bytes()).unwrap());
+    let seen =
+        br#"{"processors": [{"id": 0, "total_threads": 2, "vendor": "AuthenticAMD", "model": "AMD EPYC"}]}"#;
+    let seen = Processor::read(seen).unwrap();
+    shown.processors = Arc::new([(recorded.nodes[0].name.clone(), seen)].into());
     let mut ours = on_the_wire(&shown);
-    // What pods took then, the name of the processors, and a class are in no object here.
+    // What pods took then, and a class are in no object here.
     for cluster in [&mut recorded, &mut ours] {
         cluster.storage.clear();
         let node = &mut cluster.nodes[0];
         node.capabilities = None;
         let resources = node.resources.as_mut().unwrap();
         let (cpu, gpu) = (resources.cpu.as_mut().unwrap(), resources.gpu.as_mut().unwrap());
-        cpu.info[0].model.clear();
         for device in &mut gpu.info {
             device.interface.make_ascii_lowercase();
         }

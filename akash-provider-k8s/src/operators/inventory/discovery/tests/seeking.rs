@@ -17,12 +17,16 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+const CPU: &str =
+    r#"{"processors": [{"id": 0, "total_threads": 2, "vendor": "AuthenticAMD", "model": "AMD EPYC"}]}"#;
 const PODS: &str = "/api/v1/namespaces/look/pods";
 
 /// What becomes of the pod of a node.
 #[derive(Debug, Clone)]
 enum Fate {
     Answers(String),
+    /// It says nothing of its processors.
+    SaysCards(String),
     Refuses(u16, String),
     Silent,
     NeverRuns,
@@ -128,13 +132,20 @@ impl Server {
                 answer(200, list.to_string())
             }
             ("DELETE", name) => self.delete(name, body),
+            ("GET", name) if name.ends_with(":8081/proxy/cpu") => {
+                match self.fate(name.strip_suffix(":8081/proxy/cpu")?) {
+                    Fate::Answers(_) => answer(200, CPU),
+                    Fate::SaysCards(_) => answer(500, "/proc/cpuinfo: Permission denied"),
+                    _ => return None,
+                }
+            }
             ("GET", name) => match name.strip_suffix(":8081/proxy/gpu") {
                 None => self
                     .pods
                     .get(name)
                     .map_or_else(|| failure(404, "NotFound"), |pod| answer(200, pod.to_string())),
                 Some(pod) => match self.fate(pod) {
-                    Fate::Answers(text) => answer(200, text),
+                    Fate::Answers(text) | Fate::SaysCards(text) => answer(200, text),
                     Fate::Refuses(code, text) => answer(code, text),
                     _ => return None,
                 },
@@ -428,4 +439,44 @@ async fn who_does_not_lead_makes_and_deletes_nothing() {
     world.gate.set(true);
     pass(120).await;
     assert_eq!((world.a100("one").as_deref(), world.pods().len()), (Some("2"), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn processors_are_known_of_whom_says_it_and_labels_do_not_wait_for_that() {
+    let cards = match two() {
+        Fate::Answers(text) => text,
+        other => panic!("{other:?}"),
+    };
+    let world = World::with(&[("one", two()), ("mute", Fate::SaysCards(cards))], Vec::new());
+    let processors = |node: &str| {
+        let inner = world.shared.board.inner();
+        inner.index.processors().get(node).cloned()
+    };
+    pass(10).await;
+    let said = processors("one").unwrap();
+    assert_eq!((said[0].model.as_str(), said[0].threads), ("AMD EPYC", 2));
+    assert_eq!(processors("mute"), None);
+    assert_eq!(
+        (world.a100("one").as_deref(), world.a100("mute").as_deref()),
+        (Some("2"), Some("2"))
+    );
+    // The same machine after a restart is still that machine, and another one that has got its name is not.
+    world.put(NodeView {
+        version: 2,
+        ..view("one", "2", 2)
+    });
+    assert!(processors("one").is_some());
+    world.put(NodeView {
+        version: 3,
+        uid: "another".to_owned(),
+        ..view("one", "3", 2)
+    });
+    assert_eq!(processors("one"), None);
+    pass(10).await;
+    assert!(processors("one").is_some(), "it is looked at as well");
+    world
+        .shared
+        .board
+        .apply(Event::Nodes(Change::Listed(BTreeMap::new())));
+    assert_eq!(processors("one"), None);
 }
