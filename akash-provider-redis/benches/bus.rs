@@ -121,9 +121,16 @@ async fn lag(bus: &FanOut, mut facts: EventStream) -> Result<(), Failed> {
         bus.publish(Topic::Facts, fact(number)?).await?;
     }
     let read = reading.await??;
-    let mut lags: Vec<Duration> = sent.iter().zip(&read).map(|(sent, read)| read.saturating_sub(*sent)).collect();
+    let mut lags: Vec<Duration> = sent
+        .iter()
+        .zip(&read)
+        .map(|(sent, read)| read.saturating_sub(*sent))
+        .collect();
     lags.sort_unstable();
-    let at = |percent: usize| lags.get(lags.len() * percent / 100).map_or(0.0, |lag| lag.as_secs_f64() * 1e3);
+    let at = |percent: usize| {
+        lags.get(lags.len() * percent / 100)
+            .map_or(0.0, |lag| lag.as_secs_f64() * 1e3)
+    };
     figure("bus_lag_p50_ms", at(50), "ms");
     figure("bus_lag_p99_ms", at(99), "ms");
     Ok(())

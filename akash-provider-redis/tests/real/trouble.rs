@@ -43,9 +43,15 @@ async fn events_that_are_sent_together_come_each_by_itself_and_once() {
     };
     for turn in 0..3 {
         let numbers = turn * 300..(turn + 1) * 300;
-        let events: Vec<_> = numbers.clone().map(|number| (topic(number), fact(number))).collect();
+        let events: Vec<_> = numbers
+            .clone()
+            .map(|number| (topic(number), fact(number)))
+            .collect();
         let outcomes = bus.publish_all(&events).await;
-        assert!(outcomes.len() == 300 && outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+        assert!(
+            outcomes.len() == 300 && outcomes.iter().all(Result::is_ok),
+            "{outcomes:?}"
+        );
         for number in numbers {
             assert_eq!(next(&mut all).await, told(topic(number), number));
         }

@@ -110,7 +110,9 @@ impl Writer {
         }
         let before = self.health.tell(Some(why.clone()));
         if before.as_ref() != Some(&why) {
-            tracing::warn!("the flight recorder cannot write, and the provider goes on: {why}; it is tried again");
+            tracing::warn!(
+                "the flight recorder cannot write, and the provider goes on: {why}; it is tried again"
+            );
         }
     }
 

@@ -207,11 +207,14 @@ impl Watch {
         }
         if self.printer.is_text() {
             self.printer.note(&match &recording.trouble {
-                Some(why) => plain::line(&format!("nothing is recorded: {why}; it is tried again")).into_owned(),
+                Some(why) => {
+                    plain::line(&format!("nothing is recorded: {why}; it is tried again")).into_owned()
+                }
                 None => format!("recorded again; {} turns are missing", recording.missed),
             });
         }
-        self.printer.object(json!({"event": "recording", "recording": recording}));
+        self.printer
+            .object(json!({"event": "recording", "recording": recording}));
         told.clone_from(&recording.trouble);
     }
 

@@ -26,7 +26,14 @@ pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
     for target in ["integration", "api_tier"] {
         test(target).args(["--no-run"]).run()?;
     }
-    let bus = ["bench", "--locked", "-p", "akash-provider-redis", "--bench", "bus"];
+    let bus = [
+        "bench",
+        "--locked",
+        "-p",
+        "akash-provider-redis",
+        "--bench",
+        "bus",
+    ];
     let mut found = figures::find(workspace.cargo(&bus).lines()?.iter().map(String::as_str));
     let program = workspace.released("provider-daemon");
     let recorded = test("integration")

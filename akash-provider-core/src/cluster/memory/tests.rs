@@ -190,7 +190,11 @@ async fn calls_are_counted_of_the_newest_leases_and_of_those_in_a_call() {
     assert_eq!(cluster.all_calls().len(), calls::COUNTED_MAX);
     assert_eq!(cluster.calls(&lease(1)).of(Operation::Teardown), 0);
     assert_eq!(cluster.calls(&lease(last)).of(Operation::Teardown), 1);
-    assert_eq!(cluster.calls(&lease(0)).of(Operation::Record), 1, "it is under way");
+    assert_eq!(
+        cluster.calls(&lease(0)).of(Operation::Record),
+        1,
+        "it is under way"
+    );
 }
 
 #[tokio::test]

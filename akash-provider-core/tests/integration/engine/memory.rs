@@ -152,5 +152,8 @@ fn of_leases_that_came_and_went_nothing_is_kept() {
     let before = come_and_go(70_000..70_020);
     let after = come_and_go(70_020..70_080);
     // Counters grow by a few bytes; sixty leases, or sixty orders, of which an id is kept are thousands.
-    assert!(after <= before + 400, "{before} bytes, and {after} after 60 leases more");
+    assert!(
+        after <= before + 400,
+        "{before} bytes, and {after} after 60 leases more"
+    );
 }

@@ -21,7 +21,10 @@ fn begin(printer: &Printer, dseq: u64) {
 }
 
 fn held(printer: &Printer) -> (usize, usize) {
-    (printer.names.lock().unwrap().len(), printer.settled.lock().unwrap().len())
+    (
+        printer.names.lock().unwrap().len(),
+        printer.settled.lock().unwrap().len(),
+    )
 }
 
 #[test]
@@ -37,7 +40,10 @@ fn of_leases_that_are_closed_nothing_is_remembered() {
     }
     assert_eq!(held(&printer), (1, 1));
     let health = Health::Bad;
-    let bad = |dseq| Event::HealthChanged { lease: lease(dseq), health };
+    let bad = |dseq| Event::HealthChanged {
+        lease: lease(dseq),
+        health,
+    };
     assert!(printer.is_news(&bad(199)), "it ran well");
     assert!(!printer.is_news(&bad(199)), "once");
     assert!(!printer.is_news(&bad(0)), "it is over");

@@ -92,7 +92,10 @@ fn a_disk_that_is_full_stops_the_recording_alone_and_until_there_is_room() {
     std::thread::sleep(Duration::from_millis(2_500));
     let (code, out, err) = stage.ran(&["replay", inside.to_str().unwrap()]);
     assert_eq!(code, 0, "{out}{err}");
-    assert!(out.contains("turns were never written"), "what is missing is told: {out}");
+    assert!(
+        out.contains("turns were never written"),
+        "what is missing is told: {out}"
+    );
     assert!(out.contains("all as recorded"), "{out}");
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());

@@ -13,7 +13,8 @@ use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::record::Recorder;
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
-    Address, BlockTime, ChainEvent, Coin, Dec, DecCoin, DeploymentId, Mono, Msg, Now, ProviderRecord, TxOutcome,
+    Address, BlockTime, ChainEvent, Coin, Dec, DecCoin, DeploymentId, Mono, Msg, Now, ProviderRecord,
+    TxOutcome,
 };
 use provider_daemon::flight;
 use serde_json::{Value, json};
@@ -74,7 +75,13 @@ fn served(name: &str, blocks: Option<Duration>, record: Option<&Path>) -> Served
     let served = Served::start(name, blocks, &flags);
     served.stage.chain.market(|market| {
         let amount = 1_000_000_000_000_000;
-        market.fund(served.tenant.address(), &Coin { denom: "uact".into(), amount });
+        market.fund(
+            served.tenant.address(),
+            &Coin {
+                denom: "uact".into(),
+                amount,
+            },
+        );
     });
     served
 }
@@ -117,10 +124,14 @@ fn figures_of_a_recording_of_leases_that_live() {
     for _ in 0..IDLE {
         crowd.order();
     }
-    until("all are leased", || served.provider.told(), || {
-        crowd.lease();
-        crowd.is_leased()
-    });
+    until(
+        "all are leased",
+        || served.provider.told(),
+        || {
+            crowd.lease();
+            crowd.is_leased()
+        },
+    );
     crowd.reap(true);
     // What the last manifest brought is over.
     sleep(Duration::from_secs(10));
@@ -129,7 +140,11 @@ fn figures_of_a_recording_of_leases_that_live() {
     let hours = began.elapsed().as_secs_f64() / 3600.0;
     let bytes = (bytes_of(&folder) - before) as f64;
     // That of the program's own blocks and looks too, shared by all leases.
-    print("recorder_bytes_per_lease_hour", bytes / hours / IDLE as f64, "bytes");
+    print(
+        "recorder_bytes_per_lease_hour",
+        bytes / hours / IDLE as f64,
+        "bytes",
+    );
 }
 
 /// An engine, and a market that answers it.
@@ -146,7 +161,10 @@ fn account(number: u8) -> Address {
 }
 
 fn uact(amount: u128) -> Coin {
-    Coin { denom: "uact".into(), amount }
+    Coin {
+        denom: "uact".into(),
+        amount,
+    }
 }
 
 impl Deciding {
@@ -183,7 +201,10 @@ impl Deciding {
 
     fn take(&mut self, input: Input) {
         self.turn += 1;
-        let now = Now { mono: Mono(1_000 + self.turn), ..Now::default() };
+        let now = Now {
+            mono: Mono(1_000 + self.turn),
+            ..Now::default()
+        };
         self.recorder.takes(&self.engine, now, Some(&input));
         let effects = self.engine.step(now, input);
         self.recorder.made(&effects);
@@ -211,13 +232,12 @@ impl Deciding {
             Call::FetchOrder(id) => Completion::Order(Ok(self.market.order(id).cloned())),
             Call::CountBids(_) => Completion::BidCount(Ok(0)),
             Call::FetchProvider => Completion::Provider(Ok(self.market.provider(&us).cloned())),
-            Call::FetchBalances(denoms) => {
-                Completion::Balances(Ok(denoms.iter().map(|denom| self.market.balance(&us, denom)).collect()))
-            }
+            Call::FetchBalances(denoms) => Completion::Balances(Ok(denoms
+                .iter()
+                .map(|denom| self.market.balance(&us, denom))
+                .collect())),
             Call::FetchSnapshot => Completion::Snapshot(Ok(Arc::new(self.market.snapshot(&us)))),
-            Call::CalculatePrice(_) => {
-                Completion::Price(Ok(DecCoin::new(&"uact".into(), Dec::from_int(10))))
-            }
+            Call::CalculatePrice(_) => Completion::Price(Ok(DecCoin::new(&"uact".into(), Dec::from_int(10)))),
             Call::Broadcast(msg) => {
                 let events = self.market.execute(msg).unwrap();
                 let height = self.market.height();
@@ -237,7 +257,10 @@ impl Deciding {
 
     /// A tenant orders, and closes what was bid on.
     fn order(&mut self, dseq: u64, sdl: &Sdl) {
-        let id = DeploymentId { owner: account(2), dseq };
+        let id = DeploymentId {
+            owner: account(2),
+            dseq,
+        };
         let order = TenantMsg::CreateDeployment {
             id: id.clone(),
             groups: sdl.groups.clone(),
@@ -270,7 +293,10 @@ fn figures_of_a_replay() {
     }
     let turns = deciding.turn;
     drop(deciding);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(recording.wait());
     assert_eq!(health.status().missed, 0);
     let stage = Stage::new("figures-replay", false);
