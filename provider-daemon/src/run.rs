@@ -107,8 +107,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let screening = screening(&config, &pricing);
     let gateway = gateway::Plan::of(args, home, key, screening, ha.source());
     let (builder, recording) = recorded(args, &config)?;
-    let health = recording.as_ref().map(flight::Finish::health);
-    let watch = Watch::new(&printer, &chain, &breaker, args, &desks, health);
+    let watch = Watch::new(&printer, &chain, &breaker, args, &desks, recording.as_ref());
     let mut builder = hardware.given_to(builder.config(config).pricing(pricing));
     if gateway.is_some() {
         // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.

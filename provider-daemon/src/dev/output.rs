@@ -145,9 +145,8 @@ impl Printer {
                 }
             }
             Event::HealthChanged { lease, .. } => {
-                let mut settled = match self.settled.lock() {
-                    Ok(settled) => settled,
-                    Err(_) => return false,
+                let Ok(mut settled) = self.settled.lock() else {
+                    return false;
                 };
                 return settled.remove(lease) || settled.len() >= SETTLED_MAX;
             }

@@ -104,7 +104,7 @@ impl Watch {
         breaker: &Breaker,
         args: &RunArgs,
         parts: &Desks,
-        recording: Option<flight::Health>,
+        recording: Option<&flight::Finish>,
     ) -> Self {
         Self {
             printer: Arc::clone(printer),
@@ -117,7 +117,7 @@ impl Watch {
             is_elected: parts.is_elected,
             notes: args.left_to_others(),
             told: Mutex::default(),
-            recording,
+            recording: recording.map(flight::Finish::health),
             recording_told: Mutex::default(),
         }
     }

@@ -15,6 +15,8 @@ fn what_a_process_recorded_is_decided_again_also_of_one_that_was_killed() {
     let dir = stage.path("flight");
     let dir = dir.to_str().unwrap();
     let mut provider = stage.provider("first", &["--record", dir]);
+    // An order that is there before is told with the chain's first picture, and not by its event.
+    provider.says("ready: bidding");
     let id = stage.order(1);
     let bid = stage.bid(&id, &provider);
     let order = bid.id.order.to_string();

@@ -13,8 +13,8 @@ use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::record::Recorder;
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
-    Address, BlockTime, ChainEvent, Coin, Dec, DecCoin, DeploymentId, Mono, Msg, Now, ProviderRecord,
-    TxOutcome,
+    Address, Agreement, BlockTime, ChainEvent, Coin, Dec, DecCoin, DeploymentId, Mono, Msg, Now, Observed,
+    ProviderRecord, TxOutcome,
 };
 use provider_daemon::flight;
 use serde_json::{Value, json};
@@ -244,6 +244,12 @@ impl Deciding {
                 self.tell(events);
                 Completion::Tx(Ok(TxOutcome::Committed { height }))
             }
+            Call::FetchBid(id) => Completion::Bid(Ok(Observed {
+                value: self.market.bid(id).cloned(),
+                height: self.market.height(),
+                agreement: Agreement::Single,
+            })),
+            Call::FetchDeployment(id) => Completion::Deployment(Ok(self.market.deployment(id))),
             Call::ListWorkloads => Completion::Workloads(Ok(Default::default())),
             other => panic!("nothing here leads to {other:?}"),
         }
