@@ -56,6 +56,20 @@ pub trait Bus: fmt::Debug + Send + Sync + 'static {
     /// Publishes an event; returns when the bus has it, not when anyone has read it.
     async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error>;
 
+    /// Publishes several, in their order; says of each whether the bus has it.
+    async fn publish_all(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
+        let mut outcomes = Vec::with_capacity(events.len());
+        for (topic, event) in events {
+            outcomes.push(self.publish(*topic, Arc::clone(event)).await);
+        }
+        outcomes
+    }
+
+    /// How many events are best given to [`Bus::publish_all`] at most: more than 1 where they cost less together.
+    fn at_once(&self) -> usize {
+        1
+    }
+
     /// Subscribes to topics. Events published after this returns are delivered.
     async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error>;
 

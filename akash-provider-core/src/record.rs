@@ -84,11 +84,14 @@ pub fn digest(effects: &[Effect], cover: Option<&Cover<'_>>) -> u64 {
 
 /// An effect without its secrets; `None` where it has none.
 fn covered(effect: &Effect, cover: &Cover<'_>) -> Option<Effect> {
-    let Effect::Call(id, call) = effect else {
-        return None;
-    };
-    let mut call = call.clone();
-    hide_in_call(&mut call, cover).then_some(Effect::Call(*id, call))
+    match effect {
+        // The two that have a manifest: all others are not copied.
+        Effect::Call(id, call @ (Call::Record(_) | Call::Deploy { .. })) => {
+            let mut call = call.clone();
+            hide_in_call(&mut call, cover).then_some(Effect::Call(*id, call))
+        }
+        Effect::Call(..) | Effect::Publish(_) | Effect::Reply(..) => None,
+    }
 }
 
 /// True where there was a manifest in it.

@@ -89,7 +89,16 @@ impl RedisBus {
 #[async_trait]
 impl Bus for RedisBus {
     async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error> {
-        self.publisher.publish(topic, &event).await
+        let mut outcomes = self.publisher.publish(&[(topic, event)]).await;
+        outcomes.pop().unwrap_or(Ok(()))
+    }
+
+    async fn publish_all(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
+        self.publisher.publish(events).await
+    }
+
+    fn at_once(&self) -> usize {
+        script::AT_ONCE
     }
 
     async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error> {

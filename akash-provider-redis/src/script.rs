@@ -18,40 +18,61 @@ const REMEMBERED_S: u64 = 3600;
 /// Numbers stay below 2^53, so they are exact in Lua. A sequence that went back, or a stream that is ahead of it, means
 /// that what was there is lost or not ours: from there on it is another epoch, whose ids are higher than all before, so
 /// that readers that wait for higher ones see it. Its name ends with the sequence after which it begins.
+///
+/// Keys: epoch, sequence, counts, publisher, and of each event its stream and its last. Arguments: a name for a new epoch,
+/// the sequence that is known, the number of the first event, the version, for how long the publisher is remembered, and of
+/// each event its topic, how many are kept, itself.
 const SOURCE: &str = r"
-local sent = tonumber(redis.call('GET', KEYS[6]) or '0')
-if sent >= tonumber(ARGV[6]) then
-  return redis.call('GET', KEYS[2])
-end
 local number = function(value) return string.format('%.0f', value) end
-local epoch = redis.call('GET', KEYS[1])
+local first = tonumber(ARGV[3])
+local many = (#KEYS - 4) / 2
+local sent = tonumber(redis.call('GET', KEYS[4]) or '0')
 local sequence = tonumber(redis.call('GET', KEYS[2]) or '0')
+if sent >= first + many - 1 then
+  return number(sequence)
+end
+local epoch = redis.call('GET', KEYS[1])
 local known = tonumber(ARGV[2])
-local info = redis.pcall('XINFO', 'STREAM', KEYS[4])
-for i = 1, #info, 2 do
-  if info[i] == 'last-generated-id' then
-    known = math.max(known, tonumber(string.match(info[i + 1], '^%d+')))
+local looked = {}
+for at = 0, many - 1 do
+  local stream = KEYS[5 + 2 * at]
+  if not looked[stream] then
+    looked[stream] = true
+    local info = redis.pcall('XINFO', 'STREAM', stream)
+    for i = 1, #info, 2 do
+      if info[i] == 'last-generated-id' then
+        known = math.max(known, tonumber(string.match(info[i + 1], '^%d+')))
+      end
+    end
   end
 end
 if not epoch or sequence < known then
   sequence = math.max(sequence, known)
   epoch = ARGV[1] .. '@' .. number(sequence)
 end
-sequence = sequence + 1
-local count = tonumber(redis.call('HGET', KEYS[3], ARGV[3]) or '0') + 1
 local time = redis.call('TIME')
-local at = number(tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
-redis.call('XADD', KEYS[4], 'MAXLEN', ARGV[4], number(sequence) .. '-' .. number(count),
-  'v', ARGV[7], 'epoch', epoch, 'at', at, 'event', ARGV[5])
+local now = number(tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
+for at = math.max(0, sent + 1 - first), many - 1 do
+  local stream, last = KEYS[5 + 2 * at], KEYS[6 + 2 * at]
+  local topic, kept, event = ARGV[6 + 3 * at], ARGV[7 + 3 * at], ARGV[8 + 3 * at]
+  sequence = sequence + 1
+  local count = tonumber(redis.call('HGET', KEYS[3], topic) or '0') + 1
+  redis.call('XADD', stream, 'MAXLEN', kept, number(sequence) .. '-' .. number(count),
+    'v', ARGV[4], 'epoch', epoch, 'at', now, 'event', event)
+  redis.call('HSET', KEYS[3], topic, number(count))
+  if last ~= '' then
+    redis.call('SET', last, event)
+  end
+end
 redis.call('SET', KEYS[1], epoch)
 redis.call('SET', KEYS[2], number(sequence))
-redis.call('HSET', KEYS[3], ARGV[3], number(count))
-redis.call('SET', KEYS[6], ARGV[6], 'EX', ARGV[8])
-if KEYS[5] ~= '' then
-  redis.call('SET', KEYS[5], ARGV[5])
-end
+redis.call('SET', KEYS[4], number(first + many - 1), 'EX', ARGV[5])
 return number(sequence)
 ";
+
+/// Events that are sent at once, and what they may have together: the server does nothing else meanwhile.
+pub(crate) const AT_ONCE: usize = 128;
+const TOGETHER_BYTES: usize = 1 << 20;
 
 /// The side that writes, with one connection for all that it is asked.
 pub(crate) struct Publisher {
@@ -85,51 +106,79 @@ impl Publisher {
         }
     }
 
-    pub(crate) async fn publish(&self, topic: Topic, event: &Event) -> Result<(), Error> {
-        let internal = |why: String| Error::new(ErrorKind::Internal, "publish", why);
-        let text = serde_json::to_string(event).map_err(|error| internal(error.to_string()))?;
-        if text.len() > BYTES_MAX {
-            let length = text.len();
-            return Err(internal(format!(
-                "an event of {} has {length} bytes, more than the {BYTES_MAX} that a reader takes",
-                topic.name()
-            )));
+    /// Publishes all of them in their order; one outcome for each.
+    pub(crate) async fn publish(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
+        let mut outcomes = Vec::with_capacity(events.len());
+        let mut waiting: Vec<(Topic, String)> = Vec::new();
+        let mut bytes = 0;
+        for (topic, event) in events {
+            let text = written(*topic, event);
+            let length = text.as_ref().map_or(0, String::len);
+            if waiting.len() >= AT_ONCE || bytes + length > TOGETHER_BYTES || text.is_err() {
+                self.send_all(&mut waiting, &mut outcomes).await;
+                bytes = 0;
+            }
+            match text {
+                Ok(text) => {
+                    bytes += length;
+                    waiting.push((*topic, text));
+                }
+                Err(error) => outcomes.push(Err(error)),
+            }
         }
-        let number = self.sent.fetch_add(1, Ordering::Relaxed) + 1;
-        // Once more after a connection that broke: whether the server had it is unknown then, and it tells repeats.
-        let first = self.send(topic, &text, number).await;
-        let sequence = match first {
-            Err(error) if error.is_transient() => self.send(topic, &text, number).await?,
-            other => other?,
-        };
-        self.acknowledged.fetch_max(sequence, Ordering::Relaxed);
-        Ok(())
+        self.send_all(&mut waiting, &mut outcomes).await;
+        outcomes
     }
 
-    async fn send(&self, topic: Topic, text: &str, number: u64) -> Result<u64, Error> {
-        let keys = self.line.link().keys();
-        let last = topic.is_retained().then(|| keys.last(topic));
-        let kept = if topic.is_retained() {
-            STATUSES_KEPT
-        } else {
-            self.facts_kept
+    async fn send_all(&self, waiting: &mut Vec<(Topic, String)>, outcomes: &mut Vec<Result<(), Error>>) {
+        if waiting.is_empty() {
+            return;
+        }
+        let events = std::mem::take(waiting);
+        let many = events.len() as u64;
+        let number = self.sent.fetch_add(many, Ordering::Relaxed) + 1;
+        // Once more after a connection that broke: whether the server had it is unknown then, and it tells repeats.
+        let first = self.send(&events, number).await;
+        let sequence = match first {
+            Err(error) if error.is_transient() => self.send(&events, number).await,
+            other => other,
         };
+        if let Ok(sequence) = sequence {
+            self.acknowledged.fetch_max(sequence, Ordering::Relaxed);
+        }
+        outcomes.extend(events.iter().map(|_| match &sequence {
+            Ok(_) => Ok(()),
+            Err(error) => Err(same(error)),
+        }));
+    }
+
+    async fn send(&self, events: &[(Topic, String)], number: u64) -> Result<u64, Error> {
+        let keys = self.line.link().keys();
         let mut script = self.script.prepare_invoke();
         script
             .key(keys.epoch())
             .key(keys.sequence())
             .key(keys.counts())
-            .key(keys.stream(topic))
-            .key(last.unwrap_or_default())
             .key(keys.publisher(&self.id))
             .arg(random())
             .arg(self.acknowledged.load(Ordering::Relaxed))
-            .arg(topic.name())
-            .arg(kept)
-            .arg(text)
             .arg(number)
             .arg(VERSION)
             .arg(REMEMBERED_S);
+        for (topic, text) in events {
+            let last = topic.is_retained().then(|| keys.last(*topic));
+            let kept = if topic.is_retained() {
+                STATUSES_KEPT
+            } else {
+                self.facts_kept
+            };
+            script
+                .key(keys.stream(*topic))
+                .key(last.unwrap_or_default())
+                .arg(topic.name())
+                .arg(kept)
+                .arg(text);
+        }
         let mut connection = self.line.connected("publish").await?;
         let said: Result<u64, RedisError> = script.invoke_async(&mut connection).await;
         self.line.judged("publish", said).await
@@ -144,6 +193,29 @@ impl Publisher {
         let mut connection = self.line.connected(operation).await?;
         let said = command.query_async(&mut connection).await;
         self.line.judged(operation, said).await
+    }
+}
+
+/// An event as it is sent.
+fn written(topic: Topic, event: &Event) -> Result<String, Error> {
+    let internal = |why: String| Error::new(ErrorKind::Internal, "publish", why);
+    let text = serde_json::to_string(event).map_err(|error| internal(error.to_string()))?;
+    if text.len() > BYTES_MAX {
+        let length = text.len();
+        return Err(internal(format!(
+            "an event of {} has {length} bytes, more than the {BYTES_MAX} that a reader takes",
+            topic.name()
+        )));
+    }
+    Ok(text)
+}
+
+/// What went wrong with several events, for one of them.
+fn same(error: &Error) -> Error {
+    let told = Error::new(error.kind(), "publish", error.message());
+    match error.is_transient() {
+        true => told,
+        false => told.permanent(),
     }
 }
 

@@ -14,6 +14,8 @@ mod answers;
 mod election;
 #[path = "real/garbage.rs"]
 mod garbage;
+#[path = "real/partition.rs"]
+mod partition;
 #[path = "real/sentinel.rs"]
 mod sentinel;
 #[path = "real/server.rs"]

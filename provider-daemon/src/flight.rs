@@ -11,6 +11,7 @@
 mod bundle;
 mod cover;
 mod format;
+mod health;
 mod reader;
 mod recorder;
 mod replay;
@@ -19,6 +20,7 @@ mod words;
 mod writer;
 
 pub use bundle::{BundleArgs, bundle};
+pub use health::{Health, RecordingStatus};
 pub use recorder::{Finish, FlightRecorder, start};
 pub use replay::{ReplayArgs, replay};
 

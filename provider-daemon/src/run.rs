@@ -102,12 +102,12 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let mut parts = Supervisor::new(shutdown.clone());
     let chain = connect(settings, &background, &mut parts)?;
     let desks = Desks::of(ha.gate());
-    let watch = Watch::new(&printer, &chain, &breaker, args, &desks);
     let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, operators).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let screening = screening(&config, &pricing);
     let gateway = gateway::Plan::of(args, home, key, screening, ha.source());
     let (builder, recording) = recorded(args, &config)?;
+    let watch = Watch::new(&printer, &chain, &breaker, args, &desks, recording.as_ref());
     let mut builder = hardware.given_to(builder.config(config).pricing(pricing));
     if gateway.is_some() {
         // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.

@@ -149,7 +149,17 @@ const GATEWAY: [(&str, Aim); 14] = [
 ];
 
 /// The same of several instances, and of one with a thousand leases.
-const HA: [(&str, Aim); 6] = [
+const HA: [(&str, Aim); 14] = [
+    ("bus_redis_events_per_s", Aim::AtLeast(20_000.0)),
+    ("bus_lag_p50_ms", Aim::Known),
+    ("bus_lag_p99_ms", Aim::AtMost(20.0)),
+    // Processor time of the whole process for an order from its event to the end of its lease, and how much more it is
+    // with `--record`.
+    ("recorder_order_cpu_us", Aim::Known),
+    ("recorder_order_cpu_recorded_us", Aim::Known),
+    ("recorder_overhead_percent", Aim::AtMost(3.0)),
+    ("recorder_bytes_per_lease_hour", Aim::Known),
+    ("replay_inputs_per_s", Aim::AtLeast(500_000.0)),
     ("takeover_kill_s", Aim::AtMost(15.0)),
     ("takeover_stop_s", Aim::AtMost(3.0)),
     ("standby_idle_mib", Aim::AtMost(40.0)),

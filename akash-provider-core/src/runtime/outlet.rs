@@ -5,7 +5,7 @@
 
 use super::execute::panic_text;
 use crate::bus::Bus;
-use crate::error::chain_text;
+use crate::error::{Error, chain_text};
 use crate::types::{Event, Topic};
 use futures::future::FutureExt;
 use std::collections::BTreeMap;
@@ -90,14 +90,16 @@ impl Publisher {
     }
 
     async fn run(mut self, mut events: mpsc::Receiver<(Topic, Arc<Event>)>) {
+        let at_once = self.bus.at_once().clamp(1, QUEUE);
+        let mut next = Vec::new();
         loop {
             tokio::select! {
                 biased;
                 // First, or a queue that never empties would keep old statuses for ever.
                 () = sleep_until(self.again_at), if !self.owed.is_empty() => self.publish_owed().await,
-                next = events.recv() => match next {
-                    Some((topic, event)) => self.publish(topic, event).await,
-                    None => break,
+                count = events.recv_many(&mut next, at_once) => match count {
+                    0 => break,
+                    _ => self.publish(std::mem::take(&mut next)).await,
                 },
             }
             self.report();
@@ -109,28 +111,35 @@ impl Publisher {
     }
 
     async fn publish_owed(&mut self) {
-        for (topic, event) in std::mem::take(&mut self.owed) {
-            self.publish(topic, event).await;
+        for owed in std::mem::take(&mut self.owed) {
+            self.publish(vec![owed]).await;
         }
     }
 
-    async fn publish(&mut self, topic: Topic, event: Arc<Event>) {
+    async fn publish(&mut self, events: Vec<(Topic, Arc<Event>)>) {
         // A bus that panics over one event must not take all later ones with it.
-        let publishing = AssertUnwindSafe(async { self.bus.publish(topic, Arc::clone(&event)).await });
-        let error = match timeout(PUBLISH_LIMIT, publishing.catch_unwind()).await {
-            Ok(Ok(Ok(()))) => {
-                self.owed.remove(&topic);
-                return;
+        let publishing = AssertUnwindSafe(async { self.bus.publish_all(&events).await });
+        let all = |why: String| vec![Some(why); events.len()];
+        let failures: Vec<Option<String>> = match timeout(PUBLISH_LIMIT, publishing.catch_unwind()).await {
+            Ok(Ok(outcomes)) if outcomes.len() == events.len() => {
+                let why = |outcome: Result<(), Error>| outcome.err().map(|error| chain_text(&error));
+                outcomes.into_iter().map(why).collect()
             }
-            Ok(Ok(Err(error))) => chain_text(&error),
-            Ok(Err(panic)) => format!("panic: {}", panic_text(panic.as_ref())),
-            Err(_) => format!("no answer within {PUBLISH_LIMIT:?}"),
+            Ok(Ok(outcomes)) => all(format!("{} outcomes of {} events", outcomes.len(), events.len())),
+            Ok(Err(panic)) => all(format!("panic: {}", panic_text(panic.as_ref()))),
+            Err(_) => all(format!("no answer within {PUBLISH_LIMIT:?}")),
         };
-        if topic.is_retained() {
-            self.owed.insert(topic, event);
-            self.again_at = Instant::now() + AGAIN_AFTER;
+        for ((topic, event), failure) in events.into_iter().zip(failures) {
+            let Some(error) = failure else {
+                self.owed.remove(&topic);
+                continue;
+            };
+            if topic.is_retained() {
+                self.owed.insert(topic, event);
+                self.again_at = Instant::now() + AGAIN_AFTER;
+            }
+            self.trouble.failed(error);
         }
-        self.trouble.failed(error);
     }
 
     fn report(&mut self) {
@@ -176,7 +185,7 @@ impl Trouble {
 mod tests {
     use super::*;
     use crate::bus::{EventStream, LocalBus};
-    use crate::error::{Error, ErrorKind};
+    use crate::error::ErrorKind;
     use std::sync::atomic::AtomicBool;
 
     /// A bus that can be away.

@@ -30,6 +30,40 @@ async fn after_a_connection_that_broke_a_reader_goes_on_where_it_was() {
 }
 
 #[tokio::test]
+async fn events_that_are_sent_together_come_each_by_itself_and_once() {
+    let Some(server) = Server::start() else { return };
+    let bus = RedisBus::new(server.location());
+    let mut all = bus
+        .subscribe(&[Topic::Facts, Topic::ClusterStatus])
+        .await
+        .unwrap();
+    let topic = |number: u32| match number % 10 {
+        9 => Topic::ClusterStatus,
+        _ => Topic::Facts,
+    };
+    for turn in 0..3 {
+        let numbers = turn * 300..(turn + 1) * 300;
+        let events: Vec<_> = numbers
+            .clone()
+            .map(|number| (topic(number), fact(number)))
+            .collect();
+        let outcomes = bus.publish_all(&events).await;
+        assert!(
+            outcomes.len() == 300 && outcomes.iter().all(Result::is_ok),
+            "{outcomes:?}"
+        );
+        for number in numbers {
+            assert_eq!(next(&mut all).await, told(topic(number), number));
+        }
+    }
+    assert_eq!(bus.last(Topic::ClusterStatus).await.unwrap(), Some(fact(899)));
+    let length: i64 = server
+        .say(&["XLEN", "{akash-provider}:stream:akash.provider.facts"])
+        .await;
+    assert_eq!(length, 810);
+}
+
+#[tokio::test]
 async fn a_server_that_comes_back_empty_is_told_and_what_follows_is_read() {
     let Some(mut server) = Server::start() else { return };
     let bus = RedisBus::new(server.location());

@@ -19,6 +19,8 @@ use words::{Line, line, short, style};
 
 /// Deployments of which it is remembered when their order came.
 const ORDERS_MAX: usize = 10_000;
+/// Leases of which it is remembered that they run well; of others a line too many is printed.
+const SETTLED_MAX: usize = 20_000;
 /// How long at least.
 const ORDER_AGE_MAX: Duration = Duration::from_secs(600);
 
@@ -89,6 +91,9 @@ impl Printer {
         }
         if let Event::LeaseClosed { lease, .. } = event {
             self.forget(lease.deployment());
+            if let Ok(mut settled) = self.settled.lock() {
+                settled.remove(lease);
+            }
         }
     }
 
@@ -133,12 +138,17 @@ impl Printer {
                 lease,
                 health: Health::Good,
             } => {
-                if let Ok(mut settled) = self.settled.lock() {
+                if let Ok(mut settled) = self.settled.lock()
+                    && settled.len() < SETTLED_MAX
+                {
                     settled.insert(lease.clone());
                 }
             }
             Event::HealthChanged { lease, .. } => {
-                return self.settled.lock().is_ok_and(|mut all| all.remove(lease));
+                let Ok(mut settled) = self.settled.lock() else {
+                    return false;
+                };
+                return settled.remove(lease) || settled.len() >= SETTLED_MAX;
             }
             // The tenants of `dev` tell their refusals themselves.
             Event::ManifestRefused { .. } => return self.clock == Clock::Wall,
@@ -292,3 +302,6 @@ pub(crate) async fn follow_facts(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

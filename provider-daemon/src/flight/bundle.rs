@@ -55,7 +55,7 @@ pub fn bundle(args: &BundleArgs) -> anyhow::Result<ExitCode> {
     let mut recording = Recording::of(wanted.clone());
     let mut replay = Replay::default();
     replay.run(&mut recording, args.until, &mut |_| ())?;
-    let head = recording.head().context("the recording has no head")?;
+    let head = replay.head().context("the recording has no head")?;
     let name = args.out.display().to_string();
     let file = OpenOptions::new()
         .write(true)

@@ -66,6 +66,8 @@ pub(super) struct Encoder<W> {
     raw: Vec<u8>,
     packed: Vec<u8>,
     written: u64,
+    /// Nothing but the head is in it.
+    is_empty: bool,
 }
 
 impl<W: Write> Encoder<W> {
@@ -81,6 +83,7 @@ impl<W: Write> Encoder<W> {
             raw: Vec::new(),
             packed: Vec::new(),
             written: head + start.len() as u64,
+            is_empty: true,
         })
     }
 
@@ -108,6 +111,10 @@ impl<W: Write> Encoder<W> {
         self.written
     }
 
+    pub(super) const fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
     /// Compresses what waits, and says how long the file is to be with it.
     pub(super) fn pack(&mut self) -> io::Result<u64> {
         let before = self.deflate.total_in();
@@ -132,6 +139,7 @@ impl<W: Write> Encoder<W> {
     /// Writes what was compressed.
     pub(super) fn store(&mut self) -> io::Result<()> {
         self.written += part(&mut self.out, &self.packed)?;
+        self.is_empty = false;
         self.packed.clear();
         self.packed.shrink_to(4 * STEP);
         self.out.flush()

@@ -18,7 +18,7 @@ pub(super) enum Found {
     /// Of the process with this head.
     Record(Record),
     /// A file begins; true where it is of another process than the one before.
-    File { is_other: bool },
+    File { is_other: bool, head: Head },
     /// The rest of a file cannot be read, and why.
     Broken(String),
 }
@@ -40,11 +40,6 @@ impl Recording {
             open: None,
             head: None,
         }
-    }
-
-    /// Whose it is, once a file of it was read.
-    pub(super) const fn head(&self) -> Option<&Head> {
-        self.head.as_ref()
     }
 
     /// The next record, or what is in its place; `None` at the end.
@@ -82,9 +77,9 @@ impl Recording {
         if let Some(before) = &self.head {
             belongs(&name, before, &head)?;
         }
-        self.head = Some(head);
+        self.head = Some(head.clone());
         self.open = Some((path, decoder));
-        Ok(Some(Found::File { is_other }))
+        Ok(Some(Found::File { is_other, head }))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The end of the recorder that stands beside the engine: it copies, and waits for nothing.
 
 use super::cover::Key;
+use super::health::Health;
 use super::shelf::Shelf;
 use super::writer::{self, Note};
 use super::{Head, wall};
@@ -30,6 +31,7 @@ pub struct FlightRecorder {
     key: Key,
     /// The writer wants the engine's state, to begin a file with it.
     wants_state: Arc<AtomicBool>,
+    health: Health,
     /// The writer is gone.
     stopped: bool,
     /// Turns that found no room in the queue, and that nothing was written since.
@@ -43,6 +45,7 @@ pub struct FlightRecorder {
 #[derive(Debug)]
 pub struct Finish {
     writer: JoinHandle<()>,
+    health: Health,
 }
 
 /// Starts a recorder of a provider with these settings.
@@ -64,24 +67,22 @@ pub(super) fn with_queue(shelf: Shelf, head: Head, queue: usize) -> anyhow::Resu
     let (queue, notes) = sync_channel(queue);
     let key = Key::new()?;
     let wants_state = Arc::new(AtomicBool::new(true));
-    let writer = writer::Writer::new(shelf, head, key.clone(), Arc::clone(&wants_state));
+    let health = Health::default();
+    let writer = writer::Writer::new(shelf, head, key.clone(), Arc::clone(&wants_state), health.clone());
     let thread = thread::Builder::new().name("flight recorder".to_owned());
-    let writer = thread.spawn(move || {
-        if let Err(error) = writer.run(&notes) {
-            tracing::warn!("the flight recorder has stopped, and the provider goes on without it: {error}");
-        }
-    });
+    let writer = thread.spawn(move || writer.run(&notes));
     let recorder = FlightRecorder {
         queue,
         key,
         wants_state,
+        health: health.clone(),
         stopped: false,
         missed: 0,
         refused: None,
         open: None,
     };
     let writer = writer.context("starting the flight recorder")?;
-    Ok((recorder, Finish { writer }))
+    Ok((recorder, Finish { writer, health }))
 }
 
 impl FlightRecorder {
@@ -118,6 +119,10 @@ impl Recorder for FlightRecorder {
         if self.stopped {
             return;
         }
+        if self.health.is_paused() {
+            self.missed += 1;
+            return;
+        }
         if self.missed > 0 || self.wants_state.load(Ordering::Relaxed) {
             self.offer_state(engine, now);
         }
@@ -147,6 +152,12 @@ impl Recorder for FlightRecorder {
 }
 
 impl Finish {
+    /// How the recording is, also while it is written.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.health.clone()
+    }
+
     /// Waits until the last is written, once the recorder is gone.
     pub async fn wait(self) {
         let writer = tokio::task::spawn_blocking(move || self.writer.join());

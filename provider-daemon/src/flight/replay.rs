@@ -15,6 +15,8 @@ use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 use std::time::UNIX_EPOCH;
 use subject::Subject;
 
@@ -35,6 +37,24 @@ pub struct ReplayArgs {
     /// How to print what was decided.
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
+}
+
+/// Found together, and batches that wait to be replayed: some thousand turns, each of a few hundred bytes.
+const BATCH: usize = 256;
+const BATCHES: usize = 8;
+
+type Batch = Vec<anyhow::Result<Found>>;
+
+/// Reads to the end, to the first error, or until nobody takes it any more.
+fn read_ahead(recording: &mut Recording, batches: &SyncSender<Batch>) {
+    loop {
+        let found = || recording.next().transpose();
+        let batch: Batch = std::iter::from_fn(found).take(BATCH).collect();
+        let is_over = batch.len() < BATCH || batch.iter().any(Result::is_err);
+        if batches.send(batch).is_err() || is_over {
+            return;
+        }
+    }
 }
 
 /// In milliseconds of the clock on the wall.
@@ -77,6 +97,7 @@ pub(super) struct Turn<'a> {
 #[derive(Default)]
 pub(super) struct Replay {
     pub(super) outcome: Outcome,
+    head: Option<Head>,
     /// With its clock at the moment of its state, and the one on the wall.
     engine: Option<(Box<Engine>, Mono, u64)>,
     /// The engine that nothing follows after.
@@ -85,6 +106,11 @@ pub(super) struct Replay {
 }
 
 impl Replay {
+    /// Whose the file is that was replayed last: of a process before it, it may be of another version.
+    pub(super) const fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
+    }
+
     /// The engine after the last turn that it took.
     pub(super) fn last(&self) -> Option<&Engine> {
         let engine = self.engine.as_ref().map(|(engine, ..)| engine);
@@ -105,21 +131,19 @@ impl Replay {
         until: Option<u64>,
         watch: &mut dyn FnMut(&Turn<'_>),
     ) -> anyhow::Result<()> {
-        while let Some(found) = recording.next()? {
-            match found {
-                Found::File { is_other } if is_other => self.leave(),
-                Found::File { .. } => {}
-                Found::Broken(why) => {
-                    self.outcome.broken.push(why);
-                    self.leave();
-                }
-                Found::Record(record) => {
-                    if self.take(record, until, watch)? {
-                        break;
+        // Reading takes longer than deciding, and each has a core of its own.
+        thread::scope(|scope| {
+            let (batches, found) = sync_channel(BATCHES);
+            scope.spawn(move || read_ahead(recording, &batches));
+            for batch in found {
+                for found in batch {
+                    if self.go_on(found?, until, watch)? {
+                        return Ok(());
                     }
                 }
             }
-        }
+            anyhow::Ok(())
+        })?;
         if self.outcome.inputs == 0 {
             let why = self.outcome.broken.first().cloned();
             let why =
@@ -130,6 +154,29 @@ impl Replay {
     }
 
     /// True once the time is over.
+    fn go_on(
+        &mut self,
+        found: Found,
+        until: Option<u64>,
+        watch: &mut dyn FnMut(&Turn<'_>),
+    ) -> anyhow::Result<bool> {
+        match found {
+            Found::File { is_other, head } => {
+                self.head = Some(head);
+                if is_other {
+                    self.leave();
+                }
+            }
+            Found::Broken(why) => {
+                self.outcome.broken.push(why);
+                self.leave();
+            }
+            Found::Record(record) => return self.take(record, until, watch),
+        }
+        Ok(false)
+    }
+
+    /// The same of a record.
     fn take(
         &mut self,
         record: Record,
@@ -260,7 +307,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    let head = recording.head().context("the recording has no head")?;
+    let head = replay.head().context("the recording has no head")?;
     summary(head, &replay.outcome, args.output)?;
     Ok(match replay.outcome.differences {
         0 => ExitCode::SUCCESS,

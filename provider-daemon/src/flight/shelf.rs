@@ -39,15 +39,20 @@ impl Shelf {
         (self.limit / 8).clamp(64 << 10, 32 << 20)
     }
 
-    /// The next file; the one before had so many bytes.
-    pub(super) fn next(&mut self, before: Option<u64>) -> io::Result<File> {
-        if let Some(bytes) = before {
-            self.old.push((self.newest, bytes));
-        }
+    /// The next file.
+    pub(super) fn next(&mut self) -> io::Result<File> {
         self.newest += 1;
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         options.open(path(&self.dir, self.newest))
+    }
+
+    /// Nothing more goes into the newest file, which has so many bytes; one that is of no use goes.
+    pub(super) fn leave(&mut self, bytes: u64, is_useless: bool) {
+        let removed = is_useless && fs::remove_file(path(&self.dir, self.newest)).is_ok();
+        if !removed {
+            self.old.push((self.newest, bytes));
+        }
     }
 
     /// Makes room, so that all files together stay below the limit while the newest has so many bytes.

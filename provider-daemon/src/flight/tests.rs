@@ -376,6 +376,62 @@ fn a_folder_that_cannot_be_written_stops_the_recorder_alone() {
 }
 
 #[test]
+fn a_folder_that_comes_back_is_written_again_and_what_is_missing_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("flight");
+    let shelf = Shelf::open(&folder, 1 << 20).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let (mut recorder, finish) = with_queue(shelf, head("test"), 1 << 10).unwrap();
+    let health = finish.health();
+    let mut engine = Engine::new(config("test")).unwrap();
+    let mut turns = 0..;
+    let mut drive_all = |inputs: Vec<Option<Input>>| {
+        for (turn, input) in turns.by_ref().zip(inputs) {
+            drive(&mut recorder, &mut engine, turn, input);
+        }
+    };
+    let until = |what: &dyn Fn(&RecordingStatus) -> bool| {
+        let begun = std::time::Instant::now();
+        while !what(&health.status()) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", health.status());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let first = inputs(100);
+    let missing = first.len() as u64;
+    drive_all(first);
+    until(&|status| !status.is_written && status.trouble.is_some());
+    std::fs::create_dir(&folder).unwrap();
+    // It is tried again after a second, and a state comes with the next turn.
+    until(&|_| {
+        std::thread::sleep(Duration::from_millis(500));
+        !health.is_paused()
+    });
+    drive_all(vec![None; 3]);
+    until(&|status| status.is_written && status.written_bytes > 0);
+    assert_eq!(health.status().missed, missing);
+    drop(recorder);
+    finish.join();
+    let outcome = replayed(&folder).unwrap();
+    assert_eq!(
+        (
+            outcome.missing,
+            outcome.inputs,
+            outcome.differences,
+            outcome.skipped
+        ),
+        (missing, 3, 0, 0),
+        "{outcome:?}"
+    );
+    assert!(outcome.has_end && outcome.broken.is_empty(), "{outcome:?}");
+    assert_eq!(
+        files(&folder).unwrap().len(),
+        1,
+        "a try that failed leaves no file"
+    );
+}
+
+#[test]
 fn a_queue_without_room_leaves_a_gap_and_nothing_waits() {
     let dir = tempfile::tempdir().unwrap();
     let shelf = Shelf::open(dir.path(), 64 << 20).unwrap();

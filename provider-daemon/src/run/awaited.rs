@@ -4,6 +4,7 @@ use super::breaker::Breaker;
 use super::summary;
 use crate::args::{PricingArgs, RunArgs};
 use crate::dev::Printer;
+use crate::flight;
 use crate::plain;
 use crate::supervise::{self, Pulse};
 use akash_provider_chain::{AkashClient, ClientStatus, Source};
@@ -90,6 +91,10 @@ pub(super) struct Watch {
     /// What is left to others, for the status.
     notes: Vec<String>,
     told: Mutex<Option<Vec<String>>>,
+    /// Where the provider is recorded.
+    recording: Option<flight::Health>,
+    /// Why the recording was not written when that was told last.
+    recording_told: Mutex<Option<String>>,
 }
 
 impl Watch {
@@ -99,6 +104,7 @@ impl Watch {
         breaker: &Breaker,
         args: &RunArgs,
         parts: &Desks,
+        recording: Option<&flight::Finish>,
     ) -> Self {
         Self {
             printer: Arc::clone(printer),
@@ -111,6 +117,8 @@ impl Watch {
             is_elected: parts.is_elected,
             notes: args.left_to_others(),
             told: Mutex::default(),
+            recording: recording.map(flight::Finish::health),
+            recording_told: Mutex::default(),
         }
     }
 
@@ -180,11 +188,34 @@ impl Watch {
                 awaited.push("the leadership, which another instance has or nobody can have now".to_owned());
             }
             self.tell(awaited);
+            let recording = self.recording.as_ref().map(flight::Health::status);
+            if let Some(recording) = &recording {
+                self.tell_recording(recording);
+            }
             if summarised.elapsed() >= SUMMARY_EVERY {
                 summarised = Instant::now();
-                summary::tell(&self.printer, &status);
+                summary::tell(&self.printer, &status, recording.as_ref());
             }
         }
+    }
+
+    /// Tells that the recording is not written, or that it is again.
+    fn tell_recording(&self, recording: &flight::RecordingStatus) {
+        let mut told = self.recording_told.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told == recording.trouble {
+            return;
+        }
+        if self.printer.is_text() {
+            self.printer.note(&match &recording.trouble {
+                Some(why) => {
+                    plain::line(&format!("nothing is recorded: {why}; it is tried again")).into_owned()
+                }
+                None => format!("recorded again; {} turns are missing", recording.missed),
+            });
+        }
+        self.printer
+            .object(json!({"event": "recording", "recording": recording}));
+        told.clone_from(&recording.trouble);
     }
 
     /// Tells what bidding waits for, when that has changed.

@@ -1,6 +1,7 @@
 //! What there is, in one line: `3 leases, 2 bids, 41 declined: attributes 30, gpu 11`.
 
 use crate::dev::Printer;
+use crate::flight::RecordingStatus;
 use akash_provider_core::engine::{OrderPhase, Status};
 use akash_provider_core::types::DeclineCode;
 use serde_json::json;
@@ -10,7 +11,7 @@ use tokio::runtime::Handle;
 const REASONS_MAX: usize = 5;
 
 /// Prints the line for people, and the object with all reasons for programs.
-pub(super) fn tell(printer: &Printer, status: &Status) {
+pub(super) fn tell(printer: &Printer, status: &Status, recording: Option<&RecordingStatus>) {
     let (leases, bids) = (status.leases.len(), open_bids(status));
     let declined: u64 = status.declines.values().sum();
     if printer.is_text() {
@@ -19,6 +20,7 @@ pub(super) fn tell(printer: &Printer, status: &Status) {
     printer.object(json!({
         "event": "summary", "leases": leases, "bids": bids, "declined": declined, "declines": status.declines,
         "tasks": Handle::try_current().map(|runtime| runtime.metrics().num_alive_tasks()).ok(),
+        "recording": recording,
     }));
 }
 

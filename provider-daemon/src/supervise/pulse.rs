@@ -156,3 +156,30 @@ impl Pulses {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_does_not_come_back_is_a_standstill_until_it_does() {
+        let pulse = Pulse(Arc::new(Inner {
+            part: Part::Printing,
+            origin: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
+            step: AtomicU64::new(1),
+            beat: AtomicU64::new(0),
+            within: AtomicU64::new(0),
+        }));
+        let still = pulse.standstill().unwrap();
+        assert!(
+            still.in_a_step && still.since >= Duration::from_secs(59),
+            "{still:?}"
+        );
+        pulse.forgive();
+        assert_eq!(pulse.standstill(), None, "the whole process stood still");
+        pulse.0.step.store(1, Ordering::Relaxed);
+        assert!(pulse.standstill().is_some());
+        pulse.0.step.store(0, Ordering::Relaxed);
+        assert_eq!(pulse.standstill(), None, "between steps");
+    }
+}

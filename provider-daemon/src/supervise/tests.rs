@@ -120,3 +120,17 @@ async fn every_part_that_hangs_is_told_by_its_name() {
         assert_eq!(hangs().unwrap().part, part);
     }
 }
+
+#[test]
+fn the_process_ends_with_the_code_of_the_part_also_below_other_causes() {
+    use std::process::ExitCode;
+    let shown = |code: ExitCode| format!("{code:?}");
+    for part in Part::ALL {
+        let error = anyhow::Error::new(PartFailed::new(part, "why".to_owned(), 0)).context("the provider");
+        let code = shown(PartFailed::exit_code(&error));
+        assert_eq!(code, shown(ExitCode::from(part.code())), "{part:?}");
+        assert_ne!(code, shown(ExitCode::FAILURE));
+    }
+    let other = anyhow::anyhow!("a setting");
+    assert_eq!(shown(PartFailed::exit_code(&other)), shown(ExitCode::FAILURE));
+}

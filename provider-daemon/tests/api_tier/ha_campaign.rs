@@ -5,6 +5,8 @@
 
 #[path = "ha_campaign/crowd.rs"]
 pub(crate) mod crowd;
+#[path = "ha_campaign/node.rs"]
+mod node;
 #[path = "ha_campaign/record.rs"]
 mod record;
 #[path = "ha_campaign/room.rs"]
@@ -18,6 +20,7 @@ use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Coin, Msg};
 use crowd::{Crowd, Deployment, Tenant, wrongly_closed};
 use nix::sys::signal::Signal;
+pub(crate) use node::LargeNode;
 use record::{Away, Watch, judged};
 use room::Room;
 use serde_json::{Value, json};
@@ -313,59 +316,6 @@ impl Drop for World<'_> {
                 .kubectl(&["delete", "manifests.akash.network", "--namespace=lease", "--all"]),
         );
         self.apply("delete", &["--ignore-not-found", "--wait=false"]);
-    }
-}
-
-/// A node with more room than all orders want, as long as this lives.
-pub(crate) struct LargeNode<'a>(&'a Cluster);
-
-impl<'a> LargeNode<'a> {
-    pub(crate) fn new(cluster: &'a Cluster) -> Self {
-        let node = Self(cluster);
-        // They would take a node without a kubelet for lost.
-        cluster.pause(Component::ControllerManager).unwrap();
-        let labels = json!({"akash.network": "true"});
-        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ha-campaign", "labels": labels}});
-        cluster
-            .kubectl_input(&["create", "--filename", "-"], &object.to_string())
-            .unwrap();
-        let room = json!({"cpu": "4000", "memory": "8Ti", "ephemeral-storage": "40Ti", "pods": "8000"});
-        let now = "2026-01-01T00:00:00Z";
-        let status = json!({"status": {"capacity": room, "allocatable": room, "conditions": [{
-            "type": "Ready", "status": "True", "reason": "Test", "message": "",
-            "lastHeartbeatTime": now, "lastTransitionTime": now,
-        }]}});
-        let words = [
-            "patch",
-            "node",
-            "ha-campaign",
-            "--subresource=status",
-            "--type=merge",
-            "--patch",
-        ];
-        cluster
-            .kubectl(&[&words[..], &[&status.to_string()]].concat())
-            .unwrap();
-        // The API server gives each node a taint at first, which the controllers would take from it.
-        let words = ["patch", "node", "ha-campaign", "--type=merge", "--patch"];
-        cluster
-            .kubectl(&[&words[..], &[r#"{"spec": {"taints": null}}"#]].concat())
-            .unwrap();
-        node
-    }
-}
-
-impl Drop for LargeNode<'_> {
-    fn drop(&mut self) {
-        drop(self.0.resume(Component::ControllerManager));
-        let words = [
-            "delete",
-            "node",
-            "ha-campaign",
-            "--ignore-not-found",
-            "--wait=false",
-        ];
-        drop(self.0.kubectl(&words));
     }
 }
 

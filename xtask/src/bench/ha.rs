@@ -1,5 +1,5 @@
-//! Figures of several instances: the released program on an API server, measured by an ignored test of its api tier, which
-//! has all that is needed for two daemons.
+//! Figures of several instances: the bus by a bench of its crate, recordings by ignored tests on the released program, and
+//! takeovers by one of its api tier, which has all that is needed for two daemons.
 
 use testbed::Tier;
 
@@ -18,20 +18,38 @@ pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
     workspace
         .cargo(&["build", "--locked", "--release", "-p", "provider-daemon"])
         .run()?;
-    let test = || {
+    let test = |target: &str| {
         workspace
             .cargo(&["test", "--locked", "-p", "provider-daemon", "--all-features"])
-            .args(["--test", "api_tier"])
+            .args(["--test", target])
     };
-    test().args(["--no-run"]).run()?;
+    for target in ["integration", "api_tier"] {
+        test(target).args(["--no-run"]).run()?;
+    }
+    let bus = [
+        "bench",
+        "--locked",
+        "-p",
+        "akash-provider-redis",
+        "--bench",
+        "bus",
+    ];
+    let mut found = figures::find(workspace.cargo(&bus).lines()?.iter().map(String::as_str));
+    let program = workspace.released("provider-daemon");
+    let recorded = test("integration")
+        .args(["--", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["run::flight_figures::"])
+        .env("MEASURED_PROGRAM", &program);
+    found.extend(figures::find(recorded.lines()?.iter().map(String::as_str)));
     let options = cluster::options(workspace, Tier::Api, "bench-ha", None);
-    tiers::with_cluster(&options, |cluster| {
-        let measured = test()
+    found.extend(tiers::with_cluster(&options, |cluster| {
+        let measured = test("api_tier")
             .args(["--", "--ignored", "--exact", "--nocapture"])
             .args(["ha_figures::figures_of_takeovers_and_of_a_thousand_leases"])
             .env(tiers::VARIABLE, cluster.dir())
-            .env("MEASURED_PROGRAM", workspace.released("provider-daemon"));
+            .env("MEASURED_PROGRAM", &program);
         let lines = measured.lines()?;
         Ok(figures::find(lines.iter().map(String::as_str)))
-    })
+    })?);
+    Ok(found)
 }

@@ -4,7 +4,10 @@ use super::MemoryCluster;
 use crate::error::{Error, ErrorKind};
 use crate::feed::lock;
 use crate::types::LeaseId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Leases whose calls are counted: more than any test looks at, and less than a trial of days has.
+pub(super) const COUNTED_MAX: usize = 1024;
 
 /// Calls of the port and its facets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,6 +115,8 @@ pub(super) enum Fault {
 pub(super) struct Script {
     faults: BTreeMap<Operation, Fault>,
     calls: BTreeMap<LeaseId, Calls>,
+    /// Those whose calls are counted, in the order in which the first was made.
+    counted: VecDeque<LeaseId>,
 }
 
 impl Script {
@@ -132,11 +137,28 @@ impl Script {
     }
 
     fn begin(&mut self, operation: Operation, lease: &LeaseId) {
+        if !self.calls.contains_key(lease) {
+            self.make_room();
+            self.counted.push_back(lease.clone());
+        }
         let calls = self.calls.entry(lease.clone()).or_default();
         *calls.begun.entry(operation).or_default() += 1;
         if operation.is_exclusive() {
             calls.overlaps += u64::from(calls.under_way > 0);
             calls.under_way += 1;
+        }
+    }
+
+    /// The lease whose first call was longest ago goes, but for one that is in a call.
+    fn make_room(&mut self) {
+        while self.counted.len() >= COUNTED_MAX {
+            let is_over = |lease: &LeaseId| self.calls.get(lease).is_none_or(|calls| calls.under_way == 0);
+            let Some(at) = self.counted.iter().position(is_over) else {
+                return;
+            };
+            if let Some(lease) = self.counted.remove(at) {
+                self.calls.remove(&lease);
+            }
         }
     }
 

@@ -177,6 +177,27 @@ async fn a_call_that_hangs_goes_on_when_it_may_and_overlaps_are_counted() {
 }
 
 #[tokio::test]
+async fn calls_are_counted_of_the_newest_leases_and_of_those_in_a_call() {
+    let cluster = MemoryCluster::default();
+    cluster.hang(Operation::Record);
+    let first = deployment(0);
+    let mut call = cluster.record(&first);
+    assert!((&mut call).now_or_never().is_none());
+    let last = u64::try_from(calls::COUNTED_MAX).unwrap() + 50;
+    for dseq in 1..=last {
+        cluster.teardown_lease(&lease(dseq)).await.unwrap();
+    }
+    assert_eq!(cluster.all_calls().len(), calls::COUNTED_MAX);
+    assert_eq!(cluster.calls(&lease(1)).of(Operation::Teardown), 0);
+    assert_eq!(cluster.calls(&lease(last)).of(Operation::Teardown), 1);
+    assert_eq!(
+        cluster.calls(&lease(0)).of(Operation::Record),
+        1,
+        "it is under way"
+    );
+}
+
+#[tokio::test]
 async fn a_slow_teardown_keeps_the_lease_listed() {
     let cluster = MemoryCluster::default();
     cluster.deploy(&deployment(1)).await.unwrap();

@@ -123,3 +123,37 @@ fn what_was_declined_for_good_is_judged_once() {
     assert_eq!(world.count(is_fetch), read);
     assert_eq!(world.status().declines.values().sum::<u64>(), 1);
 }
+
+/// Bytes of all that an engine has in its tables, lists and counters.
+fn bytes_of(world: &World) -> usize {
+    rmp_serde::to_vec(&world.engine).unwrap().len()
+}
+
+#[test]
+fn of_leases_that_came_and_went_nothing_is_kept() {
+    let mut world = World::new();
+    let sdl = web();
+    // Of equal length as numbers, which are written shorter where they are small.
+    let mut come_and_go = |dseqs: std::ops::Range<u64>| {
+        for dseq in dseqs {
+            world.running(dseq, &sdl);
+            let id = deployment_id(dseq);
+            world.tenant(TenantMsg::CloseDeployment { id });
+            world.order(dseq + 100_000, &sdl);
+            let id = deployment_id(dseq + 100_000);
+            world.tenant(TenantMsg::CloseDeployment { id });
+        }
+        // Until the windows in which ends are counted are over.
+        world.blocks(130, MINUTE);
+        assert!(world.active().is_empty() && world.pending().is_empty());
+        assert!(world.cluster.is_empty());
+        bytes_of(&world)
+    };
+    let before = come_and_go(70_000..70_020);
+    let after = come_and_go(70_020..70_080);
+    // Counters grow by a few bytes; sixty leases, or sixty orders, of which an id is kept are thousands.
+    assert!(
+        after <= before + 400,
+        "{before} bytes, and {after} after 60 leases more"
+    );
+}

@@ -260,6 +260,28 @@ fn a_standby_follows_everything_and_writes_nothing() {
 }
 
 #[test]
+fn a_standby_leaves_to_the_leader_what_the_cluster_has_otherwise() {
+    let mut world = World::new();
+    let named = sdl_of("web", "nginx:1", &["a.example.com"], &["east"]);
+    let gone = world.running(1, &web());
+    world.running(2, &named);
+    world.lead(Leadership::Standby);
+    let before = world.count(is_write);
+    // One is not there, and the name of the other is not declared.
+    world.cluster.remove(&gone);
+    world.undeclared = true;
+    world.wait(2 * HOUR);
+    world.resync();
+    world.wait(2 * HOUR);
+    assert_eq!(world.count(is_write), before);
+    assert_eq!(world.status().last_scan_findings, Vec::<String>::new());
+    world.undeclared = false;
+    world.lead(Leadership::Leader { epoch: 2 });
+    world.wait(2 * HOUR);
+    assert!(world.cluster.contains_key(&gone), "who leads brings it back");
+}
+
+#[test]
 fn a_deposed_leader_writes_no_more_and_a_new_one_closes_only_after_the_grace() {
     let mut world = World::new();
     let order = world.order(1, &web());

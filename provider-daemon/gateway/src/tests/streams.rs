@@ -77,6 +77,20 @@ async fn followed_logs_bring_what_comes_later_and_end_with_the_gateway() {
 }
 
 #[tokio::test]
+async fn a_shell_that_waits_for_input_ends_with_the_gateway_and_no_result() {
+    let world = World::start().await;
+    let key = world.known(1);
+    world.running(key.address(), 7, SDL).await;
+    let mut channel = open(&world, &format!("{SHELL}&cmd0=cat&stdin=1")).await;
+    channel.send(binary(b"\x68half a line")).await;
+    world.stop_gateway();
+    let (frames, end) = channel.rest().await;
+    assert_eq!((frames.len(), end.unwrap().0), (0, 1001));
+    drop(channel);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_streamed_ends_with_its_code() {
     let world = World::start().await;
     let key = world.known(1);

@@ -15,6 +15,8 @@ fn what_a_process_recorded_is_decided_again_also_of_one_that_was_killed() {
     let dir = stage.path("flight");
     let dir = dir.to_str().unwrap();
     let mut provider = stage.provider("first", &["--record", dir]);
+    // An order that is there before is told with the chain's first picture, and not by its event.
+    provider.says("ready: bidding");
     let id = stage.order(1);
     let bid = stage.bid(&id, &provider);
     let order = bid.id.order.to_string();
@@ -56,7 +58,7 @@ fn what_a_process_recorded_is_decided_again_also_of_one_that_was_killed() {
 }
 
 #[test]
-fn a_disk_that_is_full_stops_the_recording_and_nothing_else() {
+fn a_disk_that_is_full_stops_the_recording_alone_and_until_there_is_room() {
     /// A file system of its own that has no room, which nobody else sees.
     const FULL: &str = r#"mount -t tmpfs -o size=64k tmpfs "$1" && ! head -c 1M /dev/zero >"$1/full" 2>/dev/null &&
         shift && exec "$@""#;
@@ -79,9 +81,24 @@ fn a_disk_that_is_full_stops_the_recording_and_nothing_else() {
         std::thread::sleep(Duration::from_millis(1_200));
     }
     let told = provider.told();
-    let stopped = "the flight recorder has stopped, and the provider goes on without it";
+    let stopped = "the flight recorder cannot write, and the provider goes on";
     assert_eq!(told.matches(stopped).count(), 1, "{told}");
     assert!(told.contains("No space left on device"), "{told}");
+    provider.says("nothing is recorded: No space left on device");
+    // Room again, where this process does not see it.
+    let inside = provider.about("root").join(dir.trim_start_matches('/'));
+    std::fs::remove_file(inside.join("full")).unwrap();
+    provider.says("recorded again; ");
+    let id = stage.order(4);
+    drop(stage.bid(&id, &provider));
+    std::thread::sleep(Duration::from_millis(2_500));
+    let (code, out, err) = stage.ran(&["replay", inside.to_str().unwrap()]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(
+        out.contains("turns were never written"),
+        "what is missing is told: {out}"
+    );
+    assert!(out.contains("all as recorded"), "{out}");
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
 }

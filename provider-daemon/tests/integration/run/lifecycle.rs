@@ -206,6 +206,8 @@ fn a_provider_that_drains_is_not_ready_and_its_streams_end_with_a_code_to_follow
     let streams = [
         open("/lease/9/1/1/logs?follow=true"),
         open("/lease/9/1/1/kubeevents?follow=true"),
+        // It waits for its input.
+        open("/lease/9/1/1/shell?cmd0=cat&tty=0&stdin=1&service=web&podIndex=0"),
     ];
     let listening = streams.map(|stream| std::thread::spawn(move || stream.heard()));
     let id = served.stage.order(500);

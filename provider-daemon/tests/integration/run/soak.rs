@@ -4,14 +4,10 @@
 //! `SOAK_SECONDS=600 cargo test -p provider-daemon --test integration run::soak:: -- --nocapture`.
 
 use crate::http::curl;
+use crate::run::crowd::Crowd;
 use crate::run::served::Served;
-use crate::stage::ADDRESS;
-use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{BidId, Coin, DeploymentId};
-use std::collections::VecDeque;
+use akash_provider_core::types::Coin;
 use std::fs;
-use std::path::PathBuf;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
@@ -32,127 +28,6 @@ const BOUNDS: [(&str, f64, f64); 4] = [
 struct Sample {
     at: Duration,
     holds: [Option<f64>; 4],
-}
-
-/// An order on its way.
-struct Order {
-    id: DeploymentId,
-    bid: BidId,
-    closes_at: Instant,
-}
-
-/// Tenants that come and go.
-struct Crowd<'a> {
-    served: &'a Served,
-    /// How long a lease lives.
-    life: Duration,
-    next: u64,
-    ordered: VecDeque<Order>,
-    leased: VecDeque<Order>,
-    sending: Vec<JoinHandle<bool>>,
-    sent: usize,
-    failed: usize,
-    manifest: PathBuf,
-}
-
-impl<'a> Crowd<'a> {
-    fn new(served: &'a Served, life: Duration) -> Self {
-        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
-        let (code, text, problem) = served.stage.ran(&["sdl", "manifest", sample]);
-        assert_eq!(code, 0, "{problem}");
-        let manifest = served.stage.path("manifest.json");
-        fs::write(&manifest, text).unwrap();
-        Self {
-            served,
-            life,
-            next: 1_000,
-            ordered: VecDeque::new(),
-            leased: VecDeque::new(),
-            sending: Vec::new(),
-            sent: 0,
-            failed: 0,
-            manifest,
-        }
-    }
-
-    fn order(&mut self) {
-        self.next += 1;
-        let id = self
-            .served
-            .stage
-            .order_of(self.served.tenant.address(), self.next);
-        let bid: BidId = format!("{id}/1/1/{ADDRESS}").parse().unwrap();
-        let closes_at = Instant::now() + self.life;
-        self.ordered.push_back(Order { id, bid, closes_at });
-    }
-
-    /// Leases what was bid on, and sends the manifests.
-    fn lease(&mut self) {
-        let chain = &self.served.stage.chain;
-        for _ in 0..self.ordered.len() {
-            let Some(order) = self.ordered.pop_front() else {
-                return;
-            };
-            if chain.market(|market| market.bid(&order.bid).is_none()) {
-                self.ordered.push_back(order);
-                continue;
-            }
-            let bid = order.bid.clone();
-            chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
-            let put = format!("{}/deployment/{}/manifest", self.served.url, order.id.dseq);
-            let bearer = format!("Authorization: Bearer {}", self.served.token());
-            let data = format!("@{}", self.manifest.display());
-            self.sending.push(std::thread::spawn(move || {
-                let words = [
-                    "--request",
-                    "PUT",
-                    "--header",
-                    bearer.as_str(),
-                    "--data-binary",
-                    data.as_str(),
-                    put.as_str(),
-                ];
-                // The provider hears of the lease a block later.
-                (0..40).any(|_| {
-                    std::thread::sleep(Duration::from_millis(500));
-                    curl(&words).is_some_and(|(status, _)| status == 200)
-                })
-            }));
-            self.leased.push_back(order);
-        }
-    }
-
-    fn close(&mut self) {
-        while self
-            .leased
-            .front()
-            .is_some_and(|order| order.closes_at <= Instant::now())
-        {
-            let Some(order) = self.leased.pop_front() else {
-                return;
-            };
-            // The provider may have ended it before.
-            let _ = self
-                .served
-                .stage
-                .chain
-                .tenant(TenantMsg::CloseDeployment { id: order.id });
-        }
-    }
-
-    fn reap(&mut self, all: bool) {
-        let sending = std::mem::take(&mut self.sending);
-        for one in sending {
-            if !all && !one.is_finished() {
-                self.sending.push(one);
-                continue;
-            }
-            match one.join().unwrap() {
-                true => self.sent += 1,
-                false => self.failed += 1,
-            }
-        }
-    }
 }
 
 fn sample(served: &Served, at: Duration) -> Sample {
@@ -277,25 +152,16 @@ fn what_it_holds_does_not_grow_with_what_it_has_done() {
         return;
     }
     let mut crowd = Crowd::new(&served, life);
-    let (began, mut next_order, mut next_sample) = (Instant::now(), Instant::now(), Instant::now());
+    let (began, mut next_sample) = (Instant::now(), Instant::now());
     let mut samples = Vec::new();
-    while began.elapsed() < long {
-        if next_order <= Instant::now() {
-            // From the planned time, so that a slow turn does not lower the rate.
-            next_order += PAUSE;
-            crowd.order();
-        }
-        crowd.lease();
-        crowd.close();
-        crowd.reap(false);
+    crowd.lives(began, long, PAUSE, |served| {
         if next_sample <= Instant::now() {
             next_sample += Duration::from_secs(1).max(long / 600);
-            samples.push(sample(&served, began.elapsed()));
+            samples.push(sample(served, began.elapsed()));
         }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    });
     crowd.reap(true);
-    let (ordered, sent, failed) = (crowd.next - 1_000, crowd.sent, crowd.failed);
+    let (ordered, (sent, failed)) = (crowd.ordered(), crowd.manifests());
     println!("soak: {seconds} s, {ordered} orders, leases of {life:?}, {sent} manifests taken, {failed} not");
     // Once every lease has lived as long as one does, and what is made once is made.
     let settled = (long / 5).max(life + Duration::from_secs(60));

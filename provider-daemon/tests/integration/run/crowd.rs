@@ -1,0 +1,173 @@
+//! Tenants of one provider that come and go: orders, leases, manifests over the gateway, and ends.
+
+use crate::http::curl;
+use crate::run::served::Served;
+use crate::stage::ADDRESS;
+use akash_provider_core::market::TenantMsg;
+use akash_provider_core::types::{BidId, DeploymentId};
+use std::collections::VecDeque;
+use std::fs;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Before the number of their first deployment.
+const FIRST: u64 = 1_000;
+
+/// An order on its way.
+struct Order {
+    id: DeploymentId,
+    bid: BidId,
+    closes_at: Instant,
+}
+
+/// Tenants that come and go.
+pub(crate) struct Crowd<'a> {
+    served: &'a Served,
+    /// How long a lease lives.
+    life: Duration,
+    next: u64,
+    ordered: VecDeque<Order>,
+    leased: VecDeque<Order>,
+    sending: Vec<JoinHandle<bool>>,
+    sent: usize,
+    failed: usize,
+    manifest: PathBuf,
+}
+
+impl<'a> Crowd<'a> {
+    pub(crate) fn new(served: &'a Served, life: Duration) -> Self {
+        let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/web.yaml");
+        let (code, text, problem) = served.stage.ran(&["sdl", "manifest", sample]);
+        assert_eq!(code, 0, "{problem}");
+        let manifest = served.stage.path("manifest.json");
+        fs::write(&manifest, text).unwrap();
+        Self {
+            served,
+            life,
+            next: FIRST,
+            ordered: VecDeque::new(),
+            leased: VecDeque::new(),
+            sending: Vec::new(),
+            sent: 0,
+            failed: 0,
+            manifest,
+        }
+    }
+
+    pub(crate) fn order(&mut self) {
+        self.next += 1;
+        let id = self
+            .served
+            .stage
+            .order_of(self.served.tenant.address(), self.next);
+        let bid: BidId = format!("{id}/1/1/{ADDRESS}").parse().unwrap();
+        let closes_at = Instant::now() + self.life;
+        self.ordered.push_back(Order { id, bid, closes_at });
+    }
+
+    /// Leases what was bid on, and sends the manifests.
+    pub(crate) fn lease(&mut self) {
+        let chain = &self.served.stage.chain;
+        for _ in 0..self.ordered.len() {
+            let Some(order) = self.ordered.pop_front() else {
+                return;
+            };
+            if chain.market(|market| market.bid(&order.bid).is_none()) {
+                self.ordered.push_back(order);
+                continue;
+            }
+            let bid = order.bid.clone();
+            chain.tenant(TenantMsg::CreateLease { bid }).unwrap();
+            let put = format!("{}/deployment/{}/manifest", self.served.url, order.id.dseq);
+            let bearer = format!("Authorization: Bearer {}", self.served.token());
+            let data = format!("@{}", self.manifest.display());
+            self.sending.push(std::thread::spawn(move || {
+                let words = [
+                    "--request",
+                    "PUT",
+                    "--header",
+                    bearer.as_str(),
+                    "--data-binary",
+                    data.as_str(),
+                    put.as_str(),
+                ];
+                // The provider hears of the lease a block later.
+                (0..40).any(|_| {
+                    std::thread::sleep(Duration::from_millis(500));
+                    curl(&words).is_some_and(|(status, _)| status == 200)
+                })
+            }));
+            self.leased.push_back(order);
+        }
+    }
+
+    fn close(&mut self) {
+        while self
+            .leased
+            .front()
+            .is_some_and(|order| order.closes_at <= Instant::now())
+        {
+            let Some(order) = self.leased.pop_front() else {
+                return;
+            };
+            // The provider may have ended it before.
+            let _ = self
+                .served
+                .stage
+                .chain
+                .tenant(TenantMsg::CloseDeployment { id: order.id });
+        }
+    }
+
+    pub(crate) fn reap(&mut self, all: bool) {
+        let sending = std::mem::take(&mut self.sending);
+        for one in sending {
+            if !all && !one.is_finished() {
+                self.sending.push(one);
+                continue;
+            }
+            match one.join().unwrap() {
+                true => self.sent += 1,
+                false => self.failed += 1,
+            }
+        }
+    }
+
+    /// Orders at this pace, leases, sends and closes for so long; `look` is called all the while.
+    pub(crate) fn lives(
+        &mut self,
+        began: Instant,
+        long: Duration,
+        pause: Duration,
+        mut look: impl FnMut(&Served),
+    ) {
+        let mut next_order = began;
+        while began.elapsed() < long {
+            if next_order <= Instant::now() {
+                // From the planned time, so that a slow turn does not lower the rate.
+                next_order += pause;
+                self.order();
+            }
+            self.lease();
+            self.close();
+            self.reap(false);
+            look(self.served);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub(crate) const fn ordered(&self) -> u64 {
+        self.next - FIRST
+    }
+
+    /// Nothing that was ordered waits for a bid.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.ordered.is_empty()
+    }
+
+    /// How many were taken, and how many were not.
+    pub(crate) const fn manifests(&self) -> (usize, usize) {
+        (self.sent, self.failed)
+    }
+}

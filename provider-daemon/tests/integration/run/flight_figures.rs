@@ -1,0 +1,320 @@
+//! What a recording costs, and how fast it is decided again, as figures: one JSON object a line, `{"name", "value", "unit"}`.
+//! `cargo xtask bench ha` runs it on the released program.
+
+use crate::run::crowd::Crowd;
+use crate::run::served::Served;
+use crate::stage::{Running, Stage, until};
+use akash_provider_core::Config;
+use akash_provider_core::engine::{Call, Completion, Effect, EffectId, Engine, Input, Leadership};
+use akash_provider_core::inventory::InventoryUpdate;
+use akash_provider_core::inventory::node_inventory::NodeInventory;
+use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
+use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
+use akash_provider_core::record::Recorder;
+use akash_provider_core::sdl::{self, Sdl};
+use akash_provider_core::types::{
+    Address, Agreement, BlockTime, ChainEvent, Coin, Dec, DecCoin, DeploymentId, Mono, Msg, Now, Observed,
+    ProviderRecord, TxOutcome,
+};
+use provider_daemon::flight;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Blocks as a busy test has them, and as the network does.
+const FAST: Option<Duration> = Some(Duration::from_millis(250));
+const NETWORK: Option<Duration> = Some(Duration::from_secs(6));
+/// Twenty orders a second, each leased, served and closed.
+const PAUSE: Duration = Duration::from_millis(50);
+const LIFE: Duration = Duration::from_secs(10);
+/// Clock ticks of a second, as Linux counts processor time for programs.
+const TICKS: f64 = 100.0;
+/// Leases that do nothing but live.
+const IDLE: u64 = 100;
+/// Orders in the recording that is decided again; each is some ten inputs.
+const ORDERS: u64 = 20_000;
+
+fn print(name: &str, value: f64, unit: &str) {
+    println!("{}", json!({"name": name, "value": value, "unit": unit}));
+}
+
+/// Another length where a small form is wanted.
+fn seconds() -> u64 {
+    std::env::var("FIGURES_SECONDS").map_or(40, |text| text.parse().unwrap())
+}
+
+/// Processor time that it took since its start.
+fn cpu_seconds(one: &Running) -> f64 {
+    let stat = std::fs::read_to_string(one.about("stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    ticks.map(|field| field.parse::<f64>().unwrap()).sum::<f64>() / TICKS
+}
+
+fn bytes_of(dir: &Path) -> u64 {
+    let files = std::fs::read_dir(dir).unwrap();
+    files.map(|file| file.unwrap().metadata().unwrap().len()).sum()
+}
+
+/// A provider that is served, with the account of its tenant filled.
+fn served(name: &str, blocks: Option<Duration>, record: Option<&Path>) -> Served {
+    let mut flags = vec![
+        "--nodes=64",
+        "--node-cpu=64",
+        "--node-memory=256Gi",
+        "--node-storage=16Ti",
+        "--gas-ceiling=hour=1000000000000",
+        "--fee-ceiling=hour=1000000000000",
+    ];
+    if let Some(dir) = record {
+        flags.extend(["--record", dir.to_str().unwrap()]);
+    }
+    let served = Served::start(name, blocks, &flags);
+    served.stage.chain.market(|market| {
+        let amount = 1_000_000_000_000_000;
+        market.fund(
+            served.tenant.address(),
+            &Coin {
+                denom: "uact".into(),
+                amount,
+            },
+        );
+    });
+    served
+}
+
+/// Processor time for each order, of the whole process: chain client, engine, cluster, gateway, and the recorder.
+fn cost_of_an_order(name: &str, record: Option<&Path>) -> f64 {
+    let served = served(name, FAST, record);
+    let mut crowd = Crowd::new(&served, LIFE);
+    let (began, before) = (Instant::now(), cpu_seconds(&served.provider));
+    crowd.lives(began, Duration::from_secs(seconds()), PAUSE, |_| ());
+    let took = cpu_seconds(&served.provider) - before;
+    let orders = crowd.ordered();
+    crowd.reap(true);
+    took / orders as f64
+}
+
+#[test]
+#[ignore = "it measures, which `cargo xtask bench ha` asks for"]
+fn figures_of_a_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    // In turns, and the least of each, so that what else the machine does is in neither or in both.
+    let (mut without, mut with) = (f64::INFINITY, f64::INFINITY);
+    for turn in 0..3 {
+        without = without.min(cost_of_an_order(&format!("figures-without-{turn}"), None));
+        let folder = dir.path().join(turn.to_string());
+        with = with.min(cost_of_an_order(&format!("figures-with-{turn}"), Some(&folder)));
+    }
+    print("recorder_order_cpu_us", without * 1e6, "us");
+    print("recorder_order_cpu_recorded_us", with * 1e6, "us");
+    print("recorder_overhead_percent", (with / without - 1.0) * 100.0, "%");
+}
+
+#[test]
+#[ignore = "it measures, which `cargo xtask bench ha` asks for"]
+fn figures_of_a_recording_of_leases_that_live() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("flight");
+    let served = served("figures-idle", NETWORK, Some(&folder));
+    let mut crowd = Crowd::new(&served, Duration::from_secs(86_400));
+    for _ in 0..IDLE {
+        crowd.order();
+    }
+    until(
+        "all are leased",
+        || served.provider.told(),
+        || {
+            crowd.lease();
+            crowd.is_leased()
+        },
+    );
+    crowd.reap(true);
+    // What the last manifest brought is over.
+    sleep(Duration::from_secs(10));
+    let (began, before) = (Instant::now(), bytes_of(&folder));
+    sleep(Duration::from_secs(seconds().max(12)));
+    let hours = began.elapsed().as_secs_f64() / 3600.0;
+    let bytes = (bytes_of(&folder) - before) as f64;
+    // That of the program's own blocks and looks too, shared by all leases.
+    print(
+        "recorder_bytes_per_lease_hour",
+        bytes / hours / IDLE as f64,
+        "bytes",
+    );
+}
+
+/// An engine, and a market that answers it.
+struct Deciding {
+    market: Market,
+    engine: Engine,
+    recorder: flight::FlightRecorder,
+    turn: u64,
+    calls: VecDeque<(EffectId, Call)>,
+}
+
+fn account(number: u8) -> Address {
+    Address::from_bytes(&[number; 20]).unwrap()
+}
+
+fn uact(amount: u128) -> Coin {
+    Coin {
+        denom: "uact".into(),
+        amount,
+    }
+}
+
+impl Deciding {
+    fn new(config: Config, recorder: flight::FlightRecorder) -> Self {
+        let mut market = Market::new(MarketConfig::new(&*config.chain_id, BlockTime(1_000_000)));
+        market.fund(&config.provider, &uact(1 << 60));
+        market.fund(&account(2), &uact(1 << 60));
+        let record = ProviderRecord {
+            owner: config.provider.clone(),
+            host_uri: "https://provider.example:8443".to_owned(),
+            info: Default::default(),
+            attributes: Vec::new(),
+        };
+        market.execute(&Msg::CreateProvider(record)).unwrap();
+        let snapshot = Arc::new(market.snapshot(&config.provider));
+        let mut deciding = Self {
+            market,
+            engine: Engine::new(config).unwrap(),
+            recorder,
+            turn: 0,
+            calls: VecDeque::new(),
+        };
+        let node = NodeSpec::new("node-1", 1_000_000, 4 << 40, 40 << 40);
+        deciding.take(Input::Leadership(Leadership::Leader { epoch: 1 }));
+        deciding.take(Input::Inventory(InventoryUpdate {
+            inventory: Arc::new(NodeInventory::new(&ClusterSpec::of_nodes([node]))),
+            placements: Vec::new(),
+            leased_ips: None,
+        }));
+        deciding.take(Input::Chain(ChainEvent::Resync(snapshot)));
+        deciding.settle();
+        deciding
+    }
+
+    fn take(&mut self, input: Input) {
+        self.turn += 1;
+        let now = Now {
+            mono: Mono(1_000 + self.turn),
+            ..Now::default()
+        };
+        self.recorder.takes(&self.engine, now, Some(&input));
+        let effects = self.engine.step(now, input);
+        self.recorder.made(&effects);
+        for effect in effects {
+            if let Effect::Call(id, call) = effect {
+                self.calls.push_back((id, call));
+            }
+        }
+        // The writer is another thread, and no figure of this is wanted: it shall keep up.
+        if self.turn.is_multiple_of(2_000) {
+            sleep(Duration::from_millis(120));
+        }
+    }
+
+    fn settle(&mut self) {
+        while let Some((id, call)) = self.calls.pop_front() {
+            let completion = self.answer(&call);
+            self.take(Input::Completed(id, completion));
+        }
+    }
+
+    fn answer(&mut self, call: &Call) -> Completion {
+        let us = self.engine.config().provider.clone();
+        match call {
+            Call::FetchOrder(id) => Completion::Order(Ok(self.market.order(id).cloned())),
+            Call::CountBids(_) => Completion::BidCount(Ok(0)),
+            Call::FetchProvider => Completion::Provider(Ok(self.market.provider(&us).cloned())),
+            Call::FetchBalances(denoms) => Completion::Balances(Ok(denoms
+                .iter()
+                .map(|denom| self.market.balance(&us, denom))
+                .collect())),
+            Call::FetchSnapshot => Completion::Snapshot(Ok(Arc::new(self.market.snapshot(&us)))),
+            Call::CalculatePrice(_) => Completion::Price(Ok(DecCoin::new(&"uact".into(), Dec::from_int(10)))),
+            Call::Broadcast(msg) => {
+                let events = self.market.execute(msg).unwrap();
+                let height = self.market.height();
+                self.tell(events);
+                Completion::Tx(Ok(TxOutcome::Committed { height }))
+            }
+            Call::FetchBid(id) => Completion::Bid(Ok(Observed {
+                value: self.market.bid(id).cloned(),
+                height: self.market.height(),
+                agreement: Agreement::Single,
+            })),
+            Call::FetchDeployment(id) => Completion::Deployment(Ok(self.market.deployment(id))),
+            Call::ListWorkloads => Completion::Workloads(Ok(Default::default())),
+            other => panic!("nothing here leads to {other:?}"),
+        }
+    }
+
+    fn tell(&mut self, events: Vec<ChainEvent>) {
+        for event in events {
+            self.take(Input::Chain(event));
+        }
+    }
+
+    /// A tenant orders, and closes what was bid on.
+    fn order(&mut self, dseq: u64, sdl: &Sdl) {
+        let id = DeploymentId {
+            owner: account(2),
+            dseq,
+        };
+        let order = TenantMsg::CreateDeployment {
+            id: id.clone(),
+            groups: sdl.groups.clone(),
+            hash: sdl.hash,
+            deposit: uact(5_000_000),
+            reclamation_min_window: None,
+        };
+        for message in [order, TenantMsg::CloseDeployment { id }] {
+            let events = self.market.tenant(message).unwrap();
+            self.tell(events);
+            let block = self.market.end_block(Duration::from_secs(6));
+            self.take(Input::Chain(block));
+            self.settle();
+        }
+    }
+}
+
+#[test]
+#[ignore = "it measures, which `cargo xtask bench ha` asks for"]
+fn figures_of_a_replay() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config::new(account(1), "figures");
+    let (recorder, recording) = flight::start(dir.path(), 1 << 30, &config).unwrap();
+    let health = recording.health();
+    let sdl = sdl::parse(include_str!("../../../samples/web.yaml")).unwrap();
+    let mut deciding = Deciding::new(config, recorder);
+    let orders = if seconds() < 40 { ORDERS / 20 } else { ORDERS };
+    for dseq in 1..=orders {
+        deciding.order(dseq, &sdl);
+    }
+    let turns = deciding.turn;
+    drop(deciding);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(recording.wait());
+    assert_eq!(health.status().missed, 0);
+    let stage = Stage::new("figures-replay", false);
+    let mut best = f64::INFINITY;
+    for _ in 0..3 {
+        let began = Instant::now();
+        let (code, out, err) = stage.ran(&["replay", dir.path().to_str().unwrap(), "--output", "json"]);
+        best = best.min(began.elapsed().as_secs_f64());
+        assert_eq!(code, 0, "{out}{err}");
+        let told: Value = serde_json::from_str(out.trim()).unwrap();
+        assert_eq!(told["replay"]["inputs"], turns, "{out}");
+        assert!(told["replay"]["effects"].as_u64().unwrap() > orders * 8, "{out}");
+    }
+    print("replay_inputs_per_s", turns as f64 / best, "1/s");
+}
