@@ -3,12 +3,15 @@
 //! ```text
 //! record    Secret of passwords ─► Manifest object
 //! deploy    record ─► render ─► plan against the caches and what is looked up ─► apply
+//! heal      watches ─► what is not as applied ─► is it so? (live) ─► apply
 //! teardown  namespace ─► hostnames, addresses ─► (namespace gone) Manifest object, Secret
 //! questions the caches
 //! ```
 
 mod close;
 mod deploy;
+mod heal;
+mod lanes;
 mod leftovers;
 mod listing;
 mod manifests;
@@ -66,6 +69,7 @@ pub(crate) struct Inner {
     /// Nodes and API servers come and go.
     egress: RwLock<Egress>,
     leases: Semaphore,
+    lanes: lanes::Lanes,
     start: unwatched::Start,
 }
 
@@ -104,6 +108,7 @@ impl KubeCluster {
             access,
             passwords: passwords::Passwords::default(),
             leases: Semaphore::new(LEASES_AT_ONCE),
+            lanes: lanes::Lanes::default(),
             start: unwatched::Start::default(),
         };
         Ok(Arc::new(Self {

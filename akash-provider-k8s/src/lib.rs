@@ -9,6 +9,7 @@ pub mod adopt;
 pub mod apply;
 pub mod cluster;
 pub mod crd;
+mod drift;
 pub mod election;
 pub mod error;
 mod hostnames;

@@ -34,6 +34,8 @@ pub struct Settings {
     pub egress: Egress,
     /// A ResourceQuota per lease.
     pub quota: bool,
+    /// What others change of leases that we applied.
+    pub drift: Drift,
     /// Registry passwords are also written in clear into the Manifest, as the Go provider does and needs after
     /// a change back.
     pub plain_registry_passwords: bool,
@@ -76,6 +78,7 @@ impl Settings {
             isolation: Isolation::Baseline,
             egress: Egress::default(),
             quota: true,
+            drift: Drift::Heal,
             plain_registry_passwords: false,
             leased_ips: false,
             leased_ip_pool: 0,
@@ -205,6 +208,15 @@ impl Isolation {
             _ => Self::Legacy,
         }
     }
+}
+
+/// What becomes of workloads and Services that others change or delete. Policies are put right at once in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drift {
+    /// They are put right at once.
+    Heal,
+    /// They are told, and put right by the next deploy of the lease.
+    Report,
 }
 
 /// Where pods may connect to outside their namespace.

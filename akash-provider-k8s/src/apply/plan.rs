@@ -48,7 +48,8 @@ pub struct Live {
 }
 
 impl Live {
-    fn annotation(&self, key: &str) -> Option<&str> {
+    /// An annotation of it.
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         let annotations = self.body.pointer("/metadata/annotations");
         annotations.and_then(|a| a.get(key)?.as_str())
     }

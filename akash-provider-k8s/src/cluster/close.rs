@@ -90,6 +90,7 @@ impl Inner {
         let Some(deployment) = self.read_manifest(manifest).ok().filter(|d| d.lease == lease) else {
             return Ok(false);
         };
+        let _lane = self.lanes.enter(&lease.namespace()).await;
         let _turn = self.leases.acquire().await.ok();
         let view = self.state.lease(&lease);
         let Some(namespace) = view.namespace.as_deref().filter(|ns| self.is_applied(&lease, ns)) else {

@@ -39,7 +39,8 @@ impl Inner {
     pub(crate) async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.check_provider(&deployment.lease, DEPLOY)?;
         self.current(DEPLOY).await?;
-        self.apply(deployment, None, DEPLOY).await
+        let home = deployment.lease.namespace();
+        self.in_lane(&home, self.apply(deployment, None, DEPLOY)).await
     }
 
     /// Applies what is recorded, with the isolation of the settings. The record itself is not written: a tenant's
@@ -49,8 +50,8 @@ impl Inner {
         self.current(HARDEN).await?;
         for _ in 0..HARDEN_TRIES {
             let applied = self.recorded_now(lease).await?;
-            self.apply(&applied, Some(self.settings.isolation), HARDEN)
-                .await?;
+            let apply = self.apply(&applied, Some(self.settings.isolation), HARDEN);
+            self.in_lane(&lease.namespace(), apply).await?;
             if self.recorded_now(lease).await? == applied {
                 return Ok(());
             }
@@ -186,21 +187,9 @@ impl Inner {
         all: &ByNamespace,
     ) -> (Vec<(Id, String)>, Vec<Id>) {
         let view = self.state.lease(&deployment.lease);
-        let namespace = view.namespace.as_deref();
-        let prior = Prior {
-            manifest_version: manifest.metadata.resource_version.clone().unwrap_or_default(),
-            isolation: isolation_of(namespace, self.settings.isolation),
-            unchanged: BTreeMap::new(),
-        };
-        let Ok(objects) = objects::render(deployment, &self.rendering(), &prior) else {
+        let Some((items, _)) = self.applied_items(deployment, manifest, view.namespace.as_deref()) else {
             return <_>::default();
         };
-        let (body, items) = (with_type(&objects.namespace), items(&objects));
-        let applied = namespace.and_then(|ns| annotation(ns, labels::APPLIED));
-        // A deploy is still to come or was cut off: what differs is nobody's edit.
-        if applied != Some(&hash_of_all(&body, &items)) {
-            return <_>::default();
-        }
         let (unwatched, watched): (Vec<Item>, Vec<Item>) =
             items.into_iter().partition(|item| !item.id.kind.is_watched());
         let wanted = Wanted {
@@ -218,6 +207,26 @@ impl Inner {
             edits.map(|write| (write.id, write.reason)).collect(),
             ids.filter(|id| !is_in(all, &name, id)).collect(),
         )
+    }
+
+    /// What a lease is to be and its mark, where the mark of its namespace says that just this was applied. Else a
+    /// deploy is still to come or was cut off: what differs is nobody's edit.
+    pub(super) fn applied_items(
+        &self,
+        deployment: &WorkloadSpec,
+        manifest: &Manifest,
+        namespace: Option<&Namespace>,
+    ) -> Option<(Vec<Item>, String)> {
+        let prior = Prior {
+            manifest_version: manifest.metadata.resource_version.clone().unwrap_or_default(),
+            isolation: isolation_of(namespace, self.settings.isolation),
+            unchanged: BTreeMap::new(),
+        };
+        let objects = objects::render(deployment, &self.rendering(), &prior).ok()?;
+        let items = items(&objects);
+        let mark = hash_of_all(&with_type(&objects.namespace), &items);
+        let applied = annotation(namespace?, labels::APPLIED);
+        (applied == Some(&mark)).then_some((items, mark))
     }
 
     fn check_namespace(
@@ -249,7 +258,7 @@ impl Inner {
     }
 
     /// Lets health wait for the watches.
-    fn tell(&self, written: &[Written]) {
+    pub(super) fn tell(&self, written: &[Written]) {
         for write in written {
             let metadata = write.meta.clone();
             match write.id.kind {

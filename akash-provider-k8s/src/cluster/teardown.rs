@@ -18,6 +18,7 @@ impl Inner {
     /// One step; done when the API server itself says that the namespace is gone.
     pub(crate) async fn teardown(&self, lease: &LeaseId) -> Result<Teardown, Error> {
         self.check_provider(lease, TEARDOWN)?;
+        self.lanes.forget(&lease.namespace());
         let runs = self.teardown_namespace(lease).await?;
         // Beside the namespace and not after it: names and addresses are free at once.
         futures::try_join!(

@@ -36,8 +36,8 @@ const FILES: [&str; 9] = [
 ];
 
 /// One recorded lease as it is to be created.
-struct Recording {
-    lease: LeaseId,
+pub(crate) struct Recording {
+    pub(crate) lease: LeaseId,
     namespace: Value,
     manifest: Value,
     objects: Vec<Value>,
@@ -48,7 +48,7 @@ fn read(path: &Path) -> Option<String> {
 }
 
 /// `None` for a recording whose deployment failed.
-fn recording(world: &World, folder: &Path) -> Option<Recording> {
+pub(crate) fn recording(world: &World, folder: &Path) -> Option<Recording> {
     let manifest = read(&folder.join("manifest-cr.json"))?;
     read(&folder.join("services.json"))?;
     let provider = world.settings.provider.to_string();
@@ -146,7 +146,7 @@ async fn create(world: &World, object: Value) -> Value {
 }
 
 /// Makes the lease as the other provider would have.
-async fn make(world: &World, recording: &Recording) {
+pub(crate) async fn make(world: &World, recording: &Recording) {
     let manifest = create(world, recording.manifest.clone()).await;
     let version = manifest["metadata"]["resourceVersion"].clone();
     let label = "akash.network/manifest.resource.version";

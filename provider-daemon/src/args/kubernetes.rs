@@ -4,7 +4,7 @@ use super::operators::{DiscoveryArgs, GpuListArgs, InsideArg, NamesArgs, PoolArg
 use super::routes::RoutesArgs;
 use super::values;
 use akash_provider_core::types::Address;
-use akash_provider_k8s::settings::{CommitLevels, Egress, IngressMode, Isolation, Settings};
+use akash_provider_k8s::settings::{CommitLevels, Drift, Egress, IngressMode, Isolation, Settings};
 use clap::{ArgAction, Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -47,6 +47,10 @@ pub struct KubernetesArgs {
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "true", value_parser = values::go_bool, action = ArgAction::Set)]
     pub lease_quota: bool,
+    /// What becomes of workloads and Services of leases that others change or delete; policies are put right at once in
+    /// any case.
+    #[arg(long, value_enum, default_value = "heal")]
+    pub drift: DriftArg,
     /// Write registry passwords in clear into the records too, as today's provider has them: it needs them there
     /// when the cluster is handed back to it.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
@@ -116,6 +120,15 @@ pub enum IsolationArg {
     Baseline,
 }
 
+/// What becomes of objects that others change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DriftArg {
+    /// They are put right at once.
+    Heal,
+    /// They are told, and put right by the next deploy.
+    Report,
+}
+
 /// How HTTP reaches services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IngressArg {
@@ -168,6 +181,10 @@ impl KubernetesArgs {
                 ..Egress::default()
             },
             quota: self.lease_quota,
+            drift: match self.drift {
+                DriftArg::Heal => Drift::Heal,
+                DriftArg::Report => Drift::Report,
+            },
             plain_registry_passwords: self.plain_registry_passwords,
             leased_ips: self.ip_operator,
             leased_ip_pool: self.ip_pool_size,
@@ -205,7 +222,7 @@ mod tests {
         let (given, own) = (settings(&[]), Settings::new(provider));
         assert_eq!((&given.egress, given.quota), (&own.egress, own.quota));
         assert_eq!(given.plain_registry_passwords, own.plain_registry_passwords);
-        assert_eq!(given.event_history, own.event_history);
+        assert_eq!((given.event_history, given.drift), (own.event_history, own.drift));
         assert!(given.network_policies);
         let gateway = settings(&["--ingress-mode=gateway-api"]).ingress;
         assert_eq!(gateway, IngressMode::gateway_api());
@@ -224,9 +241,13 @@ mod tests {
             "--gateway-namespace=edge.system",
             "--proxy-buffer-size=32k",
             "--event-history=2h",
+            "--drift=report",
             "--deployment-network-policies-enabled=F",
         ]);
-        assert_eq!(given.event_history.as_secs(), 7200);
+        assert_eq!(
+            (given.event_history.as_secs(), given.drift),
+            (7200, Drift::Report)
+        );
         assert!(
             !given.network_policies && settings(&["--deployment-network-policies-enabled"]).network_policies
         );

@@ -112,13 +112,17 @@ impl Kubernetes {
         let inventory = Arc::new(KubeInventory::start(&client, &settings, capacity));
         let watch = InfrastructureWatch::start(&client, found);
         let closing = Arc::clone(&cluster);
-        let closes = task::kept("closing of addresses, leftovers and rollouts", async move {
-            tokio::join!(
-                closing.follow_infrastructure(watch, &leading),
-                closing.follow_leftovers(&leading),
-                closing.follow_rollouts(&leading)
-            );
-        });
+        let closes = task::kept(
+            "closing of addresses, leftovers, rollouts and drift",
+            async move {
+                tokio::join!(
+                    closing.follow_infrastructure(watch, &leading),
+                    closing.follow_leftovers(&leading),
+                    closing.follow_rollouts(&leading),
+                    closing.follow_drift(&leading)
+                );
+            },
+        );
         Ok(Self {
             client: Quiet(client),
             cluster,

@@ -44,7 +44,7 @@ pub(super) fn of(args: &RunArgs, config: &Config) -> BTreeMap<String, String> {
         kubernetes.deployment_network_policies_enabled,
         &kubernetes.deployment_runtime_class,
         &kubernetes.isolation,
-        kubernetes.lease_quota,
+        (kubernetes.lease_quota, kubernetes.drift),
         (
             &kubernetes.closed_networks,
             &kubernetes.resolver_networks,

@@ -1,0 +1,207 @@
+use super::*;
+use crate::apply::item::Id;
+use crate::apply::plan::Live;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+#[derive(Default)]
+struct Cluster(BTreeMap<Id, Live>);
+
+impl Watched for Cluster {
+    fn find(&self, id: &Id) -> Option<Live> {
+        self.0.get(id).cloned()
+    }
+
+    fn ours(&self) -> Vec<(Id, String)> {
+        Vec::new()
+    }
+}
+
+impl Cluster {
+    /// As a deploy leaves it.
+    fn of(items: &[Item]) -> Self {
+        let mut cluster = Self::default();
+        for item in items {
+            cluster.apply(&item.id, &item.annotated(item.body.clone(), false));
+        }
+        cluster
+    }
+
+    /// Server-side apply: what others added stays.
+    fn apply(&mut self, id: &Id, body: &Value) {
+        let live = self.0.entry(id.clone()).or_insert_with(|| Live {
+            uid: "new".to_owned(),
+            is_deleting: false,
+            body: Value::Null,
+        });
+        merge(&mut live.body, body);
+    }
+
+    fn heal(&mut self, items: &[Item]) -> usize {
+        let all = found(items, self);
+        for found in &all {
+            self.apply(&found.write.id, &found.write.body);
+        }
+        all.len()
+    }
+
+    fn edit(&mut self, at: usize, patch: &Value) {
+        if let Some(live) = self.0.values_mut().nth(at) {
+            merge(&mut live.body, patch);
+        }
+    }
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key.clone()).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+fn items() -> Vec<Item> {
+    let meta = |name: &str| json!({"name": name, "labels": {"akash.network": "true"}});
+    let template = json!({"spec": {"containers": [{"name": "web", "image": "nginx:1"}]}});
+    vec![
+        Item::new(
+            Kind::NetworkPolicy,
+            &json!({"metadata": meta("closed"), "spec": {"policyTypes": ["Egress"], "egress": [{"to": []}]}}),
+        ),
+        Item::new(
+            Kind::ResourceQuota,
+            &json!({"metadata": meta("quota"), "spec": {"hard": {"pods": 1}}}),
+        ),
+        Item::new(
+            Kind::Deployment,
+            &json!({"metadata": meta("web"), "spec": {"replicas": 2, "template": template}}),
+        ),
+        Item::new(
+            Kind::Service,
+            &json!({"metadata": meta("web"), "spec": {"ports": [{"port": 80}]}}),
+        ),
+    ]
+}
+
+fn reasons(items: &[Item], cluster: &Cluster) -> Vec<String> {
+    let all = found(items, cluster).into_iter();
+    all.map(|found| format!("{} {}", found.write.id, found.write.reason))
+        .collect()
+}
+
+#[test]
+fn what_is_as_it_was_applied_is_no_drift_whatever_others_added() {
+    let items = items();
+    let mut cluster = Cluster::of(&items);
+    assert_eq!(reasons(&items, &cluster), [""; 0]);
+    for at in 0..cluster.0.len() {
+        cluster.edit(
+            at,
+            &json!({
+                "metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}},
+                "spec": {"revisionHistoryLimit": 10}, "status": {"replicas": 1},
+            }),
+        );
+    }
+    assert_eq!(reasons(&items, &cluster), [""; 0]);
+}
+
+#[test]
+fn what_is_gone_or_changed_is_named_with_its_field() {
+    let items = items();
+    let mut cluster = Cluster::of(&items);
+    cluster.0.remove(&items[0].id);
+    // No watch holds it: whether it is there is not known here.
+    cluster.0.remove(&items[1].id);
+    cluster.0.get_mut(&items[2].id).unwrap().body["spec"]["replicas"] = json!(0);
+    cluster.0.get_mut(&items[3].id).unwrap().body["spec"]["ports"][0]["port"] = json!(81);
+    let expected = [
+        "NetworkPolicy/closed it is not there",
+        "Deployment/web somebody changed spec.replicas",
+        "Service/web somebody changed spec.ports.0",
+    ];
+    assert_eq!(reasons(&items, &cluster), expected);
+}
+
+#[test]
+fn what_is_not_surely_an_edit_is_left_to_a_deploy() {
+    let items = items();
+    for annotations in [
+        json!({labels::APPLIED_HASH: "of a newer rendering"}),
+        json!({"provider.akash.network/kept": "true"}),
+        json!({"provider.akash.network/applied-version": "another provider wrote"}),
+        json!({labels::APPLIED_HASH: null}),
+    ] {
+        let mut cluster = Cluster::of(&items);
+        let web = cluster.0.get_mut(&items[2].id).unwrap();
+        merge(
+            &mut web.body,
+            &json!({"metadata": {"annotations": annotations}, "spec": {"replicas": 0}}),
+        );
+        assert_eq!(reasons(&items, &cluster), [""; 0], "{annotations}");
+    }
+    let mut cluster = Cluster::of(&items);
+    let web = cluster.0.get_mut(&items[2].id).unwrap();
+    (web.is_deleting, web.body["spec"]["replicas"]) = (true, json!(0));
+    assert_eq!(reasons(&items, &cluster), [""; 0], "it is going");
+}
+
+#[test]
+fn a_policy_that_somebody_made_anew_becomes_ours() {
+    let items = items();
+    let mut cluster = Cluster::of(&items);
+    let open = json!({"metadata": {"name": "closed"}, "spec": {"egress": [{}]}});
+    cluster.0.get_mut(&items[0].id).unwrap().body = open;
+    let all = found(&items, &cluster);
+    assert_eq!(all.len(), 1);
+    assert!(all[0].write.take_over && !all[0].is_missing);
+}
+
+#[test]
+fn policies_are_put_right_whatever_is_chosen() {
+    let kinds = [
+        Kind::NetworkPolicy,
+        Kind::Deployment,
+        Kind::StatefulSet,
+        Kind::Service,
+    ];
+    assert_eq!(kinds.map(|kind| Drift::Heal.heals(kind)), [true; 4]);
+    assert_eq!(
+        kinds.map(|kind| Drift::Report.heals(kind)),
+        [true, false, false, false]
+    );
+}
+
+fn hand() -> impl Strategy<Value = (usize, u8)> {
+    (0usize..3, 0u8..5)
+}
+
+proptest! {
+    /// Any order of changes by others ends in what a deploy writes, beside what they added.
+    #[test]
+    fn any_order_of_foreign_changes_is_put_right_at_once(hands in prop::collection::vec(hand(), 0..30)) {
+        let items = items();
+        let watched: Vec<Item> = items.iter().filter(|i| i.id.kind.is_watched()).cloned().collect();
+        let mut cluster = Cluster::of(&watched);
+        for (at, what) in hands {
+            match what {
+                0 => drop(cluster.0.remove(&watched[at].id)),
+                1 => cluster.edit(at, &json!({"spec": {"replicas": 0, "egress": [{}], "ports": [{"port": 1}]}})),
+                2 => cluster.edit(at, &json!({"metadata": {"labels": {"akash.network": "false"}}})),
+                3 => cluster.edit(at, &json!({"metadata": {"annotations": {"note": "b"}}})),
+                _ => drop(cluster.heal(&items)),
+            }
+        }
+        cluster.heal(&items);
+        prop_assert_eq!(cluster.heal(&items), 0);
+        for item in &watched {
+            let live = cluster.find(&item.id).unwrap();
+            let missing = crate::apply::subset::missing(&item.body, &live.body, item.id.kind.lists());
+            prop_assert_eq!(missing, None);
+        }
+    }
+}
