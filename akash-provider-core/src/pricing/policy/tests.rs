@@ -251,6 +251,16 @@ fn nothing_is_sold_below_the_minimum() {
     );
 }
 
+/// A file with these keys is refused in words that have these among them.
+fn assert_refused(change: &Value, expected: &str) {
+    let text = refused(|file| {
+        for (key, value) in change.as_object().unwrap() {
+            file[key] = value.clone();
+        }
+    });
+    assert!(text.contains(expected), "{change}: {text}");
+}
+
 #[test]
 fn what_is_wrong_is_named_with_its_place() {
     for (change, expected) in [
@@ -290,6 +300,14 @@ fn what_is_wrong_is_named_with_its_place() {
             json!({"scarcity": [{"above": 0.5, "multiply": 0}]}),
             "scarcity[0].multiply: 0 must be above zero",
         ),
+    ] {
+        assert_refused(&change, expected);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_rule_is_named_with_its_place() {
+    for (change, expected) in [
         (
             json!({"rules": [{"name": " "}]}),
             "rules[0].name: a rule needs a name",
@@ -327,12 +345,7 @@ fn what_is_wrong_is_named_with_its_place() {
             "unknown field `image`",
         ),
     ] {
-        let text = refused(|file| {
-            for (key, value) in change.as_object().unwrap() {
-                file[key] = value.clone();
-            }
-        });
-        assert!(text.contains(expected), "{change}: {text}");
+        assert_refused(&change, expected);
     }
     let same = refused(|file| {
         file["rules"] = json!([{"name": "a", "when": {"cpu_at_least": 2}}, {"name": "a"}]);
