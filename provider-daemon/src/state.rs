@@ -15,6 +15,7 @@
 
 mod desk;
 pub mod heights;
+mod private;
 pub mod spent;
 pub mod tenants;
 pub mod terms;
@@ -98,17 +99,19 @@ enum Trouble {
 }
 
 impl State {
-    /// Opens the state in a home folder; the folder and the file are made where they are not there.
+    /// Opens the state in a home folder; creates the folder (0700) and the file (0600) where they are missing, and
+    /// removes the access of other accounts from everything in the folder.
     ///
     /// # Errors
     /// When the file cannot be used and is not damaged.
     pub fn open(home: &Path) -> Result<Opened, StateError> {
         let path = home.join(FILE);
-        fs::create_dir_all(home).map_err(|source| StateError::Io {
+        private::folder(home).map_err(|source| StateError::Io {
             operation: "create the folder",
             path: home.to_owned(),
             source,
         })?;
+        private::close(home, &path);
         let why = match begin(&path) {
             Ok(database) => return Ok(Opened::new(database, path, None)),
             Err(Trouble::Other(error)) => return Err(error),
@@ -159,6 +162,8 @@ fn begin(path: &Path) -> Result<Database, Trouble> {
 
 fn open(path: &Path) -> Result<Database, Trouble> {
     let trouble = |error: redb::Error| trouble(path, error);
+    // Before the library, which would create the file with the bits that the umask leaves.
+    private::file(path).map_err(|e| trouble(redb::Error::Io(e)))?;
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE_BYTES);
     let mut database = builder.create(path).map_err(|e| trouble(e.into()))?;

@@ -19,6 +19,7 @@ use pkcs8::pkcs5::pbes2::Parameters;
 use pkcs8::{EncryptedPrivateKeyInfoRef, PrivateKeyInfoRef};
 use std::fs;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use zeroize::Zeroizing;
@@ -333,7 +334,8 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), CertError> {
         }
     };
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    fs::create_dir_all(folder).map_err(io("create the folder of"))?;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(io("create the folder of"))?;
     // Two processes must not write to the same temporary file.
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     private_file::replace(path, &temporary, bytes).map_err(io("write"))

@@ -143,7 +143,8 @@ fn read(path: &Path) -> anyhow::Result<Done> {
 /// Writes it whole or not at all.
 fn write(path: &Path, done: &Done) -> io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    fs::create_dir_all(folder)?;
+    let mut made = fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(made.recursive(true), 0o700).create(folder)?;
     let mut kept = done.clone();
     // They read a text there, always.
     kept.applied.get_or_insert_default();

@@ -153,7 +153,14 @@ fn sync(folder: &Path) -> io::Result<()> {
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
     use io::Write;
-    let mut file = File::create(path)?;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = File::options();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
     file.write_all(text.as_bytes())?;
     // On disk before the rename: after a crash the new name could otherwise stand for an empty file.
     file.sync_all()

@@ -114,3 +114,44 @@ fn what_is_no_damage_is_an_error_and_moves_nothing() {
     let files: Vec<_> = fs::read_dir(home.path()).unwrap().collect();
     assert_eq!(files.len(), 1, "{files:?}");
 }
+
+#[test]
+fn other_accounts_have_no_access_to_the_home_also_where_it_was_wider_before() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let outer = home();
+    let new = outer.path().join("deep/er");
+    drop(open(&new));
+    let made = [
+        (&*new, 0o700),
+        (&outer.path().join("deep"), 0o700),
+        (&new.join(FILE), 0o600),
+    ];
+    for (path, wanted) in made {
+        assert_eq!(mode(path), wanted, "{}", path.display());
+    }
+    let elsewhere = outer.path().join("elsewhere");
+    fs::write(&elsewhere, "").unwrap();
+    set(&elsewhere, 0o644);
+    let keyring = new.join("keyring-file");
+    fs::create_dir(&keyring).unwrap();
+    fs::write(keyring.join("a.info"), "").unwrap();
+    fs::write(new.join("tool"), "").unwrap();
+    symlink(&elsewhere, new.join("link")).unwrap();
+    let wide = [
+        (new.join(FILE), 0o644, 0o600),
+        (keyring.join("a.info"), 0o666, 0o600),
+        (new.join("tool"), 0o2775, 0o700),
+        (keyring, 0o777, 0o700),
+        (new.clone(), 0o755, 0o700),
+    ];
+    for (path, before, _) in &wide {
+        set(path, *before);
+    }
+    drop(open(&new));
+    for (path, _, after) in &wide {
+        assert_eq!(mode(path), *after, "{}", path.display());
+    }
+    assert_eq!(mode(&elsewhere), 0o644, "behind a link nothing changes");
+}
