@@ -31,6 +31,7 @@
 pub mod auth;
 mod budget;
 mod calls;
+mod connections;
 pub mod descriptors;
 #[cfg(test)]
 mod fixtures;
@@ -43,7 +44,6 @@ mod listen;
 mod rest;
 mod screening;
 mod settings;
-mod strangers;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -10,8 +10,8 @@ mod plain;
 
 use super::auth::{Authenticator, ClientCertificate, CredentialValidity};
 use super::calls::Calls;
+use super::connections::{Connection, Connections, network_of};
 use super::settings::Limits;
-use super::strangers::{Stranger, Strangers};
 use super::tls::Tls;
 use super::wire::{Unwritten, Wire};
 use axum::Router;
@@ -29,7 +29,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -48,10 +48,8 @@ const CALLS_MAX: u32 = 100;
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
-    /// One of the connections there may be; a stream takes it over from its request.
-    pub(crate) place: Arc<OwnedSemaphorePermit>,
-    /// What is known of whose it is.
-    pub(crate) stranger: Arc<Stranger>,
+    /// Place of the connection; a stream takes it over from its request.
+    pub(crate) connection: Arc<Connection>,
     /// What is held until the connection's bytes are written.
     pub(super) unwritten: Unwritten,
 }
@@ -88,7 +86,7 @@ impl Listener {
     /// Accepts until shut down, and then waits for what is under way, but not for long.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, router: Router) {
         let places = Arc::new(Semaphore::new(self.places));
-        let strangers = Strangers::new(self.limits.strangers_per_network);
+        let table = Connections::new(self.places, self.limits.strangers_per_network);
         let connections = TaskTracker::new();
         loop {
             let accepted = tokio::select! {
@@ -105,8 +103,8 @@ impl Listener {
                 }
             };
             // Made before the wait below: when all places are taken by silent connections, none would come free.
-            if places.available_permits() == 0 && strangers.make_room() {
-                tracing::debug!(%address, "a stranger's connection is cut to make room");
+            if places.available_permits() == 0 && table.make_room() {
+                tracing::debug!(%address, "connection closed to make room");
             }
             // Never closed, so there is always a place to come.
             let place = tokio::select! {
@@ -114,16 +112,17 @@ impl Listener {
                 () = self.shutdown.cancelled() => break,
                 place = Arc::clone(&places).acquire_owned() => place,
             };
-            let Ok(place) = place.map(Arc::new) else { break };
+            let Ok(place) = place else { break };
             // Entered before the handshake, which is where a silent client would stay.
-            let stranger = Arc::new(strangers.enter(address.ip()));
+            let network = network_of(address.ip(), tcp.local_addr().ok().map(|server| server.ip()));
+            let connection = Arc::new(table.enter(network, place));
             let (door, router) = (Arc::clone(&self), router.clone());
             connections.spawn(async move {
-                let served = door.connection(tcp, (address, Arc::clone(&stranger)), router, place);
+                let served = door.connection(tcp, address, router, Arc::clone(&connection));
                 tokio::select! {
                     biased;
-                    // Dropping the future closes the socket at once: somebody waits for the place.
-                    () = stranger.cut() => tracing::debug!(%address, "a connection was cut to make room"),
+                    // Dropping the future closes the socket at once: another client waits for the place.
+                    () = connection.displaced() => tracing::debug!(%address, "connection displaced"),
                     served = served => if let Err(error) = served {
                         tracing::debug!(%address, "a connection ended: {error}");
                     }
@@ -141,9 +140,9 @@ impl Listener {
     async fn connection(
         &self,
         tcp: TcpStream,
-        (address, stranger): (SocketAddr, Arc<Stranger>),
+        address: SocketAddr,
         router: Router,
-        place: Arc<OwnedSemaphorePermit>,
+        connection: Arc<Connection>,
     ) -> io::Result<()> {
         // Shells write single keys: held back for more bytes, each would arrive tens of milliseconds late.
         tcp.set_nodelay(true)?;
@@ -165,7 +164,8 @@ impl Listener {
         if let Some(certificate) = &certificate {
             // Not known is not "no": such a connection stays, and its requests are told.
             match self.auth.is_welcome(certificate, address.ip()).await {
-                Ok(true) => stranger.is_of(&certificate.owner),
+                // Whether the account has a lease is looked up with its first request.
+                Ok(true) => connection.used_by(&certificate.owner, false),
                 Ok(false) => {
                     tracing::info!(%address, owner = %certificate.owner, "a certificate that is not on the chain");
                     return close(tls).await;
@@ -176,8 +176,7 @@ impl Listener {
         let peer = Peer {
             address,
             certificate,
-            place,
-            stranger,
+            connection,
             unwritten: Unwritten::default(),
         };
         self.requests(tls, peer, router).await

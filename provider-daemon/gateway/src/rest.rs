@@ -147,7 +147,7 @@ pub(super) fn router(app: &Arc<App>) -> Router {
 /// Finds out who asks, before anything else is looked at.
 async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Answer {
     let from = Peer::ip(request.extensions().get());
-    match Caller::of(&app.auth, &request).await {
+    match Caller::of(&app, &request).await {
         // Only requests of nobody count: a tenant behind a shared address must not be slowed down by its neighbours.
         Ok(caller) if caller.is_nobody() && !app.budgets.requests.take(from) => too_many(),
         Ok(caller) => {

@@ -95,7 +95,8 @@ pub struct Limits {
     /// Connections at once on each port: some 10 KiB each, streams included. Fewer where the process may open too few
     /// files.
     pub connections: usize,
-    /// Connections of one network at once that have not shown who they are; the oldest makes room for another.
+    /// Connections of one network at once without a live lease, anonymous or authenticated; the least recently used
+    /// makes room for another.
     pub strangers_per_network: usize,
     /// Requests of nobody from one network in a minute: a console asks a few times, and so do many behind one
     /// address.

@@ -12,7 +12,7 @@ pub struct LimitArgs {
     /// too few files.
     #[arg(long, value_name = "COUNT", default_value_t = 12_000, value_parser = value_parser!(u32).range(16..=100_000))]
     pub gateway_connections: u32,
-    /// Connections at once of one network that have not shown who they are, from 1 to 100000; the oldest makes room for
+    /// Connections at once of one network without a live lease, from 1 to 100000; the least recently used makes room for
     /// the next.
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = value_parser!(u32).range(1..=100_000))]
     pub gateway_strangers: u32,

@@ -3,11 +3,11 @@
 //! A request is judged when it comes. What stays open after that, a stream or a connection that is kept, is watched.
 
 use super::{Authenticator, ClientCertificate};
+use crate::connections::Connection;
 use crate::listen::Peer;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 
 /// Why something that was open is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(crate) enum Over {
     Expired,
     /// The certificate is not on the chain any more.
     Revoked,
+    /// Another account's connection needs the place.
+    Displaced,
 }
 
 impl Over {
@@ -24,6 +26,7 @@ impl Over {
         match self {
             Self::Expired => "what was shown is expired",
             Self::Revoked => "the certificate is revoked",
+            Self::Displaced => "too many connections are open; connect again later",
         }
     }
 }
@@ -36,8 +39,8 @@ pub(crate) struct CredentialValidity {
     peer: IpAddr,
     until: Duration,
     every: Duration,
-    /// Given back with what is open.
-    _place: Option<Arc<OwnedSemaphorePermit>>,
+    /// Place of what is open, released with it.
+    connection: Option<Arc<Connection>>,
 }
 
 impl CredentialValidity {
@@ -54,12 +57,26 @@ impl CredentialValidity {
             peer: Peer::ip(peer),
             until,
             every,
-            _place: peer.map(|p| Arc::clone(&p.place)),
+            connection: peer.map(|p| Arc::clone(&p.connection)),
         }
     }
 
     /// Waits for its end. While the chain is away a certificate stays what it was.
     pub(crate) async fn over(&self) -> Over {
+        let displaced = async {
+            match &self.connection {
+                Some(connection) => connection.displaced().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            over = self.invalid() => over,
+            () = displaced => Over::Displaced,
+        }
+    }
+
+    async fn invalid(&self) -> Over {
         loop {
             let left = self.until.saturating_sub(self.auth.clock.now());
             if left.is_zero() {

@@ -2,9 +2,7 @@
 
 use super::{Refused, answer};
 use crate::App;
-use crate::auth::{
-    Access, Authenticator, CredentialValidity, Credentials, Denial, Identity, Scope, Services, Target,
-};
+use crate::auth::{Access, CredentialValidity, Credentials, Denial, Identity, Scope, Services, Target};
 use crate::listen::Peer;
 use axum::extract::Request;
 use http::header::{AUTHORIZATION, HeaderValue};
@@ -21,7 +19,7 @@ pub(crate) struct Caller {
 impl Caller {
     /// What a request shows is taken out first: bodies cannot be shared between threads.
     pub(super) fn of<'a>(
-        auth: &'a Authenticator,
+        app: &'a App,
         request: &Request,
     ) -> impl Future<Output = Result<Self, Denial>> + Send + use<'a> {
         let peer = request.extensions().get::<Peer>().cloned();
@@ -32,10 +30,11 @@ impl Caller {
                 certificate: peer.as_ref().and_then(|p| p.certificate.as_deref()),
                 peer: Peer::ip(peer.as_ref()),
             };
-            let identity = auth.identify(shown).await?;
+            let identity = app.auth.identify(shown).await?;
             if let (Some(identity), Some(peer)) = (&identity, &peer) {
-                // From here on its connection is not cut to make room, whether the request is allowed or not.
-                peer.stranger.is_of(&identity.owner);
+                // Before the request is judged: a connection that shows a token is not closed like one that shows none.
+                let is_leased = app.status.has_lease(&identity.owner).await;
+                peer.connection.used_by(&identity.owner, is_leased);
             }
             Ok(Self { identity, peer })
         }

@@ -10,9 +10,10 @@ use akash_provider_core::types::Address;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -190,7 +191,14 @@ fn body(status: &Status, about: &About) -> Bytes {
 pub(crate) struct Shown {
     pub(crate) status: Arc<Status>,
     pub(crate) body: Bytes,
+    /// Accounts with a live lease; collected when the first request needs them.
+    tenants: OnceLock<HashSet<Address>>,
 }
+
+/// Age of a status by which connections are ranked: a lease of the last second is seen with the next request.
+const TENANTS_AGE: Duration = Duration::from_secs(1);
+/// Time after which a request goes on without a status that is less old.
+const TENANTS_WAIT: Duration = Duration::from_millis(100);
 
 /// The status, asked for once for everybody.
 #[derive(Debug)]
@@ -219,18 +227,22 @@ impl StatusPage {
 
     /// The status, at most so old.
     pub(crate) async fn get(&self) -> Arc<Shown> {
-        if let Some(shown) = self.at_hand() {
+        if let Some(shown) = self.at_hand(self.age) {
             return shown;
         }
         // However many ask at once, one question goes to the provider. The others wait here and find its answer.
         let _turn = self.asking.lock().await;
         // Looked at again: whoever had the turn before has just put it there.
-        if let Some(shown) = self.at_hand() {
+        if let Some(shown) = self.at_hand(self.age) {
             return shown;
         }
         let status = self.handle.status().await;
         let body = body(&status, &self.about);
-        let shown = Arc::new(Shown { status, body });
+        let shown = Arc::new(Shown {
+            status,
+            body,
+            tenants: OnceLock::new(),
+        });
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         *newest = Some((Instant::now(), Arc::clone(&shown)));
         shown
@@ -252,10 +264,29 @@ impl StatusPage {
         }
     }
 
-    fn at_hand(&self) -> Option<Arc<Shown>> {
+    /// Returns whether an account has a live lease, as far as a status says that is a second old, or older while the
+    /// provider does not answer.
+    pub(crate) async fn has_lease(&self, account: &Address) -> bool {
+        let shown = match self.at_hand(TENANTS_AGE) {
+            Some(shown) => Some(shown),
+            None => match timeout(TENANTS_WAIT, self.get()).await {
+                Ok(shown) => Some(shown),
+                Err(_) => self.at_hand(Duration::MAX),
+            },
+        };
+        let tenants = shown.as_ref().map(|shown| {
+            shown.tenants.get_or_init(|| {
+                let leases = shown.status.leases.iter();
+                leases.map(|info| info.lease.owner().clone()).collect()
+            })
+        });
+        tenants.is_some_and(|tenants| tenants.contains(account))
+    }
+
+    fn at_hand(&self, age: Duration) -> Option<Arc<Shown>> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, shown) = newest.as_ref()?;
-        (since.elapsed() < self.age).then(|| Arc::clone(shown))
+        (since.elapsed() < age).then(|| Arc::clone(shown))
     }
 }
 

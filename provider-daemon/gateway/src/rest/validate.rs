@@ -28,7 +28,7 @@ pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> Answ
         return answer::not_found();
     }
     // Anybody may ask, but not under a name that is not his.
-    if let Err(denial) = Caller::of(&app.auth, &request).await {
+    if let Err(denial) = Caller::of(&app, &request).await {
         return answer::denied(denial);
     }
     let peer = request.extensions().get::<Peer>().cloned();

@@ -106,6 +106,37 @@ async fn the_oldest_stranger_of_a_network_makes_room_for_its_next() {
 }
 
 #[tokio::test]
+async fn accounts_without_leases_do_not_shut_out_a_lease_or_a_probe() {
+    let world = World::with(|s| s.limits.connections = 16).await;
+    let key = world.known(1);
+    let lease = world.running(key.address(), 7, SDL).await;
+    let token = token_for(&key, &json!({"access": "full"}));
+    let tenant = Client::new(world.address).from("127.0.0.3").bearer(&token);
+    let mut stream = tenant.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
+    let mut kept = tenant.connect().await.unwrap();
+    ask_again(&mut kept, &token).await;
+    let attacker = Client::new(world.address).from("127.0.0.2");
+    let mut held = Vec::new();
+    for seed in 10..34 {
+        let token = token_for(&world.known(seed), &json!({"access": "full"}));
+        let mut connection = attacker.connect().await.unwrap();
+        ask_again(&mut connection, &token).await;
+        held.push((connection, attacker.silent().await.unwrap()));
+    }
+    let status = timeout(PATIENCE, tenant.get("/lease/7/1/1/status")).await;
+    assert_eq!(status.expect("an answer").status, 200);
+    let probe = timeout(PATIENCE, world.client().get("/readyz")).await;
+    assert_eq!(probe.expect("an answer").status, 200);
+    // Connections of the lease were open all the time.
+    ask_again(&mut kept, &token).await;
+    world.cluster.log(&lease, "web", 0, "still here");
+    let line = stream.data().await.unwrap();
+    assert!(line.to_text().unwrap().contains("still here"));
+    drop(held);
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn requests_of_nobody_have_a_budget_and_tenants_have_none() {
     let world = World::with(|s| s.limits.requests_per_network = 5).await;
     let key = world.known(1);

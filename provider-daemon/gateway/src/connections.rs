@@ -1,0 +1,306 @@
+//! Open connections of a port, and which of them is closed when another needs its place.
+//!
+//! | class | client | closed |
+//! |---|---|---|
+//! | anonymous | has not authenticated | first: of the network with most connections, the least recently used |
+//! | account | authenticated, no live lease | for a lease or another account: the least recently used |
+//! | leased | authenticated, with a live lease | for a lease of an account that has fewer connections |
+//!
+//! Authenticated connections never take the last places, so a new client can always connect and show a token. A
+//! connection is used by each authenticated request on it: one that showed a token long ago is closed before one that
+//! showed it just now.
+
+use super::budget::network;
+use akash_provider_core::types::Address;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
+
+/// Places that authenticated connections never take: handshakes and first requests of all new clients at once, each
+/// of which takes some milliseconds. Small tables reserve a quarter.
+const RESERVED_MAX: usize = 64;
+/// Connections of one account with a live lease: twice its streams. More count as anonymous.
+const LEASED_OF_ACCOUNT: usize = 512;
+/// Connections of one account without a lease: a browser opens six, a script one. More count as anonymous.
+const UNLEASED_OF_ACCOUNT: usize = 32;
+/// Network of the clients on this machine, such as a readiness probe.
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Classes of connections; a lower one is closed before a higher one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    Anonymous,
+    Account,
+    Leased,
+}
+
+/// All connections of a port.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    table: Mutex<Table>,
+}
+
+#[derive(Debug)]
+struct Table {
+    /// Connections and uses so far; orders them.
+    clock: u64,
+    open: HashMap<u64, Entry>,
+    /// Connections of each network without a live lease: anonymous ones and those of accounts together.
+    unleased: HashMap<IpAddr, usize>,
+    of_account: HashMap<Address, usize>,
+    authenticated: usize,
+    unleased_max: usize,
+    authenticated_max: usize,
+    /// Anonymous connections of this machine that are not closed for others.
+    local_reserved: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    network: IpAddr,
+    class: Class,
+    account: Option<Address>,
+    used: u64,
+    close: CancellationToken,
+}
+
+/// Place of one connection, from its acceptance to its end or to that of the stream that it becomes.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    of: Arc<Connections>,
+    number: u64,
+    close: CancellationToken,
+    _place: OwnedSemaphorePermit,
+}
+
+/// Returns the network that a client counts against; clients on this machine are one network.
+pub(crate) fn network_of(client: IpAddr, server: Option<IpAddr>) -> IpAddr {
+    let is_local = |ip: IpAddr| {
+        ip == LOCAL || ip == Ipv6Addr::LOCALHOST || server.is_some_and(|server| server.to_canonical() == ip)
+    };
+    if is_local(client.to_canonical()) {
+        LOCAL
+    } else {
+        network(client)
+    }
+}
+
+impl Connections {
+    /// Creates an empty table of `places`; one network may take `unleased_max` of them without a live lease.
+    pub(crate) fn new(places: usize, unleased_max: usize) -> Arc<Self> {
+        let reserved = (places / 4).clamp(1, RESERVED_MAX);
+        let table = Table {
+            clock: 0,
+            open: HashMap::new(),
+            unleased: HashMap::new(),
+            of_account: HashMap::new(),
+            authenticated: 0,
+            unleased_max,
+            authenticated_max: places.saturating_sub(reserved),
+            local_reserved: reserved / 2,
+        };
+        Arc::new(Self {
+            table: Mutex::new(table),
+        })
+    }
+
+    /// Adds a connection. Closes another of its network where that has too many without a live lease.
+    pub(crate) fn enter(self: &Arc<Self>, network: IpAddr, place: OwnedSemaphorePermit) -> Connection {
+        let mut table = self.lock();
+        if table.count_of(network) >= table.unleased_max {
+            table.close_least(
+                |e| e.network == network && e.class < Class::Leased,
+                |e| (e.class, e.used),
+            );
+        }
+        let (number, close) = (table.tick(), CancellationToken::new());
+        table.add(
+            number,
+            Entry {
+                network,
+                class: Class::Anonymous,
+                account: None,
+                used: number,
+                close: close.clone(),
+            },
+        );
+        drop(table);
+        Connection {
+            of: Arc::clone(self),
+            number,
+            close,
+            _place: place,
+        }
+    }
+
+    /// Closes a connection to make room for a new client. Returns false if none may be closed.
+    pub(crate) fn make_room(&self) -> bool {
+        let mut table = self.lock();
+        // Kept for the probes of this machine, so that a flood from many networks does not close them.
+        let keeps_local = table.count_of(LOCAL) <= table.local_reserved;
+        let anonymous = table.least(
+            |e| e.class == Class::Anonymous && !(keeps_local && e.network == LOCAL),
+            |e| (Reverse(table.count_of(e.network)), e.used),
+        );
+        let victim = anonymous.or_else(|| table.least(|e| e.class == Class::Account, |e| e.used));
+        victim.is_some_and(|number| table.close(number))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // The counts are right after each step, and a panic elsewhere must not stop the gateway.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connection {
+    /// Records an authenticated request of an account, and whether the account has a live lease.
+    pub(crate) fn used_by(&self, account: &Address, is_leased: bool) {
+        let class = if is_leased { Class::Leased } else { Class::Account };
+        self.of.lock().authenticate(self.number, account, class);
+    }
+
+    /// Waits until the connection has to make room for another.
+    pub(crate) async fn displaced(&self) {
+        self.close.cancelled().await;
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.of.lock().remove(self.number);
+    }
+}
+
+impl Table {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn authenticate(&mut self, number: u64, account: &Address, class: Class) {
+        let used = self.tick();
+        let Some(entry) = self.open.get_mut(&number) else {
+            return;
+        };
+        entry.used = used;
+        if entry.class == class && entry.account.as_ref() == Some(account) {
+            return;
+        }
+        // Anonymous until there is a place for its class.
+        self.reclassify(number, Class::Anonymous, None);
+        let mine = self.count_of_account(account);
+        let most = if class == Class::Leased {
+            LEASED_OF_ACCOUNT
+        } else {
+            UNLEASED_OF_ACCOUNT
+        };
+        let is_full = self.authenticated >= self.authenticated_max;
+        if mine < most && (!is_full || self.displace_for(class, mine)) {
+            self.reclassify(number, class, Some(account));
+        }
+    }
+
+    /// Closes an authenticated connection for one of `class` of an account that has `mine` already.
+    fn displace_for(&mut self, class: Class, mine: usize) -> bool {
+        if self.close_least(|e| e.class == Class::Account, |e| e.used) {
+            return true;
+        }
+        let of = |e: &Entry| {
+            e.account
+                .as_ref()
+                .map_or(0, |account| self.count_of_account(account))
+        };
+        let victim = self.least(
+            // Two more, or two accounts would go on closing each other's last connection.
+            |e| class == Class::Leased && e.class == Class::Leased && of(e) > mine + 1,
+            |e| (Reverse(of(e)), e.used),
+        );
+        victim.is_some_and(|number| self.close(number))
+    }
+
+    /// Returns the first by `order` of the connections that may be closed.
+    fn least<K: Ord>(&self, may_close: impl Fn(&Entry) -> bool, order: impl Fn(&Entry) -> K) -> Option<u64> {
+        let candidates = self.open.iter().filter(|(_, entry)| may_close(entry));
+        let first = candidates.min_by_key(|(_, entry)| order(entry));
+        first.map(|(number, _)| *number)
+    }
+
+    fn close_least<K: Ord>(
+        &mut self,
+        may_close: impl Fn(&Entry) -> bool,
+        order: impl Fn(&Entry) -> K,
+    ) -> bool {
+        let first = self.least(may_close, order);
+        first.is_some_and(|number| self.close(number))
+    }
+
+    fn close(&mut self, number: u64) -> bool {
+        let entry = self.remove(number);
+        entry.is_some_and(|entry| {
+            entry.close.cancel();
+            true
+        })
+    }
+
+    fn reclassify(&mut self, number: u64, class: Class, account: Option<&Address>) {
+        if let Some(entry) = self.remove(number) {
+            let account = account.cloned();
+            self.add(
+                number,
+                Entry {
+                    class,
+                    account,
+                    ..entry
+                },
+            );
+        }
+    }
+
+    fn count_of(&self, network: IpAddr) -> usize {
+        self.unleased.get(&network).copied().unwrap_or_default()
+    }
+
+    fn count_of_account(&self, account: &Address) -> usize {
+        self.of_account.get(account).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, number: u64, entry: Entry) {
+        if entry.class < Class::Leased {
+            *self.unleased.entry(entry.network).or_insert(0) += 1;
+        }
+        if let Some(account) = &entry.account {
+            *self.of_account.entry(account.clone()).or_insert(0) += 1;
+            self.authenticated += 1;
+        }
+        self.open.insert(number, entry);
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Entry> {
+        let entry = self.open.remove(&number)?;
+        if entry.class < Class::Leased {
+            decrement(&mut self.unleased, &entry.network);
+        }
+        if let Some(account) = &entry.account {
+            decrement(&mut self.of_account, account);
+            self.authenticated -= 1;
+        }
+        Some(entry)
+    }
+}
+
+/// Subtracts one, and removes a count of zero, or the map would grow with every client.
+fn decrement<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

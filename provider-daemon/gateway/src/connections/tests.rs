@@ -1,0 +1,143 @@
+use super::*;
+use tokio::sync::Semaphore;
+
+fn client(network: u16, host: u16) -> IpAddr {
+    network_of(IpAddr::from([0x2001, 0xdb8, 0, network, host, 2, 3, 4]), None)
+}
+
+fn account(number: u8) -> Address {
+    Address::from_bytes(&[number; 20]).unwrap()
+}
+
+fn enter(connections: &Arc<Connections>, network: IpAddr) -> Connection {
+    let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+    connections.enter(network, place)
+}
+
+fn is_closed(connection: &Connection) -> bool {
+    connection.close.is_cancelled()
+}
+
+fn closed(connections: &[Connection]) -> Vec<bool> {
+    connections.iter().map(is_closed).collect()
+}
+
+#[test]
+fn a_network_with_too_many_connections_loses_its_oldest_anonymous_one() {
+    let table = Connections::new(100, 3);
+    let other = enter(&table, client(2, 1));
+    let first = enter(&table, client(1, 0));
+    first.used_by(&account(1), false);
+    // A live lease is counted nowhere else than with its account.
+    let leased = enter(&table, client(1, 1));
+    leased.used_by(&account(2), true);
+    let mine: Vec<_> = (0..3).map(|host| enter(&table, client(1, host))).collect();
+    assert_eq!(closed(&mine), [true, false, false]);
+    assert!(!is_closed(&first) && !is_closed(&leased) && !is_closed(&other));
+    // An account's connections count against the network too, and are closed where no anonymous one is left.
+    for (number, one) in (3..).zip(&mine) {
+        one.used_by(&account(number), false);
+    }
+    drop(enter(&table, client(1, 9)));
+    assert!(is_closed(&first) && !is_closed(&leased) && !is_closed(&other));
+}
+
+#[test]
+fn the_network_with_most_connections_makes_room_and_authenticated_ones_are_last() {
+    let table = Connections::new(100, 100);
+    let lone = enter(&table, client(2, 1));
+    let many: Vec<_> = (0..4).map(|host| enter(&table, client(1, host))).collect();
+    many[0].used_by(&account(1), true);
+    many[1].used_by(&account(2), false);
+    assert!(table.make_room() && table.make_room());
+    assert_eq!(closed(&many), [false, false, true, true]);
+    assert!(!is_closed(&lone) && table.make_room() && is_closed(&lone));
+    assert!(table.make_room() && is_closed(&many[1]));
+    assert!(!table.make_room() && !is_closed(&many[0]));
+    drop((many, lone));
+    let table = table.lock();
+    assert!(table.open.is_empty() && table.unleased.is_empty() && table.of_account.is_empty());
+    assert_eq!(table.authenticated, 0);
+}
+
+#[test]
+fn authenticated_connections_leave_places_and_the_least_recently_used_is_closed() {
+    let table = Connections::new(16, 100);
+    let leased: Vec<_> = (0..6).map(|_| enter(&table, client(1, 1))).collect();
+    for (number, one) in (100..).zip(&leased) {
+        one.used_by(&account(number), true);
+    }
+    let unleased: Vec<_> = (0..7).map(|_| enter(&table, client(1, 1))).collect();
+    for (number, one) in (0..6).zip(&unleased) {
+        one.used_by(&account(number), false);
+    }
+    // A request keeps the first one, so that the second is the one used least recently.
+    unleased[0].used_by(&account(0), false);
+    unleased[6].used_by(&account(6), false);
+    assert_eq!(table.lock().authenticated, 12);
+    assert_eq!(
+        closed(&unleased),
+        [false, true, false, false, false, false, false]
+    );
+    // A lease takes the place of an account without one, also when the lease is new.
+    unleased[2].used_by(&account(2), true);
+    assert_eq!(table.lock().authenticated, 12);
+    let late = enter(&table, client(2, 1));
+    late.used_by(&account(200), true);
+    assert_eq!(closed(&unleased), [false, true, false, true, false, false, false]);
+    assert!(closed(&leased).iter().all(|closed| !closed));
+}
+
+#[test]
+fn where_all_places_are_leased_the_account_with_most_connections_gives_one() {
+    let table = Connections::new(8, 100);
+    let many: Vec<_> = (0..6).map(|_| enter(&table, client(1, 1))).collect();
+    many.iter().for_each(|one| one.used_by(&account(1), true));
+    let other = enter(&table, client(2, 1));
+    other.used_by(&account(2), false);
+    assert!(closed(&many).iter().all(|closed| !closed));
+    other.used_by(&account(2), true);
+    assert_eq!(closed(&many), [true, false, false, false, false, false]);
+    // Five and one: the account with five stays anonymous with a sixth.
+    let sixth = enter(&table, client(1, 1));
+    sixth.used_by(&account(1), true);
+    assert!(!is_closed(&other) && table.make_room() && is_closed(&sixth));
+}
+
+#[test]
+fn one_account_has_a_number_of_connections_and_more_are_anonymous() {
+    for (is_leased, most) in [(false, UNLEASED_OF_ACCOUNT), (true, LEASED_OF_ACCOUNT)] {
+        let table = Connections::new(10_000, 10_000);
+        let mine: Vec<_> = (0..=most).map(|_| enter(&table, client(1, 1))).collect();
+        for one in &mine {
+            one.used_by(&account(1), is_leased);
+            one.used_by(&account(1), is_leased);
+        }
+        assert!(table.make_room() && is_closed(&mine[most]));
+        assert_eq!(table.lock().authenticated, most);
+    }
+}
+
+#[test]
+fn probes_of_this_machine_have_places_of_their_own() {
+    let server: IpAddr = "10.0.0.7".parse().unwrap();
+    for local in ["127.0.0.1", "::1", "10.0.0.7", "::ffff:10.0.0.7"] {
+        assert_eq!(network_of(local.parse().unwrap(), Some(server)), LOCAL, "{local}");
+    }
+    for remote in ["127.0.0.2", "10.0.0.8"] {
+        assert_ne!(
+            network_of(remote.parse().unwrap(), Some(server)),
+            LOCAL,
+            "{remote}"
+        );
+    }
+    let table = Connections::new(16, 100);
+    let probes: Vec<_> = (0..2).map(|_| enter(&table, LOCAL)).collect();
+    let flood: Vec<_> = (0..14).map(|network| enter(&table, client(network, 1))).collect();
+    while table.make_room() {}
+    assert_eq!(closed(&probes), [false, false]);
+    assert!(closed(&flood).iter().all(|closed| *closed));
+    // More than are reserved are closed as all others.
+    let third = enter(&table, LOCAL);
+    assert!(table.make_room() && is_closed(&probes[0]) && !is_closed(&third));
+}
