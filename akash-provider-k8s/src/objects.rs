@@ -137,6 +137,26 @@ pub fn render(
     Ok(objects)
 }
 
+/// Pod templates without the default of ephemeral storage, by service, as earlier versions rendered them: of the
+/// services that list none of their own. For [`Prior::unchanged`].
+///
+/// # Errors
+/// As [`render`].
+pub fn without_default_disk(
+    deployment: &WorkloadSpec,
+    settings: &Settings,
+    prior: &Prior,
+) -> Result<BTreeMap<String, PodTemplateSpec>, Refusal> {
+    let cx = Context::new(deployment, settings, prior);
+    let mut templates = BTreeMap::new();
+    for service in &deployment.group.services {
+        if let Some(template) = pod::without_default_disk(&cx, service)? {
+            templates.insert(service.name.clone(), template);
+        }
+    }
+    Ok(templates)
+}
+
 /// Services have valid names, and no object of one has the name of another's.
 fn names_differ(group: &Group) -> Result<(), Refusal> {
     let mut workloads = BTreeSet::new();

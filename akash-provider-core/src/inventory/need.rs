@@ -14,6 +14,7 @@ pub(super) struct Need {
     pub(super) cpu: i64,
     /// With volumes that live in memory.
     pub(super) memory: i64,
+    /// With the default of a replica that lists none.
     pub(super) ephemeral: i64,
     pub(super) gpu: i64,
     pub(super) wants: Vec<Want>,
@@ -57,6 +58,7 @@ impl Need {
             cpu: amount(resources.cpu.units),
             memory: amount(resources.memory.bytes),
             gpu: amount(resources.gpu.units),
+            ephemeral: amount(resources.ephemeral_bytes().unwrap_or(u64::MAX)),
             ..Self::default()
         };
         if need.gpu > 0 {
@@ -64,14 +66,11 @@ impl Need {
         }
         for (at, volume) in resources.storage.iter().enumerate() {
             let bytes = amount(volume.bytes);
-            if !volume.is_persistent() {
-                let from = if volume.is_ram() {
-                    &mut need.memory
-                } else {
-                    &mut need.ephemeral
-                };
+            if volume.is_ram() {
                 // Both addends are at most the limit, so the sum cannot overflow before it is cut.
-                *from = (*from + bytes).min(AMOUNT_LIMIT);
+                need.memory = (need.memory + bytes).min(AMOUNT_LIMIT);
+            }
+            if !volume.is_persistent() {
                 continue;
             }
             // What lives in memory cannot persist, so `ram` is no class for a persistent volume.

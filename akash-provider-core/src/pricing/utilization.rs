@@ -138,7 +138,10 @@ impl Utilization {
             self.cpu.take(all(resources.cpu.units), is_order);
             self.memory.take(all(resources.memory.bytes), is_order);
             self.gpu.take(all(resources.gpu.units), is_order);
-            for volume in &resources.storage {
+            let ephemeral = resources.ephemeral_bytes().unwrap_or(u64::MAX);
+            self.storage.take(all(ephemeral), is_order);
+            let others = resources.storage.iter();
+            for volume in others.filter(|v| v.is_persistent() || v.is_ram()) {
                 let of = match volume.class().filter(|_| volume.is_persistent()) {
                     Some(class) => self.persistent.entry(class.to_owned()).or_default(),
                     None if volume.is_ram() => &mut self.memory,

@@ -66,6 +66,21 @@ pub struct Storage {
     pub attributes: Vec<Attribute>,
 }
 
+/// Ephemeral storage of a replica that lists none, in bytes: 1 GiB. Room for logs and temporary files of a service that
+/// keeps its data elsewhere; without a limit, one container could fill its node.
+pub const DEFAULT_EPHEMERAL: u64 = 1 << 30;
+
+impl Resources {
+    /// Ephemeral storage of one replica, in bytes: the sum of the volumes that are neither persistent nor in memory,
+    /// or [`DEFAULT_EPHEMERAL`] where that sum is 0. Returns `None` if the sum exceeds a `u64`.
+    #[must_use]
+    pub fn ephemeral_bytes(&self) -> Option<u64> {
+        let volumes = self.storage.iter().filter(|v| !v.is_persistent() && !v.is_ram());
+        let sum = volumes.fold(Some(0_u64), |sum, volume| sum?.checked_add(volume.bytes));
+        sum.map(|sum| if sum == 0 { DEFAULT_EPHEMERAL } else { sum })
+    }
+}
+
 impl Storage {
     /// Value of an attribute, if there is one.
     #[must_use]

@@ -5,7 +5,7 @@ use super::unwatched::{ByNamespace, UNWATCHED, is_in};
 use super::{Inner, is_as_new};
 use crate::apply::item::{Id, Item, Kind, items};
 use crate::apply::plan::{Ledger, Live, Plan, There, Wanted, Watched, plan};
-use crate::apply::{Job, LEDGER, Written, hash_of_all, ledger_of, subset};
+use crate::apply::{Job, LEDGER, TEMPLATE_HASH, Written, hash, hash_of_all, ledger_of, subset};
 use crate::crd::Manifest;
 use crate::labels;
 use crate::objects::{self, Prior};
@@ -15,7 +15,7 @@ use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::apps::v1::{Deployment as AppsDeployment, StatefulSet};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Serialize;
@@ -110,11 +110,15 @@ impl Inner {
             None => self.kept(&manifest, deployment),
             Some(_) => BTreeSet::new(),
         };
-        let prior = Prior {
+        let mut prior = Prior {
             manifest_version: manifest.metadata.resource_version.clone().unwrap_or_default(),
             isolation: isolation.unwrap_or_else(|| isolation_of(namespace, self.settings.isolation)),
             unchanged: BTreeMap::new(),
         };
+        // Hardening replaces pods anyway.
+        if isolation.is_none() {
+            prior.unchanged = self.unlimited(deployment, &prior, &view, false);
+        }
         let objects =
             objects::render(deployment, &self.rendering(), &prior).map_err(|r| refused(operation, r))?;
         let body = with_type(&objects.namespace);
@@ -217,16 +221,49 @@ impl Inner {
         manifest: &Manifest,
         namespace: Option<&Namespace>,
     ) -> Option<(Vec<Item>, String)> {
-        let prior = Prior {
+        let applied = annotation(namespace?, labels::APPLIED)?;
+        let view = self.state.lease(&deployment.lease);
+        let mut prior = Prior {
             manifest_version: manifest.metadata.resource_version.clone().unwrap_or_default(),
             isolation: isolation_of(namespace, self.settings.isolation),
             unchanged: BTreeMap::new(),
         };
-        let objects = objects::render(deployment, &self.rendering(), &prior).ok()?;
-        let items = items(&objects);
-        let mark = hash_of_all(&with_type(&objects.namespace), &items);
-        let applied = annotation(namespace?, labels::APPLIED);
-        (applied == Some(&mark)).then_some((items, mark))
+        // A deleted workload does not tell which of both templates it had; the mark does.
+        let deleted_had_none = self.unlimited(deployment, &prior, &view, true);
+        let deleted_had_one = self.unlimited(deployment, &prior, &view, false);
+        let is_one = deleted_had_none == deleted_had_one;
+        let candidates = std::iter::once(deleted_had_none).chain((!is_one).then_some(deleted_had_one));
+        candidates.into_iter().find_map(|unchanged| {
+            prior.unchanged = unchanged;
+            let objects = objects::render(deployment, &self.rendering(), &prior).ok()?;
+            let items = items(&objects);
+            let mark = hash_of_all(&with_type(&objects.namespace), &items);
+            (*applied == mark).then_some((items, mark))
+        })
+    }
+
+    /// Templates of the services that an earlier version applied without a default of ephemeral storage. They stay
+    /// until another part of the template changes, so that an upgrade restarts no pod. A service without a workload
+    /// counts as one of them where `deleted` is set.
+    fn unlimited(
+        &self,
+        deployment: &WorkloadSpec,
+        prior: &Prior,
+        view: &LeaseView,
+        deleted: bool,
+    ) -> BTreeMap<String, PodTemplateSpec> {
+        // A refusal comes again from rendering the whole lease.
+        let templates = objects::without_default_disk(deployment, &self.rendering(), prior);
+        let mut templates = templates.unwrap_or_default();
+        templates.retain(|service, template| {
+            let live = view.deployments.get(service).map(|o| o.meta());
+            let live = live.or_else(|| view.stateful_sets.get(service).map(|o| o.meta()));
+            live.map_or(deleted, |live| {
+                let applied = live.annotations.as_ref().and_then(|a| a.get(TEMPLATE_HASH));
+                applied == Some(&hash::of(&with_type(template)))
+            })
+        });
+        templates
     }
 
     fn check_namespace(

@@ -17,15 +17,36 @@ const DROPPED: [&str; 4] = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_CHROOT"];
 /// The template of a service: as it runs where the service did not change, else rendered.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refusal> {
     // Rendered in any case, so that what Kubernetes would not take is refused also where nothing changed.
-    let rendered = PodTemplateSpec {
+    let rendered = template(cx, service)?;
+    let unchanged = cx.prior.unchanged.get(&service.name);
+    Ok(unchanged.cloned().unwrap_or(rendered))
+}
+
+fn template(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refusal> {
+    Ok(PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(cx.service_labels(&service.name)),
             ..ObjectMeta::default()
         }),
         spec: Some(spec(cx, service)?),
-    };
-    let unchanged = cx.prior.unchanged.get(&service.name);
-    Ok(unchanged.cloned().unwrap_or(rendered))
+    })
+}
+
+/// The template without the default of ephemeral storage, as earlier versions rendered it. Returns `None` for a
+/// service that lists its own.
+pub(super) fn without_default_disk(
+    cx: &Context<'_>,
+    service: &Service,
+) -> Result<Option<PodTemplateSpec>, Refusal> {
+    if !resources::has_default_disk(service) {
+        return Ok(None);
+    }
+    let mut template = template(cx, service)?;
+    let containers = template.spec.iter_mut().flat_map(|spec| &mut spec.containers);
+    for container in containers {
+        container.resources.iter_mut().for_each(resources::remove_disk);
+    }
+    Ok(Some(template))
 }
 
 fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {

@@ -4,13 +4,15 @@ use super::context::Context;
 use super::quantity::{committed, milli, whole};
 use super::{Refusal, text};
 use akash_provider_core::manifest::Service;
-use akash_provider_core::types::{Resources, Storage};
+use akash_provider_core::types::Resources;
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
 /// Largest amount Kubernetes counts with.
 const MAX_AMOUNT: u64 = i64::MAX as u64;
+
+const EPHEMERAL: &str = "ephemeral-storage";
 
 /// Amounts of one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub(super) struct Amounts {
     pub(super) memory: u64,
     /// Bytes of volumes in memory.
     pub(super) ram_volumes: u64,
-    /// Bytes of volumes that go with the pod.
+    /// Bytes of volumes that go with the pod, or the default of a service without any.
     pub(super) ephemeral: u64,
     /// Devices, whole ones, of one vendor.
     pub(super) gpu: u64,
@@ -48,21 +50,16 @@ impl Amounts {
                 )
             })
         };
-        let sum = |wanted: fn(&Storage) -> bool| {
-            let mut volumes = storage.iter().filter(|volume| wanted(volume));
-            volumes.try_fold(0_u64, |sum, volume| sum.checked_add(volume.bytes))
-        };
-        let ram_volumes = within("resources.storage", sum(Storage::is_ram))?;
+        let mut in_memory = storage.iter().filter(|volume| volume.is_ram());
+        let in_memory = in_memory.try_fold(0_u64, |sum, volume| sum.checked_add(volume.bytes));
+        let ram_volumes = within("resources.storage", in_memory)?;
         // Volumes in memory count towards the limit of memory.
         within("resources.memory", memory.bytes.checked_add(ram_volumes))?;
         Ok(Self {
             cpu: within("resources.cpu", Some(cpu.units))?,
             memory: memory.bytes,
             ram_volumes,
-            ephemeral: within(
-                "resources.storage",
-                sum(|volume| !volume.is_persistent() && !volume.is_ram()),
-            )?,
+            ephemeral: within("resources.storage", service.resources.ephemeral_bytes())?,
             gpu: within("resources.gpu", Some(gpu.units))?,
         })
     }
@@ -92,9 +89,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<ResourceRequ
             ("cpu".to_owned(), milli(amounts.cpu)),
             ("memory".to_owned(), whole(memory)),
         ]);
-        if amounts.ephemeral > 0 {
-            map.insert("ephemeral-storage".to_owned(), whole(amounts.ephemeral));
-        }
+        map.insert(EPHEMERAL.to_owned(), whole(amounts.ephemeral));
         if let Some(device) = &device {
             map.insert(device.clone(), whole(amounts.gpu));
         }
@@ -107,6 +102,19 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<ResourceRequ
         requests: map(requests, requests.memory),
         ..ResourceRequirements::default()
     })
+}
+
+/// True for a service that lists no ephemeral storage, so that it gets the default.
+pub(super) fn has_default_disk(service: &Service) -> bool {
+    let mut volumes = service.resources.storage.iter();
+    volumes.all(|volume| volume.is_persistent() || volume.is_ram() || volume.bytes == 0)
+}
+
+/// Removes the amounts of ephemeral storage.
+pub(super) fn remove_disk(resources: &mut ResourceRequirements) {
+    for amounts in [&mut resources.limits, &mut resources.requests] {
+        amounts.iter_mut().for_each(|amounts| drop(amounts.remove(EPHEMERAL)));
+    }
 }
 
 /// Vendor of a service's GPUs: as promised, else as asked for.

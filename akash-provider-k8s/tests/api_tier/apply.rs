@@ -2,20 +2,23 @@
 //!
 //! Length: what an apply does to every kind of object, each rule a test of its own.
 
-use crate::world::{Call, World, deployment, expose, run, service};
+use crate::world::{Call, World, deployment, expose, put, run, service};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::{Service, ServiceParams, StorageParams};
 use akash_provider_core::types::{Attribute, LeaseId, Storage};
 use akash_provider_k8s::adopt::Finding;
+use akash_provider_k8s::apply::item::{Kind, items};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::labels;
+use akash_provider_k8s::objects::{self, Prior};
 use akash_provider_k8s::settings::Isolation;
 use futures::FutureExt;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Kinds whose objects an update may touch.
 const KINDS: [&str; 9] = [
@@ -228,6 +231,54 @@ fn what_leaves_the_manifest_goes_and_the_rest_equals_a_fresh_deploy() {
                     .await
                     .contains(&"web-np".to_owned())
             );
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn an_upgrade_restarts_no_pod_for_the_default_disk_and_a_change_of_the_service_brings_it() {
+    run("disk", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 70_003);
+            let mut web = service("web");
+            web.resources.storage.clear();
+            let before = deployment(&lease, vec![web.clone()]);
+            cluster.deploy(&before).await.unwrap();
+            let home = lease.namespace();
+            let disk = || async {
+                let web = world.get("Deployment", &home, "web").await.unwrap();
+                let container = &web["spec"]["template"]["spec"]["containers"][0]["resources"];
+                let amounts = ["limits", "requests"].map(|of| container[of]["ephemeral-storage"].clone());
+                (web["metadata"]["generation"].clone(), amounts)
+            };
+            let (_, limited) = disk().await;
+            assert_eq!(limited, ["1Gi", "1Gi"].map(Value::from));
+            // As an earlier version applied it.
+            let mut prior = Prior {
+                manifest_version: "1".to_owned(),
+                isolation: world.settings.isolation,
+                unchanged: BTreeMap::new(),
+            };
+            prior.unchanged = objects::without_default_disk(&before, &world.settings, &prior).unwrap();
+            let rendered = objects::render(&before, &world.settings, &prior).unwrap();
+            let item = items(&rendered).into_iter().find(|item| item.id.kind == Kind::Deployment);
+            let item = item.unwrap();
+            put(&world.client, &item.annotated(item.body.clone(), false), "akash-provider").await;
+            let earlier = disk().await;
+            assert_eq!(earlier.1, [Value::Null, Value::Null]);
+            let upgraded = world.connect().await;
+            for _ in 0..2 {
+                upgraded.deploy(&before).await.unwrap();
+                assert_eq!(disk().await, earlier, "no pod is replaced");
+                let edited = upgraded.findings().await.unwrap().into_iter();
+                let edited: Vec<_> = edited.filter(|f| matches!(f, Finding::Edited { .. })).collect();
+                assert_eq!(edited, []);
+            }
+            web.image = "nginx:1.28".to_owned();
+            upgraded.deploy(&deployment(&lease, vec![web])).await.unwrap();
+            assert_eq!(disk().await.1, limited);
         }
         .boxed()
     });

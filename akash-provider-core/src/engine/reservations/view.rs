@@ -96,7 +96,10 @@ fn summary(order: &OrderId, units: &[ResourceUnit]) -> ReservationStatus {
         add(&mut sum.cpu, unit.resources.cpu.units, unit);
         add(&mut sum.gpu, unit.resources.gpu.units, unit);
         add(&mut sum.memory, unit.resources.memory.bytes, unit);
-        for volume in &unit.resources.storage {
+        let ephemeral = unit.resources.ephemeral_bytes().unwrap_or(u64::MAX);
+        add(&mut sum.storage_ephemeral, ephemeral, unit);
+        let others = unit.resources.storage.iter();
+        for volume in others.filter(|v| v.is_persistent() || v.is_ram()) {
             let to = match volume.class() {
                 Some(class) => sum.storage.entry(class.to_owned()).or_default(),
                 None => &mut sum.storage_ephemeral,

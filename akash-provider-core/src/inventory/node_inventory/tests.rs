@@ -70,6 +70,29 @@ fn devices_used_by_nobody_knows_which_kind_count_against_every_kind() {
 }
 
 #[test]
+fn a_replica_without_ephemeral_storage_takes_the_default() {
+    let node = NodeSpec::new("n", 1000, 100 * GIB, 5 * GIB / 2);
+    let mut inventory = NodeInventory::new(&ClusterSpec::of_nodes([node]));
+    let mut one = unit(1, 0, "", 2);
+    let mut volume = crate::types::Storage {
+        name: "scratch".to_owned(),
+        bytes: 1 << 30,
+        attributes: vec![Attribute::new("class", "ram")],
+    };
+    one.resources.storage = vec![volume.clone()];
+    let left = |inventory: &NodeInventory| inventory.metrics().nodes[0].storage_ephemeral.available;
+    inventory.adjust(&[one.clone()], AdjustOptions::default()).unwrap();
+    assert_eq!(left(&inventory), 1 << 29);
+    one.count = 1;
+    assert!(inventory.adjust(&[one.clone()], AdjustOptions::default()).is_err());
+    volume.attributes.clear();
+    volume.bytes = 1 << 20;
+    one.resources.storage = vec![volume];
+    inventory.adjust(&[one], AdjustOptions::default()).unwrap();
+    assert_eq!(left(&inventory), (1 << 29) - (1 << 20), "what is listed counts instead");
+}
+
+#[test]
 fn an_unhealthy_device_lowers_what_is_free_and_nothing_wraps() {
     let mut node = NodeSpec::new("n", 1000, GIB, GIB);
     node = node.with_gpus(GpuSpec::new("nvidia", "a100", "80Gi", "", 2));

@@ -5,6 +5,7 @@
 use crate::objects::sdl;
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{Credentials, SchedulerGpu, SchedulerParams, SchedulerResources};
+use akash_provider_core::types::{Attribute, Storage};
 use akash_provider_k8s::objects::{self, LeaseObjects, Prior};
 use akash_provider_k8s::settings::{CommitLevels, IngressMode, Isolation, Settings};
 use serde_json::{Value, json};
@@ -113,6 +114,63 @@ fn volumes_add_up_and_go_where_their_class_says() {
         [None, Some(&json!("beta1"))],
         "`default` is the cluster's own"
     );
+}
+
+/// Volumes of 2 GiB each, of these kinds: `e`phemeral, `p`ersistent, in memory (`r`).
+fn volumes(kinds: &str) -> Vec<Storage> {
+    let volume = |(n, kind): (usize, char)| {
+        let attributes: &[(&str, &str)] = match kind {
+            'p' => &[("class", "beta1"), ("persistent", "true")],
+            'r' => &[("class", "ram"), ("persistent", "false")],
+            _ => &[],
+        };
+        let attribute = |(key, value): &(&str, &str)| Attribute {
+            key: (*key).to_owned(),
+            value: (*value).to_owned(),
+        };
+        Storage {
+            name: format!("v{n}"),
+            bytes: 2 << 30,
+            attributes: attributes.iter().map(attribute).collect(),
+        }
+    };
+    kinds.chars().enumerate().map(volume).collect()
+}
+
+#[test]
+fn every_container_has_six_amounts_whatever_its_storage() {
+    let settings = sdl::settings();
+    for (kinds, ephemeral_gib) in [
+        ("", 1),
+        ("e", 2),
+        ("p", 1),
+        ("r", 1),
+        ("ee", 4),
+        ("pp", 1),
+        ("pr", 1),
+        ("ep", 2),
+        ("er", 2),
+        ("epr", 2),
+        ("eepprr", 4),
+    ] {
+        let deployment = sdl::web(|web| web.resources.storage = volumes(kinds));
+        let made = json_of(&rendered(&deployment, &settings));
+        let kind = if kinds.contains('p') { "stateful_sets" } else { "deployments" };
+        let containers = pod(&made, kind)["containers"].as_array().unwrap();
+        let in_memory = kinds.matches('r').count() as u64 * (2 << 30);
+        for container in containers {
+            let disk = (ephemeral_gib << 30_u64).to_string();
+            let limits = json!({
+                "cpu": "500m", "memory": ((64 << 20) + in_memory).to_string(), "ephemeral-storage": disk,
+            });
+            let requests = json!({"cpu": "500m", "memory": (64 << 20).to_string(), "ephemeral-storage": disk});
+            let amounts = json!({"limits": limits, "requests": requests});
+            assert_eq!(container["resources"], amounts, "{kinds:?}");
+        }
+        assert_eq!(containers.len(), 1, "{kinds:?}");
+        let quota = made["quota"]["spec"]["hard"]["requests.ephemeral-storage"].as_str();
+        assert_eq!(quota, Some((4 * (ephemeral_gib << 30_u64)).to_string().as_str()), "{kinds:?}");
+    }
 }
 
 #[test]
