@@ -1,12 +1,15 @@
 //! The manifest: what the tenant wants to run, group by group.
 //!
 //! This file is the model, in the network's JSON; the rules are in the rooms below:
-//! `validate` (right in itself), `version` (its hash, and reading it from bytes), `cross` (right for the groups
+//! `validate` (right in itself, within [`limits`]), `version` (its hash, and reading it from bytes), `cross` (right for the groups
 //! on the chain) and [`hosts`] (the names and addresses it wants).
 
 mod cross;
 mod fault;
+mod hostname;
 pub mod hosts;
+pub mod limits;
+mod punycode;
 mod tree;
 mod validate;
 mod version;
@@ -14,6 +17,7 @@ mod wildcard;
 
 pub use cross::cross_validate;
 pub use fault::{CrossFault, EndpointNeed, ManifestError, ResourceKind, StructureFault};
+pub use hostname::{HostnameFault, check_hostname, is_within, looks_like};
 pub use validate::{
     MAX_BODY, MAX_HOSTNAME, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, MAX_SERVICE_NAME, NEXT_CASES, is_hostname,
     is_service_name, validate,

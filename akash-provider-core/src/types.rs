@@ -25,7 +25,9 @@ pub use event::{BidOutcome, Event, Topic};
 pub use group::{Attribute, GroupSpec, PlacementRequirements, SignedBy};
 pub use id::{Address, BidId, DeploymentId, GroupId, LeaseId, OrderId};
 pub use price::{Coin, Dec, DecCoin, Denom};
-pub use resources::{Cpu, DEFAULT_EPHEMERAL, Endpoint, EndpointKind, Gpu, Memory, ResourceUnit, Resources, Storage};
+pub use resources::{
+    Cpu, DEFAULT_EPHEMERAL, Endpoint, EndpointKind, Gpu, Memory, ResourceUnit, Resources, Storage,
+};
 #[cfg(feature = "schema")]
 pub use schema::event_schema;
 pub use time::{BlockTime, Height, Mono, Now};

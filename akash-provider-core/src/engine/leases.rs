@@ -49,7 +49,8 @@ impl Leases {
             deployments: Table::default(),
             workloads: Table::default(),
             escrows: Table::default(),
-            hostnames: HostnameLedger::new(&config.blocked_hostnames),
+            hostnames: HostnameLedger::new(&config.blocked_hostnames)
+                .with_automatic(config.static_hosts_domain.as_deref()),
             withheld: Waiting::default(),
             won: Vec::new(),
             breaker: Breaker::new(config.breaker_tripped, config.breaker_held_owners.clone()),

@@ -1,5 +1,6 @@
 //! Why a manifest is refused.
 
+use super::hostname::HostnameFault;
 use crate::engine::input::RefusalKind;
 use serde::{Deserialize, Serialize};
 
@@ -141,14 +142,25 @@ pub enum StructureFault {
         /// Largest value that is taken.
         limit: u32,
     },
-    /// Neither a DNS name nor one with a wildcard.
-    #[error(
-        "`{host}` is not a hostname; use lower-case labels of a-z, 0-9 and `-` with dots between, at most 253 characters; a \
-         wildcard is `*.` before two labels at least"
-    )]
+    /// A list or a text that is longer than its limit.
+    #[error("{field}: {length} {unit}, at most {limit} are accepted; shorten it")]
+    Limit {
+        /// Field and its owner, as [`limits`](super::limits) names them.
+        field: String,
+        /// Number of entries or bytes received.
+        length: usize,
+        /// Largest number that is accepted.
+        limit: usize,
+        /// `entries` or `bytes`.
+        unit: String,
+    },
+    /// A name that no tenant may list.
+    #[error("`{host}` {reason}; {}", reason.help())]
     Hostname {
         /// Hostname as received, shortened to 80 characters.
         host: String,
+        /// The rule that it breaks.
+        reason: HostnameFault,
     },
     /// A hostname is there twice.
     #[error("the hostname `{host}` is listed more than once in the manifest; keep one")]

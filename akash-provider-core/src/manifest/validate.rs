@@ -1,8 +1,9 @@
 //! Right in itself: the structural rules, as the network's tools and providers apply them.
 
 use super::fault::{ManifestError, StructureFault, shown};
-use super::wildcard::{WILDCARD_LABEL, is_hostname_or_wildcard};
-use super::{Group, HttpOptions, Manifest, Service, ServiceExpose};
+use super::hostname::check_hostname;
+use super::wildcard::WILDCARD_LABEL;
+use super::{Group, HttpOptions, Manifest, Service, ServiceExpose, limits};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
@@ -29,8 +30,11 @@ pub const MAX_PROXY_TIMEOUT: u32 = 60_000;
 /// Longest hostname, as DNS and Kubernetes have it.
 pub const MAX_HOSTNAME: usize = 253;
 
+/// Longest label of a hostname, as DNS has it.
+const MAX_HOST_LABEL: usize = 63;
+
 /// Checks everything that needs no chain: groups and services present, named, sorted; images, variables, ports,
-/// proxy options, hostnames; and that something is reachable from outside.
+/// proxy options, hostnames; all lists and texts within [`limits`]; and that something is reachable from outside.
 ///
 /// # Errors
 /// [`ManifestError::Structure`] for the first rule that is broken, in the order of the manifest.
@@ -44,6 +48,9 @@ pub(crate) fn faults(manifest: &Manifest, most: usize) -> Vec<ManifestError> {
     let mut seen = Seen::default();
     if manifest.groups.is_empty() {
         faults.push(broken("manifest", StructureFault::NoGroups));
+    }
+    if let Err(fault) = limits::GROUPS.check("manifest", manifest.groups.len()) {
+        return vec![fault];
     }
     for group in &manifest.groups {
         faults.extend(check_group(group).err());
@@ -77,6 +84,7 @@ struct Seen<'a> {
 
 fn check_group(group: &Group) -> Result<(), ManifestError> {
     let name = shown(&group.name);
+    limits::check_group(&name, group)?;
     if group.services.is_empty() {
         return Err(broken(&name, StructureFault::NoServices));
     }
@@ -107,6 +115,7 @@ fn check_service<'a>(at: &str, service: &'a Service, seen: &mut Seen<'a>) -> Res
         let name = shown(&service.name);
         return Err(broken(at, StructureFault::ServiceName { name }));
     }
+    limits::check_service(at, service)?;
     if service.image.is_empty() {
         return Err(broken(at, StructureFault::NoImage));
     }
@@ -145,8 +154,9 @@ fn check_expose<'a>(
     check_options(at, &expose.http_options)?;
     seen.global |= expose.global;
     for host in expose.hosts.iter().flatten() {
-        if !is_hostname_or_wildcard(host) {
-            return Err(broken(&at(), StructureFault::Hostname { host: shown(host) }));
+        if let Err(reason) = check_hostname(host) {
+            let host = shown(host);
+            return Err(broken(&at(), StructureFault::Hostname { host, reason }));
         }
         // Names in capitals are refused above, so equal hostnames are equal byte for byte.
         if !seen.hosts.insert(host) {
@@ -155,6 +165,7 @@ fn check_expose<'a>(
                 StructureFault::DuplicateHostname { host: shown(host) },
             ));
         }
+        limits::ALL_HOSTS.check(&at(), seen.hosts.len())?;
     }
     Ok(())
 }
@@ -220,10 +231,14 @@ pub(super) fn is_dns_name(host: &str) -> bool {
 
 fn is_label(label: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    !label.is_empty() && !label.starts_with('-') && !label.ends_with('-') && label.bytes().all(allowed)
+    !label.is_empty()
+        && label.len() <= MAX_HOST_LABEL
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+        && label.bytes().all(allowed)
 }
 
-fn broken(at: &str, fault: StructureFault) -> ManifestError {
+pub(super) fn broken(at: &str, fault: StructureFault) -> ManifestError {
     ManifestError::Structure {
         at: at.to_owned(),
         fault,

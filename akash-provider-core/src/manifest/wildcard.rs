@@ -4,7 +4,7 @@
 //! `example.com`. Proxies of the Gateway API, and nginx, let it *reach* names of more labels too, where nobody has one
 //! that is nearer; what must never be served by somebody else is compared with that.
 
-use super::{MAX_HOSTNAME, is_hostname};
+use super::{MAX_HOSTNAME, check_hostname, is_hostname};
 
 /// The label that stands for `*` where none can be written, such as the names of a backend's objects. No hostname
 /// begins with it: names with `--` at that place are kept from registration unless they begin with `xn--`.
@@ -20,10 +20,10 @@ pub fn is_wildcard(host: &str) -> bool {
     rest.contains('.') && rest.len() + WILDCARD_LABEL.len() < MAX_HOSTNAME && is_hostname(rest)
 }
 
-/// A hostname, or one with a wildcard: what an expose may list.
+/// True for a hostname, with or without a wildcard, that passes [`check_hostname`].
 #[must_use]
 pub fn is_hostname_or_wildcard(host: &str) -> bool {
-    is_hostname(host) || is_wildcard(host)
+    check_hostname(host).is_ok()
 }
 
 /// The wildcard that covers a hostname; `None` for a name of one label, and for a wildcard.

@@ -246,7 +246,8 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     let shown = app.status.get().await;
     let held = &shown.status.hostnames;
     // A ledger of its own: nothing that a stranger asks may touch the one that holds real names.
-    let mut blocked = HostnameLedger::new(&screening.config.blocked_hostnames);
+    let mut blocked = HostnameLedger::new(&screening.config.blocked_hostnames)
+        .with_automatic(screening.config.static_hosts_domain.as_deref());
     let record = app.desk.known.record(app, &screening.config.provider).await?;
     if let Some(host) = record.provider.as_ref().and_then(ProviderRecord::host) {
         blocked.set_own(host);

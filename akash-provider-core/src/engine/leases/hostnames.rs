@@ -6,7 +6,7 @@
 //!
 //! A wildcard and the names that it covers are of one tenant, in whichever of its leases: the nearer name leads there.
 
-use crate::manifest::{covering, reaches};
+use crate::manifest::{covering, is_within, looks_like, reaches};
 use crate::types::{Address, GroupId, LeaseId};
 use rustc_hash::FxBuildHasher;
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,9 @@ pub struct HostnameLedger {
     blocked_domains: BTreeSet<String>,
     /// The name by which tenants reach the provider, as the chain has it.
     own: Option<String>,
+    /// Domain of automatic hostnames. The engine refuses the names below it that are not the lease's own.
+    #[serde(default)]
+    automatic: Option<String>,
     by_name: BTreeMap<Arc<str>, LeaseId>,
     by_group: HashMap<GroupId, BTreeSet<Arc<str>>, FxBuildHasher>,
     /// Names by the wildcard that covers them, whether anybody holds that or not.
@@ -82,8 +85,16 @@ impl HostnameLedger {
         ledger
     }
 
-    /// The name by which tenants reach the provider: nobody gets it, for who had it could pass for the provider. It
-    /// takes the place of the one before; who holds it already keeps it.
+    /// Sets the domain of automatic hostnames: names that look like it are blocked.
+    #[must_use]
+    pub fn with_automatic(mut self, domain: Option<&str>) -> Self {
+        self.automatic = domain.map(str::to_lowercase);
+        self
+    }
+
+    /// Sets the name by which tenants reach the provider, in place of the one before. The name, every name below it
+    /// and every name that looks like one of these is blocked, because its holder could pass for the provider. Automatic
+    /// hostnames below it stay possible, and so do names that are held already.
     pub fn set_own(&mut self, hostname: &str) {
         self.own = Some(hostname.to_lowercase());
     }
@@ -214,18 +225,25 @@ impl HostnameLedger {
         names.map(|(n, lease)| (n.to_string(), lease.clone())).collect()
     }
 
-    /// True when nobody gets a name; of a wildcard also when it reaches a name that nobody gets.
+    /// True when nobody gets a name: it is blocked, it looks like such a name (Punycode), or it is a wildcard that
+    /// reaches one.
     #[must_use]
     pub fn is_blocked(&self, hostname: &str) -> bool {
         let name = hostname.to_lowercase();
         let first = Some(name.as_str());
         let mut domains = std::iter::successors(first, |n| n.split_once('.').map(|(_, rest)| rest));
-        let is_own = self.own.as_ref() == Some(&name);
+        let is_automatic = self
+            .automatic
+            .as_ref()
+            .is_some_and(|domain| is_within(&name, domain));
+        let is_own = !is_automatic && self.own.as_ref().is_some_and(|own| is_within(&name, own));
         if is_own || self.blocked.contains(&name) || domains.any(|d| self.blocked_domains.contains(d)) {
             return true;
         }
         let mut kept = self.blocked.iter().chain(&self.blocked_domains).chain(&self.own);
+        let mut alike = kept.clone().chain(&self.automatic);
         name.starts_with('*') && kept.any(|kept| reaches(&name, kept))
+            || name.contains("xn--") && alike.any(|kept| looks_like(&name, kept))
     }
 
     /// The wildcard that covers a name, or the names that a wildcard covers, as far as they are held.

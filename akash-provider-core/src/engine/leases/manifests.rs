@@ -5,7 +5,7 @@ use super::workload::Workload;
 use crate::engine::Engine;
 use crate::engine::input::{Refusal, RefusalKind};
 use crate::engine::order::Order;
-use crate::manifest::{self, Group, Hashes, Manifest, hosts, reaches};
+use crate::manifest::{self, Group, Hashes, Manifest, hosts, is_within, reaches};
 use crate::types::{DeploymentRecord, GroupSpec, Lease, LeaseId, OrderId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -142,11 +142,8 @@ impl Engine {
     ) -> Option<&'n String> {
         let domain = self.config.static_hosts_domain.as_deref()?.to_ascii_lowercase();
         let below = |name: &&String| {
-            let stem = name.strip_suffix(domain.as_str());
-            // `notexample.com` ends with `example.com` and is not below it.
-            let is_below = stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('.'));
             // A wildcard above it reaches what is below.
-            is_below || reaches(name, &domain)
+            is_within(name, &domain) || reaches(name, &domain)
         };
         let services = group.services.iter();
         let own: BTreeSet<String> = services

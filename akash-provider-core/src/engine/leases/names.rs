@@ -6,7 +6,7 @@ use super::workload::{self, Workload};
 use crate::cluster::WorkloadSpec;
 use crate::engine::Engine;
 use crate::engine::input::{Refusal, RefusalKind, Reply, RequestId};
-use crate::manifest::{Group, hosts};
+use crate::manifest::{Group, check_hostname, hosts};
 use crate::types::LeaseId;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -226,6 +226,13 @@ impl Engine {
                 message,
             });
         };
+        // Also where an older version, or another provider, accepted the manifest that lists it.
+        for name in names {
+            check_hostname(name).map_err(|fault| Refusal {
+                kind: RefusalKind::Hostname,
+                message: format!("hostname not allowed: {name:?} {fault}; {}", fault.help()),
+            })?;
+        }
         let listed = hosts::custom_host_set(&group);
         if let Some(name) = names.iter().find(|n| !listed.contains(*n)) {
             let message =

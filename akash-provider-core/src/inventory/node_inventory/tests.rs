@@ -81,15 +81,25 @@ fn a_replica_without_ephemeral_storage_takes_the_default() {
     };
     one.resources.storage = vec![volume.clone()];
     let left = |inventory: &NodeInventory| inventory.metrics().nodes[0].storage_ephemeral.available;
-    inventory.adjust(&[one.clone()], AdjustOptions::default()).unwrap();
+    inventory
+        .adjust(&[one.clone()], AdjustOptions::default())
+        .unwrap();
     assert_eq!(left(&inventory), 1 << 29);
     one.count = 1;
-    assert!(inventory.adjust(&[one.clone()], AdjustOptions::default()).is_err());
+    assert!(
+        inventory
+            .adjust(&[one.clone()], AdjustOptions::default())
+            .is_err()
+    );
     volume.attributes.clear();
     volume.bytes = 1 << 20;
     one.resources.storage = vec![volume];
     inventory.adjust(&[one], AdjustOptions::default()).unwrap();
-    assert_eq!(left(&inventory), (1 << 29) - (1 << 20), "what is listed counts instead");
+    assert_eq!(
+        left(&inventory),
+        (1 << 29) - (1 << 20),
+        "what is listed counts instead"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::at::{At, Fields};
 use crate::manifest::{
     Credentials, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, NEXT_CASES, Permissions, Proto,
-    is_env_name, is_hostname_or_wildcard, is_service_name,
+    check_hostname, is_env_name, is_service_name,
 };
 use crate::sdl::document::{Expose, Mount, Params, Service, To};
 use crate::sdl::fault::{ErrorKind, SdlError, shown};
@@ -173,11 +173,9 @@ fn hosts(at: &At<'_>, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
     let mut hosts = Vec::new();
     for item in at.list(notes)? {
         let host = item.text()?;
-        if !is_hostname_or_wildcard(host) {
-            let problem = format!("`{}` is not a hostname", shown(host));
-            let mend = "use lower-case labels of a-z, 0-9 and `-` with dots between, at most 253 characters; a wildcard is \
-                        `*.` before two labels at least";
-            notes.wrong(item.spot.error(ErrorKind::Invalid, problem, mend));
+        if let Err(fault) = check_hostname(host) {
+            let problem = format!("`{}` {fault}", shown(host));
+            notes.wrong(item.spot.error(ErrorKind::Invalid, problem, fault.help()));
         }
         hosts.push(host.to_owned());
     }

@@ -218,6 +218,25 @@ fn a_manifest_that_is_refused_for_its_wildcard_changes_no_name() {
 }
 
 #[test]
+fn a_name_that_no_tenant_may_list_does_not_move() {
+    let mut world = World::new();
+    let lease = world.running(1, &hosted("nginx:1", &[NAME]));
+    for name in ["127.1", "localhost", "kubernetes.default.svc"] {
+        let id = world.request(Request::TransferHostnames {
+            lease: lease.clone(),
+            hostnames: vec![name.to_owned()],
+        });
+        let refusal = world.replies[&id].as_ref().unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::Hostname, "{}", refusal.message);
+        assert!(
+            refusal.message.starts_with("hostname not allowed: "),
+            "{}",
+            refusal.message
+        );
+    }
+}
+
+#[test]
 fn no_wildcard_reaches_what_is_the_providers() {
     let mut config = settings();
     config.static_hosts_domain = Some("ingress.provider.example".to_owned());

@@ -7,14 +7,13 @@ use crate::labels;
 use crate::operators::said::cut;
 use crate::state::lease_of_host;
 use akash_provider_core::manifest::{
-    Group, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, Proto, is_hostname_or_wildcard,
+    Group, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, Proto, check_hostname,
     is_service_name, without_star,
 };
 use akash_provider_core::types::LeaseId;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 /// Attempts at replicas; a proxy that tries more makes a slow service slower.
 const MAX_TRIES: u32 = 100;
@@ -76,12 +75,8 @@ fn read_host(object: &DynamicObject) -> Fact<Host> {
             "it declares `{declared}`; a record is named after its hostname"
         ));
     }
-    // An address passes for a hostname: digits and dots.
-    let is_address = declared.trim_start_matches("*.").parse::<IpAddr>().is_ok();
-    if !is_hostname_or_wildcard(declared) || is_address {
-        return Err("it is no hostname: small letters, digits, `-` and dots, at most 253 characters; a wildcard is `*.` \
-                    before two labels at least"
-            .to_owned());
+    if let Err(fault) = check_hostname(declared) {
+        return Err(format!("`{declared}` {fault}; {}", fault.help()));
     }
     let Some(lease) = lease_of_host(spec) else {
         return Err("its owner or its provider is no address".to_owned());

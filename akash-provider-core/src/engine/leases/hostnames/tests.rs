@@ -42,6 +42,35 @@ fn w40_blocked_names_and_domains_are_refused_in_any_case() {
 }
 
 #[test]
+fn the_providers_names_what_is_below_and_what_looks_like_them_are_blocked() {
+    let blocked = names(&["bank.example", ".closed.example"]);
+    let mut ledger = HostnameLedger::new(&blocked).with_automatic(Some("apps.akash.example"));
+    ledger.set_own("akash.example");
+    for refused in [
+        "akash.example",
+        "mtls.akash.example",
+        // аkаsh, bаnk and clоsed with Cyrillic letters.
+        "xn--ksh-5cdb.example",
+        "login.xn--ksh-5cdb.example",
+        "apps.xn--ksh-5cdb.example",
+        "xn--bnk-6cd.example",
+        "a.xn--clsed-kye.example",
+        "*.xn--ksh-5cdb.example",
+    ] {
+        assert!(ledger.is_blocked(refused), "{refused}");
+    }
+    for allowed in [
+        "abc.apps.akash.example",
+        "notakash.example",
+        "xn--bcher-kva.example",
+        "xn--ksh-5cdb.other",
+        "xn--bcher-kva.bank.example",
+    ] {
+        assert!(!ledger.is_blocked(allowed), "{allowed}");
+    }
+}
+
+#[test]
 fn the_same_lease_may_reserve_more_names() {
     let mut ledger = HostnameLedger::default();
     let mine = lease(1, 5, 1);

@@ -1,0 +1,183 @@
+//! Names that a tenant may list, and names that pass for another.
+
+use super::punycode;
+use super::validate::is_hostname;
+use super::wildcard::is_wildcard;
+use unicode_security::skeleton;
+
+/// Domain of Services inside a Kubernetes cluster, as nearly all clusters have it.
+const CLUSTER_DOMAIN: &str = "cluster.local";
+
+/// Reason why a name is no hostname of a tenant. `Display` completes "`NAME` …".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HostnameFault {
+    /// Neither a DNS name nor a wildcard.
+    #[error("is not a hostname")]
+    Malformed,
+    /// An IPv4 address in any spelling: URLs read each name with a number as its last label as one.
+    #[error("is an IP address")]
+    Address,
+    /// A name without a dot.
+    #[error("has no domain")]
+    SingleLabel,
+    /// A name of a Service inside the cluster.
+    #[error("is a name inside the cluster")]
+    Cluster,
+    /// A label begins with `xn--` and does not decode.
+    #[error("has a label with `xn--` that is not Punycode")]
+    Punycode,
+}
+
+impl HostnameFault {
+    /// What to list instead.
+    #[must_use]
+    pub const fn help(self) -> &'static str {
+        match self {
+            Self::Malformed => {
+                "use lower-case labels of a-z, 0-9 and `-`, each at most 63 characters, with dots between, at most 253 \
+                 characters; a wildcard is `*.` before two labels at least"
+            }
+            Self::Address | Self::Cluster => "list a public DNS name",
+            Self::SingleLabel => "list a name of at least two labels",
+            Self::Punycode => "encode the label as IDNA does",
+        }
+    }
+}
+
+/// Checks whether a tenant may list a name, whoever provides.
+///
+/// # Errors
+/// The first rule that the name breaks.
+pub fn check_hostname(host: &str) -> Result<(), HostnameFault> {
+    if !is_hostname(host) && !is_wildcard(host) {
+        return Err(HostnameFault::Malformed);
+    }
+    let mut labels = host.rsplit('.');
+    if labels.next().is_some_and(is_number) {
+        return Err(HostnameFault::Address);
+    }
+    if labels.next().is_none() {
+        return Err(HostnameFault::SingleLabel);
+    }
+    if host.ends_with(".svc") || is_within(host, CLUSTER_DOMAIN) {
+        return Err(HostnameFault::Cluster);
+    }
+    let mut encoded = host.split('.').filter_map(|label| label.strip_prefix("xn--"));
+    if encoded.any(|label| punycode::decode(label).is_none()) {
+        return Err(HostnameFault::Punycode);
+    }
+    Ok(())
+}
+
+/// True for decimal, octal and hexadecimal numbers.
+fn is_number(label: &str) -> bool {
+    let hex = label.strip_prefix("0x");
+    let is_hex = hex.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+    is_hex || label.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// True for a domain itself and every name below it.
+#[must_use]
+pub fn is_within(host: &str, domain: &str) -> bool {
+    let stem = host.strip_suffix(domain);
+    // `notexample.com` ends with `example.com` and is not below it.
+    stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('.'))
+}
+
+/// True for a name with a Punycode label that looks like a domain or like a name below it, and is neither.
+#[must_use]
+pub fn looks_like(host: &str, domain: &str) -> bool {
+    let mut is_encoded = false;
+    let decoded = host.split('.').map(|label| match label.strip_prefix("xn--") {
+        Some(encoded) => {
+            is_encoded = true;
+            punycode::decode(encoded).unwrap_or_default()
+        }
+        None => label.to_owned(),
+    });
+    let decoded = decoded.collect::<Vec<_>>().join(".");
+    is_encoded && !is_within(host, domain) && is_within(&folded(&decoded), &folded(domain))
+}
+
+/// Characters that look alike become the same.
+fn folded(name: &str) -> String {
+    let folded: String = skeleton(&name.to_lowercase()).collect();
+    folded.to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_cluster_names_and_names_without_a_domain_are_refused() {
+        use HostnameFault as F;
+        let long = format!("{}.com", "a".repeat(64));
+        let longer = format!("{}.com", ["a"; 126].join("."));
+        for (host, fault) in [
+            ("169.254.169.254", F::Address),
+            ("127.1", F::Address),
+            ("2130706433", F::Address),
+            ("0x7f000001", F::Address),
+            ("0x7f.1", F::Address),
+            ("127.0x1", F::Address),
+            ("0177.0.0.01", F::Address),
+            ("web.0x", F::Address),
+            ("*.0.1", F::Address),
+            ("::1", F::Malformed),
+            ("[::1]", F::Malformed),
+            ("localhost", F::SingleLabel),
+            ("kubernetes.default.svc", F::Cluster),
+            ("*.default.svc", F::Cluster),
+            ("kubernetes.default.svc.cluster.local", F::Cluster),
+            ("cluster.local", F::Cluster),
+            ("*.cluster.local", F::Cluster),
+            (&long, F::Malformed),
+            (&longer, F::Malformed),
+            ("xn--0.example.com", F::Punycode),
+            ("xn--99999999.example.com", F::Punycode),
+        ] {
+            assert_eq!(check_hostname(host), Err(fault), "{host}");
+        }
+        for good in [
+            "example.com",
+            "1.example.com",
+            "*.1password.com",
+            "a.0x1f.com",
+            "svc.example.com",
+            "a.svc.example.com",
+            "mycluster.local",
+            "app.localhost",
+            "xn--bcher-kva.example",
+            &long[1..],
+            &longer[..longer.len() - 3],
+        ] {
+            assert_eq!(check_hostname(good), Ok(()), "{good}");
+        }
+    }
+
+    #[test]
+    fn punycode_that_looks_like_a_domain_or_a_name_below_it() {
+        for alike in [
+            // Two Cyrillic `а`.
+            "xn--ksh-5cdb.example.com",
+            "www.xn--ksh-5cdb.example.com",
+            // A Greek omicron in the last label.
+            "akash.example.xn--cm-jbc",
+        ] {
+            assert!(looks_like(alike, "akash.example.com"), "{alike}");
+            assert!(!looks_like(alike, "other.example.com"), "{alike}");
+        }
+        for other in [
+            "akash.example.com",
+            "www.akash.example.com",
+            "xn--bcher-kva.example.com",
+            "xn--ksh-5cdb.example.org",
+            "xn--bcher-kva.akash.example.com",
+        ] {
+            assert!(!looks_like(other, "akash.example.com"), "{other}");
+        }
+    }
+}
