@@ -128,7 +128,7 @@ impl Inner {
         let kinds = looked_for(&items, &ledger, !kept.is_empty());
         let there = self.there(&name, &kinds, operation).await?;
         if is_whole(&view, deployment, &kept, &items, &there) {
-            return Ok(());
+            return self.close_metadata(&name, &items, &view, operation).await;
         }
         let wanted = Wanted {
             items: &items,
@@ -169,6 +169,49 @@ impl Inner {
         let hash = hash_of_all(&body, &items);
         self.until_seen(|| has_seen(&self.state.lease_in(&name), &hash, &written, &deleted))
             .await;
+        Ok(())
+    }
+
+    /// Closes the addresses of metadata to a lease as another provider left it: its policy gets our exceptions. Nothing
+    /// else of the lease is written, and no pod is replaced.
+    async fn close_metadata(
+        &self,
+        home: &str,
+        items: &[Item],
+        view: &LeaseView,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        // A lease without the policy was made with policies switched off, and may depend on it.
+        let policy = items.iter().find(|item| {
+            let name = &item.id.name;
+            item.id.kind == Kind::NetworkPolicy
+                && name == objects::RESTRICTIONS
+                && view.policies.contains_key(name)
+        });
+        let wanted = Wanted {
+            items: policy.map(std::slice::from_ref).unwrap_or_default(),
+            ledger: &Ledger::new(),
+            there: &There::new(),
+            without_password: &BTreeSet::new(),
+            kept: &BTreeSet::new(),
+            prune: false,
+        };
+        let calls = self.calls(operation);
+        for write in plan(&wanted, view).writes {
+            let name = write.id.name.as_str();
+            if write.take_over {
+                calls.take_over(write.id.kind, home, name).await?;
+            }
+            let meta = calls.apply(write.id.kind, home, name, &write.body).await?;
+            let version = meta.resource_version.as_deref();
+            self.until_seen(|| {
+                let view = self.state.lease_in(home);
+                view.policies
+                    .get(name)
+                    .is_some_and(|o| is_as_new(o.meta(), version))
+            })
+            .await;
+        }
         Ok(())
     }
 

@@ -5,6 +5,32 @@ use super::context::Context;
 use crate::settings::network;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
+/// Networks that no lease reaches, whatever the settings open, and the reason of each.
+const EXCLUDED: [(&str, &str); 10] = [
+    ("100.100.100.200/32", "instance metadata of Alibaba Cloud"),
+    (
+        "168.63.129.16/32",
+        "host services of Azure: certificates and settings of the machine",
+    ),
+    (
+        "169.254.169.254/32",
+        "instance metadata of most clouds, with credentials of the node",
+    ),
+    ("169.254.170.2/32", "credentials of tasks on AWS ECS"),
+    ("169.254.170.23/32", "credentials of pods on AWS EKS"),
+    ("192.0.0.192/32", "instance metadata of Oracle Cloud"),
+    (
+        "64:ff9b::/96",
+        "NAT64 (RFC 6052): leads to every IPv4 address, also a closed one",
+    ),
+    ("64:ff9b:1::/48", "local NAT64 (RFC 8215): likewise"),
+    (
+        "fd00:ec2::/32",
+        "instance metadata and credentials of AWS over IPv6",
+    ),
+    ("fd20:ce::254/128", "instance metadata of Google Cloud over IPv6"),
+];
+
 /// Networks by family, each once, those within another left out.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Networks {
@@ -18,7 +44,15 @@ impl Networks {
         let egress = &cx.settings.egress;
         let closed = read("egress.closed", &egress.closed)?;
         let infrastructure = read("egress.infrastructure", &egress.infrastructure)?;
-        Ok(Self::of(closed.into_iter().chain(infrastructure)))
+        Ok(Self::of(
+            closed.into_iter().chain(infrastructure).chain(excluded()),
+        ))
+    }
+
+    /// Addresses that are closed to a lease of another provider too: those of metadata, in IPv4. Its policies open no
+    /// IPv6.
+    pub(super) fn metadata() -> Vec<Ipv4Net> {
+        Self::of(excluded()).v4
     }
 
     /// Where resolvers are, besides those that are pods.
@@ -40,10 +74,26 @@ impl Networks {
     }
 }
 
+fn excluded() -> impl Iterator<Item = IpNet> {
+    EXCLUDED.iter().filter_map(|(network, _)| network.parse().ok())
+}
+
 /// The networks of one setting.
 fn read(field: &str, texts: &[String]) -> Result<Vec<IpNet>, Refusal> {
     let one = |(n, text): (usize, &String)| {
         network(text).map_err(|problem| Context::bad_setting(format!("settings.{field}[{n}]"), problem))
     };
     texts.iter().enumerate().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_excluded_network_is_read_and_has_a_reason() {
+        assert_eq!(excluded().count(), EXCLUDED.len());
+        assert!(excluded().all(|network| network == network.trunc()));
+        assert!(EXCLUDED.iter().all(|(_, reason)| !reason.is_empty()));
+    }
 }

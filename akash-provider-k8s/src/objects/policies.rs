@@ -24,7 +24,7 @@ const APP_NAME: &str = "app.kubernetes.io/name";
 const NGINX: &str = "ingress-nginx";
 const WORLD_V4: &str = "0.0.0.0/0";
 const WORLD_V6: &str = "::/0";
-/// What a lease of another provider may not reach.
+/// Networks that the other provider closes to its leases.
 const LEGACY_CLOSED: [&str; 3] = ["10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"];
 
 /// Name of the policy that opens the node ports of a service.
@@ -124,7 +124,9 @@ fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> 
 fn world(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
     if cx.is_legacy() {
         // For IPv4 alone, as the other provider has it: what no rule opens stays closed.
-        let closed = LEGACY_CLOSED.map(str::to_owned).to_vec();
+        let mut closed = LEGACY_CLOSED.map(str::to_owned).to_vec();
+        // The node's own credentials are at these addresses.
+        closed.extend(Networks::metadata().iter().map(ToString::to_string));
         return Ok(vec![to(vec![block(WORLD_V4.to_owned(), closed)], None)]);
     }
     let closed = Networks::closed(cx)?;

@@ -113,7 +113,9 @@ pub(super) fn has_default_disk(service: &Service) -> bool {
 /// Removes the amounts of ephemeral storage.
 pub(super) fn remove_disk(resources: &mut ResourceRequirements) {
     for amounts in [&mut resources.limits, &mut resources.requests] {
-        amounts.iter_mut().for_each(|amounts| drop(amounts.remove(EPHEMERAL)));
+        amounts
+            .iter_mut()
+            .for_each(|amounts| drop(amounts.remove(EPHEMERAL)));
     }
 }
 

@@ -9,6 +9,7 @@ use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::crd::{Manifest, convert};
+use akash_provider_k8s::objects::RESTRICTIONS;
 use akash_provider_k8s::settings::{Isolation, Settings};
 use futures::FutureExt;
 use kube::api::PostParams;
@@ -279,7 +280,7 @@ fn legacy(world: &World) -> Settings {
 }
 
 #[test]
-fn adopted_leases_are_taken_over_without_a_write_or_a_rollout() {
+fn adopted_leases_lose_the_addresses_of_metadata_and_nothing_else() {
     run("adopt", |world| {
         async move {
             let recordings = all(world);
@@ -296,6 +297,27 @@ fn adopted_leases_are_taken_over_without_a_write_or_a_rollout() {
             let cluster = world.connect().await;
             let deployments = cluster.deployments().await.unwrap().deployments;
             assert_eq!(deployments.len(), recordings.len());
+            let metadata = "169.254.169.254/32";
+            for deployment in &deployments {
+                let home = deployment.lease.namespace();
+                let policy = || async {
+                    let policies = world.list("NetworkPolicy", &home).await;
+                    policies
+                        .into_iter()
+                        .find(|p| p["metadata"]["name"] == RESTRICTIONS)
+                };
+                let open = policy().await.unwrap();
+                assert!(!open.to_string().contains(metadata));
+                cluster.deploy(deployment).await.unwrap();
+                let closed = policy().await.unwrap();
+                let except = |policy: &Value| {
+                    let rule = policy["spec"]["egress"].as_array().unwrap().last().unwrap();
+                    rule["to"][0]["ipBlock"]["except"].as_array().unwrap().clone()
+                };
+                let (open, closed) = (except(&open), except(&closed));
+                assert_eq!(closed[..open.len()], open);
+                assert!(closed.contains(&json!(metadata)) && closed.contains(&json!("168.63.129.16/32")));
+            }
             world.take_calls();
             for deployment in &deployments {
                 cluster.deploy(deployment).await.unwrap();
@@ -317,7 +339,10 @@ fn adopted_leases_are_taken_over_without_a_write_or_a_rollout() {
                     rollouts(world, &recording.lease).await,
                     versions(world, &recording.lease).await,
                 );
-                assert_eq!(after, before, "{}", recording.lease);
+                let mut others = before.1.clone();
+                let policy = format!("NetworkPolicy {RESTRICTIONS}");
+                others.insert(policy.clone(), after.1[&policy].clone());
+                assert_eq!(after, (before.0, others), "{}", recording.lease);
             }
             println!("adopted {} leases", recordings.len());
         }

@@ -263,9 +263,16 @@ fn an_upgrade_restarts_no_pod_for_the_default_disk_and_a_change_of_the_service_b
             };
             prior.unchanged = objects::without_default_disk(&before, &world.settings, &prior).unwrap();
             let rendered = objects::render(&before, &world.settings, &prior).unwrap();
-            let item = items(&rendered).into_iter().find(|item| item.id.kind == Kind::Deployment);
+            let item = items(&rendered)
+                .into_iter()
+                .find(|item| item.id.kind == Kind::Deployment);
             let item = item.unwrap();
-            put(&world.client, &item.annotated(item.body.clone(), false), "akash-provider").await;
+            put(
+                &world.client,
+                &item.annotated(item.body.clone(), false),
+                "akash-provider",
+            )
+            .await;
             let earlier = disk().await;
             assert_eq!(earlier.1, [Value::Null, Value::Null]);
             let upgraded = world.connect().await;

@@ -179,6 +179,12 @@ fn pods_of_a_lease_reach_the_world_and_nothing_of_the_cluster() {
         "100.64.0.1",
         "100.127.255.255",
         "169.254.169.254",
+        "168.63.129.16",
+        "100.100.100.200",
+        "192.0.0.192",
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::a9fe:a9fe",
+        "fd00:ec2::254",
         "203.0.113.7",
         "fc00::1",
         "fdff::1",
@@ -190,14 +196,27 @@ fn pods_of_a_lease_reach_the_world_and_nothing_of_the_cluster() {
         flows.push((service("game"), host(closed), "UDP", 53, false));
     }
     check(&policies(&settings(), Isolation::Baseline), flows);
+    // Also where the operator closes nothing.
+    let mut open = settings();
+    open.egress.closed.clear();
+    let excluded = [
+        "169.254.169.254",
+        "168.63.129.16",
+        "64:ff9b::a9fe:a9fe",
+        "fd00:ec2::254",
+    ];
+    let flows = excluded.map(|address| (service("game"), host(address), "TCP", 80, false));
+    check(&policies(&open, Isolation::Baseline), flows.into());
 }
 
 #[test]
-fn leases_from_before_keep_their_flows() {
+fn leases_from_before_keep_their_flows_but_those_to_metadata() {
     check(
         &policies(&settings(), Isolation::Legacy),
         vec![
-            (service("game"), host("169.254.169.254"), "TCP", 80, true),
+            (service("game"), host("169.254.169.254"), "TCP", 80, false),
+            (service("game"), host("168.63.129.16"), "TCP", 80, false),
+            (service("game"), host("169.254.20.10"), "UDP", 53, true),
             (service("game"), host("100.64.0.1"), "TCP", 80, true),
             (service("game"), host("10.0.0.1"), "TCP", 80, false),
             (service("game"), host("2606:4700::1111"), "TCP", 443, false),

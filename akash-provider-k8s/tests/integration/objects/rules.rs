@@ -155,7 +155,11 @@ fn every_container_has_six_amounts_whatever_its_storage() {
     ] {
         let deployment = sdl::web(|web| web.resources.storage = volumes(kinds));
         let made = json_of(&rendered(&deployment, &settings));
-        let kind = if kinds.contains('p') { "stateful_sets" } else { "deployments" };
+        let kind = if kinds.contains('p') {
+            "stateful_sets"
+        } else {
+            "deployments"
+        };
         let containers = pod(&made, kind)["containers"].as_array().unwrap();
         let in_memory = kinds.matches('r').count() as u64 * (2 << 30);
         for container in containers {
@@ -163,13 +167,18 @@ fn every_container_has_six_amounts_whatever_its_storage() {
             let limits = json!({
                 "cpu": "500m", "memory": ((64 << 20) + in_memory).to_string(), "ephemeral-storage": disk,
             });
-            let requests = json!({"cpu": "500m", "memory": (64 << 20).to_string(), "ephemeral-storage": disk});
+            let requests =
+                json!({"cpu": "500m", "memory": (64 << 20).to_string(), "ephemeral-storage": disk});
             let amounts = json!({"limits": limits, "requests": requests});
             assert_eq!(container["resources"], amounts, "{kinds:?}");
         }
         assert_eq!(containers.len(), 1, "{kinds:?}");
         let quota = made["quota"]["spec"]["hard"]["requests.ephemeral-storage"].as_str();
-        assert_eq!(quota, Some((4 * (ephemeral_gib << 30_u64)).to_string().as_str()), "{kinds:?}");
+        assert_eq!(
+            quota,
+            Some((4 * (ephemeral_gib << 30_u64)).to_string().as_str()),
+            "{kinds:?}"
+        );
     }
 }
 

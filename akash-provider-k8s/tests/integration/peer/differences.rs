@@ -20,6 +20,8 @@ pub(super) enum Difference {
     Capabilities,
     /// `quota`: each lease has one.
     Quota,
+    /// `metadata`: the addresses of metadata are closed to leases of the other provider too.
+    Metadata,
     /// `egress`: more is closed, in both families, and the node's own resolver is open.
     Egress,
 }
@@ -30,7 +32,7 @@ pub(super) fn of(isolation: Isolation) -> BTreeSet<Difference> {
     let always = [D::NamespaceNotes, D::ContainerPorts];
     let baseline = [D::PodSecurity, D::Seccomp, D::Capabilities, D::Quota, D::Egress];
     match isolation {
-        Isolation::Legacy => always.into(),
+        Isolation::Legacy => always.into_iter().chain([D::Metadata]).collect(),
         Isolation::Baseline => always.into_iter().chain(baseline).collect(),
     }
 }
@@ -75,6 +77,7 @@ fn take_out(difference: Difference, ours: &mut Objects, theirs: &mut Objects) ->
             &json!({ "drop": ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_CHROOT"] }),
         ),
         Difference::Quota => ours.remove("ResourceQuota/akash-lease").is_some(),
+        Difference::Metadata => metadata(theirs),
         Difference::Egress => egress(ours, theirs),
     }
 }
@@ -130,6 +133,30 @@ fn container_ports(theirs: &mut Objects) -> bool {
     any
 }
 
+/// Addresses of metadata, as ours have them.
+const METADATA: [&str; 6] = [
+    "100.100.100.200/32",
+    "168.63.129.16/32",
+    "169.254.169.254/32",
+    "169.254.170.2/32",
+    "169.254.170.23/32",
+    "192.0.0.192/32",
+];
+
+/// Adds the addresses of metadata to the exceptions of the recorded rule.
+fn metadata(theirs: &mut Objects) -> bool {
+    let policy = theirs
+        .get_mut("NetworkPolicy/akash-deployment-restrictions")
+        .unwrap();
+    let rules = policy.pointer_mut("/spec/egress").and_then(Value::as_array_mut);
+    let world = rules.unwrap().last_mut().unwrap();
+    let except = world
+        .pointer_mut("/to/0/ipBlock/except")
+        .and_then(Value::as_array_mut);
+    except.unwrap().extend(METADATA.map(Value::from));
+    true
+}
+
 /// Replaces the recorded rule of the outside world by the resolver's and the two of ours, as they must be.
 fn egress(ours: &Objects, theirs: &mut Objects) -> bool {
     let key = "NetworkPolicy/akash-deployment-restrictions";
@@ -142,8 +169,10 @@ fn egress(ours: &Objects, theirs: &mut Objects) -> bool {
     let v4 = [
         "10.0.0.0/8",
         "100.64.0.0/10",
+        "168.63.129.16/32",
         "169.254.0.0/16",
         "172.16.0.0/12",
+        "192.0.0.192/32",
         "192.168.0.0/16",
     ];
     let rules = theirs.get_mut(key).unwrap().pointer_mut("/spec/egress").unwrap();
@@ -156,7 +185,10 @@ fn egress(ours: &Objects, theirs: &mut Objects) -> bool {
     rules.extend([
         resolver,
         block("0.0.0.0/0", &v4),
-        block("::/0", &["fc00::/7", "fe80::/10"]),
+        block(
+            "::/0",
+            &["64:ff9b::/96", "64:ff9b:1::/48", "fc00::/7", "fe80::/10"],
+        ),
     ]);
     ours.contains_key(key)
 }
