@@ -1,6 +1,6 @@
 //! Limits on the lists and texts of a manifest.
 //!
-//! Neither the chain nor the Go provider limits these lists, so most numbers are our own: several times what public SDL
+//! The chain and the Go provider do not limit these lists, so most numbers are our own: several times what public SDL
 //! files use, and small enough that one manifest cannot exhaust hostnames, objects or memory.
 
 use super::fault::{ManifestError, StructureFault};

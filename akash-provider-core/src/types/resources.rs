@@ -66,12 +66,12 @@ pub struct Storage {
     pub attributes: Vec<Attribute>,
 }
 
-/// Ephemeral storage of a replica that lists none, in bytes: 1 GiB. Room for logs and temporary files of a service that
-/// keeps its data elsewhere; without a limit, one container could fill its node.
+/// Ephemeral storage of a replica that lists none, in bytes: 1 GiB. Holds logs and temporary files of a service
+/// that has its data on other volumes. Without a limit, one container could fill its node.
 pub const DEFAULT_EPHEMERAL: u64 = 1 << 30;
 
 impl Resources {
-    /// Ephemeral storage of one replica, in bytes: the sum of the volumes that are neither persistent nor in memory,
+    /// Ephemeral storage of one replica, in bytes: the sum of the volumes that are not persistent and not in memory,
     /// or [`DEFAULT_EPHEMERAL`] where that sum is 0. Returns `None` if the sum exceeds a `u64`.
     #[must_use]
     pub fn ephemeral_bytes(&self) -> Option<u64> {

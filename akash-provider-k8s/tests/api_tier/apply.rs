@@ -254,7 +254,7 @@ fn an_upgrade_restarts_no_pod_for_the_default_disk_and_a_change_of_the_service_b
                 (web["metadata"]["generation"].clone(), amounts)
             };
             let (_, limited) = disk().await;
-            assert_eq!(limited, ["1Gi", "1Gi"].map(Value::from));
+            assert_eq!(limited, ["1073741824", "1073741824"].map(Value::from));
             // As an earlier version applied it.
             let mut prior = Prior {
                 manifest_version: "1".to_owned(),

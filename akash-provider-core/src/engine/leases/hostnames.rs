@@ -225,7 +225,7 @@ impl HostnameLedger {
         names.map(|(n, lease)| (n.to_string(), lease.clone())).collect()
     }
 
-    /// True when nobody gets a name: it is blocked, it looks like such a name (Punycode), or it is a wildcard that
+    /// True when no tenant gets a name: it is blocked, it looks like such a name (Punycode), or it is a wildcard that
     /// reaches one.
     #[must_use]
     pub fn is_blocked(&self, hostname: &str) -> bool {

@@ -201,7 +201,7 @@ fn w10_an_adopted_offer_is_not_divided_again() {
 fn two_models() -> ClusterSpec {
     let node = |name: &str, model: &str| {
         let gpus = GpuSpec::new("nvidia", model, "80Gi", "pcie", 2);
-        NodeSpec::new(name, 4000, 64 * GIB, GIB).with_gpus(gpus)
+        NodeSpec::new(name, 4000, 64 * GIB, 64 * GIB).with_gpus(gpus)
     };
     ClusterSpec::of_nodes([node("a", "a100"), node("h", "h100")])
 }

@@ -56,7 +56,7 @@ fn w14_a_size_is_not_sold_twice_through_a_model() {
 
 #[test]
 fn devices_used_by_nobody_knows_which_kind_count_against_every_kind() {
-    let mut node = NodeSpec::new("mixed", 1000, GIB, GIB)
+    let mut node = NodeSpec::new("mixed", 1000, GIB, 4 * GIB)
         .with_gpus(GpuSpec::new("nvidia", "a100", "80Gi", "", 2))
         .with_gpus(GpuSpec::new("nvidia", "h100", "80Gi", "", 2));
     node.gpu_allocated = 1;

@@ -184,7 +184,7 @@ fn persistent_storage_is_a_pool_that_some_nodes_mount() {
 
 #[test]
 fn ram_volumes_come_from_memory() {
-    let spec = ClusterSpec::of_nodes([NodeSpec::new("n", 1000, 7 << 30, 0)]);
+    let spec = ClusterSpec::of_nodes([NodeSpec::new("n", 1000, 7 << 30, 1 << 30)]);
     let mut wanted = sized(1, 100, 4 * GI, 0, 1);
     let ram = |size| volume("shm", size, &[("class", "ram"), ("persistent", "false")]);
     wanted.resources.storage = vec![ram(4 * GI)];

@@ -495,8 +495,8 @@ fn nobody_gets_the_host_of_our_record_also_when_it_changes() {
     assert_eq!(asks(&mut world, "provider.example"), Some(RefusalKind::Hostname));
     assert_eq!(
         asks(&mut world, "app.provider.example"),
-        None,
-        "only the name itself"
+        Some(RefusalKind::Hostname),
+        "and everything below it"
     );
     assert_eq!(asks(&mut world, "held.example"), None);
     let lease = lease_id(3);

@@ -141,7 +141,7 @@ fn volumes(kinds: &str) -> Vec<Storage> {
 fn every_container_has_six_amounts_whatever_its_storage() {
     let settings = sdl::settings();
     for (kinds, ephemeral_gib) in [
-        ("", 1),
+        ("", 1_u64),
         ("e", 2),
         ("p", 1),
         ("r", 1),
@@ -163,7 +163,7 @@ fn every_container_has_six_amounts_whatever_its_storage() {
         let containers = pod(&made, kind)["containers"].as_array().unwrap();
         let in_memory = kinds.matches('r').count() as u64 * (2 << 30);
         for container in containers {
-            let disk = (ephemeral_gib << 30_u64).to_string();
+            let disk = (ephemeral_gib << 30).to_string();
             let limits = json!({
                 "cpu": "500m", "memory": ((64 << 20) + in_memory).to_string(), "ephemeral-storage": disk,
             });
@@ -176,7 +176,7 @@ fn every_container_has_six_amounts_whatever_its_storage() {
         let quota = made["quota"]["spec"]["hard"]["requests.ephemeral-storage"].as_str();
         assert_eq!(
             quota,
-            Some((4 * (ephemeral_gib << 30_u64)).to_string().as_str()),
+            Some((4 * (ephemeral_gib << 30)).to_string().as_str()),
             "{kinds:?}"
         );
     }
