@@ -4,16 +4,17 @@ use crate::manifest::{Group, HttpOptions, Proto, SchedulerParamsById};
 use crate::types::LeaseId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod health;
 #[cfg(feature = "runtime")]
 mod memory;
 #[cfg(feature = "runtime")]
 mod port;
+pub use health::{Health, Outage};
 #[cfg(feature = "runtime")]
 pub use memory::{Calls, Contents, ExecFn, ExecResult, Facets, MemoryCluster, Operation};
 #[cfg(feature = "runtime")]
@@ -135,38 +136,6 @@ impl From<Vec<WorkloadSpec>> for Listing {
             deployments,
             ..Self::default()
         }
-    }
-}
-
-/// What is known of a workload's health. Unknown is a state of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Health {
-    /// Nobody can say. Stops the clock that counts unhealthy time.
-    #[default]
-    Unknown,
-    /// Every service has all its replicas.
-    Good,
-    /// The backend knows that a service lacks replicas.
-    Bad,
-}
-
-impl Health {
-    /// The health as one short word, the same as in JSON.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Good => "good",
-            Self::Bad => "bad",
-        }
-    }
-}
-
-impl fmt::Display for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -11,7 +11,11 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::api::{ApiResource, PostParams};
 use kube::{Api, Client, Resource};
+use std::error::Error as _;
 use std::time::Duration;
+
+/// Parts of the API server's messages for what a webhook and a policy refuse.
+const ADMISSION: [&str; 2] = ["denied the request", "ValidatingAdmissionPolicy"];
 
 /// What was tried: verbs at a kind, in a namespace.
 #[derive(Debug, Clone)]
@@ -54,6 +58,31 @@ pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'
     Error::new(ErrorKind::Invalid, error.operation(), error.message().to_owned()).with_source(error)
 }
 
+/// An error of a deploy. What admission refuses may pass later, when the quota is raised or the policy changed, and
+/// is no fault of the tenant: it is worth trying again.
+pub(crate) fn retried(error: Error) -> Error {
+    if error.kind() == ErrorKind::Invalid && is_admission(&error) {
+        return error.transient();
+    }
+    error
+}
+
+/// True for a refusal of admission: a 403 without a missing right, or a webhook or policy, which choose their code.
+fn is_admission(error: &Error) -> bool {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if cause
+            .downcast_ref::<Error>()
+            .is_some_and(|e| e.kind() == ErrorKind::Denied)
+        {
+            return true;
+        }
+        source = cause.source();
+    }
+    let message = error.message();
+    ADMISSION.iter().any(|said| message.contains(said))
+}
+
 async fn may(
     client: &Client,
     limit: Duration,
@@ -78,4 +107,40 @@ async fn may(
     let params = PostParams::default();
     let answer = within(limit, operation, api.create(&params, &review)).await?;
     Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_admission_refuses_is_retried_and_what_is_invalid_is_not() {
+        let error = |kind, message: &str| Error::new(kind, "deploy", message);
+        let quota = error(ErrorKind::Invalid, "Service web: exceeded quota")
+            .with_source(error(ErrorKind::Denied, "exceeded quota"));
+        for (error, wanted) in [
+            (quota, true),
+            (
+                error(
+                    ErrorKind::Invalid,
+                    r#"admission webhook "w" denied the request: no"#,
+                ),
+                true,
+            ),
+            (
+                error(
+                    ErrorKind::Invalid,
+                    "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+                ),
+                true,
+            ),
+            (
+                error(ErrorKind::Invalid, "spec.replicas: Invalid value: -1"),
+                false,
+            ),
+            (error(ErrorKind::Denied, "is forbidden: User \"x\""), false),
+        ] {
+            assert_eq!(retried(error).is_transient(), wanted);
+        }
+    }
 }

@@ -15,6 +15,7 @@ mod index;
 mod kind;
 pub(crate) mod object;
 mod orphans;
+mod outage;
 pub(crate) mod reading;
 #[cfg(test)]
 pub(crate) mod samples;

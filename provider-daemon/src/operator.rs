@@ -70,10 +70,19 @@ struct LeaseLine {
     phase: String,
     /// Known health of its workload.
     health: Health,
+    /// Counted unhealthy time, in milliseconds.
+    #[serde(default)]
+    known_unhealthy_ms: u64,
+    /// Unhealthy time that ends the lease, in milliseconds.
+    #[serde(default)]
+    unhealthy_limit_ms: Option<u64>,
     /// What is wrong with its record in the cluster.
     record_problem: Option<String>,
     /// Why its end does not go on.
     waiting_for: Option<String>,
+    /// Since when the circuit breaker holds its end back.
+    #[serde(default)]
+    held_since: Option<String>,
     /// What the cluster said last against it.
     last_error: Option<String>,
 }

@@ -14,8 +14,8 @@ mod terminal;
 mod tests;
 
 use super::{
-    ClusterChange, Health, HostnameDeclaration, IpDeclaration, LeaseEvent, LogLine, Severity, Teardown,
-    WorkloadSpec,
+    ClusterChange, Health, HostnameDeclaration, IpDeclaration, LeaseEvent, LogLine, Outage, Severity,
+    Teardown, WorkloadSpec,
 };
 use crate::error::{Error, ErrorKind};
 use crate::feed::{Feed, lock};
@@ -383,7 +383,7 @@ impl Workload {
         self.health = health;
         let (severity, reason) = match health {
             Health::Good => (Severity::Normal, "Healthy"),
-            Health::Bad => (Severity::Warning, "Unhealthy"),
+            Health::Bad | Health::Out(_) => (Severity::Warning, "Unhealthy"),
             Health::Unknown => return,
         };
         self.add_event(severity, "", reason, "");
@@ -523,10 +523,10 @@ impl State {
         workload.add_start_lines(deployment, &lines);
         let can_run = deployment.group.services.iter().all(has_image);
         workload.starting = if can_run { ticks } else { 0 };
-        let health = if can_run && ticks == 0 {
-            Health::Good
-        } else {
-            Health::Bad
+        let health = match (can_run, ticks) {
+            (true, 0) => Health::Good,
+            (true, _) => Health::Out(Outage::Starting),
+            (false, _) => Health::Bad,
         };
         workload.set_health(health);
         self.tell_health(lease, health);

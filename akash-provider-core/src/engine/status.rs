@@ -94,7 +94,7 @@ impl Status {
     /// True while it would be another one a moment later: unhealthy time is counted.
     #[must_use]
     pub fn ages(&self) -> bool {
-        self.leases.iter().any(|lease| lease.health == Health::Bad)
+        self.leases.iter().any(|lease| lease.health.is_counted())
     }
 }
 
@@ -132,10 +132,13 @@ pub struct LeaseInfo {
     pub price: DecCoin,
     /// Where its workload stands.
     pub phase: LeasePhase,
-    /// Health as the backend told it last; unknown while the cluster cannot be watched.
+    /// Health that the backend reported last; unknown while the cluster cannot be watched. The clock of unhealthy
+    /// time runs while it is `bad` and stands still otherwise.
     pub health: Health,
     /// Known unhealthy time so far, in milliseconds.
     pub known_unhealthy_ms: u64,
+    /// Known unhealthy time that ends the lease, in milliseconds; `None` for no limit.
+    pub unhealthy_limit_ms: Option<u64>,
     /// Version deployed last, from 1; `None` while none is, which is written as 0.
     #[serde(serialize_with = "or_zero")]
     pub generation: Option<u64>,
@@ -213,6 +216,20 @@ pub struct ReservationStatus {
     pub storage: BTreeMap<String, u64>,
 }
 
+/// The end of a lease that the circuit breaker holds back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct HeldEnd {
+    /// Order and provider of the lease.
+    pub lease: LeaseId,
+    /// Block time at which the end was held back first, in milliseconds since the Unix epoch.
+    pub since: BlockTime,
+    /// True when the chain shows the lease as over, so that only its workload is left to remove.
+    pub is_over: bool,
+    /// Reason, and the command that releases it.
+    pub because: String,
+}
+
 /// The circuit breaker: which of our own ends of leases are held back, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
@@ -227,6 +244,8 @@ pub struct BreakerStatus {
     pub allowed: u32,
     /// Leases whose end waits for it.
     pub waiting: Vec<BidId>,
+    /// The same leases, each with the reason and the start of its wait.
+    pub held: Vec<HeldEnd>,
     /// Where no record of any lease was found although there are leases; `None` when that is not so.
     pub records_missing: Option<String>,
     /// Why nothing passes; `None` when it is open, be it not for all owners. What each lease waits for is said there.

@@ -178,7 +178,8 @@ fn log(event: &Event) {
         Event::Deployed { lease, generation } => tracing::info!(%lease, generation, "deployed"),
         Event::DeployFailed { lease, message } => tracing::warn!(%lease, "deploy failed: {message}"),
         Event::HealthChanged { lease, health } => {
-            tracing::info!(%lease, health = health.name(), "health changed")
+            let (health, counted) = (health.name(), health.is_counted());
+            tracing::info!(%lease, health, counted, "health changed");
         }
         Event::LeaseEnding { lease, reason } => tracing::info!(%lease, ?reason, "lease ending"),
         Event::LeaseClosed { lease, reason } => tracing::info!(%lease, ?reason, "lease closed"),
@@ -195,6 +196,9 @@ fn log(event: &Event) {
             "circuit breaker tripped for one owner: more of his leases were to be ended than is usual, and no more \
              of them end until it is released; those of others do"
         ),
+        Event::EndHeld { lease, message } => {
+            tracing::warn!(%lease, "end of lease held back by the circuit breaker: {message}");
+        }
         Event::BreakerReleased => tracing::info!("circuit breaker released"),
         Event::BreakerReleasedFor { owner } => {
             tracing::info!(%owner, "circuit breaker released for one owner")

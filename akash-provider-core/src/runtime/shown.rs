@@ -79,6 +79,7 @@ mod tests {
             phase: LeasePhase::Running,
             health,
             known_unhealthy_ms: 0,
+            unhealthy_limit_ms: None,
             generation: Some(1),
             last_error: None,
             ending: None,

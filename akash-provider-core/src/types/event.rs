@@ -210,7 +210,7 @@ pub enum Event {
     HealthChanged {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// What is known now.
+        /// What is known now. Only `bad` counts as unhealthy time.
         health: Health,
     },
     /// We decided to end a lease.
@@ -258,6 +258,13 @@ pub enum Event {
         /// How many of his were wanted within the window.
         wanted: u32,
     },
+    /// The end of a lease, or the teardown of its workload, waits for a release of the circuit breaker.
+    EndHeld {
+        /// Order and provider of the lease.
+        lease: LeaseId,
+        /// Reason, and the command that releases it.
+        message: String,
+    },
     /// The circuit breaker was released by command, for all and for each owner.
     BreakerReleased,
     /// The circuit breaker was released by command for one owner for whom alone it had tripped.
@@ -303,6 +310,7 @@ pub enum Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Outage;
 
     #[test]
     fn words_are_written_as_they_are_shown() {
@@ -314,6 +322,7 @@ mod tests {
             (Health::Unknown, "unknown"),
             (Health::Good, "good"),
             (Health::Bad, "bad"),
+            (Health::Out(Outage::NodeAway), "node_away"),
         ] {
             let lease = lease.clone();
             let written = serde_json::to_value(Event::HealthChanged { lease, health }).unwrap();

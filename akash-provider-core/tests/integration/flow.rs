@@ -11,7 +11,7 @@
 mod world;
 
 use akash_provider_core::ErrorKind;
-use akash_provider_core::cluster::{Health, Operation};
+use akash_provider_core::cluster::{Health, Operation, Outage};
 use akash_provider_core::engine::{OrderPhase, RefusalKind};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidState, Event};
@@ -61,7 +61,7 @@ async fn an_order_from_bid_to_release() {
     let status = provider
         .until("the deployment", |s| s.leases[0].generation == Some(1))
         .await;
-    assert_eq!(status.leases[0].health, Health::Bad);
+    assert_eq!(status.leases[0].health, Health::Out(Outage::Starting));
     world.cluster.tick();
     provider
         .until("health", |s| s.leases[0].health == Health::Good)

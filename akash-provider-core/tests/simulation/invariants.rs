@@ -425,6 +425,12 @@ impl Rest<'_> {
         })
     }
 
+    /// The same at a moment when closes of our own may still wait.
+    pub(crate) fn nothing_runs_without_a_lease(&self) -> Checked {
+        let live: BTreeSet<LeaseId> = live(self.market).into_iter().collect();
+        self.workload_only_under_active_lease(&live)
+    }
+
     fn workload_only_under_active_lease(&self, live: &BTreeSet<LeaseId>) -> Checked {
         let extra = self.rack.runs.keys().find(|l| !live.contains(l));
         ensure("workload_only_under_active_lease", extra.is_none(), || {

@@ -3,7 +3,7 @@
 use crate::calls::SHORT;
 use crate::capacity::Sales;
 use crate::ids::OURS;
-use akash_provider_core::cluster::{ClusterChange, Health};
+use akash_provider_core::cluster::{ClusterChange, Health, Outage};
 use akash_provider_core::engine::{
     Call, Completion, EffectId, Input, Leadership, Request, RequestId, Response, Workloads,
 };
@@ -42,7 +42,7 @@ impl Unwell {
     fn told(&mut self, now: Mono, health: Health) {
         match health {
             Health::Bad => drop(self.since.get_or_insert(now)),
-            Health::Unknown => {
+            Health::Unknown | Health::Out(_) => {
                 self.before = self.time(now);
                 self.since = None;
             }
@@ -212,7 +212,8 @@ impl Told {
             }
             ClusterChange::Snapshot { health } => {
                 for lease in leases {
-                    let health = health.get(lease).copied().unwrap_or(Health::Bad);
+                    let missing = Health::Out(Outage::Missing);
+                    let health = health.get(lease).copied().unwrap_or(missing);
                     self.unwell.entry(lease.clone()).or_default().told(now, health);
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::manifests::Basis;
 use super::{Inner, KubeCluster};
+use crate::rights;
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, EventOptions, ExecIo, ExecRequest, ForwardedPort, Hostnames, LeaseEvent,
     LeaseStatus, LeasedIps, Listing, LogLine, LogOptions, ServiceStatus, Shell, Teardown, WorkloadSpec,
@@ -19,7 +20,7 @@ const RECORD: &str = "record";
 #[async_trait]
 impl Cluster for KubeCluster {
     async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
-        self.inner.deploy(deployment).await
+        self.inner.deploy(deployment).await.map_err(rights::retried)
     }
 
     async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error> {

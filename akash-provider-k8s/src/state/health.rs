@@ -1,6 +1,6 @@
 //! Whether a lease's workload is as its manifest wants it: a pure function of its objects.
 
-use super::{Kind, LeaseView};
+use super::{Kind, LeaseView, outage};
 use crate::crd::ManifestService;
 use akash_provider_core::cluster::Health;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, StatefulSet};
@@ -122,8 +122,8 @@ fn is_persistent(service: &ManifestService) -> bool {
     attributes.any(|a| a.key == "persistent" && a.value == "true")
 }
 
-/// Health of a lease. Without a manifest nobody knows what should run, and an object that cannot be read says
-/// nothing.
+/// Health of a lease, with the reason for replicas that it lacks. It is unknown without a manifest, and while an object
+/// that decides it cannot be read.
 #[must_use]
 pub fn health(view: &LeaseView) -> Health {
     let Some(wanted) = view.wanted() else {
@@ -132,13 +132,19 @@ pub fn health(view: &LeaseView) -> Health {
     if view.unreadable.keys().any(|(kind, _)| kind.decides_health()) {
         return Health::Unknown;
     }
-    let good =
-        |service: &ManifestService| replicas(view, &service.name).is_some_and(|r| r.serve(service.count));
-    if wanted.iter().all(good) {
-        Health::Good
-    } else {
-        Health::Bad
+    let mut lacking = None;
+    for ManifestService { name, count, .. } in wanted {
+        let replicas = replicas(view, name);
+        if replicas.is_some_and(|r| r.serve(*count)) {
+            continue;
+        }
+        match outage::explain(view, name, *count, replicas) {
+            // One failing service is enough, whatever interrupts another.
+            Health::Bad => return Health::Bad,
+            health => lacking = Some(lacking.map_or(health, |before: Health| before.min(health))),
+        }
     }
+    lacking.unwrap_or(Health::Good)
 }
 
 /// A write of ours that the watches may not have seen yet.

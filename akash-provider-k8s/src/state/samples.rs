@@ -14,7 +14,7 @@ pub(crate) fn lease(dseq: u64) -> LeaseId {
     format!("{owner}/{dseq}/1/1/{PROVIDER}").parse().unwrap()
 }
 
-fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
+pub(crate) fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 

@@ -552,6 +552,7 @@ fn a_refusal_by_the_api_server_names_the_reason_and_the_next_deploy_completes_it
             assert!(last.is_some(), "the policy never took effect");
             let error = cluster.deploy(&web).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.is_transient(), "no fault of the tenant: {error}");
             assert!(error.to_string().contains("no workloads today"), "{error}");
             assert_eq!(world.names("Deployment", &lease.namespace()).await, [""; 0]);
             crate::world::remove(world, "ValidatingAdmissionPolicyBinding", &name).await;
@@ -590,6 +591,7 @@ fn admission_that_refuses_is_told_from_rights_that_are_missing() {
             let more = deployment(&lease, vec![service("web")]);
             let error = cluster.deploy(&more).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert!(error.is_transient(), "no fault of the tenant: {error}");
             assert!(error.to_string().contains("exceeded quota"), "{error}");
 
             let name = format!("akash-provider-{}", world.settings.manifest_namespace);

@@ -1,7 +1,7 @@
 //! The watches on a real API server: many leases at a start, and quiet afterwards.
 
 use crate::world::{World, put, run};
-use akash_provider_core::cluster::{ClusterChange, Health};
+use akash_provider_core::cluster::{ClusterChange, Health, Outage};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::labels;
 use akash_provider_k8s::state::State;
@@ -153,7 +153,7 @@ fn health_follows_the_workload_and_our_own_writes() {
             api.delete("web", &kube::api::DeleteParams::default())
                 .await
                 .unwrap();
-            become_(Health::Bad).await;
+            become_(Health::Out(Outage::Missing)).await;
         }
         .boxed()
     });

@@ -8,7 +8,7 @@ mod rollouts;
 mod server;
 mod silence;
 
-use akash_provider_core::cluster::{ClusterChange, Health};
+use akash_provider_core::cluster::{ClusterChange, Health, Outage};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_k8s::state::{Kind, State, WatchConfig};
 use futures::StreamExt;
@@ -61,6 +61,9 @@ async fn next(changes: &mut Changes) -> ClusterChange {
         .expect("no end")
         .expect("no error")
 }
+
+/// A replica is lacking, and no pod shows why.
+const LACKS: Health = Health::Out(Outage::Unexplained);
 
 fn snapshot(of: &[(u64, Health)]) -> ClusterChange {
     let health = of.iter().map(|(dseq, health)| (lease(*dseq), *health));
@@ -167,7 +170,7 @@ async fn changes_begin_with_a_snapshot_and_go_on_with_what_changed() {
         "nothing is known at first"
     );
     assert_eq!(next(&mut changes).await, snapshot(&[(1, Health::Good)]));
-    assert_eq!(next(&mut changes).await, told(1, Health::Bad));
+    assert_eq!(next(&mut changes).await, told(1, LACKS));
     assert_eq!(next(&mut changes).await, told(1, Health::Good));
     assert_eq!(next(&mut state.changes()).await, snapshot(&[(1, Health::Good)]));
     drop(state);
@@ -202,7 +205,7 @@ async fn a_version_that_expired_leads_to_a_list_and_a_snapshot() {
         assert_eq!(next(&mut changes).await, snapshot(&[(1, Health::Good)]));
         assert_eq!(
             next(&mut changes).await,
-            snapshot(&[(1, Health::Bad)]),
+            snapshot(&[(1, LACKS)]),
             "no health is lost meanwhile"
         );
         until("a watch from there", || {

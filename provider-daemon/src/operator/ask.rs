@@ -166,10 +166,14 @@ fn told(line: &LeaseLine) -> String {
         Health::Good => "healthy",
         Health::Bad => "unhealthy",
         Health::Unknown => "health unknown",
+        Health::Out(outage) => outage.name(),
     };
+    let clock = clock(line);
     let against = [
         ("its record cannot be used", &line.record_problem),
         ("its end waits", &line.waiting_for),
+        ("its end is held back since", &line.held_since),
+        ("unhealthy time", &clock),
         ("the cluster said", &line.last_error),
     ];
     let against = against
@@ -180,6 +184,27 @@ fn told(line: &LeaseLine) -> String {
         text.push_str(&format!("  {what}: {}\n", plain::line(why)));
     }
     text
+}
+
+/// The clock of unhealthy time, once it has counted anything or the workload lacks replicas.
+fn clock(line: &LeaseLine) -> Option<String> {
+    let is_quiet = matches!(line.health, Health::Good | Health::Unknown) && line.known_unhealthy_ms == 0;
+    if is_quiet {
+        return None;
+    }
+    let seconds = |ms: u64| humantime::format_duration(Duration::from_secs(ms / 1000)).to_string();
+    let limit = line
+        .unhealthy_limit_ms
+        .map_or_else(|| "no limit".to_owned(), seconds);
+    let state = if line.health.is_counted() {
+        "running"
+    } else {
+        "stopped"
+    };
+    Some(format!(
+        "{} of {limit}, {state}",
+        seconds(line.known_unhealthy_ms)
+    ))
 }
 
 fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {
@@ -273,6 +298,7 @@ fn ask(home: &Path, question: &Question) -> anyhow::Result<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use akash_provider_core::cluster::Outage;
 
     fn home(name: &str) -> std::path::PathBuf {
         let home = std::env::temp_dir().join(format!("ask-{}-{name}", std::process::id()));
@@ -296,6 +322,36 @@ mod tests {
             "{error:#}"
         );
         std::fs::remove_dir_all(&home).unwrap();
+    }
+
+    #[test]
+    fn a_lease_is_printed_with_its_unhealthy_time_and_what_stops_it() {
+        let lease: LeaseId =
+            "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"
+                .parse()
+                .unwrap();
+        let line = |health, known_unhealthy_ms| LeaseLine {
+            lease: lease.clone(),
+            phase: "running".to_owned(),
+            health,
+            known_unhealthy_ms,
+            unhealthy_limit_ms: Some(60_000),
+            record_problem: None,
+            waiting_for: None,
+            held_since: None,
+            last_error: None,
+        };
+        let text = |health, ms| told(&line(health, ms)).replace(&lease.to_string(), "L");
+        let away = Health::Out(Outage::NodeAway);
+        assert_eq!(
+            text(away, 12_000),
+            "L running, node_away\n  unhealthy time: 12s of 1m, stopped\n"
+        );
+        assert_eq!(
+            text(Health::Bad, 13_500),
+            "L running, unhealthy\n  unhealthy time: 13s of 1m, running\n"
+        );
+        assert_eq!(text(Health::Good, 0), "L running, healthy\n");
     }
 
     #[test]

@@ -2,21 +2,25 @@
 
 use super::{Answer, LeaseLine, QUESTION_MAX, Question, WORK_LIMIT, path};
 use crate::run::Distant;
-use akash_provider_core::engine::Status;
+use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::status::LeaseInfo;
+use akash_provider_core::engine::{LeasePhase, Status};
 use akash_provider_core::provider::ProviderHandle;
-use akash_provider_core::types::{Address, LeaseId};
+use akash_provider_core::types::{Address, BlockTime, LeaseId};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+/// 9999-12-31T23:59:59Z, in seconds since the Unix epoch: the last date in RFC 3339.
+const LAST_DATE: u64 = 253_402_300_799;
 
 /// Only the account that made it, and root, may connect.
 const MODE: u32 = 0o600;
@@ -247,20 +251,49 @@ fn breaker(status: &Status) -> Answer {
 }
 
 fn leases(status: &Status) -> Answer {
+    let is_listed = |lease: &LeaseId| status.leases.iter().any(|info| info.lease == *lease);
+    let held = status.breaker.held.iter().filter(|end| !is_listed(&end.lease));
+    let leftovers = held.map(|end| LeaseLine {
+        lease: end.lease.clone(),
+        phase: LeasePhase::Teardown.to_string(),
+        health: Health::Unknown,
+        known_unhealthy_ms: 0,
+        unhealthy_limit_ms: None,
+        record_problem: None,
+        waiting_for: Some(end.because.clone()),
+        held_since: Some(date(end.since)),
+        last_error: None,
+    });
     Answer::Leases {
-        leases: status.leases.iter().map(lease_line).collect(),
+        leases: status
+            .leases
+            .iter()
+            .map(|info| lease_line(status, info))
+            .chain(leftovers)
+            .collect(),
     }
 }
 
-fn lease_line(info: &LeaseInfo) -> LeaseLine {
+fn lease_line(status: &Status, info: &LeaseInfo) -> LeaseLine {
+    let mut held = status.breaker.held.iter();
+    let held = held.find(|end| end.lease == info.lease);
     LeaseLine {
         lease: info.lease.clone(),
         phase: info.phase.to_string(),
         health: info.health,
+        known_unhealthy_ms: info.known_unhealthy_ms,
+        unhealthy_limit_ms: info.unhealthy_limit_ms,
         record_problem: info.record_problem.clone(),
         waiting_for: info.waiting_for.clone(),
+        held_since: held.map(|end| date(end.since)),
         last_error: info.last_error.clone(),
     }
+}
+
+/// A block time as a date. A time past the last date that can be written is shown as that date.
+fn date(at: BlockTime) -> String {
+    let seconds = u64::try_from(at.0 / 1000).unwrap_or_default().min(LAST_DATE);
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }
 
 fn refused(message: String) -> Answer {

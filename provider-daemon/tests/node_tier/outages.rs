@@ -134,7 +134,16 @@ async fn node<'a>(corner: &'a Corner, part: Component, number: u32, watched: &Le
     let away = Away::begin(corner, part);
     meanwhile.send().await.unwrap();
     answers(watched);
-    sleep(outage()).await;
+    let began = Instant::now();
+    while began.elapsed() < outage() {
+        let health = watched.health();
+        assert_ne!(
+            health,
+            Some(Health::Bad),
+            "a node that is away is not the tenant's failure"
+        );
+        sleep(Duration::from_millis(200)).await;
+    }
     away.end();
     watched.runs().await;
     meanwhile.runs().await;

@@ -68,7 +68,8 @@ async fn starting_workloads_become_healthy_tick_by_tick() {
         changes.next().await,
         Some(ClusterChange::Snapshot { .. })
     ));
-    assert_eq!(changes.next().await, Some(health(1, Health::Bad)));
+    let starts = Health::Out(Outage::Starting);
+    assert_eq!(changes.next().await, Some(health(1, starts)));
     assert_eq!(changes.next().await, Some(health(1, Health::Good)));
     assert_eq!(changes.next().now_or_never(), None);
 }

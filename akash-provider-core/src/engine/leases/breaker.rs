@@ -1,5 +1,5 @@
-//! The circuit breaker on what we destroy by our own decision: closes of leases, and teardowns that only a
-//! scan asked for. A lease closed by the chain's own event never passes here.
+//! The circuit breaker limits our own closes of leases, and teardowns that a scan found and no second endpoint confirmed.
+//! A chain event or a confirmed record needs no permission from the breaker.
 //!
 //! It is shut in three cases: after too many within the window, for all or for one owner, until it is released; in
 //! the first minutes after a start, whose picture of the world is the least tried; and while there are leases on the
@@ -16,14 +16,15 @@
 //! ```
 
 use crate::config::Config;
-use crate::types::{Address, LeaseId, Mono};
+use crate::types::{Address, BlockTime, LeaseId, Mono, Now};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Owners for whom alone it may be shut; with one more it is shut for all.
 pub(crate) const HELD_OWNERS_MAX: usize = 64;
 
-const TRIPPED: &str = "more ends were wanted than the circuit breaker lets pass; release it";
+const TRIPPED: &str =
+    "more ends were wanted than the circuit breaker lets pass; release it (`breaker release`)";
 
 /// Which of our own ends of leases pass, and which of them wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,8 @@ pub(crate) struct Breaker {
     early: BTreeSet<LeaseId>,
     /// Those that wait for a release.
     waiting: BTreeSet<LeaseId>,
+    /// Since when each of both waits.
+    since: BTreeMap<LeaseId, BlockTime>,
 }
 
 /// What is asked for.
@@ -78,6 +81,7 @@ impl Breaker {
             recent: VecDeque::new(),
             early: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            since: BTreeMap::new(),
         }
     }
 
@@ -94,7 +98,17 @@ impl Breaker {
     ///
     /// In the first minutes after a start only the workload of a lease that is over may go. What destroys nothing
     /// neither counts nor waits for a release.
-    pub(crate) fn ask(&mut self, config: &Config, now: Mono, leases: usize, wanted: &Wanted<'_>) -> Pass {
+    pub(crate) fn ask(&mut self, config: &Config, now: Now, leases: usize, wanted: &Wanted<'_>) -> Pass {
+        let pass = self.decide(config, now.mono, leases, wanted);
+        if pass == Pass::Granted {
+            self.since.remove(wanted.lease);
+        } else {
+            self.since.entry(wanted.lease.clone()).or_insert(now.block_time);
+        }
+        pass
+    }
+
+    fn decide(&mut self, config: &Config, now: Mono, leases: usize, wanted: &Wanted<'_>) -> Pass {
         self.forget_old(config, now);
         // Before anything counts: who is too early asks again, and would count twice.
         if self.records_missing.is_some() || (self.is_early(now) && !wanted.is_over) {
@@ -214,7 +228,8 @@ impl Breaker {
             } else {
                 let owner = lease.owner();
                 format!(
-                    "more ends of leases of {owner} were wanted than the circuit breaker lets pass; release it"
+                    "more ends of leases of {owner} were wanted than the circuit breaker lets pass; release it \
+                     (`breaker release --owner {owner}`)"
                 )
             });
         }
@@ -234,6 +249,7 @@ impl Breaker {
 
     /// Takes a question back.
     pub(crate) fn cancel(&mut self, lease: &LeaseId) {
+        self.since.remove(lease);
         self.early.remove(lease);
         self.waiting.remove(lease);
     }
@@ -254,6 +270,7 @@ impl Breaker {
         self.opens = Some(Mono(0));
         // What passed before must not shut it again at once.
         self.recent.clear();
+        self.since.clear();
         let mut waited = std::mem::take(&mut self.waiting);
         waited.append(&mut self.early);
         waited.into_iter().collect()
@@ -273,6 +290,7 @@ impl Breaker {
         let (theirs, others) = std::mem::take(&mut self.waiting).into_iter().partition(theirs);
         self.waiting = others;
         if self.not_yet(now).is_none() {
+            self.since.retain(|lease, _| lease.owner() != owner);
             return Some(theirs.into_iter().collect());
         }
         // Released, and still too early: they ask again when it opens.
@@ -304,6 +322,20 @@ impl Breaker {
     #[must_use]
     pub(crate) fn waiting(&self) -> BTreeSet<&LeaseId> {
         self.early.iter().chain(&self.waiting).collect()
+    }
+
+    /// True for a lease that waits for a release.
+    #[must_use]
+    pub(crate) fn awaits_release(&self, lease: &LeaseId) -> bool {
+        self.waiting.contains(lease)
+    }
+
+    /// All that wait, each with the block time of its first request and the reason.
+    #[must_use]
+    pub(crate) fn held(&self, now: Mono) -> Vec<(LeaseId, BlockTime, String)> {
+        let held = self.since.iter();
+        held.filter_map(|(lease, since)| Some((lease.clone(), *since, self.waits_because(now, lease)?)))
+            .collect()
     }
 
     fn forget_old(&mut self, config: &Config, now: Mono) {

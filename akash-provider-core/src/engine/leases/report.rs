@@ -3,13 +3,15 @@
 use super::breaker::Breaker;
 use super::workload::{ChainLane, Workload};
 use crate::engine::Engine;
-use crate::engine::status::{BreakerStatus, DeploymentStatus, LeaseInfo};
+use crate::engine::status::{BreakerStatus, DeploymentStatus, HeldEnd, LeaseInfo};
 use crate::types::{LeaseId, Now};
 use std::sync::Arc;
 
 impl Engine {
     pub(in crate::engine) fn lease_infos(&self, now: Now) -> Vec<LeaseInfo> {
         let mut infos = Vec::new();
+        let limit = self.config.unhealthy_limit;
+        let limit = limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
         for id in self.leases.workloads.ids() {
             let Some(workload) = self.workload(&id) else {
                 continue;
@@ -21,6 +23,7 @@ impl Engine {
                 health: workload.health(),
                 known_unhealthy_ms: u64::try_from(workload.known_bad(now.mono).as_millis())
                     .unwrap_or(u64::MAX),
+                unhealthy_limit_ms: limit,
                 generation: Some(workload.generation()).filter(|deployed| *deployed > 0),
                 last_error: workload.last_error().map(str::to_owned),
                 ending: workload.ending().map(|e| e.reason),
@@ -54,6 +57,12 @@ impl Engine {
         }
     }
 
+    /// True where the chain shows the lease to be over.
+    pub(in crate::engine) fn has_ended(&self, id: &LeaseId) -> bool {
+        let lane = self.workload(id).map(Workload::chain_lane);
+        matches!(lane, Some(ChainLane::Confirmed { .. }))
+    }
+
     fn record_problem(&self, id: &LeaseId) -> Option<&Arc<str>> {
         self.leases.deployments.get(id.deployment())?.unusable(id)
     }
@@ -77,6 +86,13 @@ impl Engine {
     }
 
     pub(in crate::engine) fn breaker_status(&self, now: Now) -> BreakerStatus {
+        let held = self.leases.breaker.held(now.mono).into_iter();
+        let held = held.map(|(lease, since, because)| HeldEnd {
+            is_over: self.has_ended(&lease),
+            lease,
+            since,
+            because,
+        });
         let allowed = Breaker::allowed(&self.config, self.leases.workloads.len());
         BreakerStatus {
             tripped: self.leases.breaker.is_tripped(),
@@ -84,6 +100,7 @@ impl Engine {
             recent: self.leases.breaker.recent_count(allowed),
             allowed,
             waiting: self.leases.breaker.waiting().into_iter().cloned().collect(),
+            held: held.collect(),
             records_missing: self.leases.breaker.records_missing().map(str::to_owned),
             shut_because: self.leases.breaker.shut_because(now.mono),
         }

@@ -328,7 +328,7 @@ impl Workload {
             Input::End { reason, granted } => self.end(reason, granted, out),
             Input::Granted => self.granted(out),
             Input::CancelEnd(reason) => self.call_off(reason, out),
-            Input::Heard(heard) => self.hear(heard),
+            Input::Heard(heard) => self.hear(heard, out),
             Input::Reclaiming(deadline) => self.reclaiming(deadline),
             Input::Live(reclamation) => self.live(reclamation),
             Input::Seen(result) => self.seen(cx, *result, out),
@@ -463,10 +463,10 @@ impl Workload {
     }
 
     fn health_seen(&mut self, cx: &Cx<'_>, health: Health, out: &mut Vec<Action>) {
-        // What a refused deploy left half done may run well; what was asked for does not.
+        // What a refused deploy left half done may run well, or lack a part; the requested version does not run.
         let health = match health {
-            Health::Good if self.refused => Health::Bad,
-            Health::Good | Health::Bad | Health::Unknown => health,
+            Health::Good | Health::Out(_) if self.refused => Health::Bad,
+            Health::Good | Health::Bad | Health::Unknown | Health::Out(_) => health,
         };
         let was_unknown = self.health.health() == Health::Unknown;
         if !self.health.see(cx.now.mono, health) {

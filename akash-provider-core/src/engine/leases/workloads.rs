@@ -1,8 +1,8 @@
 //! The engine's side of workloads, from the first to the last moment, and of the circuit breaker.
 
-use super::workload::{Action, ChainLane, Heard, HeardBy, Input, Workload};
+use super::workload::{Action, Heard, HeardBy, Input, Workload};
 use super::{breaker, deployment, escrow};
-use crate::cluster::{ClusterChange, Health, WorkloadSpec};
+use crate::cluster::{ClusterChange, Health, Outage, WorkloadSpec};
 use crate::engine::input::{Refusal, RefusalKind, Reply, Response};
 use crate::engine::table::Lane;
 use crate::engine::{EffectId, Engine, Target};
@@ -58,19 +58,16 @@ impl Engine {
 
     fn ask_breaker(&mut self, id: &LeaseId) {
         let leases = self.leases.workloads.len();
-        let is_over = self
-            .workload(id)
-            .is_some_and(|w| matches!(w.chain_lane(), ChainLane::Confirmed { .. }));
+        let is_over = self.has_ended(id);
         let wanted = breaker::Wanted {
             lease: id,
             is_over,
             destroys_nothing: self.destroys_nothing(id),
         };
-        match self
-            .leases
-            .breaker
-            .ask(&self.config, self.progress.mono(), leases, &wanted)
-        {
+        let now = self.progress.now();
+        let awaited = self.leases.breaker.awaits_release(id);
+        let pass = self.leases.breaker.ask(&self.config, now, leases, &wanted);
+        match pass {
             breaker::Pass::Granted => self.drive_workload(id, Input::Granted),
             breaker::Pass::Held => {}
             breaker::Pass::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),
@@ -78,6 +75,14 @@ impl Engine {
                 let owner = id.owner().clone();
                 self.publish(Event::BreakerTrippedFor { owner, wanted });
             }
+        }
+        let breaker = &self.leases.breaker;
+        if !awaited
+            && breaker.awaits_release(id)
+            && let Some(message) = breaker.waits_because(now.mono, id)
+        {
+            let lease = id.clone();
+            self.publish(Event::EndHeld { lease, message });
         }
     }
 
@@ -190,8 +195,9 @@ impl Engine {
                     self.scan.look_soon(self.progress.mono());
                 }
                 for id in self.leases.workloads.ids() {
-                    // Known not to run is known to be unhealthy; the machine counts it once it was deployed.
-                    let health = health.get(&id).copied().unwrap_or(Health::Bad);
+                    // No container of the tenant fails where nothing is there: the scan deploys it again.
+                    let missing = Health::Out(Outage::Missing);
+                    let health = health.get(&id).copied().unwrap_or(missing);
                     self.drive_workload(&id, Input::Health(health));
                 }
             }

@@ -5,7 +5,7 @@
 
 use crate::engine::Engine;
 use crate::engine::order::{self, Order};
-use crate::engine::workload::{HeardBy, Input};
+use crate::engine::workload::{ChainLane, HeardBy, Input, Workload};
 use crate::types::{self, Bid, BidState, DeploymentId, DeploymentRecord, Height, LeaseId, OrderId, Snapshot};
 use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,8 +110,13 @@ impl Engine {
             self.manifest_clock(id, snapshot.block_time(record.lease.created_at));
             self.drive_workload(id, Input::Live(record.lease.reclamation.clone()));
         }
-        // Missing from one list is no end; it is reason for a look.
-        for id in self.live_leases() {
+        // Missing from one list is no end; it is reason for a look, and for one more while the evidence is weak.
+        let is_weak = |id: &LeaseId| {
+            let lane = self.workload(id).map(Workload::chain_lane);
+            lane == Some(&ChainLane::Confirmed { granted: false })
+        };
+        let weak: Vec<LeaseId> = self.leases.workload_ids().into_iter().filter(is_weak).collect();
+        for id in self.live_leases().into_iter().chain(weak) {
             if !live.contains(&id) {
                 self.lease_over(&id, HeardBy::Scan, None);
             }

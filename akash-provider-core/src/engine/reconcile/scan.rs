@@ -340,6 +340,20 @@ impl Engine {
                 "{what} is not declared as lease {lease} was deployed: it is deployed again"
             ));
         }
+        let breaker = self.leases.breaker();
+        for (lease, since, why) in breaker.held(self.progress.mono()) {
+            // The first minutes pass by themselves.
+            if !breaker.awaits_release(&lease) && breaker.records_missing().is_none() {
+                continue;
+            }
+            let what = if self.has_ended(&lease) {
+                "lease is over and its workload is still there"
+            } else {
+                "lease is to be closed and stays open"
+            };
+            let since = since.0;
+            findings.push(format!("{lease}: {what} since block time {since} ms: {why}"));
+        }
         for order in self.ownerless_reservations() {
             findings.push(format!("reservation {order} has no owner: it is released"));
         }

@@ -3,9 +3,9 @@
 use crate::engine::world::*;
 use akash_provider_core::Kept;
 use akash_provider_core::cluster::Health;
-use akash_provider_core::engine::{Input, Leadership, RefusalKind, Request};
+use akash_provider_core::engine::{Input, Leadership, RefusalKind, Reply, Request};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{Event, LeaseId};
+use akash_provider_core::types::{Agreement, BlockTime, Event, LeaseId};
 use std::time::Duration;
 
 fn sick(world: &mut World, dseqs: impl IntoIterator<Item = u64>) -> Vec<LeaseId> {
@@ -101,8 +101,8 @@ fn what_the_chain_closes_is_never_held() {
     assert_eq!((world.cluster.len(), world.active()), (0, vec![]));
 }
 
-#[test]
-fn teardowns_that_only_a_scan_asks_for_are_held() {
+/// Six leases that their tenant closes while the provider misses every event; the next start finds their workloads.
+fn leftovers(agreement: Agreement, tripped: bool) -> World {
     let mut world = World::new();
     for dseq in 1..=6 {
         world.running(dseq, &web());
@@ -112,13 +112,64 @@ fn teardowns_that_only_a_scan_asks_for_are_held() {
         let id = deployment_id(dseq);
         world.tenant(TenantMsg::CloseDeployment { id });
     }
+    world.config.breaker_tripped = tripped;
+    world.agreement = agreement;
     world.restart();
     world.blocks(3, BLOCK);
     world.wait(5 * MINUTE);
-    assert_eq!(world.cluster.len(), 3);
+    world
+}
+
+#[test]
+fn leftovers_whose_end_is_confirmed_are_torn_down_although_the_breaker_is_tripped() {
+    for agreement in [Agreement::Confirmed, Agreement::Single] {
+        for tripped in [false, true] {
+            let world = leftovers(agreement, tripped);
+            let breaker = world.status().breaker;
+            assert_eq!(
+                (world.cluster.len(), breaker.waiting.len()),
+                (0, 0),
+                "{agreement:?}"
+            );
+            assert_eq!((breaker.tripped, breaker.recent), (tripped, 0), "{agreement:?}");
+        }
+    }
+}
+
+#[test]
+fn leftovers_that_one_of_two_endpoints_reports_are_held_and_shown() {
+    let mut world = leftovers(Agreement::Unreachable, false);
+    world.wait(10 * MINUTE);
+    assert_eq!(world.cluster.len(), 3, "three pass, then it trips");
+    let asked = world.request(Request::Scan { dry_run: true });
+    let Ok(Reply::Scan(findings)) = &world.replies[&asked] else {
+        panic!("no findings")
+    };
+    let status = world.status();
+    assert_eq!((status.breaker.held.len(), findings.len()), (3, 3));
+    for end in &status.breaker.held {
+        assert!(end.is_over && end.because.contains("breaker release"), "{end:?}");
+        assert!(end.since > BlockTime(1_000_000), "{end:?}");
+        let lease = end.lease.to_string();
+        assert!(findings.iter().any(|f| f.contains(&lease)), "{findings:?}");
+    }
+    let held = |e: &Event| matches!(e, Event::EndHeld { message, .. } if message.contains("release"));
+    assert_eq!(world.told(held), 3, "once for each");
     world.request(Request::ReleaseBreaker);
     world.wait(MINUTE);
-    assert_eq!(world.cluster.len(), 0);
+    assert_eq!((world.cluster.len(), world.status().breaker.held.len()), (0, 0));
+}
+
+#[test]
+fn a_second_endpoint_that_comes_back_confirms_what_was_held() {
+    let mut world = leftovers(Agreement::Unreachable, true);
+    world.wait(20 * MINUTE);
+    assert_eq!((world.cluster.len(), world.status().breaker.held.len()), (6, 6));
+    world.agreement = Agreement::Confirmed;
+    world.wait(11 * MINUTE);
+    assert_eq!(world.cluster.len(), 0, "the next scan reads the records again");
+    let breaker = world.status().breaker;
+    assert_eq!((breaker.tripped, breaker.held.len()), (true, 0));
 }
 
 /// So many leases without a manifest.

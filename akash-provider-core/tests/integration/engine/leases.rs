@@ -1,13 +1,16 @@
 //! Leases and their workloads.
 
 use crate::engine::world::*;
-use akash_provider_core::cluster::{ClusterChange, Health};
+use akash_provider_core::cluster::{ClusterChange, Health, Outage};
 use akash_provider_core::engine::{Call, Input, Reply, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState, Msg};
 use std::collections::BTreeMap;
 use std::slice::from_ref;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 fn is_reclaim(call: &Call) -> bool {
     matches!(call, Call::Broadcast(Msg::StartReclaim { .. }))
@@ -190,10 +193,49 @@ fn w35_only_known_unhealthy_time_counts_and_it_is_counted_whole() {
 }
 
 #[test]
+fn only_failing_containers_of_the_tenant_let_the_clock_run() {
+    let mut config = settings();
+    config.unhealthy_limit = Some(MINUTE);
+    let mut world = World::with(config);
+    let lease = world.running(1, &web());
+    let clock = |world: &World| {
+        let info = &world.status().leases[0];
+        (info.health, info.known_unhealthy_ms, info.unhealthy_limit_ms)
+    };
+    world.health(&lease, Health::Bad);
+    world.wait(50 * SECOND);
+    for outage in Outage::ALL {
+        world.health(&lease, Health::Out(outage));
+        world.wait(10 * MINUTE);
+        assert_eq!(clock(&world), (Health::Out(outage), 50_000, Some(60_000)));
+    }
+    // Nothing of it is there, and no container fails.
+    let health = BTreeMap::new();
+    world.feed(Input::Cluster(ClusterChange::Snapshot { health }));
+    world.wait(10 * MINUTE);
+    assert_eq!((world.closes(), clock(&world).1), (vec![], 50_000));
+    let away = |e: &Event| {
+        matches!(
+            e,
+            Event::HealthChanged {
+                health: Health::Out(Outage::NodeAway),
+                ..
+            }
+        )
+    };
+    assert_eq!(world.told(away), 1);
+    world.health(&lease, Health::Bad);
+    world.wait(9 * SECOND);
+    assert_eq!(world.closes(), []);
+    world.wait(2 * SECOND);
+    assert_eq!(world.closes(), [(lease, CloseReason::Unstable)]);
+}
+
+#[test]
 fn w35_time_before_the_deploy_does_not_count() {
     let mut world = World::new();
     let lease = world.lease(1, &web());
-    let health = BTreeMap::new();
+    let health = BTreeMap::from([(lease.clone(), Health::Bad)]);
     world.feed(Input::Cluster(ClusterChange::Snapshot { health }));
     world.wait(2 * HOUR);
     assert_eq!(world.submit(1, &web()).map(|_| ()), Ok(()));

@@ -1,5 +1,6 @@
 use super::super::samples::{Counts, deployment, lease, manifest, stateful_set};
 use super::*;
+use akash_provider_core::cluster::Outage;
 use serde_json::json;
 use std::sync::Arc;
 
@@ -20,9 +21,15 @@ fn view(services: &[(&str, u32)], deployments: &[(&str, Counts)], sets: &[(&str,
     view
 }
 
+/// Without pods nothing shows that the tenant's containers fail.
+const LACKS: Health = Health::Out(Outage::Unexplained);
+const STARTS: Health = Health::Out(Outage::Starting);
+const MISSING: Health = Health::Out(Outage::Missing);
+const SCALED: Health = Health::Out(Outage::ScaledDown);
+
 #[test]
 fn a_lease_is_good_when_every_service_is() {
-    use Health::{Bad, Good};
+    use Health::Good;
     let whole = (1, 1, 2, 2);
     let cases = [
         ("all there", vec![("web", 2)], vec![("web", whole)], vec![], Good),
@@ -31,7 +38,7 @@ fn a_lease_is_good_when_every_service_is() {
             vec![("web", 2)],
             vec![("web", (1, 1, 2, 1))],
             vec![],
-            Bad,
+            LACKS,
         ),
         (
             "more than wanted",
@@ -52,7 +59,7 @@ fn a_lease_is_good_when_every_service_is() {
             vec![("web", 2)],
             vec![("web", (1, 0, 2, 2))],
             vec![],
-            Bad,
+            STARTS,
         ),
         (
             "an update that is not acted on: the version before serves",
@@ -66,15 +73,15 @@ fn a_lease_is_good_when_every_service_is() {
             vec![("web", 3)],
             vec![("web", (2, 1, 2, 2))],
             vec![],
-            Bad,
+            SCALED,
         ),
-        ("no workload", vec![("web", 1)], vec![], vec![], Bad),
+        ("no workload", vec![("web", 1)], vec![], vec![], MISSING),
         (
             "one of two",
             vec![("db", 1), ("web", 2)],
             vec![("web", whole)],
             vec![],
-            Bad,
+            MISSING,
         ),
     ];
     for (what, services, deployments, sets, wanted) in cases {
@@ -84,7 +91,7 @@ fn a_lease_is_good_when_every_service_is() {
 
 #[test]
 fn a_service_is_of_the_kind_its_volumes_want() {
-    use Health::{Bad, Good};
+    use Health::Good;
     let (whole, short) = ((1, 1, 2, 2), (1, 1, 2, 0));
     let cases = [
         ("a set", vec![("db!", 2)], vec![], vec![("db", whole)], Good),
@@ -93,14 +100,14 @@ fn a_service_is_of_the_kind_its_volumes_want() {
             vec![("db!", 2)],
             vec![],
             vec![("db", (1, 1, 2, 1))],
-            Bad,
+            LACKS,
         ),
         (
             "both kinds, the wanted one counts",
             vec![("db!", 2)],
             vec![("db", whole)],
             vec![("db", short)],
-            Bad,
+            LACKS,
         ),
         (
             "both kinds, the other way round",
@@ -141,19 +148,19 @@ fn updating(count: u32, reason: &str, available: i32) -> Health {
 
 #[test]
 fn a_rolling_update_with_one_replica_away_is_healthy_until_it_stands_still() {
-    use Health::{Bad, Good};
+    use Health::Good;
     for (count, reason, available, wanted) in [
         (2, "ReplicaSetUpdated", 1, Good),
         (2, "ReplicaSetUpdated", 2, Good),
-        (2, "ReplicaSetUpdated", 0, Bad),
+        (2, "ReplicaSetUpdated", 0, LACKS),
         // The one there is is replaced by the next.
         (1, "ReplicaSetUpdated", 0, Good),
         (3, "NewReplicaSetCreated", 2, Good),
-        (3, "NewReplicaSetCreated", 1, Bad),
+        (3, "NewReplicaSetCreated", 1, LACKS),
         // Done, and then one is lost; or it never gets done.
-        (2, "NewReplicaSetAvailable", 1, Bad),
-        (2, "ProgressDeadlineExceeded", 1, Bad),
-        (1, "ProgressDeadlineExceeded", 0, Bad),
+        (2, "NewReplicaSetAvailable", 1, LACKS),
+        (2, "ProgressDeadlineExceeded", 1, LACKS),
+        (1, "ProgressDeadlineExceeded", 0, LACKS),
     ] {
         assert_eq!(
             updating(count, reason, available),
@@ -165,13 +172,13 @@ fn a_rolling_update_with_one_replica_away_is_healthy_until_it_stands_still() {
 
 #[test]
 fn a_set_that_is_updated_is_healthy_while_some_of_it_serves() {
-    use Health::{Bad, Good};
+    use Health::Good;
     for (generation, revision, available, wanted) in [
         (2, "new", 1, Good),
-        (2, "new", 0, Bad),
-        (2, "old", 1, Bad),
+        (2, "new", 0, LACKS),
+        (2, "old", 1, LACKS),
         // The first start is no update.
-        (1, "new", 1, Bad),
+        (1, "new", 1, LACKS),
     ] {
         let mut view = view(
             &[("db!", 2)],
@@ -202,7 +209,7 @@ fn what_is_not_known_is_not_bad() {
     let mut pod = view(&[("web", 1)], &[], &[]);
     pod.unreadable
         .insert((Kind::Pods, "web-0".to_owned()), "why".to_owned());
-    assert_eq!(health(&pod), Health::Bad, "a pod decides nothing");
+    assert_eq!(health(&pod), MISSING, "a pod that cannot be read decides nothing");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use super::super::samples::{PROVIDER, deployment, host, lease, manifest, namespace, pod};
 use super::*;
 use crate::crd::{Manifest, ProviderHost};
+use akash_provider_core::cluster::Outage;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
 
@@ -17,6 +18,10 @@ fn apply<K: Watched>(index: &mut Index, object: K) -> Vec<Signal> {
 
 fn health_of(index: &Index, dseq: u64) -> Option<Health> {
     index.leases.get(&lease(dseq).namespace()).and_then(|e| e.health)
+}
+
+fn out(outage: Outage) -> Option<Health> {
+    Some(Health::Out(outage))
 }
 
 fn changed(dseq: u64) -> Vec<Signal> {
@@ -45,7 +50,12 @@ fn a_change_is_told_once_and_only_when_it_is_one() {
     );
     assert_eq!(health_of(&index, 1), None);
     assert_eq!(apply(&mut index, namespace(&lease)), changed(1));
-    assert_eq!(health_of(&index, 1), Some(Health::Bad));
+    assert_eq!(health_of(&index, 1), out(Outage::Missing));
+    assert_eq!(
+        apply(&mut index, deployment(&lease, "web", (1, 1, 1, 0))),
+        changed(1),
+        "the reason is another"
+    );
     assert_eq!(apply(&mut index, deployment(&lease, "web", (1, 1, 1, 0))), []);
     assert_eq!(
         apply(&mut index, deployment(&lease, "web", (1, 1, 1, 1))),
@@ -64,7 +74,7 @@ fn what_is_gone_is_told_to_everybody() {
     let lease = lease(1);
     let web = deployment(&lease, "web", (1, 1, 1, 1));
     assert_eq!(index.deleted::<Deployment>(&web.metadata), changed(1));
-    assert_eq!(health_of(&index, 1), Some(Health::Bad));
+    assert_eq!(health_of(&index, 1), out(Outage::Missing));
     assert_eq!(
         index.deleted::<Namespace>(&namespace(&lease).metadata),
         [Signal::All]
@@ -132,7 +142,8 @@ fn health_waits_for_what_we_wrote() {
         "not acted on, and the version before serves"
     );
     apply(&mut index, deployment(&lease(1), "web", (2, 1, 1, 0)));
-    assert_eq!(health_of(&index, 1), Some(Health::Bad), "and when it does not");
+    let starts = out(Outage::Starting);
+    assert_eq!(health_of(&index, 1), starts, "and when it does not");
     apply(&mut index, deployment(&lease(1), "web", (2, 2, 1, 1)));
     assert_eq!(health_of(&index, 1), Some(Health::Good));
     assert_eq!(index.wrote(&home, write(2)), None, "seen before its answer came");
@@ -175,7 +186,7 @@ fn a_list_replaces_everything_of_its_kind_and_nothing_else() {
     apply(&mut index, pod(&lease(1), "web-1", "web", "Running", true));
     let other = Arc::new(deployment(&lease(2), "web", (1, 1, 1, 1)));
     index.replaced(&[other], &[], Instant::now());
-    assert_eq!(health_of(&index, 1), Some(Health::Bad));
+    assert_eq!(health_of(&index, 1), out(Outage::Missing));
     let entry = &index.leases[&lease(1).namespace()];
     assert_eq!(entry.view.pods.len(), 1);
     assert!(

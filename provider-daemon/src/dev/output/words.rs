@@ -85,8 +85,13 @@ pub(super) fn line(event: &Event) -> Option<Line> {
                 Health::Good => "running",
                 Health::Bad => "unhealthy",
                 Health::Unknown => "health unknown",
+                Health::Out(_) => "interrupted",
             };
-            (lease.deployment(), word, group(lease.order.group.gseq))
+            let mut detail = group(lease.order.group.gseq);
+            if let Health::Out(outage) = health {
+                detail = format!("{detail}, {}", outage.name());
+            }
+            (lease.deployment(), word, detail)
         }
         Event::LeaseEnding { lease, reason } => (lease.deployment(), "ending", format!("{reason:?}")),
         Event::LeaseClosed { lease, .. } => (
@@ -103,6 +108,7 @@ pub(super) fn line(event: &Event) -> Option<Line> {
         | Event::BalanceChecked { .. }
         | Event::BreakerTripped { .. }
         | Event::BreakerTrippedFor { .. }
+        | Event::EndHeld { .. }
         | Event::BreakerReleased
         | Event::BreakerReleasedFor { .. }
         | Event::DriftFound { .. }

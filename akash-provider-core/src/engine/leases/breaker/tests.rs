@@ -47,6 +47,10 @@ fn wants(breaker: &mut Breaker, config: &Config, now: Mono, lease: &LeaseId, des
         is_over: false,
         destroys_nothing,
     };
+    let now = Now {
+        mono: now,
+        ..Now::default()
+    };
     breaker.ask(config, now, 0, &wanted)
 }
 

@@ -44,7 +44,7 @@ pub enum ChainLane {
     },
     /// The lease is over, by evidence. With `granted` its workload may be torn down.
     Confirmed {
-        /// Heard from the chain, or passed by the circuit breaker.
+        /// A chain event or confirmed evidence ended the lease, or the circuit breaker let the teardown pass.
         granted: bool,
     },
 }
@@ -84,17 +84,21 @@ impl ChainLane {
 }
 
 impl Workload {
-    pub(super) fn hear(&mut self, heard: Heard) {
+    pub(super) fn hear(&mut self, heard: Heard, out: &mut Vec<Action>) {
         match &mut self.heard {
             // The chain's word is worth more than a scan's silence.
             Some(old) if old.by == HeardBy::Scan && heard.by == HeardBy::Chain => *old = heard,
             Some(_) => {}
             None => self.heard = Some(heard),
         }
-        if heard.by == HeardBy::Chain
-            && let ChainLane::Confirmed { granted } = &mut self.chain
-        {
-            *granted = true;
+        match (&mut self.chain, heard.by) {
+            (ChainLane::Confirmed { granted }, HeardBy::Chain) => *granted = true,
+            // The second endpoint may be back: the record is read again.
+            (ChainLane::Confirmed { granted: false }, HeardBy::Scan) => {
+                out.push(Action::CancelBreaker);
+                self.chain = ChainLane::Idle;
+            }
+            _ => {}
         }
     }
 
@@ -238,12 +242,13 @@ impl Workload {
             }) => {
                 // A refusal for want of the lease is the chain's word, as its event is.
                 let (height, since) = (cx.height, cx.now.mono);
-                self.hear(Heard {
+                let heard = Heard {
                     height,
                     since,
                     by: HeardBy::Chain,
                     reason: None,
-                });
+                };
+                self.hear(heard, out);
                 ChainLane::Idle
             }
             // The record knows better than we do what comes next.
@@ -295,11 +300,11 @@ impl Workload {
                     None => ChainLane::Idle,
                 };
             }
-            Verdict::Over(reason) => self.over(cx, reason, out),
+            Verdict::Over { reason, confirmed } => self.over(cx, reason, confirmed, out),
         }
     }
 
-    fn over(&mut self, cx: &Cx<'_>, reason: Option<crate::types::CloseReason>, out: &mut Vec<Action>) {
+    fn over(&mut self, cx: &Cx<'_>, reason: Option<CloseReason>, confirmed: bool, out: &mut Vec<Action>) {
         let (height, since) = (cx.height, cx.now.mono);
         // Without anything heard this is the first evidence; a later reading must agree.
         let Some(heard) = self.heard else {
@@ -313,7 +318,8 @@ impl Workload {
         };
         // The record knows the reason even where the news gave none.
         self.closed_because = reason.or(heard.reason);
-        let granted = heard.by == HeardBy::Chain;
+        // The breaker limits teardowns that a scan found and no second endpoint confirmed.
+        let granted = confirmed || heard.by == HeardBy::Chain;
         self.chain = ChainLane::Confirmed { granted };
         // It is over, as was wanted; what the breaker is asked for from here on is the teardown.
         if self.ending.take().is_some_and(|e| !e.granted) {

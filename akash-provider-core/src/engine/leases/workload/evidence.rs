@@ -35,7 +35,12 @@ pub struct Heard {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// The lease is over.
-    Over(Option<CloseReason>),
+    Over {
+        /// Reason that the record names.
+        reason: Option<CloseReason>,
+        /// False when a second endpoint is configured and unreachable.
+        confirmed: bool,
+    },
     /// The lease is live: what we heard is refuted.
     Live(Arc<LeaseRecord>),
     /// It decides nothing; ask again.
@@ -52,6 +57,7 @@ pub fn weigh(config: &Config, now: Mono, heard: Option<&Heard>, seen: Observed<L
     if heard.is_some_and(|h| seen.height <= h.height) {
         return Verdict::Undecided("the record was read at an older height");
     }
+    let confirmed = matches!(seen.agreement, Agreement::Single | Agreement::Confirmed);
     match seen.agreement {
         Agreement::Single | Agreement::Confirmed => {}
         Agreement::Disputed => return Verdict::Undecided("two endpoints disagree"),
@@ -66,6 +72,7 @@ pub fn weigh(config: &Config, now: Mono, heard: Option<&Heard>, seen: Observed<L
     if record.lease.state.is_live() {
         Verdict::Live(Arc::new(record))
     } else {
-        Verdict::Over(record.lease.reason)
+        let reason = record.lease.reason;
+        Verdict::Over { reason, confirmed }
     }
 }

@@ -28,7 +28,7 @@ impl HealthClock {
         // Only known good health forgives; while nothing is known, what was counted stays.
         self.bad_before = match health {
             Health::Good => Duration::ZERO,
-            Health::Bad | Health::Unknown => self.known_bad(now),
+            Health::Bad | Health::Unknown | Health::Out(_) => self.known_bad(now),
         };
         self.health = health;
         self.since = now;
@@ -44,19 +44,17 @@ impl HealthClock {
     /// Known unhealthy time since it was last known to be good.
     #[must_use]
     pub(crate) fn known_bad(&self, now: Mono) -> Duration {
-        match self.health {
-            Health::Bad => self.bad_before.saturating_add(now.since(self.since)),
-            Health::Good | Health::Unknown => self.bad_before,
+        if self.health.is_counted() {
+            return self.bad_before.saturating_add(now.since(self.since));
         }
+        self.bad_before
     }
 
     /// When the known unhealthy time reaches `limit` if nothing changes.
     #[must_use]
     pub(crate) fn deadline(&self, limit: Duration) -> Option<Mono> {
-        match self.health {
-            Health::Bad => Some(self.since.plus(limit.saturating_sub(self.bad_before))),
-            Health::Good | Health::Unknown => None,
-        }
+        let rest = limit.saturating_sub(self.bad_before);
+        self.health.is_counted().then(|| self.since.plus(rest))
     }
 }
 

@@ -1,0 +1,128 @@
+//! Health of a workload, and which health counts as unhealthy time.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What is known of a workload's health. Unknown is a state of its own.
+///
+/// Only `bad` counts as unhealthy time. In JSON it is `unknown`, `good`, `bad` or the name of an outage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// Nobody can say. Stops the clock that counts unhealthy time.
+    #[default]
+    Unknown,
+    /// Every service has all its replicas.
+    Good,
+    /// Containers of the tenant fail by themselves: they crash, exit, do not start, or name an image that does not
+    /// exist.
+    Bad,
+    /// A service lacks replicas for a reason outside the tenant's containers. Stops the clock as well.
+    #[serde(untagged)]
+    Out(Outage),
+}
+
+/// Reason outside the tenant's containers why a service lacks replicas, the most specific first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Outage {
+    /// The node of a replica is not ready or does not report.
+    NodeAway,
+    /// A replica was evicted, drained, preempted or deleted.
+    Evicted,
+    /// No node takes a replica: the nodes are full, cordoned or unsuitable.
+    Unschedulable,
+    /// Another client lowered the number of replicas.
+    ScaledDown,
+    /// Admission (a quota, a policy, a webhook) refuses replicas.
+    Refused,
+    /// An image cannot be pulled, and the image reference of the tenant is not known to be the reason.
+    ImagePull,
+    /// The workload, or a part of it, does not exist.
+    Missing,
+    /// A replica is being started: volumes are attached, an image is pulled.
+    Starting,
+    /// The reason is not known.
+    Unexplained,
+}
+
+impl Health {
+    /// Returns true for health that counts as unhealthy time.
+    #[must_use]
+    pub const fn is_counted(self) -> bool {
+        match self {
+            Self::Bad => true,
+            Self::Unknown | Self::Good | Self::Out(_) => false,
+        }
+    }
+
+    /// The health as one short word, the same as in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Good => "good",
+            Self::Bad => "bad",
+            Self::Out(outage) => outage.name(),
+        }
+    }
+}
+
+impl Outage {
+    /// Every outage.
+    pub const ALL: [Self; 9] = [
+        Self::NodeAway,
+        Self::Evicted,
+        Self::Unschedulable,
+        Self::ScaledDown,
+        Self::Refused,
+        Self::ImagePull,
+        Self::Missing,
+        Self::Starting,
+        Self::Unexplained,
+    ];
+
+    /// The outage as one short word, the same as in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NodeAway => "node_away",
+            Self::Evicted => "evicted",
+            Self::Unschedulable => "unschedulable",
+            Self::ScaledDown => "scaled_down",
+            Self::Refused => "refused",
+            Self::ImagePull => "image_pull",
+            Self::Missing => "missing",
+            Self::Starting => "starting",
+            Self::Unexplained => "unexplained",
+        }
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_failing_containers_count_and_every_health_is_written_as_its_name() {
+        let known = [Health::Unknown, Health::Good, Health::Bad];
+        let all = known.into_iter().chain(Outage::ALL.map(Health::Out));
+        for health in all {
+            assert_eq!(health.is_counted(), health == Health::Bad, "{health}");
+            let written = serde_json::to_value(health).unwrap();
+            assert_eq!(written, health.name());
+            assert_eq!(serde_json::from_value::<Health>(written).unwrap(), health);
+            let packed = rmp_serde::to_vec_named(&health).unwrap();
+            assert_eq!(rmp_serde::from_slice::<Health>(&packed).unwrap(), health);
+        }
+    }
+}

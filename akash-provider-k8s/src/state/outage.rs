@@ -1,0 +1,142 @@
+//! Why a service lacks replicas: containers of the tenant fail by themselves, or something around them failed.
+//!
+//! The evidence is in the pods. Only a container that the kubelet started, or refused to start for the tenant's own
+//! settings, is the tenant's: the pod must be on a node that reports, and must not be on its way out.
+
+use super::health::Replicas;
+use super::{LeaseView, pod_service};
+use akash_provider_core::cluster::{Health, Outage};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateWaiting, ContainerStatus, Pod, PodStatus};
+
+/// Reasons of a waiting container that come from the tenant's image, command or settings.
+const FAILING: [&str; 6] = [
+    "CrashLoopBackOff",
+    "InvalidImageName",
+    "CreateContainerError",
+    "RunContainerError",
+    "StartError",
+    "ContainerCannotRun",
+];
+
+/// Reasons of a container whose image was not pulled.
+const PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
+
+/// Parts of a registry's response to a reference that is wrong or not permitted. A registry that does not respond,
+/// or limits the rate of pulls, says none of them.
+const WRONG_REFERENCE: [&str; 8] = [
+    "not found",
+    "notfound",
+    "manifest unknown",
+    "denied",
+    "unauthorized",
+    "authorization failed",
+    "invalid reference",
+    "no match for platform",
+];
+
+/// Reasons of a terminated container that nobody watched end: its node restarted.
+const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
+
+/// Health of a service that lacks replicas, of which the manifest wants `count`.
+pub(super) fn explain(view: &LeaseView, service: &str, count: u32, replicas: Option<Replicas>) -> Health {
+    let Some(replicas) = replicas else {
+        return Health::Out(Outage::Missing);
+    };
+    let pods = view.pods.values();
+    let pods = pods.filter(|pod| pod_service(pod) == Some(service));
+    let found: Vec<Health> = pods.filter_map(|pod| of_pod(pod)).collect();
+    if found.contains(&Health::Bad) {
+        return Health::Bad;
+    }
+    if replicas.wanted < count {
+        return Health::Out(Outage::ScaledDown);
+    }
+    if is_refused(view, service) {
+        return Health::Out(Outage::Refused);
+    }
+    let starts = replicas.observed < replicas.generation || replicas.there == 0;
+    let otherwise = if starts {
+        Outage::Starting
+    } else {
+        Outage::Unexplained
+    };
+    found.into_iter().min().unwrap_or(Health::Out(otherwise))
+}
+
+/// True where the controller may not create pods.
+fn is_refused(view: &LeaseView, service: &str) -> bool {
+    let status = view.deployments.get(service).and_then(|d| d.status.as_ref());
+    let mut conditions = status.into_iter().flat_map(|s| s.conditions.iter().flatten());
+    conditions.any(|c| c.type_ == "ReplicaFailure" && c.status == "True")
+}
+
+/// What a pod shows; `None` for one that serves or shows nothing.
+fn of_pod(pod: &Pod) -> Option<Health> {
+    let status = pod.status.as_ref()?;
+    let is = |type_: &str, wanted: &str| has_condition(status, type_, wanted);
+    let is_removed = is("DisruptionTarget", "True") || pod.metadata.deletion_timestamp.is_some();
+    match status.phase.as_deref() {
+        // Of a pod that is always restarted, only the cluster makes a failed one.
+        _ if is_removed => return Some(Health::Out(Outage::Evicted)),
+        Some("Failed") => return Some(Health::Out(Outage::Evicted)),
+        Some("Unknown") => return Some(Health::Out(Outage::NodeAway)),
+        _ => {}
+    }
+    if is("PodScheduled", "False") {
+        return Some(Health::Out(Outage::Unschedulable));
+    }
+    let containers = status.container_statuses.as_deref().unwrap_or_default();
+    let shown = containers.iter().filter_map(of_container).min();
+    if shown.is_some() {
+        return shown;
+    }
+    // The control plane takes the readiness from a pod whose node is silent, and leaves its containers as they were.
+    let all_ready = !containers.is_empty() && containers.iter().all(|c| c.ready);
+    (all_ready && !is("Ready", "True")).then_some(Health::Out(Outage::NodeAway))
+}
+
+fn has_condition(status: &PodStatus, type_: &str, wanted: &str) -> bool {
+    let mut conditions = status.conditions.iter().flatten();
+    conditions.any(|c| c.type_ == type_ && c.status == wanted)
+}
+
+fn of_container(container: &ContainerStatus) -> Option<Health> {
+    match container.state.as_ref()? {
+        ContainerState {
+            waiting: Some(waiting),
+            ..
+        } => Some(of_waiting(waiting)),
+        ContainerState {
+            terminated: Some(ended),
+            ..
+        } => {
+            let reason = ended.reason.as_deref().unwrap_or_default();
+            let unwatched = UNWATCHED.contains(&reason);
+            Some(if unwatched {
+                Health::Out(Outage::NodeAway)
+            } else {
+                Health::Bad
+            })
+        }
+        _ => None,
+    }
+}
+
+fn of_waiting(waiting: &ContainerStateWaiting) -> Health {
+    let reason = waiting.reason.as_deref().unwrap_or_default();
+    if FAILING.contains(&reason) {
+        return Health::Bad;
+    }
+    if !PULL.contains(&reason) {
+        return Health::Out(Outage::Starting);
+    }
+    let message = waiting.message.as_deref().unwrap_or_default().to_lowercase();
+    if WRONG_REFERENCE.iter().any(|part| message.contains(part)) {
+        Health::Bad
+    } else {
+        Health::Out(Outage::ImagePull)
+    }
+}
+
+#[cfg(test)]
+mod tests;

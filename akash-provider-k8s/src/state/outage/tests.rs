@@ -1,0 +1,188 @@
+use super::super::health;
+use super::super::samples::{deployment, lease, manifest, of};
+use super::*;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A lease with one service of one replica, which is not available, and these pods.
+fn view(pods: &[Value]) -> LeaseView {
+    let lease = lease(1);
+    let mut view = LeaseView {
+        manifest: Some(Arc::new(manifest(&lease, &[("web", 1)]))),
+        ..LeaseView::default()
+    };
+    let object = deployment(&lease, "web", (1, 1, 1, 0));
+    view.deployments.insert("web".to_owned(), Arc::new(object));
+    for (number, pod) in pods.iter().enumerate() {
+        let mut pod: Pod = of(pod.clone());
+        super::super::trim::pod(&mut pod);
+        view.pods.insert(number.to_string(), Arc::new(pod));
+    }
+    view
+}
+
+/// A pod of the service with one container in this state.
+fn pod(state: Value, change: impl FnOnce(&mut Value)) -> Value {
+    let mut pod = json!({
+        "metadata": {"name": "web-0", "labels": {"akash.network/manifest-service": "web"}},
+        "spec": {"containers": [{"name": "web"}]},
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False"}],
+            "containerStatuses": [{
+                "name": "web", "ready": false, "restartCount": 0, "image": "", "imageID": "", "state": state,
+            }],
+        },
+    });
+    change(&mut pod);
+    pod
+}
+
+fn plain(state: Value) -> Value {
+    pod(state, |_| {})
+}
+
+fn waiting(reason: &str, message: &str) -> Value {
+    plain(json!({"waiting": {"reason": reason, "message": message}}))
+}
+
+fn crashing(change: impl FnOnce(&mut Value)) -> Value {
+    pod(json!({"waiting": {"reason": "CrashLoopBackOff"}}), change)
+}
+
+fn condition(type_: &'static str, status: &'static str) -> impl FnOnce(&mut Value) {
+    move |pod| {
+        let all = pod["status"]["conditions"].as_array_mut().unwrap();
+        all.retain(|c| c["type"] != type_);
+        all.push(json!({"type": type_, "status": status, "reason": "R", "message": "m"}));
+    }
+}
+
+/// Running and ready, as its silent kubelet reported last.
+fn silent() -> Value {
+    pod(json!({"running": {}}), |pod| {
+        pod["status"]["containerStatuses"][0]["ready"] = json!(true);
+    })
+}
+
+fn unscheduled() -> Value {
+    pod(Value::Null, |pod| {
+        pod["status"] = json!({
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+        });
+    })
+}
+
+#[test]
+fn only_failing_containers_of_the_tenant_count() {
+    use Health::{Bad, Out};
+    let ended = |reason: &str, code: i32| plain(json!({"terminated": {"reason": reason, "exitCode": code}}));
+    let missing_tag = "rpc error: code = NotFound desc = docker.io/library/nginx:nope: not found";
+    let no_network = "dial tcp: lookup registry-1.docker.io: no such host";
+    let private = "pull access denied, repository does not exist or may require authorization";
+    for (what, pod, wanted) in [
+        ("crash loop", crashing(|_| {}), Bad),
+        ("exit with an error", ended("Error", 1), Bad),
+        ("out of its own memory", ended("OOMKilled", 137), Bad),
+        (
+            "start fails",
+            waiting("RunContainerError", "exec: no such file"),
+            Bad,
+        ),
+        ("invalid image", waiting("InvalidImageName", ""), Bad),
+        ("no such tag", waiting("ErrImagePull", missing_tag), Bad),
+        (
+            "no such tag, later",
+            waiting("ImagePullBackOff", missing_tag),
+            Bad,
+        ),
+        ("not permitted", waiting("ErrImagePull", private), Bad),
+        (
+            "registry away",
+            waiting("ErrImagePull", no_network),
+            Out(Outage::ImagePull),
+        ),
+        (
+            "unexplained pull",
+            waiting("ImagePullBackOff", "Back-off"),
+            Out(Outage::ImagePull),
+        ),
+        (
+            "volume not attached",
+            waiting("ContainerCreating", ""),
+            Out(Outage::Starting),
+        ),
+        (
+            "secret missing",
+            waiting("CreateContainerConfigError", ""),
+            Out(Outage::Starting),
+        ),
+        (
+            "runs, not ready",
+            plain(json!({"running": {}})),
+            Out(Outage::Unexplained),
+        ),
+        ("node silent", silent(), Out(Outage::NodeAway)),
+        (
+            "node restarted",
+            ended("ContainerStatusUnknown", 137),
+            Out(Outage::NodeAway),
+        ),
+        (
+            "node lost",
+            crashing(|p| p["status"]["phase"] = json!("Unknown")),
+            Out(Outage::NodeAway),
+        ),
+        (
+            "evicted",
+            crashing(condition("DisruptionTarget", "True")),
+            Out(Outage::Evicted),
+        ),
+        (
+            "evicted, kept",
+            crashing(|p| p["status"]["phase"] = json!("Failed")),
+            Out(Outage::Evicted),
+        ),
+        (
+            "drained",
+            crashing(|p| p["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")),
+            Out(Outage::Evicted),
+        ),
+        ("cordoned or full", unscheduled(), Out(Outage::Unschedulable)),
+    ] {
+        assert_eq!(health(&view(&[pod])), wanted, "{what}");
+    }
+}
+
+#[test]
+fn an_interrupted_workload_is_explained_without_pods() {
+    let none = view(&[]);
+    assert_eq!(health(&none), Health::Out(Outage::Unexplained));
+    let mut missing = view(&[]);
+    missing.deployments.clear();
+    assert_eq!(health(&missing), Health::Out(Outage::Missing));
+    let lease = lease(1);
+    let mut scaled = view(&[]);
+    let to_zero = deployment(&lease, "web", (2, 2, 0, 0));
+    scaled.deployments.insert("web".to_owned(), Arc::new(to_zero));
+    assert_eq!(health(&scaled), Health::Out(Outage::ScaledDown));
+    let mut refused = view(&[]);
+    let mut object = deployment(&lease, "web", (1, 1, 1, 0));
+    let condition = json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"});
+    object.status.as_mut().unwrap().conditions = Some(vec![serde_json::from_value(condition).unwrap()]);
+    refused.deployments.insert("web".to_owned(), Arc::new(object));
+    assert_eq!(health(&refused), Health::Out(Outage::Refused));
+}
+
+#[test]
+fn one_failing_container_of_the_tenant_counts_beside_an_outage() {
+    let both = view(&[unscheduled(), crashing(|_| {})]);
+    assert_eq!(health(&both), Health::Bad);
+    let outages = view(&[unscheduled(), silent()]);
+    assert_eq!(
+        health(&outages),
+        Health::Out(Outage::NodeAway),
+        "the most specific"
+    );
+}
