@@ -9,6 +9,7 @@
 //! the first write and set after the last, so that a half-done apply is completed by the next one.
 
 mod calls;
+pub mod exact;
 pub mod hash;
 pub mod item;
 pub mod ownership;
@@ -36,6 +37,8 @@ pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
 /// Annotation of a workload: its pod template is the one of the provider it was adopted from.
 pub const KEPT: &str = "provider.akash.network/kept";
+/// Annotation of an object: a repair patched it, so its fields become ours again before the next apply.
+pub const REPAIRED: &str = "provider.akash.network/repaired";
 /// Annotation of a namespace: hashes of the objects in it that no watch holds, as JSON.
 pub const LEDGER: &str = "provider.akash.network/ledger";
 
@@ -205,13 +208,17 @@ impl Job<'_> {
             id,
             body,
             take_over,
+            patch,
             reason,
         } = write;
         tracing::debug!(namespace = self.name, object = %id, reason, "applied");
         if take_over {
             calls.take_over(id.kind, self.name, &id.name).await?;
         }
-        let meta = calls.apply(id.kind, self.name, &id.name, &body).await?;
+        let meta = match patch {
+            Some(patch) => calls.restore(id.kind, self.name, &id.name, &patch).await?,
+            None => calls.apply(id.kind, self.name, &id.name, &body).await?,
+        };
         Ok(Written { id, meta })
     }
 

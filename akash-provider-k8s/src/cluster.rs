@@ -10,6 +10,7 @@
 
 mod close;
 mod deploy;
+mod differences;
 mod heal;
 mod lanes;
 mod leftovers;

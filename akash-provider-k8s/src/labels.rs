@@ -45,6 +45,9 @@ pub const OPERATOR_TERM: &str = "provider.akash.network/operator-term";
 pub const BESIDE_LEADERSHIP: &str = "provider.akash.network/leadership";
 /// Annotation of a namespace: the isolation its pods got, see [`Isolation`](crate::settings::Isolation).
 pub const ISOLATION: &str = "provider.akash.network/isolation";
+/// Label `true` of a NetworkPolicy, Role or RoleBinding that an operator put into the namespace of a lease: the
+/// object stays. Without it such an object is deleted.
+pub const KEEP: &str = "provider.akash.network/keep";
 /// Annotation of a Manifest: what its fields cannot say, as JSON.
 pub const EXTRA: &str = "provider.akash.network/deployment";
 

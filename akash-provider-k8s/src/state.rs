@@ -50,9 +50,10 @@ use akash_provider_core::types::LeaseId;
 use futures::stream::BoxStream;
 use health::Write;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota, Service, ServiceAccount};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::runtime::reflector::Store;
 use kube::{Api, Client};
 use starter::Starter;
@@ -74,7 +75,7 @@ pub struct State {
     pub pods: Store<Pod>,
     /// Services that have the network's label, those of operators too.
     pub services: Store<Service>,
-    /// Network policies that have the network's label.
+    /// Network policies in the namespaces of leases.
     pub policies: Store<NetworkPolicy>,
     /// Manifests, in the manifest namespace.
     pub manifests: Store<Manifest>,
@@ -114,13 +115,18 @@ impl State {
             Api::<object::Guarded<Event>>::all(client.clone()),
             history::Recorder(Arc::clone(&history)),
         );
+        // The index of leases holds these; nobody reads them by kind.
+        watches.everywhere::<ResourceQuota>();
+        watches.everywhere::<ServiceAccount>();
+        watches.unlabelled::<Role>();
+        watches.unlabelled::<RoleBinding>();
         Self {
             namespaces: watches.cluster(),
             deployments: watches.everywhere(),
             stateful_sets: watches.everywhere(),
             pods: watches.everywhere(),
             services: watches.everywhere(),
-            policies: watches.everywhere(),
+            policies: watches.unlabelled(),
             manifests: watches.manifests(),
             hosts: watches.manifests(),
             ips: watches.manifests(),
@@ -244,6 +250,13 @@ impl State {
         Ok(status::restarts(&self.current(lease)?))
     }
 
+    /// True once all objects of a kind were listed.
+    pub(crate) fn has_listed(&self, kind: Kind) -> bool {
+        self.shared
+            .board
+            .read(|all| all.get(&kind).is_some_and(|watch| watch.synced))
+    }
+
     /// What happened in the namespaces of leases.
     #[must_use]
     pub const fn history(&self) -> &Arc<History> {
@@ -253,9 +266,7 @@ impl State {
     /// True once the events there are have been read.
     #[must_use]
     pub fn sees_events(&self) -> bool {
-        self.shared
-            .board
-            .read(|all| all.get(&Kind::Events).is_some_and(|w| w.synced))
+        self.has_listed(Kind::Events)
     }
 
     /// True for a lease of ours that is recorded or runs.

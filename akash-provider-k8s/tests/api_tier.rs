@@ -43,6 +43,8 @@ mod inventory;
 mod inventory_operator;
 #[path = "api_tier/ip_operator.rs"]
 mod ip_operator;
+#[path = "api_tier/isolation.rs"]
+mod isolation;
 #[path = "api_tier/listing.rs"]
 mod listing;
 #[path = "api_tier/missing.rs"]

@@ -256,6 +256,36 @@ impl Calls {
             .await
     }
 
+    /// Merge patch of an object of a lease. The patch carries the version that it is for; a conflict if the object
+    /// changed since.
+    pub(crate) async fn restore(
+        &self,
+        kind: Kind,
+        ns: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<ObjectMeta, Error> {
+        let patch = self.with_term(Cow::Borrowed(patch))?;
+        let params = PatchParams {
+            field_manager: Some(MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let patch = Patch::Merge(&patch);
+        self.patched(&["patch"], (&kind.resource(), ns, name), &params, &patch)
+            .await
+    }
+
+    /// Deletes exactly this version of an object. An object that is gone or changed since is no error.
+    pub(crate) async fn delete_version(&self, kind: Kind, ns: &str, meta: &ObjectMeta) -> Result<(), Error> {
+        let name = meta.name.as_deref().unwrap_or_default();
+        let only = Preconditions {
+            uid: meta.uid.clone(),
+            resource_version: meta.resource_version.clone(),
+        };
+        self.delete_only(&kind.resource(), ns, name, Some(only), None)
+            .await
+    }
+
     /// Who an object is; `None` where there is none.
     pub(crate) async fn metadata(
         &self,
@@ -369,13 +399,25 @@ impl Calls {
         uid: Option<&str>,
         policy: Option<PropagationPolicy>,
     ) -> Result<(), Error> {
+        let only = uid.map(|uid| Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        });
+        self.delete_only(resource, ns, name, only, policy).await
+    }
+
+    async fn delete_only(
+        &self,
+        resource: &ApiResource,
+        ns: &str,
+        name: &str,
+        only: Option<Preconditions>,
+        policy: Option<PropagationPolicy>,
+    ) -> Result<(), Error> {
         self.term()?;
         let params = DeleteParams {
             propagation_policy: policy,
-            preconditions: uid.map(|uid| Preconditions {
-                uid: Some(uid.to_owned()),
-                resource_version: None,
-            }),
+            preconditions: only,
             ..DeleteParams::default()
         };
         let what = format!("{} {name}", resource.kind);

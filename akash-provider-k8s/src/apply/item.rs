@@ -70,6 +70,37 @@ impl Kind {
         )
     }
 
+    /// The watch that holds objects of this kind; Secrets have none, and are never compared with one.
+    pub(crate) const fn watch(self) -> Option<crate::state::Kind> {
+        use crate::state::Kind as Watch;
+        match self {
+            Self::NetworkPolicy => Some(Watch::Policies),
+            Self::ResourceQuota => Some(Watch::Quotas),
+            Self::Secret => None,
+            Self::ServiceAccount => Some(Watch::Accounts),
+            Self::Role => Some(Watch::Roles),
+            Self::Deployment => Some(Watch::Deployments),
+            Self::StatefulSet => Some(Watch::StatefulSets),
+            Self::Service => Some(Watch::Services),
+            Self::RoleBinding => Some(Watch::RoleBindings),
+        }
+    }
+
+    /// Objects of this kind keep leases apart. They are restored first, whatever an operator chose for others.
+    #[must_use]
+    pub const fn is_isolation(self) -> bool {
+        matches!(
+            self,
+            Self::NetworkPolicy | Self::ResourceQuota | Self::ServiceAccount | Self::Role | Self::RoleBinding
+        )
+    }
+
+    /// An object of this kind opens a lease, so that one that was not rendered is deleted.
+    #[must_use]
+    pub const fn opens(self) -> bool {
+        matches!(self, Self::NetworkPolicy | Self::Role | Self::RoleBinding)
+    }
+
     /// Objects of this kind make pods; a deleted one stays until its pods are gone.
     #[must_use]
     pub const fn is_workload(self) -> bool {

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! watched:   no live object            → apply
-//!            another hash, or a field is gone → apply (adopted: take over first)
-//!            same hash, all fields there      → nothing
+//!            another hash             → apply (adopted or repaired: take over first)
+//!            same hash, a difference  → patch, which also removes what others added
+//!            same hash, no difference → nothing
 //! unwatched: not there, another hash in the namespace's ledger, or another login → apply, else nothing
 //! left over: labelled as ours, not rendered     → delete
 //! ```
 
 use super::item::{Data, Id, Item, Kind};
-use super::{APPLIED_VERSION, KEPT, TEMPLATE_HASH, subset};
+use super::{APPLIED_VERSION, KEPT, REPAIRED, TEMPLATE_HASH, exact, subset};
 use crate::labels;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,6 +85,8 @@ pub struct Write {
     pub body: Value,
     /// Another field manager wrote it: its managed fields move to ours first.
     pub take_over: bool,
+    /// Merge patch that restores an edited object, in place of an apply: an apply leaves the fields of others.
+    pub patch: Option<Value>,
     /// Why it is written, for logs and findings.
     pub reason: String,
 }
@@ -171,9 +174,18 @@ impl Plan {
             id: item.id.clone(),
             body,
             take_over,
+            patch: None,
             reason: reason.to_owned(),
         });
     }
+}
+
+/// Compares one object with its item, whether or not a deploy compares objects of its kind with the watches. Returns
+/// the write that restores it; `None` if the two are equal or the object is being deleted.
+pub(crate) fn compare(item: &Item, live: Option<&Live>) -> Option<Write> {
+    let mut plan = Plan::default();
+    plan_watched(&mut plan, item, live, &BTreeSet::new());
+    plan.writes.pop()
 }
 
 /// The ledger says what was written, and never that it is still there.
@@ -221,10 +233,17 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeS
     if same_template {
         keep_template(&mut body, &live.body, keeps);
     }
+    let is_same = !is_theirs && applied == Some(item.hash.as_str());
     let reason = if is_theirs {
         "another provider wrote to it".to_owned()
-    } else if applied == Some(item.hash.as_str()) {
-        match subset::missing(&body, &live.body, item.id.kind.lists()) {
+    } else if is_same {
+        let kind = item.id.kind;
+        let difference = if live.is_kept() {
+            subset::missing(&body, &live.body, kind.lists())
+        } else {
+            exact::difference(kind, &body, &live.body)
+        };
+        match difference {
             None => return,
             Some(path) => format!("somebody changed {path}"),
         }
@@ -232,7 +251,20 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeS
         "it changed".to_owned()
     };
     let body = item.annotated(body, keeps);
+    let patch = (is_same && !take_over).then(|| restoring(item.id.kind, &body, live));
+    let take_over = take_over || (patch.is_none() && live.annotation(REPAIRED).is_some());
     plan.push(item, body, take_over, &reason);
+    if let Some(write) = plan.writes.last_mut() {
+        write.patch = patch;
+    }
+}
+
+/// The patch that restores an object, and the mark of the repair: a patch takes fields under another operation than
+/// an apply does, and the next apply has to take them over.
+pub(crate) fn restoring(kind: Kind, body: &Value, live: &Live) -> Value {
+    let mut body = body.clone();
+    body["metadata"]["annotations"][REPAIRED] = Value::from("true");
+    exact::replacement(kind, &body, &live.body)
 }
 
 /// A template that is the same keeps its version label (or, as adopted, its every byte), so that no pod is

@@ -1,12 +1,14 @@
 //! Makes a lease run as it is recorded.
 
+use super::differences::{AppliedItems, meta_of, unplanned};
 use super::manifests::{Basis, entries, refused};
 use super::unwatched::{ByNamespace, UNWATCHED, is_in};
 use super::{Inner, is_as_new};
 use crate::apply::item::{Id, Item, Kind, items};
-use crate::apply::plan::{Ledger, Live, Plan, There, Wanted, Watched, plan};
+use crate::apply::plan::{Ledger, Plan, There, Wanted, Watched, plan};
 use crate::apply::{Job, LEDGER, TEMPLATE_HASH, Written, hash, hash_of_all, ledger_of, subset};
 use crate::crd::Manifest;
+use crate::drift::{NOT_RENDERED, foreign};
 use crate::labels;
 use crate::objects::{self, Prior};
 use crate::settings::Isolation;
@@ -16,12 +18,10 @@ use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
 use k8s_openapi::api::apps::v1::{Deployment as AppsDeployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, PodTemplateSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 const DEPLOY: &str = "deploy";
@@ -91,12 +91,44 @@ impl Inner {
         Err(changed())
     }
 
+    /// Applies what is recorded, then restores isolation that no deploy compares. With another isolation, the lease is
+    /// compared once more: the answer must be true.
     async fn apply(
         &self,
         deployment: &WorkloadSpec,
         isolation: Option<Isolation>,
         operation: &'static str,
     ) -> Result<(), Error> {
+        let home = deployment.lease.namespace();
+        let Some(items) = self.apply_objects(deployment, isolation, operation).await? else {
+            return Ok(());
+        };
+        self.guard(&home, &items, operation).await?;
+        if isolation.is_none() {
+            return Ok(());
+        }
+        self.until_seen(|| self.differences(&home, &items).is_empty())
+            .await;
+        match self.differences(&home, &items).first() {
+            None => Ok(()),
+            Some((id, reason)) => {
+                let message = format!(
+                    "lease {} is not as applied: {id}: {reason}; try again",
+                    deployment.lease
+                );
+                Err(Error::new(ErrorKind::Conflict, operation, message).transient())
+            }
+        }
+    }
+
+    /// Applies what is recorded. Returns the objects of the lease, or `None` for a lease that stays as another provider
+    /// made it.
+    async fn apply_objects(
+        &self,
+        deployment: &WorkloadSpec,
+        isolation: Option<Isolation>,
+        operation: &'static str,
+    ) -> Result<Option<Vec<Item>>, Error> {
         // Closed never: the semaphore lives as long as we do.
         let mut turn = self.leases.acquire().await.ok();
         let manifest = match isolation {
@@ -128,7 +160,8 @@ impl Inner {
         let kinds = looked_for(&items, &ledger, !kept.is_empty());
         let there = self.there(&name, &kinds, operation).await?;
         if is_whole(&view, deployment, &kept, &items, &there) {
-            return self.close_metadata(&name, &items, &view, operation).await;
+            self.close_metadata(&name, &items, &view, operation).await?;
+            return Ok(None);
         }
         let wanted = Wanted {
             items: &items,
@@ -139,7 +172,7 @@ impl Inner {
             prune: false,
         };
         let Some(plan) = missing_of(&view, &body, wanted) else {
-            return Ok(());
+            return Ok(Some(items));
         };
         let job = Job {
             name: &name,
@@ -169,7 +202,7 @@ impl Inner {
         let hash = hash_of_all(&body, &items);
         self.until_seen(|| has_seen(&self.state.lease_in(&name), &hash, &written, &deleted))
             .await;
-        Ok(())
+        Ok(Some(items))
     }
 
     /// Closes the addresses of metadata to a lease as another provider left it: its policy gets our exceptions. Nothing
@@ -202,7 +235,10 @@ impl Inner {
             if write.take_over {
                 calls.take_over(write.id.kind, home, name).await?;
             }
-            let meta = calls.apply(write.id.kind, home, name, &write.body).await?;
+            let meta = match &write.patch {
+                Some(patch) => calls.restore(write.id.kind, home, name, patch).await?,
+                None => calls.apply(write.id.kind, home, name, &write.body).await?,
+            };
             let version = meta.resource_version.as_deref();
             self.until_seen(|| {
                 let view = self.state.lease_in(home);
@@ -234,9 +270,16 @@ impl Inner {
         all: &ByNamespace,
     ) -> (Vec<(Id, String)>, Vec<Id>) {
         let view = self.state.lease(&deployment.lease);
-        let Some((items, _)) = self.applied_items(deployment, manifest, view.namespace.as_deref()) else {
+        let Some(applied) = self.applied_items(deployment, manifest, view.namespace.as_deref()) else {
             return <_>::default();
         };
+        let items = applied.items;
+        let isolation = unplanned(&items, &view).into_iter();
+        let isolation: Vec<_> = isolation
+            .map(|found| (found.write.id, found.write.reason))
+            .collect();
+        let foreign = foreign(&items, true, view.openings()).into_iter();
+        let foreign = foreign.map(|(id, _)| (id, NOT_RENDERED.to_owned()));
         let (unwatched, watched): (Vec<Item>, Vec<Item>) =
             items.into_iter().partition(|item| !item.id.kind.is_watched());
         let wanted = Wanted {
@@ -251,7 +294,11 @@ impl Inner {
         let name = deployment.lease.namespace();
         let ids = unwatched.into_iter().map(|item| item.id);
         (
-            edits.map(|write| (write.id, write.reason)).collect(),
+            edits
+                .map(|write| (write.id, write.reason))
+                .chain(isolation)
+                .chain(foreign)
+                .collect(),
             ids.filter(|id| !is_in(all, &name, id)).collect(),
         )
     }
@@ -263,7 +310,7 @@ impl Inner {
         deployment: &WorkloadSpec,
         manifest: &Manifest,
         namespace: Option<&Namespace>,
-    ) -> Option<(Vec<Item>, String)> {
+    ) -> Option<AppliedItems> {
         let applied = annotation(namespace?, labels::APPLIED)?;
         let view = self.state.lease(&deployment.lease);
         let mut prior = Prior {
@@ -280,8 +327,9 @@ impl Inner {
             prior.unchanged = unchanged;
             let objects = objects::render(deployment, &self.rendering(), &prior).ok()?;
             let items = items(&objects);
-            let mark = hash_of_all(&with_type(&objects.namespace), &items);
-            (*applied == mark).then_some((items, mark))
+            let body = with_type(&objects.namespace);
+            let mark = hash_of_all(&body, &items);
+            (*applied == mark).then_some(AppliedItems { body, items, mark })
         })
     }
 
@@ -448,57 +496,4 @@ fn has_seen(view: &LeaseView, hash: &String, written: &[Written], deleted: &[Str
     };
     let is_gone = |uid: &String| !view.ours().iter().any(|(_, there)| there == uid);
     is_marked && written.iter().all(is_seen) && deleted.iter().all(is_gone)
-}
-
-fn meta_of<'a>(view: &'a LeaseView, id: &Id) -> Option<&'a ObjectMeta> {
-    match id.kind {
-        Kind::NetworkPolicy => view.policies.get(&id.name).map(|o| o.meta()),
-        Kind::Deployment => view.deployments.get(&id.name).map(|o| o.meta()),
-        Kind::StatefulSet => view.stateful_sets.get(&id.name).map(|o| o.meta()),
-        Kind::Service => view.services.get(&id.name).map(|o| o.meta()),
-        _ => None,
-    }
-}
-
-impl Watched for LeaseView {
-    fn find(&self, id: &Id) -> Option<Live> {
-        let body = match id.kind {
-            Kind::NetworkPolicy => self.policies.get(&id.name).map(|o| with_type(&**o)),
-            Kind::Deployment => self.deployments.get(&id.name).map(|o| with_type(&**o)),
-            Kind::StatefulSet => self.stateful_sets.get(&id.name).map(|o| with_type(&**o)),
-            Kind::Service => self.services.get(&id.name).map(|o| with_type(&**o)),
-            _ => None,
-        };
-        let meta = meta_of(self, id)?;
-        Some(Live {
-            uid: meta.uid.clone().unwrap_or_default(),
-            is_deleting: meta.deletion_timestamp.is_some(),
-            body: body?,
-        })
-    }
-
-    fn ours(&self) -> Vec<(Id, String)> {
-        let mut found = Vec::new();
-        add(&mut found, Kind::NetworkPolicy, &self.policies);
-        add(&mut found, Kind::Deployment, &self.deployments);
-        add(&mut found, Kind::StatefulSet, &self.stateful_sets);
-        add(&mut found, Kind::Service, &self.services);
-        found
-    }
-}
-
-/// Those that are not going, and that no operator made for itself.
-fn add<K: Resource>(found: &mut Vec<(Id, String)>, kind: Kind, objects: &BTreeMap<String, Arc<K>>) {
-    for (name, object) in objects {
-        let meta = object.meta();
-        let labels = meta.labels.as_ref();
-        let is_operators = labels.is_some_and(|l| l.contains_key(labels::SERVICE_TARGET));
-        if meta.deletion_timestamp.is_none() && !is_operators {
-            let id = Id {
-                kind,
-                name: name.clone(),
-            };
-            found.push((id, meta.uid.clone().unwrap_or_default()));
-        }
-    }
 }

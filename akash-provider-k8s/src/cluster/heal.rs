@@ -1,28 +1,33 @@
 //! What others change of a lease that we applied is put right when the watches show it.
 //!
 //! ```text
-//! touched ─► dirty leases, one at a time ─► found (caches) ─► Drift, Calm ─► is it so? (live) ─► apply
+//! touched ─► dirty leases, one at a time ─► foreign, found (caches) ─► Drift, Calm ─► is it so? (live) ─► patch
 //! ```
 //!
 //! A lease is left alone unless it was deployed at this process's word, nobody is writing it, and the mark of its
-//! namespace says that exactly this was applied to its end. All else is for the next deploy.
+//! namespace says that exactly this was applied to its end. All else is for the next deploy. Isolation comes first. The
+//! isolation of a lease whose record is missing or unreadable is restored by the last record that could be read, and
+//! without one to what no service decides.
 
-use super::deploy::with_type;
+use super::deploy::{annotation, with_type};
+use super::differences::unplanned;
 use super::lanes::Entry;
 use super::{Inner, KubeCluster, LeadershipGate};
-use crate::apply::item::{Id, Item};
-use crate::apply::plan::{Live, Watched};
-use crate::apply::{MANAGER, Written};
-use crate::crd::convert;
-use crate::drift::{Calm, FIGHT, Found, found};
+use crate::apply::item::{Id, Item, Kind};
+use crate::apply::plan::{Live, Watched, Write};
+use crate::apply::{Calls, MANAGER, Written, marked, subset};
+use crate::crd::{Manifest, convert};
+use crate::drift::{Calm, FIGHT, Found, foreign, found};
 use crate::labels;
 use crate::state::{EVERYWHERE, LeaseView};
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{ApiResource, DynamicObject};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -32,6 +37,8 @@ const HEAL: &str = "heal";
 const GATHER: Duration = Duration::from_millis(20);
 /// Wait for a lease that is being written, or while the cluster is not being watched.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Between two restores of the labels of one namespace: others that set them again are not fought more often.
+const LABELS_AGAIN: Duration = Duration::from_secs(10);
 
 /// What is remembered between looks.
 #[derive(Debug, Default)]
@@ -41,6 +48,10 @@ struct Memory {
     later: BTreeMap<String, Instant>,
     /// What is told and left alone.
     told: BTreeMap<String, BTreeSet<Id>>,
+    /// The last record of each lease by which it was applied; shared with the cache until the record changes.
+    records: BTreeMap<String, Arc<Manifest>>,
+    /// When the labels of a namespace may be restored again.
+    labels: BTreeMap<String, Instant>,
 }
 
 /// A lease as it is to be, applied to its end.
@@ -48,6 +59,10 @@ struct Applied {
     view: LeaseView,
     items: Vec<Item>,
     mark: String,
+    /// The namespace with its mark; `None` without a record.
+    namespace: Option<Value>,
+    /// The items are all that was rendered of the kinds that open a lease.
+    is_whole: bool,
 }
 
 impl KubeCluster {
@@ -106,7 +121,17 @@ impl Inner {
 
     /// Looks at one lease. When it is to be looked at again without a change, if it is.
     async fn heal_lease(&self, home: &str, memory: &mut Memory) -> Option<Instant> {
-        let _lane = match self.lanes.try_enter(home) {
+        let Some(view) = self.state.ours_in(home) else {
+            memory.forget(home);
+            return None;
+        };
+        // Nothing deploys a lease without a record.
+        let has_record = self.record_of(&view, home).is_some();
+        let entry = match self.lanes.try_enter(home) {
+            Entry::NotDeployed if !has_record => self.lanes.try_enter_any(home),
+            entry => entry,
+        };
+        let _lane = match entry {
             Entry::NotDeployed => {
                 memory.told.remove(home);
                 return None;
@@ -117,12 +142,20 @@ impl Inner {
         if !self.state.known() {
             return Some(Instant::now() + AGAIN);
         }
-        let applied = self.applied(home)?;
+        let applied = self.applied(home, view, memory)?;
+        let mut next = self.heal_labels(home, &applied, memory).await;
+        for (id, meta) in foreign(&applied.items, applied.is_whole, applied.view.openings()) {
+            let at = self.remove_foreign(home, &id, &meta, &mut memory.calm).await;
+            next = earliest(next, at);
+        }
+        // Before its first list a watch says nothing of what is missing.
+        let has_listed = |kind: Kind| kind.watch().is_some_and(|watch| self.state.has_listed(watch));
+        let is_known = |found: &Found| !found.is_missing || has_listed(found.write.id.kind);
         let (heals, leaves): (Vec<Found>, Vec<Found>) = found(&applied.items, &applied.view)
             .into_iter()
+            .filter(is_known)
             .partition(|found| self.settings.drift.heals(found.write.id.kind));
         memory.tell(home, leaves);
-        let mut next: Option<Instant> = None;
         for found in heals {
             let (now, id) = (Instant::now(), found.write.id.clone());
             let at = match memory.calm.waits_until(home, &id, now) {
@@ -141,29 +174,131 @@ impl Inner {
                     }
                 },
             };
-            next = Some(next.map_or(at, |next| next.min(at)));
+            next = earliest(next, Some(at));
         }
         next
     }
 
-    /// What a lease is to be, where everything of it was applied by us and nobody wrote to its record.
-    fn applied(&self, home: &str) -> Option<Applied> {
-        let view = self.state.ours_in(home)?;
-        let (manifest, namespace) = (view.manifest.clone()?, view.namespace.clone()?);
+    /// What a lease is to be, where everything of it was applied by us; without a record, its isolation.
+    fn applied(&self, home: &str, view: LeaseView, memory: &mut Memory) -> Option<Applied> {
+        let namespace = view.namespace.clone()?;
+        let manifest = view.manifest.clone();
         let is_going = |meta: &ObjectMeta| meta.deletion_timestamp.is_some();
-        if !self.is_ours(&manifest) || is_going(&manifest.metadata) || is_going(&namespace.metadata) {
+        let ends = manifest
+            .as_ref()
+            .is_some_and(|manifest| !self.is_ours(manifest) || is_going(&manifest.metadata));
+        if ends || is_going(&namespace.metadata) {
             return None;
         }
-        let recorded = convert::from_manifest(&manifest).ok()?;
+        if let Some(manifest) = manifest
+            && let Some(deployment) = self.record_of(&view, home)
+        {
+            self.check_holder(&deployment.lease, &namespace.metadata, "namespace", HEAL)
+                .ok()?;
+            let applied = self.applied_items(&deployment, &manifest, Some(&namespace))?;
+            memory.records.insert(home.to_owned(), manifest);
+            return Some(Applied {
+                view,
+                namespace: Some(marked(&applied.body, &applied.items)),
+                items: applied.items,
+                mark: applied.mark,
+                is_whole: true,
+            });
+        }
+        let last = memory.records.get(home);
+        let last = last.and_then(|manifest| {
+            let recorded = convert::from_manifest(manifest).ok()?;
+            self.applied_items(&recorded.deployment, manifest, Some(&namespace))
+        });
+        let lease = labels::lease_of(namespace.metadata.labels.as_ref()?)?;
+        let mark = annotation(&namespace, labels::APPLIED)?.clone();
+        let is_whole = last.is_some();
+        let mut items = last.map_or_else(|| self.restrictions(&lease, &namespace), |applied| applied.items);
+        items.retain(|item| item.id.kind.is_isolation());
+        Some(Applied {
+            view,
+            items,
+            mark,
+            namespace: None,
+            is_whole,
+        })
+    }
+
+    /// What is recorded of a lease, where the record can be read and nobody else wrote to it.
+    fn record_of(&self, view: &LeaseView, home: &str) -> Option<WorkloadSpec> {
+        let recorded = convert::from_manifest(view.manifest.as_ref()?).ok()?;
         let is_named = recorded.deployment.lease.namespace() == home;
-        if !recorded.remarks.is_empty() || !is_named {
-            return None;
+        (recorded.remarks.is_empty() && is_named).then_some(recorded.deployment)
+    }
+
+    /// Restores the labels of a namespace. Returns the time of the next try.
+    async fn heal_labels(&self, home: &str, applied: &Applied, memory: &mut Memory) -> Option<Instant> {
+        let (wanted, live) = (applied.namespace.as_ref()?, applied.view.namespace.as_deref()?);
+        let path = subset::missing(wanted, &with_type(live), subset::Lists::Closed)?;
+        let now = Instant::now();
+        if let Some(at) = memory.labels.get(home).filter(|at| **at > now) {
+            return Some(*at);
         }
-        let lease = &recorded.deployment.lease;
-        self.check_holder(lease, &namespace.metadata, "namespace", HEAL)
-            .ok()?;
-        let (items, mark) = self.applied_items(&recorded.deployment, &manifest, Some(&namespace))?;
-        Some(Applied { view, items, mark })
+        memory.labels.insert(home.to_owned(), now + LABELS_AGAIN);
+        let mut body = wanted.clone();
+        body["metadata"]["uid"] = Value::from(live.metadata.uid.clone());
+        match self.calls(HEAL).apply_namespace(home, &body).await {
+            Ok(()) => {
+                tracing::info!(namespace = home, path, "namespace restored");
+                None
+            }
+            Err(error) => {
+                tracing::warn!(namespace = home, path, %error, "cannot restore namespace");
+                Some(now + LABELS_AGAIN)
+            }
+        }
+    }
+
+    /// Deletes an object that opens a lease and was not rendered. Returns the time of the next try.
+    async fn remove_foreign(
+        &self,
+        home: &str,
+        id: &Id,
+        meta: &ObjectMeta,
+        calm: &mut Calm,
+    ) -> Option<Instant> {
+        let now = Instant::now();
+        if let Some(at) = calm.waits_until(home, id, now) {
+            return Some(at);
+        }
+        match self.calls(HEAL).delete_version(id.kind, home, meta).await {
+            Ok(()) => {
+                calm.repaired(home, id, now);
+                let label = labels::KEEP;
+                tracing::warn!(namespace = home, object = %id, label, "object deleted, not part of the lease");
+                None
+            }
+            Err(error) => {
+                calm.failed(home, id, now);
+                tracing::warn!(namespace = home, object = %id, %error, "cannot delete object that opens the lease");
+                calm.waits_until(home, id, now)
+            }
+        }
+    }
+
+    /// Restores isolation that no deploy compares.
+    pub(super) async fn guard(
+        &self,
+        home: &str,
+        items: &[Item],
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let (view, calls) = (self.state.lease_in(home), self.calls(operation));
+        for (id, meta) in foreign(items, true, view.openings()) {
+            tracing::warn!(namespace = home, object = %id, "object deleted, not part of the lease");
+            calls.delete_version(id.kind, home, &meta).await?;
+        }
+        for found in unplanned(items, &view) {
+            if let Some(live) = view.find(&found.write.id) {
+                write(&calls, home, &found.write, Some(&live)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Asks the API server whether it is so, and puts it right. `None` where it is not, or not any more.
@@ -181,12 +316,11 @@ impl Inner {
                 return Ok(None);
             }
             Repair {
-                reason: found.write.reason,
+                write: found.write,
+                live: None,
                 by: None,
-                take_over: false,
-                body: found.write.body,
             }
-        } else {
+        } else if id.kind.is_watched() {
             let Some(live) = calls.get(&id.kind.resource(), home, &id.name).await? else {
                 return Ok(None);
             };
@@ -194,11 +328,15 @@ impl Inner {
                 return Ok(None);
             };
             repair
+        } else {
+            // These are read by their watches alone; the version in the patch says whether they changed since.
+            Repair {
+                live: applied.view.find(&id),
+                write: found.write,
+                by: None,
+            }
         };
-        if repair.take_over {
-            calls.take_over(id.kind, home, &id.name).await?;
-        }
-        let meta = match calls.apply(id.kind, home, &id.name, &repair.body).await {
+        let meta = match write(&calls, home, &repair.write, repair.live.as_ref()).await {
             Ok(meta) => meta,
             // Somebody wrote meanwhile; the watches show what.
             Err(error) if error.kind() == ErrorKind::Conflict => return Ok(None),
@@ -209,19 +347,46 @@ impl Inner {
     }
 }
 
+/// The earlier of two moments, where there is any.
+fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}
+
+/// Restores one object: by a patch, or by an apply where it is missing. A binding to another role is made again, since
+/// its role cannot be changed.
+async fn write(calls: &Calls, home: &str, write: &Write, live: Option<&Live>) -> Result<ObjectMeta, Error> {
+    let (id, body) = (&write.id, &write.body);
+    let is_other_role =
+        live.filter(|live| id.kind == Kind::RoleBinding && body["roleRef"] != live.body["roleRef"]);
+    if let Some(live) = is_other_role {
+        let text = |field: &str| live.body["metadata"][field].as_str().map(str::to_owned);
+        let meta = ObjectMeta {
+            name: Some(id.name.clone()),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        calls.delete_version(id.kind, home, &meta).await?;
+        return calls.apply(id.kind, home, &id.name, body).await;
+    }
+    match &write.patch {
+        Some(patch) => calls.restore(id.kind, home, &id.name, patch).await,
+        None => calls.apply(id.kind, home, &id.name, body).await,
+    }
+}
+
 /// What puts an object right, of which the API server says that it is not.
 struct Repair {
-    reason: String,
+    write: Write,
+    /// The object that is restored; `None` where it is missing.
+    live: Option<Live>,
     /// Who wrote to it last besides us, as far as the API server says.
     by: Option<String>,
-    /// Its fields are another manager's and become ours first.
-    take_over: bool,
-    body: Value,
 }
 
 impl Repair {
     fn tell(&self, home: &str, id: &Id, is_fight: bool) {
-        let (reason, by) = (&self.reason, self.by.as_deref().unwrap_or("somebody"));
+        let (reason, by) = (&self.write.reason, self.by.as_deref().unwrap_or("somebody"));
         if is_fight {
             tracing::warn!(
                 namespace = home,
@@ -247,29 +412,22 @@ impl Applied {
     fn repair_of(&self, id: &Id, live: &DynamicObject) -> Option<Repair> {
         let item = self.items.iter().find(|item| item.id == *id)?;
         let meta = &live.metadata;
-        let seen = One(Live {
+        let live = Live {
             uid: meta.uid.clone().unwrap_or_default(),
             is_deleting: meta.deletion_timestamp.is_some(),
             body: with_type(live),
-        });
-        let write = found(std::slice::from_ref(item), &seen).pop()?.write;
-        let mut body = write.body;
-        body["metadata"]["uid"] = Value::from(meta.uid.clone());
-        // Another manager's fields are moved first, which makes a version of its own.
-        if !write.take_over {
-            body["metadata"]["resourceVersion"] = Value::from(meta.resource_version.clone());
-        }
+        };
+        let write = found(std::slice::from_ref(item), &One(live.clone())).pop()?.write;
         let others = meta.managed_fields.iter().flatten().filter(|entry| {
             let is_spec = entry.subresource.as_deref().unwrap_or_default().is_empty();
             is_spec && entry.manager.as_deref() != Some(MANAGER)
         });
         Some(Repair {
-            reason: write.reason,
+            write,
+            live: Some(live),
             by: others
                 .max_by_key(|entry| entry.time.clone())
                 .and_then(|entry| entry.manager.clone()),
-            take_over: write.take_over,
-            body,
         })
     }
 }
@@ -288,6 +446,13 @@ impl Watched for One {
 }
 
 impl Memory {
+    /// The lease is gone.
+    fn forget(&mut self, home: &str) {
+        self.told.remove(home);
+        self.records.remove(home);
+        self.labels.remove(home);
+    }
+
     /// What is left as others made it is told once, until it is right again.
     fn tell(&mut self, home: &str, left: Vec<Found>) {
         let before = self.told.remove(home).unwrap_or_default();

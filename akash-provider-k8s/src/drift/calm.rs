@@ -15,7 +15,7 @@ const FIRST: Duration = Duration::from_secs(1);
 const FOUGHT: Duration = Duration::from_secs(60);
 /// Longest wait in a fight.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// The same for a policy: without it a tenant is open.
+/// The same for isolation: without it a tenant is open.
 const LONGEST_OPEN: Duration = Duration::from_secs(60);
 
 /// What was put right, or tried, not long ago. Bounded by the objects of leases.
@@ -77,8 +77,8 @@ impl Calm {
 
 impl Tries {
     fn put_off(&mut self, kind: Kind, now: Instant, begins: bool) {
-        let longest = match (kind, self.is_fight) {
-            (Kind::NetworkPolicy, _) => LONGEST_OPEN,
+        let longest = match (kind.is_isolation(), self.is_fight) {
+            (true, _) => LONGEST_OPEN,
             (_, true) => LONGEST,
             (_, false) => FOUGHT,
         };

@@ -51,6 +51,7 @@ impl<K: Watched> Sink<Guarded<K>> for Cache<K> {
     fn page(&mut self, objects: Vec<Guarded<K>>) {
         for Guarded(object) in objects {
             match object {
+                Ok(object) if !object.is_of_a_lease() => {}
                 Ok(mut object) => {
                     object.trim();
                     self.writer.apply_watcher_event(&Event::InitApply(object));
@@ -72,6 +73,7 @@ impl<K: Watched> Sink<Guarded<K>> for Cache<K> {
 
     fn applied(&mut self, object: Guarded<K>) {
         match object.0 {
+            Ok(object) if !object.is_of_a_lease() => {}
             Ok(mut object) => {
                 object.trim();
                 let key = ObjectRef::from_obj(&object);
@@ -90,6 +92,7 @@ impl<K: Watched> Sink<Guarded<K>> for Cache<K> {
 
     fn deleted(&mut self, object: Guarded<K>) {
         match object.0 {
+            Ok(object) if !object.is_of_a_lease() => {}
             Ok(object) => {
                 self.shared.deleted::<K>(object.meta());
                 self.writer.apply_watcher_event(&Event::Delete(object));

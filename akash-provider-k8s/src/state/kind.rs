@@ -5,8 +5,9 @@ use crate::crd::{Manifest, ProviderHost, ProviderHostSpec, ProviderLeasedIP};
 use crate::labels;
 use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::Lookup;
 use serde::de::DeserializeOwned;
@@ -36,11 +37,19 @@ pub enum Kind {
     Ips,
     /// What happens in the namespaces of leases.
     Events,
+    /// Quotas of leases.
+    Quotas,
+    /// Service accounts of leases.
+    Accounts,
+    /// Roles in the namespaces of leases, those of others too.
+    Roles,
+    /// Role bindings in the namespaces of leases, those of others too.
+    RoleBindings,
 }
 
 impl Kind {
     /// All of them, also those that nobody waits for.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::Namespaces,
         Self::Deployments,
         Self::StatefulSets,
@@ -51,6 +60,10 @@ impl Kind {
         Self::Hosts,
         Self::Ips,
         Self::Events,
+        Self::Quotas,
+        Self::Accounts,
+        Self::Roles,
+        Self::RoleBindings,
     ];
 
     /// True where nobody can tell a workload's health without it.
@@ -68,6 +81,15 @@ impl Kind {
         matches!(self, Self::Policies | Self::Hosts | Self::Ips | Self::Events)
     }
 
+    /// True for a kind without which leases can be deployed: a start does not wait for its list.
+    #[must_use]
+    pub(super) const fn may_come_late(self) -> bool {
+        matches!(
+            self,
+            Self::Events | Self::Quotas | Self::Accounts | Self::Roles | Self::RoleBindings
+        )
+    }
+
     /// The resource as the API server names it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -82,6 +104,10 @@ impl Kind {
             Self::Hosts => "providerhosts.akash.network",
             Self::Ips => "providerleasedips.akash.network",
             Self::Events => "events.events.k8s.io",
+            Self::Quotas => "resourcequotas",
+            Self::Accounts => "serviceaccounts",
+            Self::Roles => "roles.rbac.authorization.k8s.io",
+            Self::RoleBindings => "rolebindings.rbac.authorization.k8s.io",
         }
     }
 }
@@ -116,6 +142,11 @@ pub(crate) trait Watched:
 
     /// Takes all of this kind out.
     fn clear(view: &mut LeaseView);
+
+    /// False for an object outside of the namespaces of leases, where its watch shows such objects.
+    fn is_of_a_lease(&self) -> bool {
+        true
+    }
 
     /// Drops what nobody reads.
     fn trim(&mut self) {
@@ -206,7 +237,27 @@ many_of_a_lease!(
     }
 );
 many_of_a_lease!(Service, Services, services);
-many_of_a_lease!(NetworkPolicy, Policies, policies);
+many_of_a_lease!(ResourceQuota, Quotas, quotas);
+many_of_a_lease!(ServiceAccount, Accounts, accounts);
+macro_rules! any_in_a_lease {
+    ($type:ty, $kind:ident, $field:ident) => {
+        many_of_a_lease!(
+            $type,
+            $kind,
+            $field,
+            // The watch has no selector: objects that open a lease rarely carry its labels.
+            fn is_of_a_lease(&self) -> bool {
+                self.metadata
+                    .namespace
+                    .as_deref()
+                    .is_some_and(is_lease_namespace)
+            }
+        );
+    };
+}
+any_in_a_lease!(NetworkPolicy, Policies, policies);
+any_in_a_lease!(Role, Roles, roles);
+any_in_a_lease!(RoleBinding, RoleBindings, role_bindings);
 many_of_a_lease!(
     ProviderHost,
     Hosts,
@@ -218,6 +269,14 @@ many_of_a_lease!(
     }
 );
 many_of_a_lease!(ProviderLeasedIP, Ips, ips);
+
+/// True for a name as [`LeaseId::namespace`] makes them: SHA-224 in base32.
+fn is_lease_namespace(name: &str) -> bool {
+    name.len() == 45
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'v').contains(&byte))
+}
 
 /// Kind and lease's namespace of an object whose kind decides health.
 pub(super) fn decisive<K: kube::Resource<DynamicType = ()>>(object: &K) -> Option<(Kind, String)> {

@@ -37,6 +37,13 @@ impl Starter<'_> {
         self.start(Api::all(self.client.clone()))
     }
 
+    /// The same without a selector: objects of a kind that open a lease, whoever made them.
+    pub(super) fn unlabelled<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(
+        &mut self,
+    ) -> Store<K> {
+        self.start_selected("", Api::all(self.client.clone()))
+    }
+
     pub(super) fn manifests<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(
         &mut self,
     ) -> Store<K> {
@@ -44,8 +51,12 @@ impl Starter<'_> {
     }
 
     fn start<K: Watched>(&mut self, api: Api<Guarded<K>>) -> Store<K> {
+        self.start_selected(labels::SELECTOR, api)
+    }
+
+    fn start_selected<K: Watched>(&mut self, selector: &'static str, api: Api<Guarded<K>>) -> Store<K> {
         let (cache, store) = Cache::new(Arc::clone(&self.shared));
-        self.follow(K::KIND, labels::SELECTOR, api, cache);
+        self.follow(K::KIND, selector, api, cache);
         store
     }
 

@@ -3,8 +3,9 @@
 use super::Kind;
 use crate::crd::{Manifest, ManifestService, ProviderHost, ProviderLeasedIP};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +25,16 @@ pub struct LeaseView {
     pub pods: BTreeMap<String, Arc<Pod>>,
     /// Services: ports, and leased addresses.
     pub services: BTreeMap<String, Arc<Service>>,
-    /// Network policies that have the network's label.
+    /// All network policies of the namespace.
     pub policies: BTreeMap<String, Arc<NetworkPolicy>>,
+    /// Quotas that have the network's label.
+    pub quotas: BTreeMap<String, Arc<ResourceQuota>>,
+    /// Service accounts that have the network's label.
+    pub accounts: BTreeMap<String, Arc<ServiceAccount>>,
+    /// All roles of the namespace.
+    pub roles: BTreeMap<String, Arc<Role>>,
+    /// All role bindings of the namespace.
+    pub role_bindings: BTreeMap<String, Arc<RoleBinding>>,
     /// Hostnames that are declared for it.
     pub hosts: BTreeMap<String, Arc<ProviderHost>>,
     /// Addresses that are declared for it.
@@ -43,6 +52,10 @@ impl LeaseView {
             && self.pods.is_empty()
             && self.services.is_empty()
             && self.policies.is_empty()
+            && self.quotas.is_empty()
+            && self.accounts.is_empty()
+            && self.roles.is_empty()
+            && self.role_bindings.is_empty()
             && self.hosts.is_empty()
             && self.ips.is_empty()
             && self.unreadable.is_empty()
@@ -76,6 +89,10 @@ impl LeaseView {
             Kind::Manifests => self.manifest.as_ref().map(|o| &o.metadata),
             Kind::Hosts => self.hosts.get(name).map(|o| &o.metadata),
             Kind::Ips => self.ips.get(name).map(|o| &o.metadata),
+            Kind::Quotas => self.quotas.get(name).map(|o| &o.metadata),
+            Kind::Accounts => self.accounts.get(name).map(|o| &o.metadata),
+            Kind::Roles => self.roles.get(name).map(|o| &o.metadata),
+            Kind::RoleBindings => self.role_bindings.get(name).map(|o| &o.metadata),
             Kind::Events => None,
         }
     }

@@ -174,10 +174,10 @@ impl Report for Place {
     }
 }
 
-/// True when every watch has everything, or is of a kind that the cluster does not have and may lack. Nobody
-/// waits for events.
+/// True when every watch has everything, or is of a kind that the cluster does not have and may lack. Kinds that may
+/// come late do not count.
 pub(super) fn are_ready(all: &Watches) -> bool {
-    let mut needed = all.iter().filter(|(kind, _)| **kind != Kind::Events);
+    let mut needed = all.iter().filter(|(kind, _)| !kind.may_come_late());
     needed.all(|(kind, state)| state.is_usable(*kind))
 }
 

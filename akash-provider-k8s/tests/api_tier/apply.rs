@@ -75,6 +75,7 @@ fn without(value: Value, lease: &LeaseId) -> Value {
                     && !k.ends_with("template-hash")
                     && !k.ends_with("/applied-version")
                     && !k.ends_with("/kept")
+                    && !k.ends_with("/repaired")
             });
             Value::Object(fields.map(|(k, v)| (k, without(v, lease))).collect())
         }
@@ -479,7 +480,7 @@ fn objects_of_others_in_a_leases_namespace_survive() {
             cluster.deploy(&rich(&lease)).await.unwrap();
             let meta = |name: &str, labels: Value| json!({"name": name, "namespace": ns, "labels": labels});
             let policy = json!({
-                "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta("operators", json!({})),
+                "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": meta("operators", json!({labels::KEEP: "true"})),
                 "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
             });
             let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": meta("operators", json!({}))});

@@ -17,7 +17,7 @@ const POLICY: &str = "akash-deployment-restrictions";
 /// Tries at an object that its controller writes too.
 const TRIES: usize = 3;
 
-fn follow(cluster: &Arc<KubeCluster>, leading: &LeadershipGate) -> AbortOnDropHandle<()> {
+pub(crate) fn follow(cluster: &Arc<KubeCluster>, leading: &LeadershipGate) -> AbortOnDropHandle<()> {
     let (cluster, leading) = (Arc::clone(cluster), leading.clone());
     AbortOnDropHandle::new(tokio::spawn(async move { cluster.follow_drift(&leading).await }))
 }
@@ -37,7 +37,7 @@ async fn field(world: &World, lease: &LeaseId, (kind, name): (&str, &str), path:
 }
 
 /// What is written of the specification of a lease: generations, and versions of what has none.
-async fn written(world: &World, lease: &LeaseId) -> Vec<String> {
+pub(crate) async fn written(world: &World, lease: &LeaseId) -> Vec<String> {
     let mut found = Vec::new();
     for (kind, path) in [
         ("Deployment", "/metadata/generation"),

@@ -1,0 +1,256 @@
+//! Compares a live object with the rendered one, field by field, and makes the patch that restores it.
+//!
+//! The fields of [`roots`] are exact: a field that is missing, different or added is a difference. Of labels,
+//! annotations and all other fields only the rendered part counts. Values that the API server fills in are in
+//! [`POD`] and [`SPEC`].
+
+use super::item::Kind;
+use super::subset::quantity;
+use crate::labels;
+use serde_json::{Map, Value};
+
+/// JSON of a value that the API server fills in; [`ANY`] for a value that it allocates.
+type Filled = &'static str;
+const ANY: Filled = "";
+
+/// Defaults of a pod template, by the path below its `spec`; `*` is an index.
+const POD: [(&str, Filled); 8] = [
+    ("restartPolicy", r#""Always""#),
+    ("terminationGracePeriodSeconds", "30"),
+    ("dnsPolicy", r#""ClusterFirst""#),
+    ("schedulerName", r#""default-scheduler""#),
+    ("containers.*.terminationMessagePath", r#""/dev/termination-log""#),
+    ("containers.*.terminationMessagePolicy", r#""File""#),
+    ("containers.*.resources", "{}"),
+    ("securityContext", "{}"),
+];
+
+/// Defaults of the other fields.
+const SPEC: [(Kind, &str, Filled); 17] = [
+    (Kind::Deployment, "spec.progressDeadlineSeconds", "600"),
+    (Kind::StatefulSet, "spec.podManagementPolicy", r#""OrderedReady""#),
+    (
+        Kind::StatefulSet,
+        "spec.persistentVolumeClaimRetentionPolicy",
+        r#"{"whenDeleted":"Retain","whenScaled":"Retain"}"#,
+    ),
+    (Kind::StatefulSet, "spec.serviceName", r#""""#),
+    (
+        Kind::StatefulSet,
+        "spec.updateStrategy.rollingUpdate.maxUnavailable",
+        "1",
+    ),
+    // Claims are immutable, and compared by the plan.
+    (Kind::StatefulSet, "spec.volumeClaimTemplates.*.apiVersion", ANY),
+    (Kind::StatefulSet, "spec.volumeClaimTemplates.*.kind", ANY),
+    (Kind::StatefulSet, "spec.volumeClaimTemplates.*.status", ANY),
+    (
+        Kind::StatefulSet,
+        "spec.volumeClaimTemplates.*.spec.volumeMode",
+        ANY,
+    ),
+    (Kind::Service, "spec.clusterIP", ANY),
+    (Kind::Service, "spec.clusterIPs", ANY),
+    (Kind::Service, "spec.ipFamilies", ANY),
+    (Kind::Service, "spec.ipFamilyPolicy", ANY),
+    (Kind::Service, "spec.ports.*.nodePort", ANY),
+    (Kind::Service, "spec.internalTrafficPolicy", r#""Cluster""#),
+    (Kind::Service, "spec.externalTrafficPolicy", r#""Cluster""#),
+    (Kind::Service, "spec.sessionAffinity", r#""None""#),
+];
+
+/// Fields whose `false` differs from a missing value: their default is `true`, or depends on other objects.
+const FALSE_COUNTS: [&str; 5] = [
+    "allowPrivilegeEscalation",
+    "automountServiceAccountToken",
+    "privileged",
+    "readOnlyRootFilesystem",
+    "runAsNonRoot",
+];
+
+/// Maps whose values are quantities, which the API server writes in its own way.
+const QUANTITIES: [&str; 3] = ["hard", "limits", "requests"];
+
+/// Top-level fields that are compared exactly.
+const fn roots(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::NetworkPolicy | Kind::ResourceQuota | Kind::Deployment | Kind::StatefulSet | Kind::Service => {
+            &["spec"]
+        }
+        Kind::ServiceAccount => &["automountServiceAccountToken"],
+        Kind::Role => &["rules"],
+        Kind::RoleBinding => &["roleRef", "subjects"],
+        // The data of a Secret are compared by their hashes.
+        Kind::Secret => &[],
+    }
+}
+
+/// Returns the path of the first difference, or `None` if the live object equals the rendered one.
+#[must_use]
+pub fn difference(kind: Kind, wanted: &Value, live: &Value) -> Option<String> {
+    let mut comparison = Comparison::new(kind);
+    comparison
+        .differs(wanted, Some(live))
+        .then(|| comparison.path.join("."))
+}
+
+/// Returns the JSON merge patch that makes the live object equal to the rendered one. The patch carries uid and
+/// resourceVersion of the live object, so that the API server refuses it when the object changed since.
+#[must_use]
+pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
+    let (Value::Object(from), Value::Object(to)) = (live, wanted) else {
+        return wanted.clone();
+    };
+    let mut patch = Value::Object(Comparison::new(kind).patch(to, from));
+    for field in ["uid", "resourceVersion"] {
+        if let Some(value) = live.pointer("/metadata").and_then(|meta| meta.get(field)) {
+            patch["metadata"][field] = value.clone();
+        }
+    }
+    patch
+}
+
+struct Comparison {
+    kind: Kind,
+    path: Vec<String>,
+}
+
+impl Comparison {
+    const fn new(kind: Kind) -> Self {
+        let path = Vec::new();
+        Self { kind, path }
+    }
+
+    /// True at the first difference, with its path left in `path`.
+    fn differs(&mut self, wanted: &Value, live: Option<&Value>) -> bool {
+        let Some(live) = live.filter(|live| !live.is_null()) else {
+            return !may_be_omitted(self.key(), wanted);
+        };
+        match (wanted, live) {
+            (Value::Object(wanted), Value::Object(live)) => self.fields_differ(wanted, live),
+            (Value::Array(wanted), Value::Array(live)) => self.elements_differ(wanted, live),
+            (Value::String(_) | Value::Number(_), _) if wanted != live => {
+                !self.is_quantity() || quantity(wanted).is_none() || quantity(wanted) != quantity(live)
+            }
+            _ => wanted != live,
+        }
+    }
+
+    fn fields_differ(&mut self, wanted: &Map<String, Value>, live: &Map<String, Value>) -> bool {
+        for (key, value) in rendered(wanted) {
+            self.path.push(key.clone());
+            if self.differs(value, live.get(key)) {
+                return true;
+            }
+            self.path.pop();
+        }
+        let surplus = live
+            .iter()
+            .find(|(key, value)| self.is_surplus(wanted, key, value));
+        self.path.extend(surplus.map(|(key, _)| key.clone()));
+        surplus.is_some()
+    }
+
+    fn elements_differ(&mut self, wanted: &[Value], live: &[Value]) -> bool {
+        if wanted.len() != live.len() {
+            return true;
+        }
+        for (index, (wanted, live)) in wanted.iter().zip(live).enumerate() {
+            self.path.push(index.to_string());
+            if self.differs(wanted, Some(live)) {
+                return true;
+            }
+            self.path.pop();
+        }
+        false
+    }
+
+    fn patch(&mut self, wanted: &Map<String, Value>, live: &Map<String, Value>) -> Map<String, Value> {
+        let mut patch = Map::new();
+        for (key, value) in rendered(wanted) {
+            self.path.push(key.clone());
+            let depth = self.path.len();
+            match (value, live.get(key)) {
+                (Value::Object(wanted), Some(Value::Object(live))) => {
+                    let inner = self.patch(wanted, live);
+                    if !inner.is_empty() {
+                        patch.insert(key.clone(), Value::Object(inner));
+                    }
+                }
+                (_, live) => {
+                    if self.differs(value, live) {
+                        patch.insert(key.clone(), value.clone());
+                    }
+                }
+            }
+            // A difference leaves its path behind.
+            self.path.truncate(depth - 1);
+        }
+        let surplus = live
+            .iter()
+            .filter(|(key, value)| self.is_surplus(wanted, key, value));
+        patch.extend(surplus.map(|(key, _)| (key.clone(), Value::Null)));
+        patch
+    }
+
+    /// True for a field of the live object that was neither rendered nor filled in by the API server.
+    fn is_surplus(&self, wanted: &Map<String, Value>, key: &str, value: &Value) -> bool {
+        if value.is_null() || wanted.get(key).is_some_and(|wanted| !wanted.is_null()) {
+            return false;
+        }
+        let root = self.path.first().map_or(key, String::as_str);
+        // Annotations of a template are those of others, such as the time of a restart.
+        let is_metadata = key == "metadata" || self.path.iter().any(|part| part == "metadata");
+        if !roots(self.kind).contains(&root) || is_metadata {
+            return false;
+        }
+        // The older name of the same field.
+        if key == "serviceAccount" && wanted.get("serviceAccountName") == Some(value) {
+            return false;
+        }
+        !self.is_default(key, value)
+    }
+
+    fn is_default(&self, key: &str, value: &Value) -> bool {
+        let parts = self.path.iter().map(String::as_str).chain([key]);
+        let parts = parts.map(|part| if part.parse::<usize>().is_ok() { "*" } else { part });
+        let path = parts.collect::<Vec<_>>().join(".");
+        let is =
+            |filled: Filled| filled == ANY || serde_json::from_str(filled).is_ok_and(|f: Value| f == *value);
+        if let Some(path) = path.strip_prefix("spec.template.spec.") {
+            return POD.iter().any(|(default, filled)| *default == path && is(filled));
+        }
+        let mut defaults = SPEC.iter().filter(|(kind, ..)| *kind == self.kind);
+        defaults.any(|(_, default, filled)| *default == path && is(filled))
+    }
+
+    fn key(&self) -> &str {
+        self.path.last().map_or("", String::as_str)
+    }
+
+    fn is_quantity(&self) -> bool {
+        let map = self.path.iter().nth_back(1);
+        self.key() == "sizeLimit" || map.is_some_and(|map| QUANTITIES.contains(&map.as_str()))
+    }
+}
+
+/// The version label names the time of a write, not its content.
+fn rendered(wanted: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    let fields = wanted.iter().filter(|(_, value)| !value.is_null());
+    fields.filter(|(key, _)| *key != labels::MANIFEST_VERSION)
+}
+
+/// True for a value that the API server may leave out.
+fn may_be_omitted(key: &str, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value && !FALSE_COUNTS.contains(&key),
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.iter().all(|(key, value)| may_be_omitted(key, value)),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

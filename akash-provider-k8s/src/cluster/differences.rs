@@ -1,0 +1,147 @@
+//! What differs between a lease and its caches, for deploys, repairs and findings.
+
+use super::Inner;
+use super::deploy::{isolation_of, with_type};
+use crate::apply::item::{Id, Item, Kind, items};
+use crate::apply::plan::{Live, Watched};
+use crate::drift::{Found, NOT_RENDERED, foreign, found};
+use crate::labels;
+use crate::objects::{self, Prior};
+use crate::state::LeaseView;
+use akash_provider_core::cluster::WorkloadSpec;
+use akash_provider_core::manifest::Group;
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A lease that was applied to its end.
+pub(super) struct AppliedItems {
+    /// The namespace as rendered, without its mark.
+    pub(super) body: Value,
+    pub(super) items: Vec<Item>,
+    pub(super) mark: String,
+}
+
+/// Edited isolation that no deploy compares, because its plan goes by hashes.
+pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<Found> {
+    let mut all = found(items, view);
+    all.retain(|found| !found.is_missing && !found.write.id.kind.is_watched());
+    all
+}
+
+impl Inner {
+    /// Kinds and names of what differs from a lease that was applied to its end, with the reasons.
+    pub(super) fn differences(&self, home: &str, items: &[Item]) -> Vec<(Id, String)> {
+        let view = self.state.lease_in(home);
+        let edits = found(items, &view).into_iter();
+        let edits = edits.filter(|found| !found.is_missing || found.write.id.kind.is_watched());
+        let foreign = foreign(items, true, view.openings()).into_iter();
+        edits
+            .map(|found| (found.write.id, found.write.reason))
+            .chain(foreign.map(|(id, _)| (id, NOT_RENDERED.to_owned())))
+            .collect()
+    }
+
+    /// The policies of a lease whose record is not known: those that no service decides.
+    pub(super) fn restrictions(&self, lease: &LeaseId, namespace: &Namespace) -> Vec<Item> {
+        let deployment = WorkloadSpec {
+            lease: lease.clone(),
+            group: Arc::new(Group {
+                name: String::new(),
+                services: Vec::new(),
+            }),
+            params: Arc::default(),
+            hostnames: Vec::new(),
+            ips: Vec::new(),
+            epoch: 0,
+        };
+        let prior = Prior {
+            manifest_version: String::new(),
+            isolation: isolation_of(Some(namespace), self.settings.isolation),
+            unchanged: BTreeMap::new(),
+        };
+        let objects = objects::render(&deployment, &self.rendering(), &prior);
+        let mut items = objects.map(|objects| items(&objects)).unwrap_or_default();
+        items.retain(|item| item.id.kind == Kind::NetworkPolicy);
+        items
+    }
+}
+
+pub(super) fn meta_of<'a>(view: &'a LeaseView, id: &Id) -> Option<&'a ObjectMeta> {
+    match id.kind {
+        Kind::NetworkPolicy => view.policies.get(&id.name).map(|o| o.meta()),
+        Kind::Deployment => view.deployments.get(&id.name).map(|o| o.meta()),
+        Kind::StatefulSet => view.stateful_sets.get(&id.name).map(|o| o.meta()),
+        Kind::Service => view.services.get(&id.name).map(|o| o.meta()),
+        Kind::ResourceQuota => view.quotas.get(&id.name).map(|o| o.meta()),
+        Kind::ServiceAccount => view.accounts.get(&id.name).map(|o| o.meta()),
+        Kind::Role => view.roles.get(&id.name).map(|o| o.meta()),
+        Kind::RoleBinding => view.role_bindings.get(&id.name).map(|o| o.meta()),
+        Kind::Secret => None,
+    }
+}
+
+impl LeaseView {
+    /// The objects of kinds that open a lease.
+    pub(super) fn openings(&self) -> impl Iterator<Item = (Id, &ObjectMeta)> {
+        let policies = self.policies.values().map(|o| (Kind::NetworkPolicy, o.meta()));
+        let roles = self.roles.values().map(|o| (Kind::Role, o.meta()));
+        let bindings = self.role_bindings.values().map(|o| (Kind::RoleBinding, o.meta()));
+        policies.chain(roles).chain(bindings).map(|(kind, meta)| {
+            let name = meta.name.clone().unwrap_or_default();
+            (Id { kind, name }, meta)
+        })
+    }
+}
+
+impl Watched for LeaseView {
+    fn find(&self, id: &Id) -> Option<Live> {
+        let body = match id.kind {
+            Kind::NetworkPolicy => self.policies.get(&id.name).map(|o| with_type(&**o)),
+            Kind::Deployment => self.deployments.get(&id.name).map(|o| with_type(&**o)),
+            Kind::StatefulSet => self.stateful_sets.get(&id.name).map(|o| with_type(&**o)),
+            Kind::Service => self.services.get(&id.name).map(|o| with_type(&**o)),
+            Kind::ResourceQuota => self.quotas.get(&id.name).map(|o| with_type(&**o)),
+            Kind::ServiceAccount => self.accounts.get(&id.name).map(|o| with_type(&**o)),
+            Kind::Role => self.roles.get(&id.name).map(|o| with_type(&**o)),
+            Kind::RoleBinding => self.role_bindings.get(&id.name).map(|o| with_type(&**o)),
+            Kind::Secret => None,
+        };
+        let meta = meta_of(self, id)?;
+        Some(Live {
+            uid: meta.uid.clone().unwrap_or_default(),
+            is_deleting: meta.deletion_timestamp.is_some(),
+            body: body?,
+        })
+    }
+
+    fn ours(&self) -> Vec<(Id, String)> {
+        let mut found = Vec::new();
+        add(&mut found, Kind::NetworkPolicy, &self.policies);
+        add(&mut found, Kind::Deployment, &self.deployments);
+        add(&mut found, Kind::StatefulSet, &self.stateful_sets);
+        add(&mut found, Kind::Service, &self.services);
+        found
+    }
+}
+
+/// Those with the network's label that are not going, and that no operator made for itself.
+fn add<K: Resource>(found: &mut Vec<(Id, String)>, kind: Kind, objects: &BTreeMap<String, Arc<K>>) {
+    for (name, object) in objects {
+        let meta = object.meta();
+        let labels = meta.labels.as_ref();
+        let is_operators = labels.is_some_and(|l| l.contains_key(labels::SERVICE_TARGET));
+        let is_managed = labels.is_some_and(|l| l.get(labels::MANAGED).is_some_and(|value| value == "true"));
+        if meta.deletion_timestamp.is_none() && is_managed && !is_operators {
+            let id = Id {
+                kind,
+                name: name.clone(),
+            };
+            found.push((id, meta.uid.clone().unwrap_or_default()));
+        }
+    }
+}
