@@ -36,7 +36,9 @@ mod store;
 
 pub use contest::Candidate;
 pub use gate::LeadershipGate;
-pub use store::{BESIDE_MAX, Beside, Claim, ElectionStore, MemoryElection, Record, Stored, Timing};
+pub use store::{
+    BESIDE_MAX, Beside, Claim, ElectionStore, MemoryElection, Record, Stored, TERM_LEAP, TERM_MAX, Timing,
+};
 
 use crate::error::{Error, ErrorKind};
 use crate::feed::lock;
@@ -340,7 +342,8 @@ impl Contender {
             }
         }
         let alone = self.is_alone(error.as_ref());
-        self.publish(alone, error.map(|error| error.message().to_owned()));
+        let error = error.map(|error| error.message().to_owned());
+        self.publish(alone, error.or_else(|| self.implausible_term()));
         if alone {
             return self.lease();
         }
@@ -354,6 +357,16 @@ impl Contender {
             return Duration::ZERO;
         }
         self.contest.pause(self.now())
+    }
+
+    /// Describes the term of the record if no leadership can have it.
+    fn implausible_term(&self) -> Option<String> {
+        let term = self.contest.implausible()?;
+        Some(format!(
+            "implausible term {term}, not used: the next term is {}; the record is replaced after one lease without a \
+             heartbeat, or by the next heartbeat of the leader",
+            self.contest.highest_term().saturating_add(1)
+        ))
     }
 
     /// True where an election was refused from the start, and for a while: a right that was just given takes a moment to

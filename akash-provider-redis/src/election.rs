@@ -11,7 +11,9 @@
 use crate::connection::{Line, Link};
 use crate::location::Location;
 use crate::script::random;
-use akash_provider_core::election::{BESIDE_MAX, Beside, Claim, ElectionStore, Record, Stored};
+use akash_provider_core::election::{
+    BESIDE_MAX, Beside, Claim, ElectionStore, Record, Stored, TERM_LEAP, TERM_MAX,
+};
 use akash_provider_core::{Error, ErrorKind};
 use async_trait::async_trait;
 use redis::{RedisError, Script};
@@ -22,8 +24,8 @@ use std::time::Duration;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
 /// Writes where the version is still the one that was read; an empty one stands for no record. The answer is the term,
-/// which is another than the one that was asked for where a later one was known here. Terms stay below 2^53, so they
-/// are exact in Lua.
+/// which is another than the one that was asked for where a later one was known here. A highest term that no leadership
+/// can have is replaced: above the largest term, or further above the claimed one than a leap. So terms are exact in Lua.
 const SOURCE: &str = r"
 local version = redis.call('HGET', KEYS[1], 'version') or ''
 if version ~= ARGV[1] then
@@ -32,6 +34,10 @@ end
 local number = function(value) return string.format('%.0f', value) end
 local known = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
 local term = tonumber(ARGV[4])
+local forged = not (known <= tonumber(ARGV[8]) and known <= term + tonumber(ARGV[9]))
+if forged then
+  known = 0
+end
 if ARGV[5] == '1' and term <= known then
   term = known + 1
 end
@@ -91,7 +97,9 @@ impl RedisElection {
             .arg(claim.term)
             .arg(u8::from(claim.begins))
             .arg(lease_ms)
-            .arg(claim.beside.to_json());
+            .arg(claim.beside.to_json())
+            .arg(TERM_MAX)
+            .arg(TERM_LEAP);
         let mut connection = self.line.connected(operation).await?;
         let said: Result<Option<u64>, RedisError> = script.invoke_async(&mut connection).await;
         let Some(term) = self.line.judged(operation, said).await? else {

@@ -15,7 +15,8 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// For how long the server remembers what a publisher sent last.
 const REMEMBERED_S: u64 = 3600;
 
-/// Numbers stay below 2^53, so they are exact in Lua. A sequence that went back, or a stream that is ahead of it, means
+/// Numbers stay below 2^53, so they are exact in Lua: a sequence above 2^50, which no provider reaches, is forged and
+/// counts as lost. A sequence that went back, or a stream that is ahead of it, means
 /// that what was there is lost or not ours: from there on it is another epoch, whose ids are higher than all before, so
 /// that readers that wait for higher ones see it. Its name ends with the sequence after which it begins.
 ///
@@ -27,7 +28,10 @@ local number = function(value) return string.format('%.0f', value) end
 local first = tonumber(ARGV[3])
 local many = (#KEYS - 4) / 2
 local sent = tonumber(redis.call('GET', KEYS[4]) or '0')
-local sequence = tonumber(redis.call('GET', KEYS[2]) or '0')
+local sequence = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
+if not (sequence >= 0 and sequence <= 2^50) then
+  sequence = 0
+end
 if sent >= first + many - 1 then
   return number(sequence)
 end

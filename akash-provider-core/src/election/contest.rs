@@ -2,7 +2,7 @@
 //! own monotonic clock; a time that somebody else wrote is only compared for whether it changed, so that clocks which
 //! disagree do no harm.
 
-use super::store::{Beside, Claim, DURATION_MAX, Record, Stored, Timing};
+use super::store::{Beside, Claim, DURATION_MAX, Record, Stored, TERM_LEAP, TERM_MAX, Timing};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -94,6 +94,8 @@ pub(super) struct Contest {
     /// We began to make a record and do not know what came of it: it may still be made, however late.
     may_create: bool,
     highest_term: u64,
+    /// The term that was read last, where no leadership can have it.
+    implausible: Option<u64>,
     /// What the next leader must know: ours while we lead, and what was read last while we do not.
     kept: String,
 }
@@ -110,14 +112,24 @@ impl Contest {
             not_before: Duration::ZERO,
             may_create: false,
             highest_term: 0,
+            implausible: None,
             kept,
         }
     }
 
     /// One that knows of leaderships up to this term.
     pub(super) const fn after_term(mut self, term: u64) -> Self {
-        self.highest_term = term;
+        if term <= TERM_MAX {
+            self.highest_term = term;
+        } else {
+            self.implausible = Some(term);
+        }
         self
+    }
+
+    /// Returns the term that was read last if no leadership can have it.
+    pub(super) const fn implausible(&self) -> Option<u64> {
+        self.implausible
     }
 
     /// The highest term that was ever seen.
@@ -176,12 +188,14 @@ impl Contest {
             Known::There(Stored { record, version }) => {
                 let (term, begins) = match (&record.holder, self.held) {
                     (Some(holder), Some(held)) if *holder == self.me.identity => {
-                        (held.term.max(record.term), false)
+                        (held.term.max(self.term_of(record)), false)
                     }
                     // A write of ours arrived, and its answer did not. A record of an earlier term of ours, as a store
                     // has it that lost the later ones, is as good as anybody's: whoever led after us may still lead.
                     (Some(holder), None)
-                        if *holder == self.me.identity && record.term >= self.highest_term =>
+                        if *holder == self.me.identity
+                            && record.term >= self.highest_term
+                            && self.is_plausible(record.term) =>
                     {
                         (record.term, false)
                     }
@@ -245,7 +259,7 @@ impl Contest {
     pub(super) fn still_holds(&mut self, stored: Option<Stored>) -> bool {
         let ours = stored.filter(|stored| stored.record.holder.as_ref() == Some(&self.me.identity));
         self.held = ours.as_ref().map(|stored| Held {
-            term: stored.record.term,
+            term: self.term_of(&stored.record),
             confirmed: Duration::ZERO,
         });
         self.known = ours.map_or(Known::Unknown, Known::There);
@@ -270,8 +284,13 @@ impl Contest {
             self.may_create = false;
         }
         let ours = stored.record.holder.as_ref() == Some(&self.me.identity);
+        let claimed = match plan {
+            Plan::Create(claim) | Plan::Replace(claim, _) => claim.term,
+            Plan::Read => self.highest_term,
+        };
+        let given = stored.record.term;
         self.held = ours.then_some(Held {
-            term: stored.record.term,
+            term: if self.is_plausible(given) { given } else { claimed },
             confirmed: begun,
         });
         self.keep(stored, begun);
@@ -288,7 +307,9 @@ impl Contest {
     }
 
     fn keep(&mut self, stored: Stored, now: Duration) {
-        self.highest_term = self.highest_term.max(stored.record.term);
+        let term = stored.record.term;
+        self.implausible = (!self.is_plausible(term)).then_some(term);
+        self.highest_term = self.highest_term.max(self.term_of(&stored.record));
         if self.held.is_none() && !stored.record.beside.kept.is_empty() {
             self.kept.clone_from(&stored.record.beside.kept);
         }
@@ -323,8 +344,24 @@ impl Contest {
         }
     }
 
+    /// False for a term that no leadership can have. A forged term must not use up all later ones.
+    const fn is_plausible(&self, term: u64) -> bool {
+        let leap = self.highest_term.saturating_add(TERM_LEAP);
+        // Our own next term is always one of them.
+        term <= self.next_term() || (term <= leap && term <= TERM_MAX)
+    }
+
+    /// The term of a record, or the highest known one where the record's is implausible.
+    const fn term_of(&self, record: &Record) -> u64 {
+        if self.is_plausible(record.term) {
+            record.term
+        } else {
+            self.highest_term
+        }
+    }
+
     /// Above every term that was ever seen, also where the record is an older one again.
-    fn next_term(&self) -> u64 {
+    const fn next_term(&self) -> u64 {
         self.highest_term.saturating_add(1)
     }
 

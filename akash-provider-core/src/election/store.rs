@@ -14,6 +14,11 @@ pub const BESIDE_MAX: usize = 32 * 1024;
 /// The longest time that a record may keep others waiting, whatever it says.
 pub(super) const DURATION_MAX: Duration = Duration::from_secs(600);
 
+/// The highest term of a record: a leadership each second for 34,000 years. Lua and JSON have such numbers exactly.
+pub const TERM_MAX: u64 = 1 << 40;
+/// Largest difference between the term of a record and the highest known one: a leadership each second for half a year.
+pub const TERM_LEAP: u64 = 1 << 24;
+
 /// How long a leadership lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
@@ -93,7 +98,8 @@ pub struct Record {
     pub holder: Option<String>,
     /// How long others wait for its next sign of life.
     pub lease: Duration,
-    /// Counts the leaderships.
+    /// Counts the leaderships. A term above [`TERM_MAX`], or more than [`TERM_LEAP`] above the highest known one, is
+    /// reported and not used: the next leadership has the highest known term plus 1.
     pub term: u64,
     /// The sign of life: any text that is another one each time.
     pub sign: String,

@@ -5,7 +5,8 @@ use crate::sentinel::Set;
 use crate::server::Server;
 use akash_provider_core::ErrorKind;
 use akash_provider_core::election::{
-    BESIDE_MAX, Beside, Candidate, Claim, Election, ElectionConfig, ElectionStore, Timing, conformance,
+    BESIDE_MAX, Beside, Candidate, Claim, Election, ElectionConfig, ElectionStore, TERM_LEAP, Timing,
+    conformance,
 };
 use akash_provider_redis::{Location, RedisElection};
 use std::sync::Arc;
@@ -90,6 +91,33 @@ async fn the_term_does_not_go_back_where_a_record_is_deleted() {
     assert_eq!(store.create(&claim(7)).await.unwrap().record.term, 7);
     let _: i64 = server.say(&["DEL", "{akash-provider}:election:test"]).await;
     assert_eq!(store.create(&claim(1)).await.unwrap().record.term, 8);
+}
+
+#[tokio::test]
+async fn a_forged_highest_term_is_replaced() {
+    let Some(server) = Server::start() else { return };
+    let store = RedisElection::new(server.location(), "test");
+    let terms = "{akash-provider}:election:test:term";
+    let mut stored = store.create(&claim(7)).await.unwrap();
+    let far = (100 + TERM_LEAP).to_string();
+    let forgeries = [
+        "18446744073709551615",
+        "9007199254740993",
+        "1099511627777",
+        "1e300",
+        "inf",
+        "nan",
+        "-7",
+        "x",
+        &far,
+    ];
+    for (next, forged) in (8..).zip(forgeries) {
+        let _: String = server.say(&["SET", terms, forged]).await;
+        stored = store.replace(&claim(next), &stored.version).await.unwrap();
+        assert_eq!(stored.record.term, next, "{forged}");
+        let highest: String = server.say(&["GET", terms]).await;
+        assert_eq!(highest, next.to_string(), "{forged}");
+    }
 }
 
 #[tokio::test]

@@ -29,6 +29,22 @@ async fn an_entry_that_cannot_be_read_counts_as_lost_and_hides_no_other() {
 }
 
 #[tokio::test]
+async fn a_forged_sequence_is_replaced_and_events_go_on() {
+    let Some(server) = Server::start() else { return };
+    let bus = RedisBus::new(server.location());
+    let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
+    publish(&bus, Topic::Facts, 1).await;
+    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    for (number, forged) in (2..).zip(["18446744073709551615", "9007199254740993", "-1", "nan", "x"]) {
+        let _: String = server.say(&["SET", "{akash-provider}:sequence", forged]).await;
+        bus.publish(Topic::Facts, fact(number)).await.unwrap();
+        let sequence: u64 = server.say(&["GET", "{akash-provider}:sequence"]).await;
+        assert_eq!(sequence, u64::from(number), "{forged}");
+    }
+    while next(&mut facts).await != told(Topic::Facts, 6) {}
+}
+
+#[tokio::test]
 async fn an_entry_of_somebody_else_between_ours_is_passed_once() {
     let Some(server) = Server::start() else { return };
     let bus = RedisBus::new(server.location());

@@ -2,6 +2,7 @@
 //! and nobody writes them in an earlier one: a store that forgot its terms, or another store, must not begin again at 1.
 
 use super::{State, any};
+use akash_provider_core::election::TERM_MAX;
 use redb::{Database, ReadableDatabase, TableDefinition};
 use std::sync::Arc;
 
@@ -36,7 +37,9 @@ impl Terms {
         match read.open_table(TERMS) {
             Ok(terms) => {
                 let term = terms.get(self.key.as_str()).map_err(any)?;
-                Ok(term.map_or(0, |term| term.value()))
+                // A forged term that an earlier version stored.
+                let term = term.map(|term| term.value()).filter(|term| *term <= TERM_MAX);
+                Ok(term.unwrap_or(0))
             }
             Err(redb::TableError::TableDoesNotExist(_)) => Ok(0),
             Err(error) => Err(any(error)),
@@ -80,7 +83,12 @@ mod tests {
         drop((state, terms));
         let state = open();
         assert_eq!(state.terms("chain", "akash1x").highest().unwrap(), 7);
-        assert_eq!(state.terms("other", "akash1x").highest().unwrap(), 0);
+        let forged = state.terms("other", "akash1x");
+        assert_eq!(forged.highest().unwrap(), 0);
+        forged.keep(u64::MAX).unwrap();
+        assert_eq!(forged.highest().unwrap(), 0, "it does not use up all later terms");
+        forged.keep(8).unwrap();
+        assert_eq!(forged.highest().unwrap(), 8);
         drop(state);
         std::fs::remove_dir_all(&home).unwrap();
     }
