@@ -100,9 +100,9 @@ async fn clear(world: &World) {
         }
     }
     let bindings: Api<ClusterRoleBinding> = Api::all(world.admin.clone());
-    let _ = bindings.delete("akash-operator-inventory", &now).await;
+    let _ = bindings.delete("provider-daemon-operator-inventory", &now).await;
     let roles: Api<ClusterRole> = Api::all(world.admin.clone());
-    let _ = roles.delete("akash-operator-inventory", &now).await;
+    let _ = roles.delete("provider-daemon-operator-inventory", &now).await;
 }
 
 async fn node(world: &World, name: &str, labels: Value, capacity: Value) {
@@ -427,7 +427,7 @@ fn without_the_right_to_write_it_shows_what_is_there_and_says_so() {
                 {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["list", "watch"]},
             ]});
             let params = PatchParams::default();
-            roles.patch("akash-operator-inventory", &params, &Patch::Merge(reading)).await.unwrap();
+            roles.patch("provider-daemon-operator-inventory", &params, &Patch::Merge(reading)).await.unwrap();
             let operator = start(&client);
             let is_told = || async {
                 let now = operator.status();

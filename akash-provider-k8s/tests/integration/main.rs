@@ -10,4 +10,5 @@ mod api_server;
 mod crds;
 mod objects;
 mod peer;
+mod rights;
 mod watches;
