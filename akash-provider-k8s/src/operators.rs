@@ -7,6 +7,7 @@ mod board;
 mod change;
 #[cfg(test)]
 mod explore;
+mod guard;
 pub mod handover;
 pub mod hostname;
 mod intake;
@@ -18,4 +19,5 @@ mod worker;
 
 pub use board::Counts;
 pub use change::{Change, version_of};
+pub use guard::Hold;
 pub use said::{Ignored, LeaseParts, WatchStatus};

@@ -50,6 +50,9 @@ enum Question {
     Scan {
         /// Only tell what differs, and mend nothing.
         dry_run: bool,
+        /// Confirm the deletions that operators hold.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        confirm: bool,
     },
     /// Which leases there are.
     Leases,

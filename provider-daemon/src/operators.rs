@@ -29,10 +29,12 @@ pub fn run(command: &OperatorsCommand, home: anyhow::Result<PathBuf>) -> anyhow:
         OperatorsCommand::Hostname(args) => match &args.action {
             None => hostname::run(args),
             Some(HostnameAction::Forget(asked)) => forget::forget(asked, "hostname"),
+            Some(HostnameAction::Confirm(asked)) => forget::confirm(asked),
         },
         OperatorsCommand::Ip(args) => match &args.action {
             None => ip::run(args),
             Some(IpAction::Forget(asked)) => forget::forget(asked, "leased port"),
+            Some(IpAction::Confirm(asked)) => forget::confirm(asked),
         },
         OperatorsCommand::Inventory(args) => inventory::run(args),
     }

@@ -95,6 +95,9 @@ where
         match answer {
             Ok(object) => Ok(Some(Outcome::Written(object))),
             Err(kube::Error::Api(status)) if changed(&status, there.is_some()) => Ok(None),
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                Err(not_served(self.operation, &status))
+            }
             Err(error) => {
                 let verbs: &'static [_] = if there.is_some() { &["update"] } else { &["create"] };
                 Err(self.judged(error, verbs).await)
@@ -133,6 +136,17 @@ where
     }
 }
 
+/// A new object that is "not found" has no kind or no namespace to be created in. The tenant cannot fix
+/// that, and the request succeeds later.
+fn not_served(operation: &'static str, status: &kube::core::Status) -> Error {
+    let message = format!(
+        "cannot create the record: {}; check the CustomResourceDefinitions of deploy/crds and the namespace of the \
+         records",
+        status.message
+    );
+    Error::new(ErrorKind::Unavailable, operation, message)
+}
+
 /// True when a write was refused because the object is not as it was seen.
 fn changed(status: &kube::core::Status, was_there: bool) -> bool {
     let gone = was_there && status.is_not_found();
@@ -165,6 +179,17 @@ mod tests {
     fn map(pairs: &[(&str, &str)]) -> Option<labels::Labels> {
         let owned = |(k, v): &(&str, &str)| ((*k).to_owned(), (*v).to_owned());
         Some(pairs.iter().map(owned).collect())
+    }
+
+    #[test]
+    fn a_record_whose_kind_is_not_served_is_unavailable_and_not_refused() {
+        let status = kube::core::Status::failure("404 page not found", "NotFound").with_code(404);
+        let error = not_served("record", &status);
+        assert_eq!(
+            (error.kind(), error.is_transient()),
+            (ErrorKind::Unavailable, true)
+        );
+        assert!(error.message().contains("deploy/crds"), "{error}");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! What the watches, the writer and the status of an operator share: its index, whose turn it is, and how all of it
 //! fares.
 
+use super::guard::{Evidence, Guard, Hold, Wait};
 use super::queue::{Patience, Queue};
 use super::said::WatchStatus;
 use crate::apply::hash;
 use crate::state::definitions::DEFINITIONS;
 use crate::state::{Definitions, WatchState};
-use akash_provider_core::error::Error;
+use akash_provider_core::error::{Error, ErrorKind};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,11 @@ pub(super) trait Index: Debug + Send + 'static {
     /// What is to be done about a name.
     fn work(&self, name: &str) -> Self::Work;
 
+    /// Number of records, readable or not.
+    fn declared(&self) -> usize {
+        0
+    }
+
     /// Adds what only time allows; when the name is to be looked at again for that, whatever happens before.
     fn ripen(&mut self, _name: &str, _work: &mut Self::Work, _now: Instant) -> Option<Instant> {
         None
@@ -74,6 +80,14 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
 
     /// The objects that are to be written.
     fn bodies(&self) -> Vec<&Value>;
+
+    /// Key of the missing record, if its absence is the only reason for the deletions.
+    fn missing(&self) -> Option<&str> {
+        None
+    }
+
+    /// Drops the deletions for the reason given.
+    fn withhold(&mut self, _why: String) {}
 }
 
 /// What was done since the start.
@@ -120,6 +134,7 @@ pub(super) struct Inner<I> {
     /// What was said of names together.
     together: Together,
     pub(super) counts: Counts,
+    guard: Guard,
 }
 
 /// A name whose turn it is, and what is to be done.
@@ -155,6 +170,8 @@ pub(super) struct Board<I> {
     pub(super) definitions: Definitions,
     /// Everything was listed once.
     ready: watch::Sender<bool>,
+    /// The guard requires evidence.
+    pub(super) evidence_wanted: Notify,
 }
 
 impl<I: Index> Board<I> {
@@ -173,12 +190,14 @@ impl<I: Index> Board<I> {
                 problems: BTreeMap::new(),
                 together: Together::default(),
                 counts: Counts::default(),
+                guard: Guard::default(),
             }),
             news: Notify::new(),
             changes: watch::Sender::new(()),
             touches: watch::Sender::new(()),
             definitions,
             ready: watch::Sender::new(false),
+            evidence_wanted: Notify::new(),
         }
     }
 
@@ -250,7 +269,22 @@ impl<I: Index> Board<I> {
             if let Some(later) = inner.index.ripen(&name, &mut work, now) {
                 inner.queue.remind(&name, later);
             }
-            inner.tell(&name, work.problem().map(str::to_owned), now);
+            if let Some(wait) = inner.withhold(&name, &mut work, now) {
+                if wait.reads {
+                    self.evidence_wanted.notify_one();
+                }
+                // The guard logs one line for all names.
+                let since = now;
+                inner.problems.insert(
+                    name.clone(),
+                    Problem {
+                        text: wait.why,
+                        since,
+                    },
+                );
+            } else {
+                inner.tell(&name, work.problem().map(str::to_owned), now);
+            }
             if work.is_done() {
                 inner.queue.rest(&name);
                 continue;
@@ -282,6 +316,37 @@ impl<I: Index> Board<I> {
         }
     }
 
+    /// Accepts evidence about missing records.
+    pub(super) fn learn(&self, evidence: Evidence) {
+        self.judge_again(|guard| guard.learn(evidence));
+    }
+
+    /// Notes that no evidence can be read.
+    pub(super) fn fail(&self, error: &Error) {
+        let is_absent = error.kind() == ErrorKind::NotFound;
+        let is_news = self.inner().guard.fail(error.to_string(), is_absent);
+        if is_news {
+            tracing::warn!(%error, "deletions postponed: cannot confirm that missing records were deleted");
+        }
+    }
+
+    /// Confirms the deletions that the guard holds; returns their number.
+    pub(super) fn confirm(&self) -> usize {
+        let confirmed = self.judge_again(Guard::confirm);
+        tracing::info!(confirmed, "held deletions confirmed by an operator");
+        confirmed
+    }
+
+    fn judge_again<R>(&self, change: impl FnOnce(&mut Guard) -> R) -> R {
+        let mut inner = self.inner();
+        let changed = change(&mut inner.guard);
+        let names: Vec<String> = inner.guard.names().cloned().collect();
+        inner.queue.changed(names);
+        drop(inner);
+        self.news.notify_one();
+        changed
+    }
+
     /// Forgets what is of names that are neither declared nor have an object.
     pub(super) fn prune(&self) {
         let mut inner = self.inner();
@@ -305,6 +370,26 @@ impl<I: Index> Board<I> {
 }
 
 impl<I: Index> Inner<I> {
+    /// Returns the deletions that the guard holds, if any.
+    pub(super) fn hold(&self) -> Option<Hold> {
+        self.guard.hold(Instant::now())
+    }
+
+    /// Has the guard judge deletions that follow from a missing record, and drops them where they have to wait.
+    fn withhold(&mut self, name: &str, work: &mut I::Work, now: Instant) -> Option<Wait> {
+        let Some(record) = work.missing() else {
+            self.guard.clear(name);
+            return None;
+        };
+        let declared = self.index.declared();
+        let wait = self.guard.judge(name, record, declared, now).err()?;
+        work.withhold(wait.why.clone());
+        if let Some(again) = wait.again {
+            self.queue.remind(name, again);
+        }
+        Some(wait)
+    }
+
     fn tell(&mut self, name: &str, problem: Option<String>, now: Instant) {
         let Some(text) = problem else {
             self.together.is_due |= self.problems.remove(name).is_some();

@@ -36,12 +36,15 @@ pub use super::{Counts, Ignored, LeaseParts, WatchStatus, queue};
 pub use front::Front;
 pub use status::{HostnameStatus, Managed, Status};
 
+use super::guard::evidence::Records;
 use super::worker::{Pace, Running};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
+use crate::crd::ProviderHost;
 use crate::state::{Definitions, WatchConfig};
+use akash_provider_core::manifest::with_star;
 use index::Plan;
-use kube::Client;
+use kube::{Api, Client};
 use note::Notebook;
 use probe::Probe;
 use proof::Proving;
@@ -137,6 +140,13 @@ impl HostnameOperator {
             options.watch_config,
             Arc::clone(&shared),
         ));
+        let records = Records {
+            client: client.clone(),
+            api: Api::<ProviderHost>::namespaced(client.clone(), &options.manifest_namespace),
+            key: with_star,
+            limit: options.call_timeout,
+        };
+        running.spawn(records.follow(Arc::clone(&shared.board)));
         let notes = Notebook::new(client, &options.manifest_namespace, options.call_timeout);
         if let Some(probe) = options.probe {
             let (shared, notes) = (Arc::clone(&shared), notes.clone());
@@ -199,6 +209,12 @@ impl HostnameOperator {
     #[must_use]
     pub fn forget(&self, lease: &str) -> usize {
         self.shared.forget(lease)
+    }
+
+    /// Confirms the deletions of [`Status::hold`]; returns their number.
+    #[must_use]
+    pub fn confirm(&self) -> usize {
+        self.shared.board.confirm()
     }
 
     /// Begins nothing more, and waits for what is under way, at most for the limit of one call.

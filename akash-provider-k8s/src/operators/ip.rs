@@ -29,17 +29,19 @@ pub use status::{AddressStatus, Assigned, Held, Status};
 pub use usage::{PoolStatus, Usage};
 
 use super::Ignored;
+use super::guard::evidence::Records;
 use super::queue::Patience;
 use super::worker::{Pace, Running};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
+use crate::crd::ProviderLeasedIP;
 use crate::state::{Definitions, WatchConfig};
 use akash_provider_core::types::{Address, LeaseId};
 use balancer::Mode;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
-use kube::Client;
 use kube::core::ApiResource;
+use kube::{Api, Client};
 use metrics::Source;
 use shared::Shared;
 use std::collections::BTreeMap;
@@ -140,6 +142,13 @@ impl IpOperator {
         let source = Source::new(client, &options.metallb_namespace, endpoint);
         running.spawn(metrics::watch(source, options.call_timeout, Arc::clone(&shared)));
         running.spawn(look(Arc::clone(&shared)));
+        let records = Records {
+            client: client.clone(),
+            api: Api::<ProviderLeasedIP>::namespaced(client.clone(), &options.manifest_namespace),
+            key: str::to_owned,
+            limit: options.call_timeout,
+        };
+        running.spawn(records.follow(Arc::clone(&shared.board)));
         Self {
             shared,
             provider: options.provider,
@@ -201,6 +210,12 @@ impl IpOperator {
     #[must_use]
     pub fn forget(&self, lease: &str) -> usize {
         self.shared.forget(lease)
+    }
+
+    /// Confirms the deletions of [`Status::hold`]; returns their number.
+    #[must_use]
+    pub fn confirm(&self) -> usize {
+        self.shared.board.confirm()
     }
 
     /// Begins nothing more, and waits for what is under way, at most for the limit of one call.

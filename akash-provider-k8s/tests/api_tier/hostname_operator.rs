@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
+#[path = "hostname_operator/definitions.rs"]
+mod definitions;
 #[path = "hostname_operator/modes.rs"]
 mod modes;
 #[path = "hostname_operator/names.rs"]
@@ -28,7 +30,11 @@ pub(crate) async fn give_rights(world: &World) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/operators/hostname.yaml");
     let text = std::fs::read_to_string(path).unwrap();
     let text = text.replace("namespace: lease", &format!("namespace: {own}"));
-    let text = text.replace("name: akash-operator-hostname", &format!("name: {}", role(world)));
+    let text = ["provider-daemon-operator-hostname", "akash-operator-hostname"]
+        .iter()
+        .fold(text, |text, name| {
+            text.replace(&format!("name: {name}"), &format!("name: {}", role(world)))
+        });
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     for mut document in documents {
         let subjects = document.get_mut("subjects").and_then(Value::as_array_mut);

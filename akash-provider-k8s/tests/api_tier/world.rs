@@ -119,7 +119,7 @@ fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> B
 /// The clusters in which the kinds were defined, by their files.
 static KINDS: Mutex<BTreeMap<PathBuf, Arc<OnceCell<()>>>> = Mutex::new(BTreeMap::new());
 
-async fn define(admin: &Client) {
+pub(crate) async fn define(admin: &Client) {
     for kind in ["manifests", "providerhosts", "providerleasedips"] {
         for document in documents(&format!("crds/{kind}.yaml")) {
             put(admin, &document, "api-tier").await;

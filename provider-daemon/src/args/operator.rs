@@ -62,6 +62,9 @@ pub struct ReconcileArgs {
     /// Only say what differs.
     #[arg(long)]
     pub dry_run: bool,
+    /// Confirm the deletions that the operators in the process of the provider hold because many records went missing.
+    #[arg(long, conflicts_with = "dry_run")]
+    pub confirm: bool,
     /// How to print.
     #[command(flatten)]
     pub printed: Printed,

@@ -82,6 +82,8 @@ pub struct HostnameArgs {
 pub enum HostnameAction {
     /// Have the hostnames of a lease that failed, or are ignored, tried again now; ask it where the operator runs.
     Forget(ForgetArgs),
+    /// Confirm the deletion of routes that are held because many records went missing; ask it where the operator runs.
+    Confirm(ConfirmArgs),
 }
 
 /// Settings of `operator … forget`.
@@ -93,6 +95,17 @@ pub struct ForgetArgs {
     #[arg(long, value_name = "PORT", default_value_t = 8080)]
     pub rest_port: u16,
     /// How to print the answer.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub output: Output,
+}
+
+/// Settings of `operator … confirm`.
+#[derive(Debug, Args)]
+pub struct ConfirmArgs {
+    /// Port of the operator on this machine.
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    pub rest_port: u16,
+    /// Output format of the response.
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
 }

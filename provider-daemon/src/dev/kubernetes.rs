@@ -150,6 +150,12 @@ impl Kubernetes {
         self.operators.get().map(Inside::status).unwrap_or_default()
     }
 
+    /// Confirms the deletions that the operators in this process hold; a line for each operator.
+    #[must_use]
+    pub fn confirm_deletions(&self) -> Vec<String> {
+        self.operators.get().map(Inside::confirm).unwrap_or_default()
+    }
+
     /// Ends the operators in this process in order.
     pub async fn stop_operators(&self) {
         if let Some(operators) = self.operators.get() {

@@ -98,8 +98,8 @@ fn release(home: &Path, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn reconcile(home: &Path, args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
-    let dry_run = args.dry_run;
-    let Answer::Scanned { findings } = granted(ask(home, &Question::Scan { dry_run })?)? else {
+    let (dry_run, confirm) = (args.dry_run, args.confirm);
+    let Answer::Scanned { findings } = granted(ask(home, &Question::Scan { dry_run, confirm })?)? else {
         bail!(odd());
     };
     let value = json!({ "dry_run": dry_run, "findings": findings });

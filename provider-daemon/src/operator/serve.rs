@@ -7,6 +7,8 @@ use akash_provider_core::engine::status::LeaseInfo;
 use akash_provider_core::engine::{LeasePhase, Status};
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{Address, BlockTime, LeaseId};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -159,10 +161,7 @@ impl Desk {
         match question {
             Question::Breaker => self.with_status(breaker).await,
             Question::ReleaseBreaker { owner } => self.release(owner).await,
-            Question::Scan { dry_run } => match self.handle.scan(dry_run).await {
-                Ok(findings) => Answer::Scanned { findings },
-                Err(refusal) => refused(refusal.message),
-            },
+            Question::Scan { dry_run, confirm } => self.scan(dry_run, confirm).await,
             Question::Leases => self.with_status(leases).await,
             Question::Operators => {
                 let operators = self.cluster.as_ref().map(Distant::operators).unwrap_or_default();
@@ -177,6 +176,22 @@ impl Desk {
                 Ok(()) => Answer::Hardened,
                 Err(message) => refused(message),
             },
+        }
+    }
+
+    async fn scan(&self, dry_run: bool, confirm: bool) -> Answer {
+        // First: records that are missing fail the comparison with the cluster, and their hold is worth knowing then.
+        let operators = match (&self.cluster, confirm) {
+            (Some(cluster), true) => cluster.confirm_deletions(),
+            (Some(cluster), false) => held(&cluster.operators()),
+            (None, _) => Vec::new(),
+        };
+        match self.handle.scan(dry_run).await {
+            Ok(findings) => Answer::Scanned {
+                findings: [operators, findings].concat(),
+            },
+            Err(refusal) if operators.is_empty() => refused(refusal.message),
+            Err(refusal) => refused(format!("{}; {}", refusal.message, operators.join("; "))),
         }
     }
 
@@ -236,6 +251,19 @@ impl Desk {
         }
         Ok(())
     }
+}
+
+/// A line for each operator that holds deletions.
+fn held(operators: &BTreeMap<&'static str, Value>) -> Vec<String> {
+    let lines = operators.iter().filter_map(|(name, status)| {
+        let hold = status.get("hold")?;
+        let remedy = hold["remedy"].as_str().unwrap_or_default();
+        Some(format!(
+            "{name} operator: deletions held, records missing: {}; {remedy}",
+            hold["names"]
+        ))
+    });
+    lines.collect()
 }
 
 fn breaker(status: &Status) -> Answer {

@@ -1,7 +1,7 @@
-//! `operator … forget`: asks the operator that runs on this machine.
+//! `operator … forget` and `operator … confirm`: ask the operator that runs on this machine.
 
 use crate::args::Output;
-use crate::args::operators::ForgetArgs;
+use crate::args::operators::{ConfirmArgs, ForgetArgs};
 use crate::commands::chain::block_on;
 use crate::{plain, say};
 use anyhow::{Context, bail};
@@ -27,13 +27,7 @@ const ANSWER_MAX: usize = 64 * 1024;
 /// # Errors
 /// No operator runs on this machine at that port, or it refuses.
 pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> {
-    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, args.rest_port));
-    let lease = args.lease.to_string();
-    let answer = block_on(async {
-        timeout(LIMIT, ask(at, &lease))
-            .await
-            .with_context(|| format!("{at}: no answer within {LIMIT:?}"))?
-    })?;
+    let answer = post(args.rest_port, &format!("/forget/{}", args.lease))?;
     let count = answer["forgotten"].as_u64().unwrap_or(0);
     match args.output {
         Output::Json => say(&format!("{answer}\n")),
@@ -43,7 +37,29 @@ pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> 
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask(at: SocketAddr, lease: &str) -> anyhow::Result<Value> {
+/// Confirms the deletions that the operator holds.
+///
+/// # Errors
+/// As for `forget`, and where another instance leads.
+pub(super) fn confirm(args: &ConfirmArgs) -> anyhow::Result<ExitCode> {
+    let answer = post(args.rest_port, "/confirm")?;
+    match args.output {
+        Output::Json => say(&format!("{answer}\n")),
+        Output::Text => say(&format!("{} deletions confirmed\n", answer["confirmed"])),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn post(port: u16, path: &str) -> anyhow::Result<Value> {
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    block_on(async {
+        timeout(LIMIT, ask(at, path))
+            .await
+            .with_context(|| format!("{at}: no answer within {LIMIT:?}"))?
+    })
+}
+
+async fn ask(at: SocketAddr, path: &str) -> anyhow::Result<Value> {
     let asking = || format!("asking the operator at {at}");
     let stream = TcpStream::connect(at).await.with_context(|| {
         format!("{at}: no operator runs on this machine at that port; name it with --rest-port, and run this in its pod")
@@ -53,7 +69,7 @@ async fn ask(at: SocketAddr, lease: &str) -> anyhow::Result<Value> {
         .with_context(asking)?;
     // It ends with the answer.
     tokio::spawn(connection);
-    let request = Request::post(format!("/forget/{lease}")).header(HOST, at.to_string());
+    let request = Request::post(path).header(HOST, at.to_string());
     let request = request.body(String::new()).with_context(asking)?;
     let answer = sender.send_request(request).await.with_context(asking)?;
     let status = answer.status();

@@ -5,6 +5,7 @@
 //! | `GET /managed-hostnames`, `/ignore-list` | as today's operator says it |
 //! | `GET /status` | watches, counts, and each hostname as it is wanted, written and accepted; `?after=NAME` and `?limit=N`, `?hostname=NAME` |
 //! | `POST /forget/LEASE` | its hostnames are tried again now; from this machine alone |
+//! | `POST /confirm` | deletions that are held are confirmed; from this machine alone |
 
 mod dns;
 mod prober;
@@ -168,6 +169,10 @@ impl Operator for HostnameOperator {
         Router::new()
             .route("/forget/{*lease}", post(forget))
             .with_state(self)
+    }
+
+    fn confirm(&self) -> Option<usize> {
+        Some(Self::confirm(self))
     }
 
     async fn stop(&self) {

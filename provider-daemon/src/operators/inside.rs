@@ -30,6 +30,7 @@ use tokio_util::task::AbortOnDropHandle;
 trait Part: Send + Sync {
     fn name(&self) -> &'static str;
     fn status(&self) -> Value;
+    fn confirm(&self) -> Option<String>;
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -56,6 +57,19 @@ impl<O: Operator> Part for Running<O> {
 
     fn status(&self) -> Value {
         self.process.status()
+    }
+
+    fn confirm(&self) -> Option<String> {
+        self.process.status().get("hold")?;
+        let confirmed = self
+            .process
+            .confirm()
+            .map(|count| format!("{count} deletions confirmed"));
+        Some(format!(
+            "{} operator: {}",
+            O::NAME,
+            confirmed.unwrap_or_else(|why| why)
+        ))
     }
 
     fn stop(&self) -> BoxFuture<'_, ()> {
@@ -156,6 +170,11 @@ impl Inside {
     /// How each of them is, by its name.
     pub(crate) fn status(&self) -> BTreeMap<&'static str, Value> {
         self.0.iter().map(|part| (part.name(), part.status())).collect()
+    }
+
+    /// Confirms the deletions that they hold; a line for each that holds some.
+    pub(crate) fn confirm(&self) -> Vec<String> {
+        self.0.iter().filter_map(|part| part.confirm()).collect()
     }
 
     /// Begins nothing more, finishes what was begun, and hands over.

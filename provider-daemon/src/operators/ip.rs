@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `GET /usage`, `/state`, `/ignored-leases`, `/ip-lease-status/OWNER/DSEQ/GSEQ/OSEQ` | as today's operator says it |
 //! | `POST /forget/LEASE` | its addresses are tried again now; from this machine alone |
+//! | `POST /confirm` | deletions that are held are confirmed; from this machine alone |
 
 use super::measures::{Measure, of_counts, of_watches};
 use super::process::{self, Operator};
@@ -119,6 +120,10 @@ impl Operator for IpOperator {
             .route("/ip-lease-status/{owner}/{dseq}/{gseq}/{oseq}", get(of_lease))
             .route("/forget/{*lease}", post(forget))
             .with_state(self)
+    }
+
+    fn confirm(&self) -> Option<usize> {
+        Some(Self::confirm(self))
     }
 
     async fn stop(&self) {

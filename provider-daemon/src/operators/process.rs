@@ -10,8 +10,8 @@
 
 use super::measures::{Measure, Registered};
 use super::pod;
-use super::serve::{Prepared, serve, status};
-use super::words::{answer, json};
+use super::serve::{Peer, Prepared, serve, status};
+use super::words::{answer, json, not_local};
 use crate::COMMIT;
 use crate::args::Output;
 use crate::args::operators::common::{CommonArgs, ElectionArg};
@@ -24,8 +24,8 @@ use akash_provider_k8s::cluster::LeadershipGate;
 use akash_provider_k8s::election::{Election, LeaseElection, Timing};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
-use axum::routing::get;
+use axum::extract::{Extension, State};
+use axum::routing::{get, post};
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode, Uri};
 use kube::Client;
@@ -86,6 +86,11 @@ pub(super) trait Operator: Send + Sync + 'static {
     /// Where else it answers, for people.
     fn also_answers(&self) -> String {
         String::new()
+    }
+
+    /// Confirms the deletions that are held, and returns their number; `None` for an operator that holds none.
+    fn confirm(&self) -> Option<usize> {
+        None
     }
 
     /// Works beside what is served here, until the end.
@@ -215,6 +220,23 @@ impl<O: Operator> Process<O> {
         }
     }
 
+    /// Confirms the deletions that the operator holds; returns their number.
+    ///
+    /// # Errors
+    /// Another instance leads, or this operator holds no deletions. The text contains the remedy.
+    pub(super) fn confirm(&self) -> Result<usize, String> {
+        let election = self.election.as_ref().map(Election::status);
+        if let Some(election) = election.filter(|election| !election.is_leader) {
+            let holder = election.holder.unwrap_or_else(|| "no instance".to_owned());
+            return Err(format!(
+                "cannot confirm deletions: {holder} leads the {0} operator; run `operator {0} confirm` there",
+                O::NAME
+            ));
+        }
+        let nothing = || format!("the {} operator holds no deletions", O::NAME);
+        self.operator.confirm().ok_or_else(nothing)
+    }
+
     /// How the operator is, and who leads.
     pub(super) fn status(&self) -> Value {
         self.with_election(self.operator.status())
@@ -269,7 +291,8 @@ pub(super) fn router<O: Operator>(process: &Arc<Process<O>>) -> Router {
         .route("/healthz", get(|| async { status(StatusCode::OK, "OK") }))
         .route("/readyz", get(ready::<O>))
         .route("/metrics", get(metrics::<O>))
-        .route("/version", get(version));
+        .route("/version", get(version))
+        .route("/confirm", post(confirm::<O>));
     for path in process.texts.keys().copied() {
         let shown = move |State(process): State<Arc<Process<O>>>, uri: Uri| async move {
             if let Some(query) = uri.query().filter(|query| path == "/status" && !query.is_empty()) {
@@ -284,6 +307,19 @@ pub(super) fn router<O: Operator>(process: &Arc<Process<O>>) -> Router {
     }
     let own = Arc::clone(&process.operator).routes();
     router.with_state(Arc::clone(process)).merge(own)
+}
+
+async fn confirm<O: Operator>(
+    State(process): State<Arc<Process<O>>>,
+    Extension(peer): Extension<Peer>,
+) -> Response<Body> {
+    if let Some(refused) = not_local(peer, &format!("operator {} confirm", O::NAME)) {
+        return refused;
+    }
+    match process.confirm() {
+        Ok(confirmed) => answer(StatusCode::OK, &object!({ "confirmed": confirmed })),
+        Err(why) => status(StatusCode::CONFLICT, why + "\n"),
+    }
 }
 
 async fn ready<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<Body> {

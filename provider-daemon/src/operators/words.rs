@@ -43,6 +43,14 @@ pub(super) fn answer(code: StatusCode, value: &impl Serialize) -> Response<Body>
     answer
 }
 
+/// Refusal of a command that is sent from another machine; `None` for a local one.
+pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body>> {
+    // A socket of both versions shows 127.0.0.1 as an address of version 6, which by itself is no loopback.
+    let is_local = peer.ip().to_canonical().is_loopback();
+    let words = format!("this is asked where the operator runs: provider-daemon {command}\n");
+    (!is_local).then(|| status(StatusCode::FORBIDDEN, words))
+}
+
 /// Has what is of a lease tried again. It costs the cluster writes, so that only who is on this machine may ask for it.
 pub(super) fn forgotten(
     operator: &str,
@@ -50,12 +58,8 @@ pub(super) fn forgotten(
     lease: &str,
     forget: impl FnOnce() -> usize,
 ) -> Response<Body> {
-    // A socket of both versions shows 127.0.0.1 as an address of version 6, which by itself is no loopback.
-    if !peer.ip().to_canonical().is_loopback() {
-        let words = format!(
-            "this is asked where the operator runs: provider-daemon operator {operator} forget LEASE\n"
-        );
-        return status(StatusCode::FORBIDDEN, words);
+    if let Some(refused) = not_local(Peer(peer), &format!("operator {operator} forget LEASE")) {
+        return refused;
     }
     let count = forget();
     tracing::info!(lease, count, "what failed of a lease is tried again");

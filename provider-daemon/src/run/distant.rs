@@ -99,6 +99,14 @@ impl Distant {
         }
     }
 
+    /// Confirms the deletions that the operators in this process hold; a line for each operator.
+    pub(crate) fn confirm_deletions(&self) -> Vec<String> {
+        match self.there.get() {
+            Some(Backend::Kubernetes(kubernetes)) => kubernetes.confirm_deletions(),
+            Some(Backend::Memory(_) | Backend::Processes(_)) | None => Vec::new(),
+        }
+    }
+
     /// Ends the operators in this process in order.
     pub(super) async fn stop_operators(&self) {
         if let Some(Backend::Kubernetes(kubernetes)) = self.there.get() {

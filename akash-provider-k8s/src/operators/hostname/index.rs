@@ -105,6 +105,8 @@ pub struct Work {
     pub held: Vec<Delete>,
     /// What keeps the name from its route.
     pub problem: Option<String>,
+    /// Key of the missing record, if its absence is the only reason for `deletes`.
+    pub missing: Option<String>,
 }
 
 /// An object that is to be written.
@@ -238,6 +240,12 @@ impl Index {
         self.host(name).is_some() || self.objects.values().any(|table| table.of(name).next().is_some())
     }
 
+    /// Number of records, readable or not.
+    #[must_use]
+    pub fn declared(&self) -> usize {
+        self.hosts.as_ref().map_or(0, BTreeMap::len)
+    }
+
     /// Where a name is declared to lead.
     #[must_use]
     pub fn host(&self, name: &str) -> Option<&Fact<Host>> {
@@ -307,7 +315,7 @@ impl Index {
             // What a route refers to goes after it.
             sort.is_route() || self.live(sort.route(), name, place).is_none()
         });
-        let deletes = goes
+        let deletes: Vec<_> = goes
             .map(|(sort, place, live)| delete(sort, place, live))
             .collect();
         let foreign = self
@@ -317,6 +325,7 @@ impl Index {
             "it has a route of a lease whose provider has no record here; whoever made it has to delete it".to_owned()
         });
         Work {
+            missing: (!deletes.is_empty()).then(|| name.to_owned()),
             deletes,
             problem,
             ..Work::default()

@@ -70,6 +70,10 @@ impl board::Index for Hostnames {
         self.index.work(name)
     }
 
+    fn declared(&self) -> usize {
+        self.index.declared()
+    }
+
     /// Routes of the other mode go when the new one was there for a while. It may have been there long before this
     /// operator was; that is not known, and so the while begins when it is first seen.
     fn ripen(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
@@ -118,6 +122,15 @@ impl board::Work for Work {
 
     fn bodies(&self) -> Vec<&Value> {
         self.writes().map(|write| &write.body).collect()
+    }
+
+    fn missing(&self) -> Option<&str> {
+        self.missing.as_deref()
+    }
+
+    fn withhold(&mut self, why: String) {
+        self.deletes.clear();
+        self.problem = Some(why);
     }
 }
 
@@ -190,7 +203,70 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operators::board::Next;
+    use crate::operators::guard::Evidence;
+    use crate::operators::hostname::samples;
     use std::collections::BTreeSet;
+
+    /// Routes that the writer would delete now.
+    fn deletions(shared: &Shared, now: Instant) -> Vec<String> {
+        let mut deleted = Vec::new();
+        loop {
+            match shared.board.next(now) {
+                Next::Turn(turn) => {
+                    assert!(turn.work.write.is_none(), "nothing is to be written");
+                    shared.board.finish(&turn, Ok(()), now);
+                    deleted.push(turn.name);
+                }
+                Next::More => {}
+                Next::Nothing(_) => return deleted,
+            }
+        }
+    }
+
+    #[test]
+    fn routes_stay_while_their_records_are_missing_with_the_kind_and_when_they_come_back() {
+        let names: Vec<String> = (0..8).map(|n| format!("n{n}.example.com")).collect();
+        let owner = samples::host(1);
+        let hosts: Vec<_> = names.iter().map(|name| (name.as_str(), owner.clone())).collect();
+        let routes = names.iter().map(|name| samples::route(name, &owner, None, false));
+        let shared = samples::shared(Plan::default(), &hosts, routes.collect());
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        assert_eq!(deletions(&shared, at(0)), [""; 0]);
+        let gone = |name: &String| {
+            shared
+                .board
+                .apply(Event::Hosts(Change::Gone(name.clone(), Ok(owner.clone()))))
+        };
+        names.iter().for_each(gone);
+        let evidence = |asked| Evidence {
+            asked,
+            definition: "uid".to_owned(),
+            records: BTreeSet::new(),
+        };
+        assert_eq!(
+            deletions(&shared, at(1)),
+            [""; 0],
+            "a DELETED event proves nothing"
+        );
+        assert_eq!(deletions(&shared, at(600)), [""; 0], "nor does time");
+        shared.board.learn(evidence(at(600)));
+        assert_eq!(deletions(&shared, at(605)), [""; 0], "eight of eight are held");
+        let status = shared.status(None, 10);
+        assert_eq!(status.hold.unwrap().names, 8);
+        let problem = status.hostnames["n0.example.com"].problem.clone().unwrap();
+        assert!(problem.contains("reconcile --confirm"), "{problem}");
+        // All but one come back, and that one is deleted after the confirmation.
+        for name in &names[1..] {
+            let host = Ok(owner.clone());
+            shared.board.apply(Event::Hosts(Change::Put(name.clone(), host)));
+        }
+        assert_eq!(deletions(&shared, at(606)), [""; 0]);
+        assert_eq!(shared.board.confirm(), 1);
+        assert_eq!(deletions(&shared, at(607)), ["n0.example.com"]);
+        assert!(shared.status(None, 10).hold.is_none());
+    }
 
     #[test]
     fn a_status_comes_in_pages_that_have_each_name_once() {

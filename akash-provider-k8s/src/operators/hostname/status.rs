@@ -6,6 +6,7 @@ use super::live::Accepted;
 use super::notes::Proof;
 use super::shared::{Hostnames, Shared};
 use super::sort::Sort;
+use crate::operators::Hold;
 use crate::operators::board::{Counts, Inner};
 use crate::operators::said::{Ignored, LeaseParts, WatchStatus};
 use akash_provider_core::cluster::Reachable;
@@ -25,6 +26,9 @@ pub struct Status {
     pub counts: Counts,
     /// Names whose turn it is.
     pub busy: usize,
+    /// Deletions that wait for a confirmation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Hold>,
     /// Each name that is declared or has a route.
     pub hostnames: BTreeMap<String, HostnameStatus>,
     /// The last of these names, where there are more after it.
@@ -125,6 +129,7 @@ impl Shared {
             front: self.front(),
             counts: inner.counts,
             busy: inner.queue.busy(),
+            hold: inner.hold(),
             hostnames,
             next,
         }

@@ -63,6 +63,8 @@ pub struct Work {
     pub delete: Option<String>,
     /// What keeps it from being as declared.
     pub problem: Option<String>,
+    /// Key of the missing record, if its absence is the only reason for `delete`.
+    pub missing: Option<String>,
 }
 
 /// A Service that is to be written.
@@ -161,6 +163,12 @@ impl Index {
         all.chain(bad.map(|(name, _)| name)).cloned().collect()
     }
 
+    /// Number of records, readable or not.
+    #[must_use]
+    pub fn declared(&self) -> usize {
+        self.records.as_ref().map_or(0, BTreeMap::len)
+    }
+
     /// What is declared for a Service; `None` where nothing is, or more than one thing.
     #[must_use]
     pub fn leased(&self, place: &str) -> Option<&Leased> {
@@ -239,8 +247,12 @@ impl Index {
                 "a record that makes no sense may speak of it; it stays until that is mended or goes",
             );
         }
+        // A seat with a record has moved to another Service.
+        let seat = live.seat().unwrap_or_else(|| place.to_owned());
+        let has_moved = self.records.as_ref().is_some_and(|all| all.contains_key(&seat));
         Work {
             delete: Some(live.uid.clone()),
+            missing: (!has_moved).then_some(seat),
             ..Work::default()
         }
     }

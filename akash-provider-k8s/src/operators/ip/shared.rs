@@ -42,6 +42,10 @@ impl board::Index for Index {
         Self::work(self, name)
     }
 
+    fn declared(&self) -> usize {
+        Self::declared(self)
+    }
+
     fn needs(&self, watch: &str) -> bool {
         // Addresses are made without knowing how many there are.
         watch != POOLS
@@ -59,6 +63,15 @@ impl board::Work for Work {
 
     fn bodies(&self) -> Vec<&Value> {
         self.write.iter().map(|write| &write.body).collect()
+    }
+
+    fn missing(&self) -> Option<&str> {
+        self.missing.as_deref()
+    }
+
+    fn withhold(&mut self, why: String) {
+        self.delete = None;
+        self.problem = Some(why);
     }
 }
 

@@ -7,6 +7,7 @@ use super::metrics::MetricsStatus;
 use super::shared::{SERVICES, Shared};
 use super::usage::{self, Usage};
 use crate::hostnames::rfc3339;
+use crate::operators::Hold;
 use crate::operators::board::{Counts, Inner};
 use crate::operators::said::{Ignored, LeaseParts, WatchStatus};
 use crate::state::WatchState;
@@ -36,6 +37,9 @@ pub struct Status {
     pub counts: Counts,
     /// Services whose turn it is.
     pub busy: usize,
+    /// Deletions that wait for a confirmation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Hold>,
     /// Each Service that is declared or there, as `NAMESPACE/NAME`; and each record that makes no sense, by its name.
     pub addresses: BTreeMap<String, AddressStatus>,
 }
@@ -122,6 +126,7 @@ impl Shared {
             metallb: self.metrics(),
             counts: inner.counts,
             busy: inner.queue.busy(),
+            hold: inner.hold(),
             addresses: names
                 .map(|name| {
                     let notices = notices.remove(&name).unwrap_or_default();

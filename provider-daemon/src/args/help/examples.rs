@@ -117,6 +117,13 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "operator hostname confirm",
+        &[
+            "operator hostname confirm",
+            "operator hostname confirm --rest-port 8081",
+        ],
+    ),
+    (
         "operator ip",
         &[
             "operator ip --provider akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0",
@@ -129,6 +136,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
             "operator ip forget akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0",
         ],
     ),
+    ("operator ip confirm", &["operator ip confirm --rest-port 8085"]),
     (
         "explain",
         &[

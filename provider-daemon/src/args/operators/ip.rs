@@ -1,7 +1,7 @@
 //! Flags of `operator ip`. Names and defaults are those of today's; it has no words for annotations, class and namespace.
 
-use super::ForgetArgs;
 use super::common::{CommonArgs, PatienceArgs};
+use super::{ConfirmArgs, ForgetArgs};
 use crate::args::values;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::operators::ip::Options;
@@ -47,6 +47,9 @@ pub struct IpArgs {
 pub enum IpAction {
     /// Have the leased addresses of a lease that failed, or are ignored, tried again now; ask it where the operator runs.
     Forget(ForgetArgs),
+    /// Confirm the deletion of load balancers that are held because many records went missing; ask it where the
+    /// operator runs.
+    Confirm(ConfirmArgs),
 }
 
 /// Where MetalLB's addresses are; the operator and who counts them have the same.

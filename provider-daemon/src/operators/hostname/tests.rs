@@ -97,6 +97,9 @@ async fn only_who_is_on_this_machine_has_names_tried_again() {
         assert!(body.contains(lease) && body.contains("\"forgotten\":0"), "{body}");
     }
     assert_eq!(ask(&router, "GET", &path, NEAR).await.0, 405);
+    assert_eq!(ask(&router, "POST", "/confirm", "10.1.2.3:5").await.0, 403);
+    let (code, body) = ask(&router, "POST", "/confirm", NEAR).await;
+    assert_eq!((code, body.as_str()), (200, "{\"confirmed\":0}\n"));
 }
 
 #[tokio::test]

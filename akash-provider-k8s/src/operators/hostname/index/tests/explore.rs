@@ -157,7 +157,15 @@ impl Explored for World {
 
     /// The route first, then what goes; the API server tells the index of both.
     fn works_on(&mut self, name: &str) {
-        let work = self.index.work(name);
+        let mut work = self.index.work(name);
+        // The guard lists the records first.
+        if work
+            .missing
+            .as_ref()
+            .is_some_and(|record| self.hosts.contains_key(record))
+        {
+            work.deletes.clear();
+        }
         if let Some(write) = &work.write {
             assert!(
                 !self.bystander_is_written || name != BYSTANDER,

@@ -168,7 +168,15 @@ impl Explored for World {
     }
 
     fn works_on(&mut self, place: &str) {
-        let work = self.index.work(place);
+        let mut work = self.index.work(place);
+        // The guard lists the records first.
+        if work
+            .missing
+            .as_ref()
+            .is_some_and(|record| self.records.contains_key(record))
+        {
+            work.delete = None;
+        }
         assert!(
             work.write.is_none() || work.delete.is_none(),
             "both written and deleted"

@@ -1,0 +1,279 @@
+//! Decides when objects are deleted because their record is missing. The decision is pure; the time is an argument.
+//!
+//! ```text
+//! record missing ─► SETTLE ─► records listed, definition read ─┬─ record absent ─► objects deleted
+//!                                                              └─ anything else ─► read again
+//!        └─ many records missing within WINDOW, or the definition replaced ─► held until confirmed
+//! ```
+//!
+//! A deleted CustomResourceDefinition reports every record as deleted, so a `DELETED` event alone proves nothing. A
+//! hold on a name ends when its record is back, when its objects are deleted by others, or when an operator confirms.
+
+pub(super) mod evidence;
+
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Delay before the first deletion, so that a burst of deletions is counted as a whole.
+const SETTLE: Duration = Duration::from_secs(2);
+/// Records missing within this interval count together.
+const WINDOW: Duration = Duration::from_secs(60);
+/// A release is stored for this duration: a name is judged again every [`RETRY`] and rarely later.
+const REMEMBER: Duration = Duration::from_secs(300);
+/// Records that may disappear together on any cluster: one lease with several hostnames.
+const FREE: usize = 5;
+/// Divisor of the records that may disappear together on a large cluster: a tenth.
+const SHARE: usize = 10;
+/// Delay between two readings while the record is not known to be absent.
+const RETRY: Duration = Duration::from_secs(5);
+/// Delay before a hold is logged. The namespace of a closed lease is deleted by then, with all objects.
+const REPORT: Duration = Duration::from_secs(30);
+/// Remedy for a hold.
+const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
+                      `provider-daemon operator NAME confirm` in the pod of a stand-alone operator";
+
+/// Proof that records are absent: the records of a kind that the API server serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Evidence {
+    /// Time before the list was requested.
+    pub(super) asked: Instant,
+    /// UID of the definition, which was established after the list.
+    pub(super) definition: String,
+    /// Names of the listed records.
+    pub(super) records: BTreeSet<String>,
+}
+
+/// Deletions that wait for the confirmation of an operator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hold {
+    /// Number of names with objects and without a record.
+    pub names: usize,
+    /// Seconds since the first of these records went missing.
+    pub for_seconds: u64,
+    /// Commands that end the hold.
+    pub remedy: &'static str,
+}
+
+/// State of a name without a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Waits for the delay and the evidence.
+    Pending,
+    /// Waits for a confirmation.
+    Held,
+    /// Confirmed by an operator; waits for the evidence.
+    Confirmed,
+    /// Its objects may be deleted.
+    Released,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Missing {
+    since: Instant,
+    state: State,
+}
+
+/// Why a deletion waits.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    /// The reason, for the status.
+    pub(super) why: String,
+    /// When to judge the name again; `None` for not before something changes.
+    pub(super) again: Option<Instant>,
+    /// New evidence is required.
+    pub(super) reads: bool,
+}
+
+/// Names without a record, and what is known about the kind of the records.
+#[derive(Debug, Default)]
+pub(super) struct Guard {
+    missing: BTreeMap<String, Missing>,
+    /// Times of releases, for [`REMEMBER`].
+    released: VecDeque<Instant>,
+    /// UID of the definition; `None` before the first reading.
+    definition: Option<String>,
+    /// When another definition was first read than the one before.
+    replaced: Option<Instant>,
+    evidence: Option<Evidence>,
+    /// Why the last reading proved nothing.
+    problem: Option<String>,
+    /// When the hold is logged; `None` after it was logged.
+    report: Option<Instant>,
+}
+
+impl Guard {
+    /// Judges the deletion of the objects of `name`. Its `record` is missing, and `declared` records are present.
+    ///
+    /// # Errors
+    /// Returns why the deletion waits.
+    pub(super) fn judge(
+        &mut self,
+        name: &str,
+        record: &str,
+        declared: usize,
+        now: Instant,
+    ) -> Result<(), Wait> {
+        let pending = Missing {
+            since: now,
+            state: State::Pending,
+        };
+        let Missing { since, state } = *self.missing.entry(name.to_owned()).or_insert(pending);
+        let wait = |why: &str, again, reads| {
+            let why = format!("deletion postponed, record missing: {why}");
+            Err(Wait { why, again, reads })
+        };
+        match state {
+            State::Released => return Ok(()),
+            State::Pending if now < since + SETTLE => {
+                return wait("it has just gone missing", Some(since + SETTLE), false);
+            }
+            State::Pending => self.hold_many(since, declared, now),
+            State::Held | State::Confirmed => {}
+        }
+        if self
+            .missing
+            .get(name)
+            .is_some_and(|missing| missing.state == State::Held)
+        {
+            self.report_hold(now);
+            let why = format!("many records are missing at once, or their definition was replaced; {REMEDY}");
+            return wait(&why, self.report, false);
+        }
+        let evidence = self.evidence.as_ref().filter(|evidence| evidence.asked >= since);
+        if evidence.is_some_and(|evidence| !evidence.records.contains(record)) {
+            self.release(name, now);
+            return Ok(());
+        }
+        let why = self
+            .problem
+            .as_deref()
+            .unwrap_or("the list of the records is pending");
+        wait(why, Some(now + RETRY), true)
+    }
+
+    /// Removes a name that has its record again, or no objects.
+    pub(super) fn clear(&mut self, name: &str) {
+        let was_held = self
+            .missing
+            .remove(name)
+            .is_some_and(|missing| missing.state == State::Held);
+        if was_held && self.held().next().is_none() {
+            if self.report.is_none() {
+                tracing::info!("hold on deletions ended: no name without its record is left");
+            }
+            self.report = None;
+        }
+    }
+
+    /// Accepts the records and the definition as read.
+    pub(super) fn learn(&mut self, evidence: Evidence) {
+        if self
+            .definition
+            .as_ref()
+            .is_some_and(|known| *known != evidence.definition)
+        {
+            self.replaced = Some(evidence.asked);
+        }
+        self.definition = Some(evidence.definition.clone());
+        self.evidence = Some(evidence);
+        self.problem = None;
+    }
+
+    /// Notes that a reading failed. True when deletions wait for it and the problem is a new one.
+    pub(super) fn fail(&mut self, problem: String, is_absent: bool) -> bool {
+        if is_absent {
+            // The definition that comes next is another one.
+            self.definition = Some(String::new());
+        }
+        let is_news = self.problem.as_ref() != Some(&problem);
+        self.problem = Some(problem);
+        is_news && !self.missing.is_empty()
+    }
+
+    /// Confirms the deletions that are held; returns their number.
+    pub(super) fn confirm(&mut self) -> usize {
+        let held = self
+            .missing
+            .values_mut()
+            .filter(|missing| missing.state == State::Held);
+        let confirmed = held.map(|missing| missing.state = State::Confirmed).count();
+        self.report = None;
+        confirmed
+    }
+
+    /// Names without a record.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.missing.keys()
+    }
+
+    /// Returns the deletions that wait for a confirmation, if any.
+    pub(super) fn hold(&self, now: Instant) -> Option<Hold> {
+        let since = self.held().map(|missing| missing.since).min()?;
+        Some(Hold {
+            names: self.held().count(),
+            for_seconds: now.saturating_duration_since(since).as_secs(),
+            remedy: REMEDY,
+        })
+    }
+
+    fn held(&self) -> impl Iterator<Item = &Missing> {
+        self.missing
+            .values()
+            .filter(|missing| missing.state == State::Held)
+    }
+
+    fn release(&mut self, name: &str, now: Instant) {
+        if let Some(missing) = self.missing.get_mut(name) {
+            // What an operator confirmed does not count against later deletions.
+            if missing.state == State::Pending {
+                self.released.push_back(now);
+            }
+            missing.state = State::Released;
+        }
+    }
+
+    /// Holds the pending names that went missing within [`WINDOW`] of `since`, if they are too many or if their definition
+    /// is new.
+    fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
+        while self.released.front().is_some_and(|at| *at + REMEMBER < now) {
+            self.released.pop_front();
+        }
+        let is_near = |at: Instant| at < since + WINDOW && since < at + WINDOW;
+        let counts = |missing: &&Missing| matches!(missing.state, State::Pending | State::Held);
+        let missing = self.missing.values().filter(counts);
+        let missing = missing.filter(|missing| is_near(missing.since)).count();
+        let together = missing + self.released.iter().filter(|at| is_near(**at)).count();
+        let all = declared + together;
+        let is_many = together > FREE.max(all / SHARE) || (declared == 0 && together > 1);
+        let replaced = self.replaced;
+        let is_new = |since: Instant| replaced.is_some_and(|at| since < at + WINDOW);
+        let mut has_held = false;
+        for missing in self.missing.values_mut() {
+            let is_held = (is_many && is_near(missing.since)) || is_new(missing.since);
+            if missing.state == State::Pending && is_held {
+                missing.state = State::Held;
+                has_held = true;
+            }
+        }
+        if has_held {
+            self.report = Some(now + REPORT);
+        }
+    }
+
+    fn report_hold(&mut self, now: Instant) {
+        if self.report.is_some_and(|at| at <= now) {
+            self.report = None;
+            let names = self.held().count();
+            tracing::warn!(
+                names,
+                remedy = REMEDY,
+                "deletions held: many records are missing at once"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

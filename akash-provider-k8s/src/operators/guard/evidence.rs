@@ -1,0 +1,96 @@
+//! Reads whether records are absent: first the list of the records, then their definition. A definition that is being
+//! deleted while its records are listed is not established afterwards, or has another UID.
+
+use super::Evidence;
+use crate::error::within;
+use crate::operators::board::{Board, Index};
+use crate::pages;
+use akash_provider_core::error::{Error, ErrorKind};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::serde::de::DeserializeOwned;
+use kube::api::ListParams;
+use kube::{Api, Client, Resource};
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+const READ: &str = "read whether records are absent";
+/// Delay after the first failed reading; the delay doubles up to [`WAIT_MAX`].
+const WAIT_FIRST: Duration = Duration::from_secs(1);
+/// A definition that was restored is found within this interval.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Records of one kind and their definition.
+pub(in crate::operators) struct Records<K> {
+    pub(in crate::operators) client: Client,
+    pub(in crate::operators) api: Api<K>,
+    /// Key of a record in the index, by the name of its object.
+    pub(in crate::operators) key: fn(&str) -> String,
+    /// Limit of one call.
+    pub(in crate::operators) limit: Duration,
+}
+
+impl<K> Records<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
+{
+    /// Reads once at the start, and then whenever the guard of the board requires it. Never ends.
+    pub(in crate::operators) async fn follow<I: Index>(self, board: Arc<Board<I>>) {
+        let mut wait = WAIT_FIRST;
+        loop {
+            match self.read().await {
+                Ok(evidence) => {
+                    board.learn(evidence);
+                    wait = WAIT_FIRST;
+                    board.evidence_wanted.notified().await;
+                }
+                Err(error) => {
+                    board.fail(&error);
+                    sleep(wait).await;
+                    wait = (wait * 2).min(WAIT_MAX);
+                }
+            }
+        }
+    }
+
+    async fn read(&self) -> Result<Evidence, Error> {
+        let asked = Instant::now();
+        let listed = pages::metadata(&self.api, ListParams::default(), self.limit, READ).await?;
+        let names = listed.into_iter().filter_map(|record| record.metadata.name);
+        let records = names.map(|name| (self.key)(&name)).collect();
+        let definition = self.definition().await?;
+        Ok(Evidence {
+            asked,
+            definition,
+            records,
+        })
+    }
+
+    /// UID of the definition, if the API server serves the kind and is not about to stop doing so.
+    async fn definition(&self) -> Result<String, Error> {
+        let name = format!("{}.{}", K::plural(&()), K::group(&()));
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        // By a list: the accounts of operators have had that right before.
+        let params = ListParams::default().fields(&format!("metadata.name={name}"));
+        let found = within(self.limit, READ, api.list(&params)).await?;
+        let absent = |why: &str| {
+            let message = format!("CustomResourceDefinition {name} {why}; apply deploy/crds to restore it");
+            Error::new(ErrorKind::NotFound, READ, message)
+        };
+        let definition = found
+            .items
+            .into_iter()
+            .next()
+            .ok_or_else(|| absent("is missing"))?;
+        if definition.metadata.deletion_timestamp.is_some() {
+            return Err(absent("is being deleted"));
+        }
+        let conditions = definition.status.into_iter().flat_map(|status| status.conditions);
+        let mut conditions = conditions.flatten();
+        if !conditions.any(|condition| condition.type_ == "Established" && condition.status == "True") {
+            return Err(absent("is not established"));
+        }
+        Ok(definition.metadata.uid.unwrap_or_default())
+    }
+}
