@@ -8,6 +8,7 @@
 pub(crate) mod health;
 mod version;
 
+use crate::checkpoint::{check_time, now};
 use crate::convert::{block_header, shown};
 use crate::fault::{Fault, NodeError};
 use crate::grpc::Grpc;
@@ -261,6 +262,7 @@ impl Endpoint {
             self.error(node::GetLatestBlockRequest::PATH, Fault::Malformed(e.to_string()))
         };
         let (chain_id, height, time) = header.map_err(malformed)?;
+        check_time(time, now()).map_err(|fault| self.error(node::GetLatestBlockRequest::PATH, fault))?;
         Ok(SyncInfo {
             chain_id,
             height,
@@ -290,6 +292,7 @@ impl Endpoint {
             let path = node::GetBlockByHeightRequest::PATH;
             let header = block_header(answer.block.and_then(|b| b.header));
             let header = header.map_err(|e| self.error(path, Fault::Malformed(e.to_string())))?;
+            check_time(header.2, now()).map_err(|fault| self.error(path, fault))?;
             (path, header)
         };
         let (chain_id, answered, time) = answer;
@@ -355,14 +358,14 @@ fn abci_answer(response: AbciResponse) -> Result<Answer, Fault> {
     })
 }
 
-/// A time as the JSON-RPC writes it.
+/// A time as the JSON-RPC writes it; one in the future is refused.
 pub(crate) fn parse_time(text: &str) -> Result<BlockTime, Fault> {
     let malformed = || Fault::Malformed(format!("`{}` is no time", shown(text)));
     let time = humantime::parse_rfc3339(text).map_err(|_| malformed())?;
     let since = time
         .duration_since(std::time::UNIX_EPOCH)
         .map_err(|_| malformed())?;
-    Ok(BlockTime(
-        i64::try_from(since.as_millis()).map_err(|_| malformed())?,
-    ))
+    let time = BlockTime(i64::try_from(since.as_millis()).map_err(|_| malformed())?);
+    check_time(time, now())?;
+    Ok(time)
 }

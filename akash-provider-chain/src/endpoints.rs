@@ -7,6 +7,7 @@
 
 mod agreement;
 mod flights;
+mod processed;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -23,12 +24,12 @@ use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::types::Height;
 use bytes::Bytes;
 use flights::{Flights, Landed};
+use processed::Processed;
 use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 pub use status::EndpointStatus;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -76,7 +77,7 @@ struct Shared {
     members: Vec<Member>,
     chain_id: String,
     limits: Limits,
-    floor: AtomicU64,
+    processed: Mutex<Processed>,
     choice: Mutex<Choice>,
     refreshing: tokio::sync::Mutex<()>,
     flights: Flights,
@@ -125,7 +126,7 @@ impl Endpoints {
             members,
             chain_id: chain_id.to_owned(),
             limits,
-            floor: AtomicU64::new(0),
+            processed: Mutex::default(),
             choice: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),
             flights: Flights::default(),
@@ -145,17 +146,6 @@ impl Endpoints {
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.shared.limits
-    }
-
-    /// Answers from before this height are refused from now on: it has been processed.
-    pub fn raise_floor(&self, height: Height) {
-        self.shared.floor.fetch_max(height, Ordering::Relaxed);
-    }
-
-    /// The height that has been processed.
-    #[must_use]
-    pub fn floor(&self) -> Height {
-        self.shared.floor.load(Ordering::Relaxed)
     }
 
     /// The newest height that an endpoint which tells blocks is known to have.
@@ -213,10 +203,17 @@ impl Endpoints {
     /// # Errors
     /// When none answers.
     pub async fn sync_info(&self) -> Result<SyncInfo, NodeError> {
+        self.tip(false).await
+    }
+
+    /// The same; with `is_new` the height must be proven by a header also where nothing was processed before.
+    pub(crate) async fn tip(&self, is_new: bool) -> Result<SyncInfo, NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
             async move {
-                let info = endpoint?.sync_info().await.map_err(NodeError::blaming_the_node)?;
+                let endpoint = endpoint?;
+                let info = endpoint.sync_info().await.map_err(NodeError::blaming_the_node)?;
+                self.vet(&endpoint, &info, is_new).await?;
                 let height = info.height;
                 Ok((info, Some(height)))
             }
@@ -270,7 +267,7 @@ impl Endpoints {
             let began = Instant::now();
             let error = match question(at).await {
                 // An answer from before the floor must not count as a good one, however fast it came.
-                Ok((answer, height)) => match self.check_floor(at, height) {
+                Ok((answer, height)) => match self.check_height(at, height) {
                     Ok(()) => {
                         self.note_answer(at, began.elapsed(), height);
                         return Ok((at, answer));
@@ -328,16 +325,6 @@ impl Endpoints {
             landed.map(|(by, answer)| Landed { by, answer })
         };
         self.shared.flights.join(key, flight).await
-    }
-
-    fn check_floor(&self, at: usize, height: Option<Height>) -> Result<(), NodeError> {
-        let floor = self.floor();
-        match height {
-            Some(height) if height < floor => {
-                Err(self.error_at(at, "height", Fault::Behind { height, floor }))
-            }
-            _ => Ok(()),
-        }
     }
 
     fn note_answer(&self, at: usize, took: Duration, height: Option<Height>) {

@@ -108,6 +108,9 @@ pub enum Fault {
         /// Height that has been processed here, or that the best node has.
         floor: u64,
     },
+    /// The node names a height, a time or a record that the clock, the processed blocks or another node contradict.
+    #[error("is not trusted: {0}")]
+    Untrusted(String),
     /// The node speaks no version we speak.
     #[error("offers {}; a version with market/v1beta5 and deployment/v1beta4 is needed", offered_text(.offered))]
     Version {
@@ -165,6 +168,7 @@ impl Fault {
             | Self::WrongHeight { .. }
             | Self::CatchingUp { .. }
             | Self::Behind { .. }
+            | Self::Untrusted(_)
             | Self::Version { .. } => Blame::Endpoint,
             // Asking others takes time and brings the same answer.
             Self::NotFound { .. } | Self::Refused { .. } => Blame::Question,
@@ -192,6 +196,7 @@ impl NodeError {
             | Fault::WrongHeight { .. }
             | Fault::CatchingUp { .. }
             | Fault::Behind { .. }
+            | Fault::Untrusted(_)
             | Fault::Version { .. } => ErrorKind::Unavailable,
         };
         Error::new(kind, operation, self.to_string()).with_source(self.fault)

@@ -31,6 +31,7 @@
 //! ```
 
 pub mod cert;
+mod checkpoint;
 mod client;
 mod connection;
 pub mod convert;
@@ -60,6 +61,7 @@ mod testing;
 mod tls;
 pub mod tx;
 
+pub use checkpoint::Checkpoint;
 pub use client::{AkashClient, ClientSettings, ClientStatus};
 pub use endpoint::{BadEndpoint, Versions, chain_id_at, shown_address};
 pub use events::{FollowerStatus, HeightStore, MalformedEvent, Settings, Source};

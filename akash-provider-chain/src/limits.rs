@@ -22,6 +22,12 @@ pub struct Limits {
     pub health_age: Duration,
     /// Times one question is asked before it is given up.
     pub attempts: u32,
+    /// Time for which a value is used that one node alone gave, such as parameters and block times. Then the value is
+    /// read again, so a false one is replaced soon after the node stops giving it.
+    pub single_age: Duration,
+    /// A processed height is dropped when nodes have contradicted it for this time and none has reached it: long enough
+    /// for a node that restarts to come back and confirm it.
+    pub contradiction: Duration,
 }
 
 impl Default for Limits {
@@ -35,6 +41,8 @@ impl Default for Limits {
             listing: 200_000,
             health_age: Duration::from_secs(20),
             attempts: 6,
+            single_age: Duration::from_secs(10),
+            contradiction: Duration::from_secs(5),
         }
     }
 }

@@ -226,7 +226,12 @@ impl Reader {
             Some(record) if is_one => read(record).map(drop),
             _ => Ok(()),
         };
-        match self.page_of(&request, None, check).await {
+        let page = self.page_of(&request, None, check).await;
+        // A gateway stores that a certificate is valid.
+        if page.is_ok() && self.endpoints.has_second() {
+            self.endpoints.ask_agreed(&request).await?;
+        }
+        match page {
             Ok(page) => Ok(Page {
                 items: self.lenient(Kind::Certificate, page.records, read),
                 next: next_key(page.pagination),
@@ -239,22 +244,40 @@ impl Reader {
         }
     }
 
-    /// Time of a block, asked once and remembered; `None` when no node has it.
+    /// Time of a block; `None` when no node has it. Stored once two nodes agree; the response of one node alone is
+    /// read again after [`Limits::single_age`](crate::Limits::single_age), and used where no node has the block any more.
     pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
-        if let Some(time) = self.remembered_time(height) {
+        let stored = self.remembered_time(height);
+        if let Some((time, true)) = stored {
             return Ok(Some(time));
         }
+        match self.read_time(height).await {
+            Ok(None) | Err(_) if stored.is_some() => Ok(stored.map(|(time, _)| time)),
+            read => read,
+        }
+    }
+
+    async fn read_time(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
         // Reads health where that is due and fails when nobody can be asked; whom it chooses does not matter.
         self.endpoints.choose(Need::Queries, &[]).await?;
         let mut last = None;
+        let mut first: Option<(usize, BlockTime)> = None;
         // Each endpoint once: a height that one node has dropped may be at another, and waiting brings nothing.
         for at in self.endpoints.ready(Need::Queries) {
             let endpoint = self.endpoints.endpoint(at)?;
             match endpoint.header(height).await {
-                Ok((chain_id, time)) if chain_id == self.endpoints.chain_id() => {
-                    self.remember_time(height, time);
-                    return Ok(Some(time));
-                }
+                Ok((chain_id, time)) if chain_id == self.endpoints.chain_id() => match first {
+                    None => first = Some((at, time)),
+                    Some((one, before)) if self.endpoints.is_other_node(one, at) => {
+                        if before != time {
+                            let why = format!("another node gives another time of block {height}");
+                            return Err(endpoint.error("header", Fault::Untrusted(why)));
+                        }
+                        self.confirm_time(height, time);
+                        return Ok(Some(time));
+                    }
+                    Some(_) => {}
+                },
                 Ok((chain_id, _)) => {
                     let fault = Fault::OtherChain {
                         expected: self.endpoints.chain_id().to_owned(),
@@ -269,6 +292,10 @@ impl Reader {
                     last = Some(error);
                 }
             }
+        }
+        if let Some((_, time)) = first {
+            self.remember_time(height, time);
+            return Ok(Some(time));
         }
         // An endpoint that failed may have the block, so that is not the same as nobody having it.
         last.map_or(Ok(None), Err)

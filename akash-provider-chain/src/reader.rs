@@ -1,5 +1,6 @@
 //! The reading half of the chain client: queries and events over a set of endpoints.
 
+use crate::checkpoint::Checkpoint;
 use crate::endpoints::{EndpointStatus, Endpoints};
 use crate::events::{FollowerStatus, HeightStore, MemoryHeights, Settings, Witness};
 use crate::lock::lock;
@@ -7,9 +8,13 @@ use crate::query::Told;
 use akash_provider_core::types::{Address, BlockTime, Height};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use tokio::time::Instant;
 
 /// Times of blocks that are remembered; the oldest go first.
 const TIMES_MAX: usize = 16_384;
+
+/// The time of a block, and when one node alone gave it; `None` where two nodes agreed.
+type StoredTime = (BlockTime, Option<Instant>);
 
 /// Asks and hears the chain; it sends nothing.
 ///
@@ -26,7 +31,8 @@ pub struct Reader {
     pub(crate) us: Option<Address>,
     /// Records of others that could not be read and were told of.
     pub(crate) told: Arc<Told>,
-    times: Arc<Mutex<BTreeMap<Height, BlockTime>>>,
+    /// Times of blocks.
+    times: Arc<Mutex<BTreeMap<Height, StoredTime>>>,
 }
 
 /// What a reader does, as values.
@@ -40,6 +46,9 @@ pub struct ReaderStatus {
     pub last_switch: Option<String>,
     /// How the chain is followed.
     pub follower: FollowerStatus,
+    /// The processed block, where no node has reached it for five minutes; `provider-daemon state reset-height` resets
+    /// it.
+    pub unreached: Option<Checkpoint>,
 }
 
 impl Reader {
@@ -101,20 +110,34 @@ impl Reader {
             switches,
             last_switch,
             follower: lock(&self.following).clone(),
+            unreached: self.endpoints.unreached(),
         }
     }
 
+    /// Stores the time of a block that one node gave.
     pub(crate) fn remember_time(&self, height: Height, time: BlockTime) {
+        self.store_time(height, time, Some(Instant::now()));
+    }
+
+    /// Stores the time of a block on which two nodes agree.
+    pub(crate) fn confirm_time(&self, height: Height, time: BlockTime) {
+        self.store_time(height, time, None);
+    }
+
+    fn store_time(&self, height: Height, time: BlockTime, by_one: Option<Instant>) {
         let mut times = lock(&self.times);
-        times.insert(height, time);
+        times.insert(height, (time, by_one));
         while times.len() > TIMES_MAX {
             // The lowest height: it is the one least likely to be asked for again.
             times.pop_first();
         }
     }
 
-    pub(crate) fn remembered_time(&self, height: Height) -> Option<BlockTime> {
-        lock(&self.times).get(&height).copied()
+    /// The stored time of a block, and whether it is good without another reading.
+    pub(crate) fn remembered_time(&self, height: Height) -> Option<(BlockTime, bool)> {
+        let (time, by_one) = lock(&self.times).get(&height).copied()?;
+        let age = self.endpoints.limits().single_age;
+        Some((time, by_one.is_none_or(|at| at.elapsed() < age)))
     }
 }
 
@@ -133,6 +156,6 @@ mod tests {
         }
         assert_eq!(lock(&reader.times).len(), TIMES_MAX);
         assert_eq!(reader.remembered_time(10), None);
-        assert_eq!(reader.remembered_time(last), Some(BlockTime(1)));
+        assert_eq!(reader.remembered_time(last), Some((BlockTime(1), true)));
     }
 }

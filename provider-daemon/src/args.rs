@@ -20,6 +20,7 @@ pub mod rules;
 pub mod run;
 pub mod settings;
 pub mod show;
+pub mod state;
 pub mod tenant;
 pub mod today;
 pub mod tools;
@@ -39,6 +40,7 @@ pub use operators::OperatorsCommand;
 pub use pricing::{PriceCheckArgs, PriceCommand, PricingArgs};
 pub use query::{NodeArgs, QueryArgs};
 pub use run::RunArgs;
+pub use state::StateAction;
 pub use tenant::TenantCommand;
 pub use tools::ToolsCommand;
 pub use tx::TxArgs;
@@ -125,6 +127,9 @@ pub enum Command {
     /// Make the decisions of a recorded provider again, and say whether they are the same; with --order or --lease also
     /// what was decided of it and why.
     Replay(ReplayArgs),
+    /// Show or reset what a provider stores about the chain, while it is stopped.
+    #[command(subcommand)]
+    State(StateAction),
     /// Pack a recording, or part of it, for somebody who is to look at it.
     Bundle(BundleArgs),
     /// Read what a provider publishes, from another process.

@@ -14,6 +14,7 @@ pub mod price;
 pub mod query;
 pub mod run;
 pub mod sdl;
+pub mod state;
 pub mod tools;
 pub mod tx;
 

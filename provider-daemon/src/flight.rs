@@ -98,7 +98,7 @@ fn wall() -> u64 {
 }
 
 /// A time for people; one beyond what can be written is its number.
-fn shown_time(wall: u64) -> String {
+pub(crate) fn shown_time(wall: u64) -> String {
     /// The year 9999, where the form ends.
     const LAST: u64 = 253_402_300_799_999;
     if wall > LAST {

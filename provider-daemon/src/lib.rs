@@ -78,6 +78,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Operators(command) => operators::run(command, home),
         Command::Migrate(command) => commands::migrate::run(command, &home?),
         Command::Replay(args) => flight::replay(args),
+        Command::State(action) => commands::state::run(action, &home?),
         Command::Bundle(args) => flight::bundle(args),
         Command::Bus(command) => commands::bus::run(command),
         Command::Price(command) => commands::price::run(command),

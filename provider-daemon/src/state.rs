@@ -2,7 +2,7 @@
 //!
 //! | room | what it keeps | lost, it costs |
 //! |---|---|---|
-//! | [`heights`] | the last block that was told, for each chain | nothing: the present is told anew |
+//! | [`heights`] | height and time of the last block that was told, for each chain | nothing: a restart begins with a whole snapshot |
 //! | [`spent`] | what an account paid in the last hour | its ceiling counts from nothing |
 //! | [`terms`] | the highest term of a leadership | a new leader may begin at a term that was |
 //! | [`tenants`] | keys and certificates of tenants | a question to the chain for each of them |

@@ -1,6 +1,7 @@
 //! How well an endpoint does.
 
 use super::Versions;
+use crate::checkpoint::{BLOCK_MIN_MS, BURST, Checkpoint};
 use crate::fault::Fault;
 use akash_provider_core::types::Height;
 use std::time::Duration;
@@ -18,6 +19,10 @@ pub(crate) struct Health {
     pub(crate) checked: Option<Instant>,
     /// Newest height seen from it.
     pub(crate) height: Height,
+    /// When that height was first seen.
+    pub(crate) height_at: Option<Instant>,
+    /// The newest block that its last status named.
+    pub(crate) tip: Checkpoint,
     /// Smoothed time of an answer.
     pub(crate) latency: Option<Duration>,
     /// Failures since the last answer.
@@ -35,9 +40,28 @@ pub(crate) struct Health {
 impl Health {
     /// It answered. The height only rises here; the latency takes one eighth of the new value.
     pub(crate) fn answered(&mut self, took: Duration, height: Height) {
-        self.height = self.height.max(height);
+        if height > self.height {
+            self.height = height;
+            self.height_at = Some(Instant::now());
+        }
         // Smoothed, so that one slow answer does not make another node the faster one.
         self.latency = Some(self.latency.map_or(took, |old| (old * 7 + took) / 8));
+    }
+
+    /// Its status named this block; a node that was reset to an older state names a lower one.
+    pub(crate) fn named(&mut self, tip: Checkpoint) {
+        self.tip = tip;
+        self.height = tip.height;
+        self.height_at = Some(Instant::now());
+    }
+
+    /// Greatest height that an answer may be from: its status is checked by the clock, a query names no time.
+    pub(crate) fn ceiling(&self) -> Height {
+        let Some(at) = self.height_at else {
+            return Height::MAX;
+        };
+        let passed = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.height.saturating_add(passed / BLOCK_MIN_MS + BURST)
     }
 
     /// It was asked about itself and is well: failures, doubts and the wait are forgotten.

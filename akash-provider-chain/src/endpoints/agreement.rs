@@ -93,6 +93,39 @@ impl Endpoints {
         }))
     }
 
+    /// Asks two nodes where two can be asked: what is stored must not come from one node alone.
+    ///
+    /// # Errors
+    /// When the first one fails, or the second one returns something else. A second one that fails is ignored.
+    pub(crate) async fn ask_agreed<M: Method>(&self, request: &M) -> Result<M::Response, NodeError>
+    where
+        M::Response: PartialEq,
+    {
+        let (first, by) = self.ask_whom(request).await;
+        let (first, Some(by)) = (first?, by) else {
+            return Err(self.nobody(Need::Queries));
+        };
+        match self.ask_another(by, request).await {
+            None => Ok(first),
+            Some(Ok(second)) if second == first => Ok(first),
+            Some(Err(error)) if !error.is_not_found() => Ok(first),
+            Some(_) => {
+                let why = "another node gives another answer".to_owned();
+                Err(self.error_at(by, M::PATH, Fault::Untrusted(why)))
+            }
+        }
+    }
+
+    /// True where two endpoints are of different nodes.
+    pub(crate) fn is_other_node(&self, one: usize, other: usize) -> bool {
+        self.witnesses(one).contains(&other)
+    }
+
+    /// True where there are endpoints of two nodes.
+    pub(crate) fn has_second(&self) -> bool {
+        !self.witnesses(0).is_empty()
+    }
+
     /// Compares at one height. `instead` is what the first node says at the lower height, where it was asked.
     async fn compare<M, T, C>(
         &self,

@@ -3,6 +3,7 @@
 use super::{
     Choice, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Need, URGENT_MAX, URGENT_MIN, is_able, spread,
 };
+use crate::checkpoint::Checkpoint;
 use crate::endpoint::Versions;
 use crate::fault::{Fault, NodeError};
 use crate::lock::lock;
@@ -134,13 +135,12 @@ impl Endpoints {
         let looked = looked.unwrap_or_else(|_| Err(late()));
         let mut health = lock(&member.health);
         match looked {
-            Ok((height, versions)) => {
+            Ok((tip, versions)) => {
                 if let Some(old) = &health.fault {
                     tracing::info!(endpoint = %member.endpoint.name, was = %old, "a node can be used again");
                 }
-                health.answered(began.elapsed(), height);
-                // A node that was reset to an older state says so by its height.
-                health.height = height;
+                health.answered(began.elapsed(), 0);
+                health.named(tip);
                 health.versions = Some(versions);
                 health.is_well(Instant::now());
             }
@@ -154,7 +154,7 @@ impl Endpoints {
         }
     }
 
-    async fn look(&self, member: &Member) -> Result<(Height, Versions), NodeError> {
+    async fn look(&self, member: &Member) -> Result<(Checkpoint, Versions), NodeError> {
         let endpoint = &member.endpoint;
         let info = endpoint.sync_info().await?;
         // First: heights and versions of another chain mean nothing.
@@ -168,23 +168,34 @@ impl Endpoints {
         if info.catching_up {
             return Err(endpoint.error("status", Fault::CatchingUp { height: info.height }));
         }
+        self.vet(endpoint, &info, false).await?;
         // Asked once per outage: what a node serves changes when it is upgraded, and it is down for that.
         let known = lock(&member.health).versions.clone();
         let versions = match known {
             Some(versions) => versions,
             None => endpoint.versions().await?,
         };
-        Ok((info.height, versions))
+        let (height, time) = (info.height, info.time);
+        Ok((Checkpoint { height, time }, versions))
     }
 
-    /// Leaves endpoints alone that are far behind the best one, or behind what has been processed.
+    /// Drops endpoints for a while that are behind the best one, or behind the processed block. A block of the best
+    /// one that cannot follow the endpoint's own by the clock is no reason: one of the two is false.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_good());
-        let best = good.map(|m| lock(&m.health).height).max().unwrap_or_default();
-        let floor = best.max(self.floor());
+        let best = good.map(|m| lock(&m.health).tip).max_by_key(|tip| tip.height);
+        let best = best.unwrap_or_default();
+        let processed = self.floor();
         for (at, member) in members.iter().enumerate() {
             let mut health = lock(&member.health);
+            let tip = health.tip;
+            let is_certain = best.check(Some(tip), best.time).is_ok() && !best.is_contradicted_by(tip);
+            let floor = if is_certain {
+                processed.max(best.height)
+            } else {
+                processed
+            };
             let height = health.height;
             if health.is_good() && height.saturating_add(LAG_MAX) < floor {
                 // It is only late; what it serves is as it was.
@@ -193,6 +204,7 @@ impl Endpoints {
                 health.versions = versions;
             }
         }
+        self.review_processed();
     }
 
     /// The one in use if it can be, else the fastest; a faster one only after it has been so for some time.

@@ -1,6 +1,7 @@
 //! Endpoints that are good, bad, slow, behind, of other chains, and dead.
 
 use super::*;
+use crate::checkpoint::Checkpoint;
 use crate::proto::akash::market::v1beta5::QueryParamsRequest;
 use crate::reader::Reader;
 use crate::testing::chain::{Chain, Habits, account};
@@ -248,7 +249,9 @@ async fn answers_from_before_what_was_processed_are_refused() {
     let node = chain.node(habits()).await;
     let endpoints = Endpoints::new(&[&node.url], "local", quick()).unwrap();
     params(&endpoints).await.unwrap();
-    endpoints.raise_floor(chain.height() + 1);
+    let time = chain.lock().market.time();
+    let height = chain.height() + 1;
+    endpoints.raise_floor(Checkpoint { height, time });
     let error = params(&endpoints).await.unwrap_err();
     assert!(matches!(error.fault, Fault::Behind { .. }), "{error}");
     chain.end_block();
@@ -406,4 +409,72 @@ async fn what_is_not_there_is_none_and_an_unknown_version_is_named() {
     let endpoints = Endpoints::new(&[&future.url], "local", quick()).unwrap();
     let error = params(&endpoints).await.unwrap_err();
     assert!(error.to_string().contains("v9 (market/v9)"), "{error}");
+}
+
+/// A node that responds to every query with these bytes.
+async fn node_of(bytes: Arc<Mutex<Vec<u8>>>) -> Node {
+    Node::start(move |method, _| match method {
+        "status" => Reply::Result(json!({"node_info": {"network": "local"}, "sync_info": {
+            "latest_block_height": "5", "latest_block_time": "2026-01-01T00:00:00Z", "catching_up": false}})),
+        "akash" => Reply::Result(crate::testing::chain::discovery()),
+        _ => {
+            let value = data_encoding::BASE64.encode(&bytes.lock().unwrap());
+            Reply::Result(
+                json!({"response": {"code": 0, "log": "", "value": value, "height": "5", "codespace": ""}}),
+            )
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn accounts_and_certificates_are_stored_when_two_nodes_agree() {
+    use crate::proto::akash::cert::v1::QueryCertificatesResponse;
+    use crate::proto::cosmos::auth::v1beta1::QueryAccountRequest;
+    let (one, two) = (Arc::<Mutex<Vec<u8>>>::default(), Arc::<Mutex<Vec<u8>>>::default());
+    let (first, second) = (node_of(Arc::clone(&one)).await, node_of(Arc::clone(&two)).await);
+    let both = Endpoints::new(&[&first.url, &second.url], "local", quick()).unwrap();
+    let reader = Reader::new(both.clone());
+    let own = akash_provider_core::chain::Certificate {
+        cert: b"PEM".to_vec(),
+        pubkey: b"KEY".to_vec(),
+        serial: "7".to_owned(),
+        valid: true,
+    };
+    let certificates = QueryCertificatesResponse {
+        certificates: vec![crate::convert::answers::certificate(&own)],
+        pagination: None,
+    };
+    *one.lock().unwrap() = certificates.encode_to_vec();
+    // The second node has none: the first may have made it up, or the second may hide it.
+    let error = reader.certificates(&account(1), Some("7")).await.unwrap_err();
+    assert!(
+        error.is_transient() && error.to_string().contains("another"),
+        "{error}"
+    );
+    two.lock().unwrap().clone_from(&one.lock().unwrap());
+    let found = reader.certificates(&account(1), Some("7")).await.unwrap();
+    assert_eq!(found, [own]);
+    let request = QueryAccountRequest {
+        address: account(1).to_string(),
+    };
+    let account = |text: &str| {
+        crate::proto::cosmos::auth::v1beta1::QueryAccountResponse {
+            account: Some(prost_types::Any {
+                type_url: text.to_owned(),
+                value: Vec::new(),
+            }),
+        }
+        .encode_to_vec()
+    };
+    *one.lock().unwrap() = account("/a");
+    *two.lock().unwrap() = account("/b");
+    let error = both.ask_agreed(&request).await.unwrap_err();
+    assert!(matches!(error.fault, Fault::Untrusted(_)), "{error}");
+    *two.lock().unwrap() = account("/a");
+    both.ask_agreed(&request).await.unwrap();
+    // A second node that is away must not stop the provider.
+    *two.lock().unwrap() = account("/b");
+    drop(second);
+    both.ask_agreed(&request).await.unwrap();
 }

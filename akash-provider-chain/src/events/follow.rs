@@ -4,21 +4,25 @@ use super::block::Block;
 use super::poll::Poll;
 use super::websocket::Socket;
 use super::{Settings, Source};
+use crate::checkpoint::{Checkpoint, now};
 use crate::endpoints::{LAG_MAX, Need};
 use crate::fault::{Fault, NodeError};
 use crate::reader::Reader;
 use akash_provider_core::error::{Error, ErrorKind};
-use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height};
+use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height, MarketParams, ProviderRecord};
 use futures::StreamExt;
 use futures::stream;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// Times nodes that answer may fail to give one block before the whole present is told instead.
 const REFUSALS_MAX: u32 = 10;
 
+/// Values that a snapshot gives and that no event of their own changes.
+type Lasting = (MarketParams, Option<ProviderRecord>);
 type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 
 /// Why the blocks of a `Resync` end.
@@ -74,6 +78,11 @@ pub(super) struct Follower {
     lost: Option<(Instant, String)>,
     /// When that was last done.
     mended: Option<Instant>,
+    /// Values of the last snapshot that no event of their own changes, and when they were last read.
+    lasting: Option<Lasting>,
+    read: Instant,
+    /// The reading of them that is under way.
+    reading: Option<JoinHandle<Result<Lasting, NodeError>>>,
 }
 
 impl Follower {
@@ -92,6 +101,9 @@ impl Follower {
             refusals: 0,
             lost: None,
             mended: None,
+            lasting: None,
+            read: Instant::now(),
+            reading: None,
         }
     }
 
@@ -129,7 +141,10 @@ impl Follower {
 
     fn load_floor(&self) {
         match self.reader.heights.load() {
-            Ok(Some(height)) => self.reader.endpoints.raise_floor(height),
+            Ok(Some(stored)) => match stored.check(None, now()) {
+                Ok(()) => self.reader.endpoints.raise_floor(stored),
+                Err(why) => self.fail(&format!("the stored height {} is not used: {why}", stored.height)),
+            },
             Ok(None) => {}
             // Without it the guard against nodes that are behind is missing, and nothing else.
             Err(error) => self.fail(&format!("the last height cannot be read: {error}")),
@@ -183,6 +198,7 @@ impl Follower {
     fn trouble(&mut self, error: &NodeError) -> Result<(), End> {
         self.fail(&error.to_string());
         self.cut_off();
+        self.check_processed()?;
         let answered = matches!(
             error.fault,
             Fault::Malformed(_)
@@ -222,6 +238,8 @@ impl Follower {
             }
         };
         let snapshot = Arc::new(listing.snapshot);
+        self.lasting = Some((snapshot.params.clone(), snapshot.provider.clone()));
+        (self.read, self.reading) = (Instant::now(), None);
         let (height, time) = (snapshot.height, snapshot.time);
         // Told before it counts as told: for a listener that went away the floor must not rise.
         self.tell(ChainEvent::Resync(snapshot)).await?;
@@ -238,6 +256,35 @@ impl Follower {
         Ok(())
     }
 
+    /// Ends the session when the last height turned out to be false.
+    fn check_processed(&self) -> Result<(), End> {
+        if self.reader.endpoints.floor().saturating_add(1) < self.next {
+            let last = self.next - 1;
+            return Err(End::Gap(format!("nodes contradict height {last}")));
+        }
+        Ok(())
+    }
+
+    /// Reads values of the last snapshot again that no event changes: one node alone may have given false ones. Blocks do
+    /// not wait for the reading, its result is looked at after a later block. A failed reading changes nothing.
+    async fn check_lasting(&mut self) -> Result<(), End> {
+        if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
+            let is_changed = matches!(reading.await, Ok(Ok(read)) if self.lasting.as_ref() != Some(&read));
+            if is_changed {
+                let why = "parameters or the provider's record differ from the last snapshot";
+                return Err(End::Gap(why.to_owned()));
+            }
+        }
+        if self.reading.is_none() && self.read.elapsed() >= self.reader.endpoints.limits().single_age {
+            self.read = Instant::now();
+            let (reader, provider) = (self.reader.clone(), self.provider.clone());
+            self.reading = Some(tokio::spawn(async move {
+                tokio::try_join!(reader.params_at(None), reader.provider_at(&provider, None))
+            }));
+        }
+        Ok(())
+    }
+
     async fn tell(&self, event: ChainEvent) -> Result<(), End> {
         self.out.send(Ok(event)).await.map_err(|_| End::Unheard)
     }
@@ -247,7 +294,7 @@ impl Follower {
         let now = Instant::now();
         (self.heard, self.advanced, self.wait) = (now, now, Duration::ZERO);
         self.refusals = 0;
-        self.reader.endpoints.raise_floor(height);
+        self.reader.endpoints.raise_floor(Checkpoint { height, time });
         self.reader.remember_time(height, time);
         self.reader.note(|s| {
             s.height = height;
@@ -255,7 +302,7 @@ impl Follower {
             s.silent_since = None;
         });
         // Reported and passed over: the height matters after a restart only.
-        if let Err(error) = self.reader.heights.store(height) {
+        if let Err(error) = self.reader.heights.store(Checkpoint { height, time }) {
             self.fail(&format!("the last height cannot be kept: {error}"));
         }
     }
@@ -325,6 +372,8 @@ impl Follower {
             if let Err(error) = told {
                 return self.trouble(&error);
             }
+            self.check_processed()?;
+            self.check_lasting().await?;
             // The caller opens anew and tries a websocket first.
             if matches!(feed, Feed::Poll(_, until) if Instant::now() >= *until) {
                 return Ok(());
@@ -381,6 +430,7 @@ impl Follower {
     /// to have holds nothing up: the rest is asked for.
     async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, End> {
         self.heard = Instant::now();
+        let height = block.height;
         // One below was fetched before it was pushed.
         if block.height >= self.next {
             if let Err(error) = self.fill(block.height - 1).await? {
@@ -388,6 +438,9 @@ impl Follower {
             }
             let is_newest = block.height >= self.reader.endpoints.newest();
             self.tell_block(block, is_newest).await?;
+        }
+        if height.saturating_add(LAG_MAX) < self.next {
+            self.reader.endpoints.reconsider().await;
         }
         let newest = self.reader.endpoints.newest();
         if newest >= self.next + LAG_MAX {

@@ -1,43 +1,44 @@
 //! The last height that was told, kept over a restart.
 
+use crate::checkpoint::Checkpoint;
+use crate::lock::lock;
 use akash_provider_core::error::Error;
-use akash_provider_core::types::Height;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
 
-/// Keeps the height of the last block that was told.
+/// Stores height and time of the last block of the stream.
 ///
-/// It guards against the past: after a restart no node is believed that is behind it. Losing it loses nothing
-/// else, the first thing told is the whole present anyway.
+/// It guards against the past: after a restart no node is trusted that is behind it. A stored block that is impossible
+/// by the clock is reported and not used, and one that nodes contradict is replaced. Losing it loses nothing else: the
+/// first event after a restart is a whole snapshot.
 pub trait HeightStore: fmt::Debug + Send + Sync + 'static {
-    /// The height kept; `None` when there is none yet.
+    /// Returns the stored block; `None` before the first.
     ///
     /// # Errors
     /// When it cannot be read.
-    fn load(&self) -> Result<Option<Height>, Error>;
+    fn load(&self) -> Result<Option<Checkpoint>, Error>;
 
-    /// Keeps a height. Called once a block, from the follower's task: it must be quick, and need not be synced
+    /// Replaces the stored block, also by a lower one. Called once a block, from the follower's task: it must be quick, and need not be synced
     /// to disk.
     ///
     /// # Errors
     /// When it cannot be written; the follower goes on and reports it.
-    fn store(&self, height: Height) -> Result<(), Error>;
+    fn store(&self, block: Checkpoint) -> Result<(), Error>;
 }
 
 /// Keeps the height as long as the process lives.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryHeights {
-    height: AtomicU64,
+    block: Mutex<Option<Checkpoint>>,
 }
 
 impl HeightStore for MemoryHeights {
-    fn load(&self) -> Result<Option<Height>, Error> {
-        let height = self.height.load(Ordering::Relaxed);
-        Ok((height > 0).then_some(height))
+    fn load(&self) -> Result<Option<Checkpoint>, Error> {
+        Ok(*lock(&self.block))
     }
 
-    fn store(&self, height: Height) -> Result<(), Error> {
-        self.height.store(height, Ordering::Relaxed);
+    fn store(&self, block: Checkpoint) -> Result<(), Error> {
+        *lock(&self.block) = Some(block);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Recorded blocks, and what no honest node would send.
 
 mod follow;
+mod lies;
 mod same_state;
 
 use super::block::Block;

@@ -35,7 +35,7 @@ impl Reader {
     /// # Errors
     /// When a question of it gets no answer.
     pub async fn take_snapshot(&self, provider: &Address) -> Result<Listing, NodeError> {
-        let now = self.endpoints.sync_info().await?;
+        let now = self.endpoints.tip(true).await?;
         self.remember_time(now.height, now.time);
         match self.list(provider, &now, Some(now.height)).await {
             Err(why) if why.is_about_height() => {
@@ -86,7 +86,7 @@ impl Reader {
         Ok(snapshot)
     }
 
-    async fn provider_at(
+    pub(crate) async fn provider_at(
         &self,
         owner: &Address,
         pin: Option<Height>,
@@ -103,9 +103,14 @@ impl Reader {
         record.map_err(|e| self.lie(path, &e))
     }
 
-    pub(super) async fn params_at(&self, pin: Option<Height>) -> Result<MarketParams, NodeError> {
+    pub(crate) async fn params_at(&self, pin: Option<Height>) -> Result<MarketParams, NodeError> {
         let request = akash::market::v1beta5::QueryParamsRequest {};
-        let answer = self.get(&request, pin).await?;
+        // They are valid until the next snapshot, so two nodes must agree; two nodes need not have the pinned height.
+        let answer = if self.endpoints.has_second() {
+            self.endpoints.ask_agreed(&request).await?
+        } else {
+            self.get(&request, pin).await?
+        };
         let params = convert::market_params(answer.params.unwrap_or_default());
         params.map_err(|e| self.lie(akash::market::v1beta5::QueryParamsRequest::PATH, &e))
     }

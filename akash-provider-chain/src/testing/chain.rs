@@ -1,5 +1,7 @@
 //! A market in memory that answers as a node does.
 
+mod lie;
+
 use super::event::tx_result;
 use super::{Node, Reply};
 use crate::convert::answers;
@@ -11,6 +13,7 @@ use akash_provider_core::types::{
     Address, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId, GroupId, Height, Msg, OrderId,
     ProviderRecord, Snapshot,
 };
+pub(crate) use lie::Lie;
 use prost::Message;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -45,6 +48,8 @@ pub(crate) struct Habits {
     pub(crate) cut_searches: u32,
     /// Questions are taken and not answered.
     pub(crate) is_frozen: bool,
+    /// It lies.
+    pub(crate) lie: Option<Lie>,
 }
 
 #[derive(Debug)]
@@ -203,6 +208,8 @@ impl Chain {
         }
         let chain_id = habits.chain_id.as_deref().unwrap_or("local");
         let newest = state.market.height() - habits.lag;
+        let (_, named) = Lie::heights(habits.lie, 0, newest);
+        let time = |time| habits.lie.map_or(time, |lie| lie.time(time));
         let asked: Height = params["height"]
             .as_str()
             .and_then(|h| h.parse().ok())
@@ -218,14 +225,20 @@ impl Chain {
             "status" => Reply::Result(json!({
                 "node_info": {"network": chain_id},
                 "sync_info": {
-                    "latest_block_height": newest.to_string(),
-                    "latest_block_time": rfc3339(state.time(newest)),
+                    "latest_block_height": named.to_string(),
+                    "latest_block_time": rfc3339(time(state.time(newest))),
                     "catching_up": habits.catching_up,
                 },
             })),
             "akash" => Reply::Result(discovery()),
-            "header" | "block" | "block_results" if asked > newest => later(),
-            "header" => Reply::Result(json!({"header": header(asked, state.time(asked), chain_id)})),
+            "header" | "block" | "block_results" if asked > newest => Lie::beyond(
+                habits.lie,
+                method,
+                asked,
+                header(asked, state.time(newest), chain_id),
+            )
+            .unwrap_or_else(later),
+            "header" => Reply::Result(json!({"header": header(asked, time(state.time(asked)), chain_id)})),
             "block_results" if asked < habits.results_from => {
                 let text = format!(
                     "height {asked} is not available, lowest height is {}",
@@ -245,19 +258,13 @@ impl Chain {
                 Reply::Result(json!({"block": block}))
             }
             "tx_search" if habits.cut_searches > 0 => Reply::Cut(b"{".to_vec()),
-            "tx_search" if habits.no_index => Reply::Result(json!({"txs": [], "total_count": "0"})),
-            "tx_search" => {
-                let query = params["query"].as_str().unwrap();
-                let height: Height = query.trim_start_matches("tx.height=").parse().unwrap();
-                let tx = json!({"height": height.to_string(), "index": 0, "tx_result": tx_result(&state.blocks[&height].1)});
-                Reply::Result(json!({"txs": [tx], "total_count": "1"}))
-            }
+            "tx_search" => state.search(params, habits.no_index),
             "abci_query" => {
                 let path = params["path"].as_str().unwrap();
                 let data = data_encoding::HEXLOWER
                     .decode(params["data"].as_str().unwrap().as_bytes())
                     .unwrap();
-                state.query(path, &data, asked, newest, habits.no_pins)
+                state.query(path, &data, asked, newest, &habits)
             }
             other => Reply::Error(-32601, format!("no method {other}")),
         }
@@ -361,12 +368,23 @@ impl State {
         self.end_block();
     }
 
+    fn search(&self, params: &Value, no_index: bool) -> Reply {
+        if no_index {
+            return Reply::Result(json!({"txs": [], "total_count": "0"}));
+        }
+        let query = params["query"].as_str().unwrap();
+        let height: Height = query.trim_start_matches("tx.height=").parse().unwrap();
+        let result = tx_result(&self.blocks[&height].1);
+        let tx = json!({"height": height.to_string(), "index": 0, "tx_result": result});
+        Reply::Result(json!({"txs": [tx], "total_count": "1"}))
+    }
+
     fn time(&self, height: Height) -> BlockTime {
         self.market.block_time(height).unwrap()
     }
 
-    fn query(&self, path: &str, data: &[u8], asked: Height, newest: Height, no_pins: bool) -> Reply {
-        let at = if asked == 0 { newest } else { asked };
+    fn query(&self, path: &str, data: &[u8], asked: Height, newest: Height, habits: &Habits) -> Reply {
+        let (at, named) = Lie::heights(habits.lie, asked, newest);
         if at > newest {
             return refused(
                 "sdk",
@@ -375,7 +393,7 @@ impl State {
                 at,
             );
         }
-        if no_pins && at != newest {
+        if habits.no_pins && at != newest {
             return refused(
                 "sdk",
                 38,
@@ -385,9 +403,10 @@ impl State {
         }
         match answer(&self.past[&at], path, data) {
             Some(bytes) => {
+                let bytes = Lie::content(habits.lie, path, bytes);
                 let value = data_encoding::BASE64.encode(&bytes);
                 Reply::Result(
-                    json!({"response": {"code": 0, "log": "", "value": value, "height": at.to_string(), "codespace": ""}}),
+                    json!({"response": {"code": 0, "log": "", "value": value, "height": named.to_string(), "codespace": ""}}),
                 )
             }
             None => refused("sdk", 22, "it is not found: key not found", at),

@@ -157,7 +157,18 @@ impl TxApi for Reader {
     }
 
     async fn account(&self, address: &Address) -> Result<Option<Account>, Error> {
-        ChainQuery::account(self, address).await
+        let request = crate::proto::cosmos::auth::v1beta1::QueryAccountRequest {
+            address: address.to_string(),
+        };
+        // Number and sequence are used until a node refuses them.
+        let answer = match self.endpoints.ask_agreed(&request).await {
+            Err(error) if error.is_not_found() => return Ok(None),
+            answer => answer.map_err(|e| e.into_port("account"))?,
+        };
+        let account = crate::convert::account(answer.account);
+        let malformed =
+            |e: crate::convert::Malformed| Error::new(ErrorKind::Unavailable, "account", e.to_string());
+        account.map(Some).map_err(malformed)
     }
 
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error> {

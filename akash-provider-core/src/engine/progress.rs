@@ -25,6 +25,9 @@ pub(super) struct Progress {
     pace: Pace,
     /// Height of the newest snapshot that was applied; a full scan may be ahead of the stream.
     snapshot_height: Height,
+    /// Time of that snapshot.
+    #[serde(default)]
+    snapshot_time: BlockTime,
     /// Facts of the block after that were told.
     within_block: bool,
     /// The stream has started anew before what was followed, so its events are replayed.
@@ -112,8 +115,12 @@ impl Progress {
         follows
     }
 
-    /// The stream starts anew with this snapshot; true where no newer one was applied.
+    /// The stream restarts with this snapshot. Returns true where no newer one was applied. A lower one with a later
+    /// time shows that the newer one was false: heights and times of a chain rise together.
     pub(super) fn resync(&mut self, height: Height, time: BlockTime) -> bool {
+        if height < self.snapshot_height && time > self.snapshot_time {
+            self.snapshot_height = 0;
+        }
         self.replayed = false;
         self.height = height;
         self.within_block = false;
@@ -132,12 +139,29 @@ impl Progress {
         self.replayed || self.height < self.snapshot_height
     }
 
-    pub(super) const fn snapshot_applied(&mut self, height: Height) {
+    pub(super) const fn snapshot_applied(&mut self, height: Height, time: BlockTime) {
         self.snapshot_height = height;
+        self.snapshot_time = time;
     }
 
     /// A snapshot of this height is older than one that was applied.
     pub(super) const fn is_before_snapshot(&self, height: Height) -> bool {
         height < self.snapshot_height
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_that_a_later_and_lower_one_contradicts_holds_nothing_up() {
+        let mut progress = Progress::default();
+        assert!(progress.resync(1_000, BlockTime(10_000)));
+        progress.snapshot_applied(1_000, BlockTime(10_000));
+        assert!(!progress.resync(990, BlockTime(9_000)), "an older state");
+        assert!(progress.is_replayed());
+        assert!(progress.resync(110, BlockTime(16_000)));
+        assert!(!progress.is_replayed() && !progress.is_before_snapshot(111));
     }
 }

@@ -54,7 +54,7 @@ use node::Node;
 use serve::Limits;
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -184,9 +184,14 @@ impl Devnet {
         &self.chain
     }
 
-    /// Completes a block; its height.
+    /// Completes a block and returns its height. The block is 6 s later than the one before, but never later than the
+    /// local clock: clients refuse blocks from the future.
     pub fn make_block(&self) -> Height {
-        self.chain.advance(BLOCK_STEP)
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let before = self.chain.market(|market| market.time());
+        let before = Duration::from_millis(u64::try_from(before.0).unwrap_or_default());
+        let left = now.saturating_sub(before).max(Duration::from_millis(1));
+        self.chain.advance(BLOCK_STEP.min(left))
     }
 
     /// Ends it, with every connection.

@@ -288,6 +288,13 @@ fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Ve
 }
 
 fn why_not_heard(chain: &ClientStatus, status: &Status) -> String {
+    if let Some(block) = chain.reader.unreached {
+        let height = block.height;
+        return format!(
+            "no node reaches height {height}, which was processed; if the nodes are right, stop the provider and run \
+             `provider-daemon state reset-height`"
+        );
+    }
     let faults = chain.reader.endpoints.iter().filter_map(|e| {
         let fault = e.fault.as_ref()?;
         Some(format!("{} {fault}", e.address))

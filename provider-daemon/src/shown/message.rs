@@ -158,13 +158,19 @@ fn seconds_and_nanos(message: &DynamicMessage) -> (i64, i32) {
     (seconds.unwrap_or_default(), nanos.unwrap_or_default())
 }
 
+/// The last second of the year 9999, since the Unix epoch.
+const LAST_SECOND: i64 = 253_402_300_799;
+
 fn timestamp(message: &DynamicMessage) -> String {
     let (seconds, nanos) = seconds_and_nanos(message);
     let since = Duration::new(
         u64::try_from(seconds).unwrap_or(0),
         u32::try_from(nanos).unwrap_or(0),
     );
-    let time = UNIX_EPOCH.checked_add(since).unwrap_or(UNIX_EPOCH);
+    // The form ends with the year 9999, and formatting a later time fails.
+    let Some(time) = UNIX_EPOCH.checked_add(since).filter(|_| seconds <= LAST_SECOND) else {
+        return format!("{seconds} s after 1970");
+    };
     if nanos == 0 {
         humantime::format_rfc3339_seconds(time).to_string()
     } else {
@@ -214,6 +220,15 @@ mod tests {
         assert_eq!(decimal("0"), "0.000000000000000000");
         assert_eq!(decimal("-5"), "-0.000000000000000005");
         assert_eq!(decimal("odd"), "odd");
+    }
+
+    #[test]
+    fn any_time_of_a_node_is_shown() {
+        let shown = |seconds| json_of(&prost_types::Timestamp { seconds, nanos: 0 });
+        assert_eq!(shown(LAST_SECOND), "9999-12-31T23:59:59Z");
+        for seconds in [i64::MIN, LAST_SECOND + 1, i64::MAX] {
+            assert!(shown(seconds).is_string(), "{seconds}");
+        }
     }
 
     #[test]

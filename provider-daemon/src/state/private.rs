@@ -1,7 +1,7 @@
 //! Permissions of the home folder: 0700 for folders and 0600 for files, also where they existed before with wider bits.
 //!
-//! Only the bits of group and others are removed. Symbolic links are not followed: a keyring that is mounted
-//! elsewhere keeps its permissions.
+//! Only the bits of group and others are removed. Symbolic links are not followed: the target of a
+//! link keeps its permissions.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;

@@ -1,6 +1,8 @@
 //! The state over restarts, damage and second processes.
 
 use super::*;
+use akash_provider_chain::Checkpoint;
+use akash_provider_core::types::BlockTime;
 
 fn home() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -10,6 +12,11 @@ fn open(home: &Path) -> State {
     let opened = State::open(home).unwrap();
     assert_eq!(opened.moved_aside, None);
     opened.state
+}
+
+fn block(height: u64) -> Checkpoint {
+    let time = BlockTime(1_700_000_000_000 + i64::try_from(height).unwrap_or(0));
+    Checkpoint { height, time }
 }
 
 #[test]
@@ -23,16 +30,25 @@ fn the_last_height_of_each_chain_is_there_after_a_restart() {
         );
         assert_eq!(main.load().unwrap(), None);
         for height in 1..=1000 {
-            main.store(height).unwrap();
+            main.store(block(height)).unwrap();
         }
-        main.store(5).unwrap();
-        test.store(7).unwrap();
-        assert_eq!(main.load().unwrap(), Some(1000), "before it is on disk");
+        assert_eq!(main.load().unwrap(), Some(block(1000)), "before it is on disk");
+        main.store(block(900)).unwrap();
+        test.store(block(u64::MAX)).unwrap();
     }
     let state = open(&home.path().join("deep/er"));
-    for (chain, height) in [("akashnet-2", Some(1000)), ("testnet", Some(7)), ("other", None)] {
-        assert_eq!(state.heights(chain).unwrap().load().unwrap(), height, "{chain}");
+    let stored = [("akashnet-2", block(900)), ("testnet", block(u64::MAX))];
+    for (chain, block) in stored {
+        let loaded = state.heights(chain).unwrap().load().unwrap();
+        assert_eq!(loaded, Some(block), "{chain}");
     }
+    let stored = stored.map(|(chain, block)| (chain.to_owned(), block));
+    assert_eq!(state.stored_heights().unwrap(), stored);
+    assert_eq!(state.reset_height(Some("other")).unwrap(), 0);
+    assert_eq!(state.reset_height(Some("testnet")).unwrap(), 1);
+    assert_eq!(state.stored_heights().unwrap(), stored[..1]);
+    assert_eq!(state.reset_height(None).unwrap(), 1);
+    assert_eq!(state.stored_heights().unwrap(), []);
 }
 
 #[test]
@@ -46,10 +62,13 @@ fn a_damaged_file_is_kept_aside_and_an_empty_one_begun() {
         assert_eq!(fs::read(&aside).unwrap(), garbage);
         let heights = opened.state.heights("akashnet-2").unwrap();
         assert_eq!(heights.load().unwrap(), None);
-        heights.store(3).unwrap();
+        heights.store(block(3)).unwrap();
     }
     let state = open(home.path());
-    assert_eq!(state.heights("akashnet-2").unwrap().load().unwrap(), Some(3));
+    assert_eq!(
+        state.heights("akashnet-2").unwrap().load().unwrap(),
+        Some(block(3))
+    );
 }
 
 #[test]
@@ -59,7 +78,7 @@ fn a_byte_changed_anywhere_is_read_or_noticed_and_never_ends_the_program() {
     open(home.path())
         .heights("akashnet-2")
         .unwrap()
-        .store(1234)
+        .store(block(1234))
         .unwrap();
     let whole = fs::read(&path).unwrap();
     let mut moved = 0;
@@ -75,7 +94,7 @@ fn a_byte_changed_anywhere_is_read_or_noticed_and_never_ends_the_program() {
                 let wanted = if opened.moved_aside.is_some() {
                     None
                 } else {
-                    Some(1234)
+                    Some(block(1234))
                 };
                 assert_eq!(height, wanted, "byte {at}");
                 moved += u32::from(opened.moved_aside.is_some());

@@ -2,6 +2,7 @@
 //!
 //! Length: one story for each thing that a node does.
 
+use crate::checkpoint::Checkpoint;
 use crate::endpoints::Endpoints;
 use crate::events::follow::Follower;
 use crate::events::{FollowerStatus, HeightStore, MemoryHeights, SeenTx, Settings, Source, Witness};
@@ -234,7 +235,8 @@ async fn pushed_blocks_are_told_and_nothing_is_asked() {
         (5, 0, 1),
         "{status:?}"
     );
-    assert_eq!(scene.reader.heights.load().unwrap(), Some(scene.told));
+    let stored = scene.reader.heights.load().unwrap();
+    assert_eq!(stored.map(|block| block.height), Some(scene.told));
 }
 
 #[tokio::test]
@@ -586,7 +588,9 @@ async fn a_node_from_before_the_kept_height_is_not_believed() {
     let chain = Chain::new();
     let node = chain.node(Arc::default()).await;
     let heights = Arc::new(MemoryHeights::default());
-    heights.store(chain.height() + 2).unwrap();
+    let (height, time) = (chain.height() + 2, chain.lock().market.time());
+    let time = time.plus(Duration::from_secs(12));
+    heights.store(Checkpoint { height, time }).unwrap();
     let endpoints = Endpoints::new(&[&node.url], "local", limits()).unwrap();
     let reader = Reader::new(endpoints)
         .with_settings(settings())

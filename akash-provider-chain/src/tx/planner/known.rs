@@ -124,7 +124,8 @@ impl Known {
         let best = self
             .tip
             .value
-            .filter(|old| old.height >= new.height)
+            // A lower block with a later time shows that the old one is false.
+            .filter(|old| old.height >= new.height && old.time >= new.time)
             .unwrap_or(new);
         self.tip.answered(best);
         self.tip_at = now;

@@ -53,7 +53,7 @@ impl Engine {
 
     /// Brings leases, bids and orders in line with a snapshot that is not older than what was processed.
     pub(in crate::engine) fn apply_snapshot(&mut self, snapshot: &Snapshot) {
-        self.progress.snapshot_applied(snapshot.height);
+        self.progress.snapshot_applied(snapshot.height, snapshot.time);
         self.market.read(snapshot.provider.as_ref(), &snapshot.params);
         self.block_own_host();
         // Deposits may have come back, or gone, while nothing was told.

@@ -36,6 +36,11 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ("devnet tenant update", &["devnet tenant update 42 my-app.yaml"]),
     ("devnet tenant close", &["devnet tenant close 42"]),
     ("devnet tenant deposit", &["devnet tenant deposit 42 1000000uact"]),
+    ("state show", &["state show", "state show --output json"]),
+    (
+        "state reset-height",
+        &["state reset-height --chain-id akashnet-2"],
+    ),
     (
         "sdl",
         &[

@@ -1,0 +1,76 @@
+//! Lies of a node.
+
+use super::Reply;
+use crate::method::Method;
+use crate::proto::akash::market::v1beta5 as mkt;
+use akash_provider_core::types::{BlockTime, Height};
+use prost::Message;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A false response of a node whose other responses are true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lie {
+    /// Status and queries name this height.
+    Height(Height),
+    /// The whole chain is this much higher: status, headers, empty blocks and queries are consistent.
+    Chain(Height),
+    /// Status and headers name a time that is a century ahead.
+    Time,
+    /// The market takes no bids.
+    Params,
+}
+
+impl Lie {
+    /// The height that is read, and the height that is named.
+    pub(super) fn heights(lie: Option<Self>, asked: Height, newest: Height) -> (Height, Height) {
+        let at = if asked == 0 || matches!(lie, Some(Self::Chain(_))) {
+            newest
+        } else {
+            asked
+        };
+        match lie {
+            Some(_) if asked != 0 => (at, asked),
+            lie => (at, lie.map_or(at, |lie| lie.height(at))),
+        }
+    }
+
+    /// What a query of this path returns in place of the truth.
+    pub(super) fn content(lie: Option<Self>, path: &str, truth: Vec<u8>) -> Vec<u8> {
+        match lie {
+            Some(Self::Params) if path == mkt::QueryParamsRequest::PATH => no_bids(&truth),
+            _ => truth,
+        }
+    }
+
+    /// A block that does not exist, with this header.
+    pub(super) fn beyond(lie: Option<Self>, method: &str, height: Height, header: Value) -> Option<Reply> {
+        let reply = match (lie?, method) {
+            (Self::Chain(_), "header") => json!({"header": header}),
+            (Self::Chain(_), "block_results") => json!({"height": height.to_string(), "txs_results": []}),
+            _ => return None,
+        };
+        Some(Reply::Result(reply))
+    }
+
+    fn height(self, newest: Height) -> Height {
+        match self {
+            Self::Height(height) => height,
+            Self::Chain(higher) => newest + higher,
+            Self::Time | Self::Params => newest,
+        }
+    }
+
+    pub(super) fn time(self, time: BlockTime) -> BlockTime {
+        match self {
+            Self::Time => time.plus(Duration::from_secs(100 * 365 * 24 * 3600)),
+            Self::Height(_) | Self::Chain(_) | Self::Params => time,
+        }
+    }
+}
+
+fn no_bids(bytes: &[u8]) -> Vec<u8> {
+    let mut answer = mkt::QueryParamsResponse::decode(bytes).unwrap();
+    answer.params.as_mut().unwrap().order_max_bids = 0;
+    answer.encode_to_vec()
+}

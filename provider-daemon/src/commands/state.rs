@@ -1,0 +1,68 @@
+//! `state`: shows and resets the stored height of the provider that is stopped.
+
+use crate::args::{Output, StateAction};
+use crate::flight::shown_time;
+use crate::say;
+use crate::state::State;
+use akash_provider_chain::Checkpoint;
+use akash_provider_core::types::BlockTime;
+use serde_json::json;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Shows or resets the stored heights.
+///
+/// # Errors
+/// The file cannot be read or written, or a provider that runs has it open.
+pub fn run(action: &StateAction, home: &Path) -> anyhow::Result<ExitCode> {
+    let state = State::open(home)?.state;
+    match action {
+        StateAction::Show(printed) => {
+            let heights = state.stored_heights()?;
+            say(&text(&heights, printed.output)?);
+        }
+        StateAction::ResetHeight(args) => {
+            let removed = state.reset_height(args.chain_id.as_deref())?;
+            say(&format!("removed {removed} stored heights\n"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(heights: &[(String, Checkpoint)], output: Output) -> anyhow::Result<String> {
+    if output == Output::Json {
+        let heights = heights.iter().map(
+            |(chain, block)| json!({"chain_id": chain, "height": block.height, "time": date(block.time)}),
+        );
+        return Ok(serde_json::to_string(&json!({"heights": heights.collect::<Vec<_>>()}))? + "\n");
+    }
+    if heights.is_empty() {
+        return Ok("no height is stored\n".to_owned());
+    }
+    let line = |(chain, block): &(String, Checkpoint)| {
+        format!("{chain}: height {}, {}\n", block.height, date(block.time))
+    };
+    Ok(heights.iter().map(line).collect())
+}
+
+/// A node may have named any time: a time beyond the year 9999 is printed as a number.
+fn date(time: BlockTime) -> String {
+    u64::try_from(time.0).map_or_else(|_| time.0.to_string(), shown_time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absurd_heights_and_times_are_shown() {
+        for time in [i64::MIN, -1, 0, 1_700_000_000_000, i64::MAX] {
+            let (height, time) = (u64::MAX, BlockTime(time));
+            let heights = [("akashnet-2".to_owned(), Checkpoint { height, time })];
+            for output in [Output::Text, Output::Json] {
+                let shown = text(&heights, output).unwrap();
+                assert!(shown.contains("18446744073709551615"), "{shown}");
+            }
+        }
+    }
+}
