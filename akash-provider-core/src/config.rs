@@ -21,7 +21,7 @@ mod duration;
 #[cfg(test)]
 mod tests;
 
-use crate::types::{Address, Attribute, Coin};
+use crate::types::{Address, Attribute, Coin, Denom};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -47,6 +47,8 @@ pub struct Config {
     pub refused_bids_are_free: bool,
     /// Deposits in other denominations, by preference; used where the chain does not take the first.
     pub other_bid_deposits: Vec<Coin>,
+    /// Token that fees are paid in (`gas-prices`), read with the balances of the deposits; empty for none.
+    pub fee_denom: Denom,
     /// Block time an open bid waits for a lease; `None` for ever (`bid-timeout`, 5 m; 0 = never).
     #[serde(with = "duration::or_never")]
     pub bid_timeout: Option<Duration>,
@@ -182,6 +184,7 @@ impl Config {
             },
             refused_bids_are_free: false,
             other_bid_deposits: Vec::new(),
+            fee_denom: "uakt".into(),
             bid_timeout: Some(5 * MINUTE),
             manifest_timeout: Some(5 * MINUTE),
             reclamation_window: None,

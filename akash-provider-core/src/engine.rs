@@ -273,7 +273,7 @@ impl Engine {
             block_time: self.progress.block_length(config.average_block_time),
             within_block: self.progress.within_block(),
             facts: self.market.facts_version(),
-            deposit: self.market.deposit(self.progress.mono(), config),
+            deposit: self.market.deposit(config),
             leadership: self.role.leadership(),
             may_close: self.role.may_close(self.progress.mono()) && self.progress.chain_known(),
             cluster_known: self.progress.cluster_known(),

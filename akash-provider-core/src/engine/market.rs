@@ -90,6 +90,7 @@ impl Market {
     /// What a snapshot says of us and of bids.
     pub(super) fn read(&mut self, provider: Option<&ProviderRecord>, params: &MarketParams) {
         self.facts.resync(provider, params);
+        self.wallet.parameters_read();
     }
 
     /// Counts the changes of what the chain says of us.
@@ -108,8 +109,13 @@ impl Market {
     }
 
     /// A deposit that the chain takes and the account can pay, as far as is known.
-    pub(super) fn deposit<'a>(&self, now: Mono, config: &'a Config) -> Option<&'a Coin> {
-        self.wallet.deposit(now, config, self.facts.params())
+    pub(super) fn deposit<'a>(&self, config: &'a Config) -> Option<&'a Coin> {
+        self.wallet.deposit(config, self.facts.params())
+    }
+
+    /// A block has ended.
+    pub(super) fn block(&mut self, now: Mono) {
+        self.wallet.block(now);
     }
 
     /// How often each reason for a decline came up.

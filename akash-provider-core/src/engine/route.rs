@@ -86,6 +86,7 @@ impl Engine {
             }
         }
         self.start_manifest_clocks();
+        self.market.block(self.progress.mono());
     }
 
     /// What has come goes to who waits for it.

@@ -16,21 +16,24 @@ fn counted_bids(order: &OrderBook) -> usize {
     states.filter(|s| *s != BidState::Lost).count()
 }
 
-fn check_deposit(params: &MarketParams, deposit: &Coin) -> Result<(), Rejection> {
-    let refuse = |log: String| Rejection {
-        error: TxError::Deposit,
+/// A refusal of the deposit: the network wraps these errors twice, so all of them come with the code of no error.
+fn deposit_invalid(log: &str) -> Rejection {
+    Rejection {
+        error: TxError::InsufficientFunds,
         code: "undefined/1".to_owned(),
-        log,
-    };
+        log: format!("deposit invalid: {log}"),
+    }
+}
+
+fn check_deposit(params: &MarketParams, deposit: &Coin) -> Result<(), Rejection> {
     let least = params
         .bid_min_deposits
         .iter()
         .find(|c| c.denom == deposit.denom)
-        .ok_or_else(|| refuse(format!("deposit invalid: unsupported denom {}", deposit.denom)))?;
+        .ok_or_else(|| deposit_invalid(&format!("unsupported denom {}", deposit.denom)))?;
     if deposit.amount < least.amount {
-        return Err(refuse(format!(
-            "deposit invalid: minimum:{least} received:{{{deposit} [balance]}}"
-        )));
+        let log = format!("minimum:{least} received:{{{deposit} [balance]}}");
+        return Err(deposit_invalid(&log));
     }
     Ok(())
 }
@@ -170,11 +173,7 @@ impl Market {
         };
         check_placement(&order.order.spec, provider, &audits)?;
         if !self.ledger.can_pay(&id.provider, deposit) {
-            return Err(Rejection {
-                error: TxError::InsufficientFunds,
-                code: "sdk/5".to_owned(),
-                log: format!("{} cannot pay the deposit {deposit}", id.provider),
-            });
+            return Err(deposit_invalid("insufficient balance"));
         }
         check_window(&self.params, order.order.reclamation_min_window, window)?;
         // Whatever became of that bid: the chain takes one bid of a provider on an order, ever.

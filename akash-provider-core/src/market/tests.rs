@@ -225,9 +225,21 @@ fn wrong_bids_are_refused_with_the_networks_codes_and_change_nothing() {
     };
     let offer = [unit(1), unit(2), unit(2)];
     let cases: [(Change, TxError, &str); 8] = [
-        (|b| b.1.amount = 499_999, TxError::Deposit, "undefined/1"),
-        (|b| b.1.denom = "uusd".into(), TxError::Deposit, "undefined/1"),
-        (|b| b.1.denom = "uakt".into(), TxError::InsufficientFunds, "sdk/5"),
+        (
+            |b| b.1.amount = 499_999,
+            TxError::InsufficientFunds,
+            "undefined/1",
+        ),
+        (
+            |b| b.1.denom = "uusd".into(),
+            TxError::InsufficientFunds,
+            "undefined/1",
+        ),
+        (
+            |b| b.1.denom = "uakt".into(),
+            TxError::InsufficientFunds,
+            "undefined/1",
+        ),
         (
             |b| b.0 = price("100.000000000000000001"),
             TxError::PriceTooHigh,

@@ -110,7 +110,7 @@ pub enum TxError {
     AttributeMismatch,
     /// market/32: capabilities do not match.
     CapabilitiesMismatch,
-    /// market/28 and its disguises: the deposit is refused.
+    /// market/28: the chain takes no such deposit.
     Deposit,
     /// market/8, 6, 18: there is no such bid or lease to close.
     UnknownBid,
@@ -126,7 +126,8 @@ pub enum TxError {
     Reclamation,
     /// market/31: the order has more bids than the parameters allow.
     InvalidBid,
-    /// The account cannot pay fee or deposit.
+    /// sdk/5, and undefined/1 of a bid: the account, or the grant it uses, cannot pay the fee or the deposit. The chain
+    /// refuses a deposit of a wrong amount or denomination with undefined/1 too.
     InsufficientFunds,
     /// A refusal that needs no answer of its own; code and log say which it was.
     Other,

@@ -114,7 +114,10 @@ impl OrderWorld {
                     self.two_calls |= self.in_flight.is_some();
                     self.in_flight = Some(InFlight::Count);
                 }
-                Action::Promised(_) | Action::AwaitMoney { .. } => {}
+                Action::Promised(_)
+                | Action::MoneyRefused { .. }
+                | Action::AwaitMoney { .. }
+                | Action::AwaitParameters => {}
                 Action::Unreserve => self.reserved = false,
                 Action::Publish(_) | Action::Unexpected => {}
             }

@@ -158,6 +158,11 @@ impl Chain {
         self.dirty = true;
     }
 
+    pub(crate) fn empty(&mut self, account: &Address, denom: &str) {
+        self.market.account_mut(account).coins.insert(denom.into(), 0);
+        self.dirty = true;
+    }
+
     pub(crate) fn set_params(&mut self, params: MarketParams) {
         self.market.set_params(params);
         self.dirty = true;

@@ -86,6 +86,7 @@ impl World {
         if self.spice.below(1_000) < self.flavour.votes {
             self.parameters_change();
         }
+        self.wallet_changes();
         if self.spice.below(1_000) < self.flavour.losses {
             self.part_goes();
         }

@@ -35,6 +35,7 @@ impl Deed<'_> {
             Call::Broadcast(Msg::CreateBid { .. }) => {
                 self.nonsense_is_not_bid_for()?;
                 self.bids_are_in_the_money_of_the_order()?;
+                self.a_refused_deposit_waits_for_money()?;
                 self.never_two_bids_for_one_order()
             }
             Call::Broadcast(Msg::CloseBid { id, reason }) => {

@@ -78,6 +78,19 @@ impl World {
         DENOMS[self.spice.index(2)]
     }
 
+    /// Somebody takes all of one denomination out of the wallet, or fills it again.
+    pub(crate) fn wallet_changes(&mut self) {
+        if self.flavour.wallet == Wallet::One || self.spice.below(1_000) >= 20 {
+            return;
+        }
+        let denom = DENOMS[self.spice.index(2)];
+        if self.chain.market.balance(&OURS, denom).amount == 0 {
+            self.chain.fund(&OURS, &[coin(denom, 10_000_000)]);
+        } else {
+            self.chain.empty(&OURS, denom);
+        }
+    }
+
     /// The operator fills the wallet.
     pub(crate) fn fill_wallet(&mut self) {
         if self.flavour.wallet != Wallet::One {
@@ -101,6 +114,20 @@ impl Deed<'_> {
         let ours = self.config.bid_deposits().any(|ours| ours == deposit);
         ensure("bids_are_in_the_money_of_the_order", fits && ours, || {
             format!("{id}: {price} with {deposit}")
+        })
+    }
+}
+
+impl Deed<'_> {
+    /// What the chain refused for lack of money is not sent again before the account was read to have enough.
+    pub(crate) fn a_refused_deposit_waits_for_money(&self) -> Checked {
+        let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
+            return Ok(());
+        };
+        let key = (id.order.clone(), deposit.denom.clone());
+        let waits = !self.told.unpaid.contains_key(&key);
+        ensure("a_refused_deposit_waits_for_money", waits, || {
+            format!("{id} with {deposit}")
         })
     }
 }

@@ -8,8 +8,8 @@ use akash_provider_core::engine::{
     Call, Completion, EffectId, Input, Leadership, Request, RequestId, Response, Workloads,
 };
 use akash_provider_core::types::{
-    Agreement, BidId, BlockTime, ChainEvent, DeploymentId, Height, LeaseId, Mono, Msg, Observed, OrderId,
-    ResourceUnit, TxOutcome,
+    Agreement, BidId, BlockTime, ChainEvent, Denom, DeploymentId, Height, LeaseId, Mono, Msg, Observed,
+    OrderId, ResourceUnit, TxError, TxOutcome,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -74,6 +74,9 @@ pub(crate) struct Told {
     /// What our bids promise, as far as it knows. An event says that there is a bid, and no more: that is for the
     /// scan which follows. One from before a crash may land, and show only when the bid is read.
     pub(crate) offers: BTreeMap<OrderId, Vec<ResourceUnit>>,
+    /// Deposits that the chain refused for lack of money, by order and denomination, until the account was read to
+    /// have as much.
+    pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// Until when bids of unknown fate can land.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
     /// Leases it has heard of.
@@ -116,6 +119,7 @@ impl Told {
             block_time: BlockTime(0),
             bids: BTreeSet::new(),
             offers: BTreeMap::new(),
+            unpaid: BTreeMap::new(),
             unsure: BTreeMap::new(),
             leases: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -226,6 +230,26 @@ impl Told {
         }
     }
 
+    fn money(&mut self, call: &Call, completion: &Completion) {
+        match (call, completion) {
+            (
+                Call::Broadcast(Msg::CreateBid { id, deposit, .. }),
+                Completion::Tx(Ok(TxOutcome::Rejected {
+                    error: TxError::InsufficientFunds,
+                    ..
+                })),
+            ) => {
+                self.unpaid
+                    .insert((id.order.clone(), deposit.denom.clone()), deposit.amount);
+            }
+            (Call::FetchBalances(_), Completion::Balances(Ok(coins))) => {
+                let amount = |denom: &Denom| coins.iter().find(|c| c.denom == *denom).map_or(0, |c| c.amount);
+                self.unpaid.retain(|(_, denom), deposit| amount(denom) < *deposit);
+            }
+            _ => {}
+        }
+    }
+
     fn completed(&mut self, id: EffectId, completion: &Completion) {
         let Some(call) = self.calls.remove(&id) else {
             self.repeated += 1;
@@ -234,6 +258,7 @@ impl Told {
         if let Completion::Workloads(Ok(workloads)) = completion {
             self.short_list = workloads.listing.place == SHORT;
         }
+        self.money(&call, completion);
         match (call, completion) {
             (Call::Broadcast(Msg::CreateBid { id, .. }), Completion::Tx(Ok(TxOutcome::Committed { .. }))) => {
                 self.bids.insert(id.order);

@@ -2,6 +2,7 @@
 
 use crate::args::RunArgs;
 use crate::commands::chain::{addresses, given_chain_id};
+use crate::commands::tx::gas_price;
 use crate::commands::tx::provider::ProviderFile;
 use crate::dev::Printer;
 use crate::run::{Plan, live};
@@ -69,7 +70,8 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     let mut deposits = deposits(&args.bids.bid_deposit)?.into_iter();
     config.bid_deposit = deposits.next().context("--bid-deposit names no coin")?;
     config.other_bid_deposits = deposits.collect();
-    // Every bid is simulated before it is sent.
+    config.fee_denom = gas_price(&args.gas.gas_prices)?.0;
+    // Bids are simulated before they are sent, one of each shape.
     config.refused_bids_are_free = true;
     config.bid_timeout = set(args.bids.bid_timeout);
     config.reclamation_window = set(args.bids.reclamation_window);

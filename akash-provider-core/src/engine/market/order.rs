@@ -185,13 +185,20 @@ pub enum Action {
     Promised(Vec<ResourceUnit>),
     /// Give the reservation back.
     Unreserve,
-    /// The account cannot pay the deposit: wake it when that may be otherwise.
+    /// The chain refused the bid because the account cannot pay the deposit or the fee.
+    MoneyRefused {
+        /// Deposit of the refused bid.
+        deposit: Coin,
+        /// Code and text of the chain.
+        reason: String,
+    },
+    /// The account cannot pay the deposit: wake the order when the balance has changed.
     AwaitMoney {
-        /// The deposit that the chain found too little for, and its words; `None` where nothing was sent.
-        refused: Option<(Coin, String)>,
-        /// It is the first time.
+        /// The order waits for the first time.
         is_news: bool,
     },
+    /// The chain refused the bid by parameters that differ from the known ones: look at the order once they were read.
+    AwaitParameters,
     /// Publish a fact about the order or the bid on it.
     Publish(Event),
     /// This input was not expected in this phase.

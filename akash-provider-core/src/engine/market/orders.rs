@@ -36,6 +36,8 @@ pub(in crate::engine) struct Orders {
     /// The last decline of each, so that the same one is told once.
     last_decline: FxHashMap<OrderId, Decline>,
     waiting_for_capacity: Vec<OrderId>,
+    /// The order of a bid that the chain has just refused by parameters that are not known here.
+    awaits_parameters: Option<OrderId>,
     /// When orders in hand were reserved.
     reserved: FxHashMap<OrderId, Moment>,
     pub(in crate::engine) bids: bids::Bids,
@@ -139,11 +141,14 @@ impl Orders {
             return self.forget_ended(id);
         };
         self.ended.insert(id.clone(), memory);
+        let awaits_parameters = self.awaits_parameters.take_if(|order| order == id).is_some();
         let decline = match end {
             End::Declined(decline) => Some(&**decline),
             End::Won | End::Lost | End::OrderClosed | End::Stopped | End::BidClosed | End::BidTimeout => None,
         };
         match (memory, decline) {
+            // The same bid would be refused again: the next full scan reads the parameters and looks at the order.
+            (Ended::MayPass, _) if awaits_parameters => {}
             (Ended::MayPass, Some(Decline::Price { .. })) => {
                 self.retries.unpriced(now, id);
             }
@@ -174,6 +179,7 @@ impl Engine {
         if known || self.role.is_stopping() {
             return;
         }
+        self.read_wallet_for_orders();
         let mut actions = Vec::new();
         let machine = Order::heard(id, &mut actions);
         self.order_new(id, machine, actions);
@@ -286,7 +292,9 @@ impl Engine {
                 Action::Publish(Event::OrderSeen { .. })
                     if self.market.orders.last_decline.contains_key(id) => {}
                 Action::Publish(event) => self.publish(event),
-                Action::AwaitMoney { refused, is_news } => self.money_awaited(id, refused, is_news),
+                Action::MoneyRefused { deposit, reason } => self.money_refused(deposit, reason),
+                Action::AwaitMoney { is_news } => self.money_awaited(id, is_news),
+                Action::AwaitParameters => self.market.orders.awaits_parameters = Some(id.clone()),
                 Action::Unexpected => self.outbox.count_unexpected(),
             }
         }
@@ -329,9 +337,12 @@ impl Engine {
         self.drive_order(id, Input::Judged(judged));
     }
 
-    fn reserve(&mut self, id: &OrderId) {
+    pub(super) fn reserve(&mut self, id: &OrderId) {
         if !self.reservations.is_known() {
             self.market.orders.waiting_for_capacity.push(id.clone());
+            return;
+        }
+        if self.awaits_wallet(id) {
             return;
         }
         let Some(order) = self.market.orders.get(id).and_then(Order::record).map(Arc::clone) else {

@@ -1,61 +1,101 @@
-//! What our account has for the deposits of bids. A bid that it cannot pay is not sent, for its refusal may cost a
-//! fee: the order waits, and the account is looked at until there is money.
+//! Balance of our account, for the deposits of bids. A bid that the account cannot pay is not sent, because its refusal
+//! costs a fee: the order waits until the balance changes.
 //!
-//! What is known is a reading, less the deposits of bids sent since. It errs towards too little, and then the account
-//! is read again. Without a reading nothing is known, and nothing is held back.
+//! The balance is the last reading, minus the deposits of bids sent since. The estimate is never too high, and where it
+//! is too low the account is read again. Before the first reading, no bid is held back.
+//!
+//! After the chain refused a deposit, the coin is not used again until a reading shows more money, or until the parameters
+//! of the market are read again although a reading shows enough money: then the refusal has another cause.
 
 use super::order::{Input, Order, Phase};
 use crate::bidding;
 use crate::config::Config;
 use crate::engine::{Call, Engine, Target};
 use crate::error::Failure;
-use crate::types::{Coin, Denom, Event, MarketParams, Mono, OrderId};
+use crate::types::{Coin, Denom, Event, Height, MarketParams, Mono, OrderId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How often the account is read while an order waits for money.
+/// Longest time between two readings while an order waits for money.
 const LOOK: Duration = Duration::from_secs(10);
-/// How long a denomination is left alone after the chain found too little of it, unless more comes: what was read
-/// says that it is enough, but it may not be enough for the fee too.
-const REFUSED: Duration = Duration::from_secs(300);
+/// Delay of a reading after a block while an order waits for money: chains with short blocks cost one query a second.
+const AFTER_BLOCK: Duration = Duration::from_secs(1);
 
-/// What the account has, as far as that is known, and when it is read again.
+/// Balance of the account, and when it is read again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Wallet {
-    /// As last read, less what was bid since; `None` before the first reading.
+    /// The last reading minus the deposits of bids sent since; `None` before the first reading.
     coins: Option<BTreeMap<Denom, u128>>,
-    /// As last read, nothing taken off; the next reading is compared with it.
+    /// The last reading, for comparison with the next one.
     read: BTreeMap<Denom, u128>,
-    /// A reading is on its way.
+    /// A reading is in flight.
     asked: bool,
-    /// When it is read again, because an order waits.
+    /// Height at which the last reading was requested.
+    asked_at: Option<Height>,
+    /// The chain refused a deposit while a reading was in flight, so the reading may be older than the refusal.
+    is_outdated: bool,
+    /// The last reading failed.
+    has_failed: bool,
+    /// When to read again, because an order waits.
     next: Option<Mono>,
-    /// Denominations of which the chain found too little, and until when that is believed.
-    refused: BTreeMap<Denom, Mono>,
+    /// Denominations that the chain refused for lack of money.
+    refused: BTreeMap<Denom, Refusal>,
+    /// Orders that wait for the reading in flight before they reserve.
+    waiting: BTreeSet<OrderId>,
+}
+
+/// A deposit that the chain refused for lack of money.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Refusal {
+    /// Deposit and reason, for operators.
+    message: String,
+    /// The account was read after the refusal.
+    is_read: bool,
 }
 
 impl Wallet {
-    /// The deposit of the next bid: the first of the configured ones that the chain takes and the account has.
+    /// Returns the deposit of the next bid: the first of the configured ones that the chain takes and the account can
+    /// pay.
     pub(in crate::engine) fn deposit<'a>(
         &self,
-        now: Mono,
         config: &'a Config,
         params: Option<&MarketParams>,
     ) -> Option<&'a Coin> {
-        bidding::deposits(config, params).find(|coin| self.payable(now, coin) > 0)
+        bidding::deposits(config, params).find(|coin| self.payable(coin) > 0)
     }
 
-    /// So many deposits can be paid; at least one where that is not known.
-    fn payable(&self, now: Mono, deposit: &Coin) -> u128 {
-        let is_refused = |until: &Mono| *until > now;
-        if self.refused.get(&deposit.denom).is_some_and(is_refused) {
+    /// Returns how many of these deposits the account can pay; 1 while the balance is not known.
+    fn payable(&self, deposit: &Coin) -> u128 {
+        if self.refused.contains_key(&deposit.denom) {
             return 0;
         }
         let Some(coins) = &self.coins else { return 1 };
         let held = coins.get(&deposit.denom).copied().unwrap_or_default();
         // A deposit of nothing can be paid without end.
         held.checked_div(deposit.amount).unwrap_or(u128::MAX)
+    }
+
+    /// The chain refused this deposit for lack of money.
+    fn refuse(&mut self, deposit: Coin, mut reason: String, now: Mono) {
+        bidding::cut(&mut reason);
+        let message = format!("the account cannot pay {deposit} and the fee: {reason}");
+        let is_read = false;
+        self.refused.insert(deposit.denom, Refusal { message, is_read });
+        self.is_outdated |= self.asked;
+        self.next = Some(now);
+    }
+
+    /// The parameters of the market were read.
+    pub(in crate::engine) fn parameters_read(&mut self) {
+        // Where too little is left, the balance itself keeps the coin from being used.
+        self.refused.retain(|_, refusal| !refusal.is_read);
+    }
+
+    /// A block has ended.
+    pub(in crate::engine) fn block(&mut self, now: Mono) {
+        let soon = now.plus(AFTER_BLOCK);
+        self.next = self.next.map(|at| at.min(soon));
     }
 
     /// A bid with this deposit is on its way.
@@ -70,14 +110,18 @@ impl Wallet {
         }
     }
 
-    /// Takes a reading. Bids that are on their way may or may not be in it: they are taken off.
+    /// Stores a reading. Bids in flight may be in it or not, so their deposits are subtracted.
     fn take(&mut self, balances: Vec<Coin>, in_flight: &[Coin]) {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
         let before = std::mem::replace(&mut self.read, read.clone());
-        // What was too little for deposit and fee may have been short of the fee's denomination.
+        // The refusal may have been for lack of the fee, so more of any coin counts.
         let more = |(denom, held): (&Denom, &u128)| before.get(denom).is_some_and(|b| held > b);
-        if read.iter().any(more) {
+        let has_changed = self.coins.is_none() || read.iter().any(more);
+        if !self.is_outdated && has_changed {
             self.refused.clear();
+        }
+        for refusal in self.refused.values_mut() {
+            refusal.is_read |= !self.is_outdated;
         }
         self.coins = Some(read);
         for deposit in in_flight {
@@ -103,35 +147,56 @@ impl Wallet {
 }
 
 impl Engine {
-    /// Reads the account, unless that is under way.
+    /// Reads the account, unless a reading is in flight.
     pub(in crate::engine) fn read_wallet(&mut self) {
         if self.market.wallet.asked || self.role.is_stopping() {
             return;
         }
-        let mut denoms: Vec<Denom> = self.config.bid_deposits().map(|c| c.denom.clone()).collect();
-        // Two deposits in one denomination are one question.
+        let deposits = self.config.bid_deposits().map(|c| &c.denom);
+        let fee = Some(&self.config.fee_denom).filter(|denom| !denom.is_empty());
+        let mut denoms: Vec<Denom> = deposits.chain(fee).cloned().collect();
         denoms.sort_unstable();
+        // Two deposits in one denomination take one query.
         denoms.dedup();
+        let height = self.progress.height();
         self.market.wallet.asked = true;
+        self.market.wallet.asked_at = Some(height);
         self.market.wallet.next = None;
         self.call(Target::Wallet, Call::FetchBalances(denoms));
     }
 
-    /// Reads the account where that is due.
-    pub(in crate::engine) fn drive_wallet(&mut self) {
-        if self
-            .market
-            .wallet
-            .next
-            .is_some_and(|at| at <= self.progress.mono())
-        {
+    /// Reads the account before the bids of a block that brings orders: money may have left it unnoticed, and each
+    /// refused bid costs a fee.
+    pub(in crate::engine) fn read_wallet_for_orders(&mut self) {
+        let is_fresh = self.market.wallet.asked_at == Some(self.progress.height());
+        if !is_fresh && self.cx(&self.config).may_bid() {
             self.read_wallet();
         }
     }
 
-    /// The account was read: as many orders go on as it can pay for. A failure keeps what was known.
+    /// True when the order has to wait for a reading; the order reserves once the reading came.
+    pub(in crate::engine) fn awaits_wallet(&mut self, id: &OrderId) -> bool {
+        let wallet = &mut self.market.wallet;
+        // Where readings fail, no bid waits for one.
+        let waits = wallet.asked && wallet.coins.is_some() && !wallet.has_failed;
+        if waits {
+            wallet.waiting.insert(id.clone());
+        }
+        waits
+    }
+
+    /// Reads the account where a reading is due.
+    pub(in crate::engine) fn drive_wallet(&mut self) {
+        let now = self.progress.mono();
+        if self.market.wallet.next.is_some_and(|at| at <= now) {
+            self.read_wallet();
+        }
+    }
+
+    /// The account was read: as many orders go on as it can pay for. A failure changes nothing that is known.
     pub(in crate::engine) fn wallet_read(&mut self, result: Result<Vec<Coin>, Failure>) {
         self.market.wallet.asked = false;
+        self.market.wallet.has_failed = result.is_err();
         if let Ok(balances) = result {
             let machines = self.market.orders.machines().into_iter();
             let in_flight: Vec<Coin> = machines
@@ -139,69 +204,76 @@ impl Engine {
                 .collect();
             self.market.wallet.take(balances, &in_flight);
         }
+        let is_outdated = std::mem::take(&mut self.market.wallet.is_outdated);
+        self.reserve_waiting();
         let machines = self.market.orders.machines().into_iter();
         let unfunded = machines.filter(|(_, m)| *m.phase() == Phase::Unfunded);
         let unfunded: Vec<OrderId> = unfunded.map(|(id, _)| id.clone()).collect();
-        if unfunded.is_empty() {
+        if unfunded.is_empty() && !is_outdated {
             return;
         }
         // After a failure too: as long as orders wait, the account is read.
-        self.market.wallet.next = Some(self.progress.mono().plus(LOOK));
+        let pause = if is_outdated { Duration::ZERO } else { LOOK };
+        self.market.wallet.next = Some(self.progress.mono().plus(pause));
         let deposits = bidding::deposits(&self.config, self.market.facts.params());
-        let payable = deposits.map(|coin| self.market.wallet.payable(self.progress.mono(), coin));
-        // Where the chain takes none of them any more, no money helps, and all shall hear it.
+        let payable = deposits.map(|coin| self.market.wallet.payable(coin));
+        // Where the chain takes none of the deposits, no money helps, and every order is declined for it.
         let payable = payable.reduce(u128::saturating_add).unwrap_or(u128::MAX);
         let payable = usize::try_from(payable).unwrap_or(usize::MAX);
-        // No more than it can pay for: the refusal of any other may cost a fee.
+        // No more than the account can pay for: the refusal of any other may cost a fee.
         for id in unfunded.into_iter().take(payable) {
             self.drive_order(&id, Input::Wake);
         }
     }
 
+    /// Orders that waited for the reading go on.
+    fn reserve_waiting(&mut self) {
+        for id in std::mem::take(&mut self.market.wallet.waiting) {
+            // The order may have ended meanwhile.
+            let phase = self.market.orders.get(&id).map(Order::phase);
+            if matches!(phase, Some(Phase::Reserving)) {
+                self.reserve(&id);
+            }
+        }
+    }
+
+    /// Balance and price of a bid, and what the chain refused.
     fn too_little(&self) -> String {
         let wanted = bidding::deposits(&self.config, self.market.facts.params());
         let wanted: Vec<String> = wanted.map(ToString::to_string).collect();
         let held = self.market.wallet.shown();
-        format!("a bid takes {}, the account has {held}", wanted.join(" or "))
+        let mut message = format!("a bid takes {}, the account has {held}", wanted.join(" or "));
+        for refusal in self.market.wallet.refused.values() {
+            message.push_str("; ");
+            message.push_str(&refusal.message);
+        }
+        message
     }
 
-    /// Why no bid can be paid, where that is known. What the chain refused for a while is not in it: that passes with
-    /// time alone.
+    /// Returns why no bid can be paid; `None` where one can, or where nothing is known of the balance.
     pub(in crate::engine) fn deposit_missing(&self) -> Option<String> {
-        let coins = self.market.wallet.coins.as_ref()?;
+        let wallet = &self.market.wallet;
         let mut deposits = bidding::deposits(&self.config, self.market.facts.params()).peekable();
-        // Where the chain takes none of ours, no money helps.
+        // Where the chain takes none of the deposits, no money helps.
         deposits.peek()?;
-        let is_held = |coin: &Coin| coins.get(&coin.denom).is_some_and(|held| *held >= coin.amount);
-        (!deposits.any(is_held)).then(|| self.too_little())
+        let is_payable = deposits.any(|coin| wallet.payable(coin) > 0);
+        (!is_payable).then(|| self.too_little())
     }
 
-    /// An order waits for money: by what is known, or because the chain found too little for this deposit.
-    pub(in crate::engine) fn money_awaited(
-        &mut self,
-        id: &OrderId,
-        refused: Option<(Coin, String)>,
-        is_news: bool,
-    ) {
+    /// The chain refused this deposit, or the fee, for lack of money.
+    pub(in crate::engine) fn money_refused(&mut self, deposit: Coin, reason: String) {
         let now = self.progress.mono();
-        let mut look = self.market.wallet.next.unwrap_or(now);
-        let message = if let Some((deposit, mut words)) = refused {
-            bidding::cut(&mut words);
-            // Another deposit may do.
-            look = now;
-            let until = self.progress.mono().plus(REFUSED);
-            let message = format!("the account cannot pay {deposit} and the fee: {words}");
-            self.market.wallet.refused.insert(deposit.denom, until);
-            message
-        } else {
-            self.too_little()
-        };
+        self.market.wallet.refuse(deposit, reason, now);
+    }
+
+    /// An order waits for money.
+    pub(in crate::engine) fn money_awaited(&mut self, id: &OrderId, is_news: bool) {
         if is_news {
-            let order = id.clone();
+            let (order, message) = (id.clone(), self.too_little());
             self.publish(Event::BidUnfunded { order, message });
         }
         // Money may have come back since the last reading.
-        self.market.wallet.next = Some(look);
+        self.market.wallet.next.get_or_insert(self.progress.mono());
     }
 }
 

@@ -275,7 +275,7 @@ fn a_bid_too_many_by_parameters_that_nobody_has_read_is_not_refused_for_ever() {
     assert!(decline(&world, &order).is_some_and(|why| why.starts_with("not decided")));
     // As they were before anybody has read them.
     world.market.set_params(before);
-    world.wait(MINUTE);
+    world.resync();
     assert_eq!(world.pending(), [order]);
 }
 

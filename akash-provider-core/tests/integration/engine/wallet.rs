@@ -25,7 +25,11 @@ fn both() -> Config {
 
 /// A world whose account has just this; it is read before the first order.
 fn with(coins: &[Coin]) -> World {
-    let mut world = World::with(both());
+    with_config(both(), coins)
+}
+
+fn with_config(config: Config, coins: &[Coin]) -> World {
+    let mut world = World::with(config);
     world.market.account_mut(&us()).coins.clear();
     for coin in coins {
         world.market.fund(&us(), coin);
@@ -58,14 +62,6 @@ fn phase(world: &World, order: &OrderId) -> OrderPhase {
     let orders = world.status().orders;
     let found = orders.into_iter().find(|o| o.order == *order);
     found.unwrap().phase
-}
-
-fn poor() -> Completion {
-    Completion::Tx(Ok(TxOutcome::Rejected {
-        error: TxError::InsufficientFunds,
-        code: "sdk/5".to_owned(),
-        log: "spendable balance is smaller".to_owned(),
-    }))
 }
 
 #[test]
@@ -167,13 +163,26 @@ fn bids_under_way_are_no_money_for_others() {
     );
 }
 
+/// The chain refuses the first call of a kind that is held.
+fn refuse(world: &mut World, which: fn(&Call) -> bool, error: TxError, code: &str) {
+    let at = world.in_flight.iter().position(|(_, call)| which(call)).unwrap();
+    let (id, _) = world.in_flight.remove(at).unwrap();
+    let (code, log) = (code.to_owned(), "refused".to_owned());
+    let refused = TxOutcome::Rejected { error, code, log };
+    world.feed(Input::Completed(id, Completion::Tx(Ok(refused))));
+}
+
+/// Money leaves the account without a message of the engine.
+fn empty(world: &mut World, denom: &str) {
+    world.market.account_mut(&us()).coins.insert(denom.into(), 0);
+}
+
 #[test]
 fn a_deposit_that_the_chain_cannot_take_from_the_account_is_tried_in_another_denomination() {
     let mut world = with(&[uact(900_000), uakt(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
-    let (id, _) = world.in_flight.pop_front().unwrap();
-    world.feed(Input::Completed(id, poor()));
+    refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
     world.hold = None;
     world.settle();
     assert_eq!(deposits(&world), [uact(500_000), uakt(500_000)]);
@@ -181,12 +190,146 @@ fn a_deposit_that_the_chain_cannot_take_from_the_account_is_tried_in_another_den
 }
 
 #[test]
+fn of_twenty_orders_one_bid_for_each_coin_fails_when_the_account_is_emptied() {
+    // Emptied before the reading for a block of orders, and after it.
+    for is_seen in [true, false] {
+        let mut config = both();
+        // No deposit comes back.
+        config.bid_timeout = None;
+        let mut world = with_config(config, &[uact(100_000_000), uakt(100_000_000)]);
+        let mut failed = 0;
+        for dseq in 1..=20 {
+            let emptied = [(6, "uact"), (13, "uakt")]
+                .into_iter()
+                .find(|(at, _)| *at == dseq);
+            if !is_seen && emptied.is_some() {
+                world.hold = Some(is_bid);
+            }
+            if let Some((_, denom)) = emptied.filter(|_| is_seen) {
+                empty(&mut world, denom);
+            }
+            let order = world.order(dseq, &web());
+            if let Some((_, denom)) = emptied.filter(|_| !is_seen) {
+                empty(&mut world, denom);
+                world.hold = None;
+                world.settle();
+                failed += 1;
+            }
+            let expected = if dseq < 13 {
+                OrderPhase::Open
+            } else {
+                OrderPhase::Unfunded
+            };
+            assert_eq!(phase(&world, &order), expected, "{dseq} {is_seen}");
+        }
+        world.blocks(20, BLOCK);
+        assert_eq!(world.count(is_bid), 12 + failed, "{is_seen}");
+        let missing = world.status().deposit_missing.unwrap();
+        assert!(missing.contains("the account has 0uact and 0uakt"), "{missing}");
+        world.market.fund(&us(), &uakt(100_000_000));
+        // The refill is seen with the next block, and the bids are in the one after it.
+        world.blocks(1, BLOCK);
+        world.wait(Duration::from_secs(2));
+        let phases = (1..=20).map(|dseq| phase(&world, &order_id(dseq)));
+        assert!(phases.eq([OrderPhase::Open; 20]), "{is_seen}");
+        assert_eq!(
+            (world.count(is_bid), world.status().deposit_missing),
+            (20 + failed, None)
+        );
+    }
+}
+
+#[test]
+fn a_refusal_that_the_balance_does_not_explain_is_tried_again_once_the_parameters_were_read() {
+    let mut world = with(&[uact(900_000)]);
+    world.hold = Some(is_bid);
+    let order = world.order(1, &web());
+    refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
+    world.settle();
+    world.wait(HOUR);
+    assert_eq!(
+        (world.count(is_bid), phase(&world, &order)),
+        (1, OrderPhase::Unfunded)
+    );
+    assert!(world.status().deposit_missing.unwrap().contains("undefined/1"));
+    world.resync();
+    assert_eq!(world.count(is_bid), 2);
+}
+
+#[test]
+fn a_reading_that_is_older_than_the_refusal_brings_no_second_bid() {
+    let mut world = with(&[uact(400_000)]);
+    let order = world.order(1, &web());
+    assert_eq!(phase(&world, &order), OrderPhase::Unfunded);
+    world.market.fund(&us(), &uact(500_000));
+    world.hold = Some(is_bid);
+    world.wait(Duration::from_secs(11));
+    // A reading with more money is on its way while the chain refuses the bid.
+    world.blocks(1, BLOCK);
+    world.hold = Some(|call| is_bid(call) || is_look(call));
+    world.market.fund(&us(), &uact(1));
+    world.order(2, &web());
+    refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
+    world.hold = Some(is_bid);
+    world.settle();
+    world.wait(MINUTE);
+    assert_eq!(world.count(is_bid), 1);
+}
+
+#[test]
+fn a_bid_that_parameters_refuse_waits_until_they_were_read() {
+    for (error, code) in [
+        (TxError::Deposit, "market/28"),
+        (TxError::InvalidBid, "market/31"),
+        (TxError::Reclamation, "market/39"),
+    ] {
+        let mut world = with(&[uact(5_000_000)]);
+        world.hold = Some(is_bid);
+        world.order(1, &web());
+        refuse(&mut world, is_bid, error, code);
+        world.settle();
+        world.wait(HOUR);
+        assert_eq!(world.count(is_bid), 1, "{code}");
+        world.resync();
+        assert_eq!(world.count(is_bid), 2, "{code}");
+    }
+}
+
+#[test]
+fn a_close_that_the_chain_refuses_is_repeated_ever_more_rarely() {
+    for (error, code) in [
+        (TxError::InsufficientFunds, "sdk/5"),
+        (TxError::Other, "market/33"),
+    ] {
+        let mut world = with(&[uact(5_000_000)]);
+        let order = world.order(1, &web());
+        world.hold = Some(is_close);
+        world.blocks(1, 6 * MINUTE);
+        for _ in 0..600 {
+            if world.in_flight.iter().any(|(_, call)| is_close(call)) {
+                refuse(&mut world, is_close, error, code);
+                world.settle();
+            }
+            world.wait(Duration::from_secs(1));
+        }
+        let closes = world.count(is_close);
+        assert!(
+            (5..=20).contains(&closes),
+            "{code}: {closes} closes in ten minutes"
+        );
+        world.hold = None;
+        world.settle();
+        world.wait(2 * MINUTE);
+        assert!(world.status().orders.iter().all(|o| o.order != order), "{code}");
+    }
+}
+
+#[test]
 fn an_account_without_the_fee_is_not_asked_for_it_all_the_time() {
     let mut world = with(&[uact(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
-    let (id, _) = world.in_flight.pop_front().unwrap();
-    world.feed(Input::Completed(id, poor()));
+    refuse(&mut world, is_bid, TxError::InsufficientFunds, "sdk/5");
     world.settle();
     let (_, message) = unfunded(&world).pop().unwrap();
     assert!(
@@ -212,18 +355,19 @@ fn an_account_that_cannot_be_read_keeps_nobody_from_bidding() {
     world.restart();
     let order = world.order(1, &web());
     assert_eq!(phase(&world, &order), OrderPhase::Open);
-    // Found poor by the chain, it tries the other deposit, and later both again.
+    // Refused by the chain for lack of money, the order is bid on with the other deposit.
     world.hold = Some(is_bid);
     let order = world.order(2, &web());
     for _ in 0..2 {
-        let at = world.in_flight.iter().position(|(_, c)| is_bid(c)).unwrap();
-        let (id, _) = world.in_flight.remove(at).unwrap();
-        world.feed(Input::Completed(id, poor()));
+        refuse(&mut world, is_bid, TxError::InsufficientFunds, "sdk/5");
         world.settle();
         world.wait(Duration::from_secs(11));
     }
     assert_eq!(phase(&world, &order), OrderPhase::Unfunded);
     assert_eq!(world.count(is_bid), 3);
-    world.wait(5 * MINUTE);
+    world.wait(HOUR);
+    assert_eq!(world.count(is_bid), 3, "nothing is known to have changed");
+    world.fail = None;
+    world.wait(Duration::from_secs(11));
     assert_eq!(world.count(is_bid), 4);
 }

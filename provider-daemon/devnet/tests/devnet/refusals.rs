@@ -5,7 +5,7 @@ use super::driver::{self, CHAIN_ID, create, devnet, key, uact};
 use akash_provider_chain::convert::{tenant_to_any, to_any};
 use akash_provider_chain::proto::cosmos::tx::v1beta1::TxRaw;
 use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, sign};
-use akash_provider_core::market::TenantMsg;
+use akash_provider_core::market::{Market, TenantMsg};
 use akash_provider_core::types::{BidId, BlockTime, CloseReason, Coin, Dec, DeploymentId, Msg};
 use akash_provider_devnet::Devnet;
 use prost::Message;
@@ -401,6 +401,43 @@ async fn messages_are_refused_with_the_markets_codes() {
         log,
         "failed to execute message; message index: 0: invalid bid: bid exists from provider"
     );
+    devnet.stop().await;
+}
+
+#[tokio::test]
+async fn a_deposit_that_cannot_be_paid_fails_in_its_block_and_a_fee_before_it() {
+    let devnet = with_order().await;
+    let rpc = devnet.rpc_url();
+    let set = |denom: &str, amount| {
+        let coin = |m: &mut Market| drop(m.account_mut(key(2).address()).coins.insert(denom.into(), amount));
+        devnet.chain().market(coin);
+    };
+    set("uact", 499_999);
+    set("uakt", 8_000);
+    let tx = Draft::new(a_bid(1)).sign();
+    assert_eq!(broadcast(&rpc, &tx.bytes).await["result"]["code"], 0);
+    devnet.make_block();
+    let (_, landed) = get(&rpc, &format!("/tx?hash=0x{}", tx.hash)).await;
+    let result = &landed["result"]["tx_result"];
+    let text = "failed to execute message; message index: 0: deposit invalid: insufficient balance";
+    assert_eq!(
+        (&result["codespace"], &result["code"], &result["log"]),
+        (&json!("undefined"), &json!(1), &json!(text)),
+        "{landed}"
+    );
+    let left = devnet.chain().market(|m| m.balance(key(2).address(), "uakt"));
+    assert_eq!(left.amount, 500, "the fee is taken");
+    let ordering = Ordering::Ordered {
+        sequence: 2,
+        timeout_height: 0,
+    };
+    let draft = Draft {
+        ordering,
+        ..Draft::new(a_bid(1))
+    };
+    let answer = broadcast(&rpc, &draft.sign().bytes).await;
+    let text = "spendable balance 500uakt is smaller than 7500uakt: insufficient funds";
+    assert_refused(&answer, "sdk", 5, text);
     devnet.stop().await;
 }
 

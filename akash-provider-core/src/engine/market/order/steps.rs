@@ -9,7 +9,7 @@ use crate::engine::cx::Cx;
 use crate::engine::effect::Call;
 use crate::error::Failure;
 use crate::types::{
-    self, Bid, BidId, BidState, BlockTime, CloseReason, Coin, DecCoin, Event, Height, Mono, Msg, Observed,
+    self, Bid, BidId, BidState, BlockTime, CloseReason, DecCoin, Event, Height, Mono, Msg, Observed,
     OrderState, ResourceUnit, TxError, TxOutcome,
 };
 use std::sync::Arc;
@@ -197,7 +197,7 @@ impl Order {
         // What may be on its way already is sent again with what it had.
         let sent = self.deposit.as_ref().filter(|_| self.may_have_bid());
         let Some(deposit) = sent.or(cx.deposit).cloned() else {
-            return self.await_money(None, out);
+            return self.await_money(out);
         };
         out.push(Action::Call(Call::Broadcast(Msg::CreateBid {
             id: self.bid_id(cx),
@@ -210,10 +210,10 @@ impl Order {
         self.goto(Phase::Bidding { ending: None })
     }
 
-    fn await_money(mut self, refused: Option<(Coin, String)>, out: &mut Vec<Action>) -> Self {
+    fn await_money(mut self, out: &mut Vec<Action>) -> Self {
         let is_news = !std::mem::replace(&mut self.was_unfunded, true);
         self.attempts = 0;
-        out.push(Action::AwaitMoney { refused, is_news });
+        out.push(Action::AwaitMoney { is_news });
         self.goto(Phase::Unfunded)
     }
 
@@ -225,8 +225,17 @@ impl Order {
                 ending,
             } => match result {
                 Ok(TxOutcome::Committed { .. }) => self.end(ending, out),
-                // It may be refused because the bid is over already; how it ended only a look can say.
-                Ok(TxOutcome::Rejected { .. }) => self.check_landed(cx, Some(ending), out),
+                // The bid is over already; how it ended only a look can say.
+                Ok(TxOutcome::Rejected {
+                    error: TxError::UnknownBid,
+                    ..
+                }) => self.check_landed(cx, Some(ending), out),
+                // For lack of fee money, or for another reason that does not pass by sending again: the look, and the
+                // next close, come after a back-off.
+                Ok(TxOutcome::Rejected { .. }) => {
+                    self.landed = true;
+                    self.check_again(cx, Some(ending), BlockTime::default())
+                }
                 // Look at the bid once the transaction can no longer land; closing twice is harmless.
                 Ok(TxOutcome::Unknown { expires }) => self.goto(Phase::Unsure {
                     expires,
@@ -263,6 +272,7 @@ impl Order {
         out: &mut Vec<Action>,
     ) -> Self {
         self.committed |= matches!(result, Ok(TxOutcome::Committed { .. }));
+        self.tell_lack_of_money(&result, out);
         match (result, ending) {
             (Ok(TxOutcome::Committed { height }), None) => self.opened(cx, height, out),
             // It landed after the order had ended, so the bid is looked at, and closed where it is open.
@@ -327,16 +337,30 @@ impl Order {
             return self.check(cx, Some(End::OrderClosed), BlockTime::default(), out);
         }
         if error == TxError::InsufficientFunds {
-            let refused = self.deposit.clone().map(|deposit| (deposit, message));
-            return self.await_money(refused, out);
+            return self.await_money(out);
         }
-        let decline = if self.facts == cx.facts && !is_by_parameters(error) {
+        let is_by_known_facts = self.facts == cx.facts;
+        if is_by_known_facts && is_by_parameters(error) {
+            out.push(Action::AwaitParameters);
+        }
+        let decline = if is_by_known_facts && !is_by_parameters(error) {
             Decline::Refused { message }
         } else {
             // What was judged is no longer what the chain says of us or of itself, so the refusal may not stand.
             Decline::Unknown { message }
         };
         self.decline(decline, out)
+    }
+
+    /// Whatever becomes of this order, others must not bid with the same coin.
+    fn tell_lack_of_money(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
+        if let Ok(TxOutcome::Rejected { error, code, log }) = result
+            && *error == TxError::InsufficientFunds
+            && let Some(deposit) = self.deposit.clone()
+        {
+            let reason = format!("{code}: {log}");
+            out.push(Action::MoneyRefused { deposit, reason });
+        }
     }
 
     fn earlier_may_land(&self, cx: &Cx<'_>) -> Option<BlockTime> {
