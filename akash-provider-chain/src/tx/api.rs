@@ -1,10 +1,10 @@
-//! What the writer needs of a node: seven questions, asked through whatever transport there is.
+//! What the writer needs of a node: eight questions, asked through whatever transport there is.
 
 use super::standing::Standing;
 use crate::signer::TxHash;
 use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Error;
-use akash_provider_core::types::{Address, DecCoin, Height, Msg};
+use akash_provider_core::types::{Address, Coin, DecCoin, Height, Msg};
 use async_trait::async_trait;
 use std::fmt;
 
@@ -52,6 +52,11 @@ pub enum Simulation {
         /// The node's text, shortened: all there is to tell the reason by.
         log: String,
     },
+    /// It would fail, and the account has less than its fee and deposits.
+    Unpaid {
+        /// Text of the node, for operators.
+        log: String,
+    },
 }
 
 /// What a node says to a transaction that is sent to it.
@@ -93,6 +98,8 @@ pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     async fn sync_info(&self) -> Result<SyncInfo, Error>;
     /// The signing account; `None` when the chain has never heard of it.
     async fn account(&self, address: &Address) -> Result<Option<Account>, Error>;
+    /// Balance of the account in one denomination; zero where it has none.
+    async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error>;
     /// Least price of gas, one entry per denomination the node takes; empty when it takes transactions for nothing.
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error>;
     /// Tries a signed transaction.

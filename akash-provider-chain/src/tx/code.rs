@@ -1,7 +1,7 @@
 //! What the chain's codes mean for a provider.
 
 use super::api::Code;
-use akash_provider_core::types::{TxError, TxOutcome};
+use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
 /// Longest text of the chain that is passed on. Handlers that panic append a stack trace.
 const LOG_CHARS_MAX: usize = 300;
@@ -9,15 +9,24 @@ const LOG_CHARS_MAX: usize = 300;
 /// Code of a transaction whose handler panicked.
 const PANIC: u32 = 111_222;
 
-/// What a code means.
+/// Returns what a refusal of `msg` with this code means.
+///
+/// Every code of the modules that a provider sends messages to has a case here or in the table of the tests.
 #[must_use]
-pub(super) fn meaning(code: &Code) -> TxError {
+pub(super) fn meaning(code: &Code, msg: Option<&Msg>) -> TxError {
+    let is_bid = matches!(msg, Some(Msg::CreateBid { .. }));
+    let is_payout = matches!(msg, Some(Msg::WithdrawLease { .. }));
     match (code.space.as_str(), code.number) {
         ("market", number) => market(number),
-        ("sdk", 5) => TxError::InsufficientFunds,
-        // Wrapped twice, the market's deposit errors come out of its handlers without their code.
-        ("undefined", 1) => TxError::Deposit,
-        ("deposit", _) => TxError::Deposit,
+        // 5: the account cannot pay the fee. 38: the grant that pays the fee does not exist.
+        ("sdk", 5 | 38) => TxError::InsufficientFunds,
+        // The grant that pays the fee is used up, expired or does not cover this account.
+        ("feegrant", 2 | 3 | 5) => TxError::InsufficientFunds,
+        // The market wraps the errors of a deposit twice, and the code is lost. Of the messages sent here, only a bid
+        // has a deposit. The usual reason is a deposit that the account cannot pay.
+        ("undefined", 1) if is_bid => TxError::InsufficientFunds,
+        // The account or the payment is closed or overdrawn: nothing is left to pay out.
+        ("escrow", 2 | 4 | 7) if is_payout => TxError::LeaseNotActive,
         _ => TxError::Other,
     }
 }
@@ -25,13 +34,13 @@ pub(super) fn meaning(code: &Code) -> TxError {
 fn market(number: u32) -> TxError {
     match number {
         21 => TxError::BidExists,
-        9 | 13 | 15 | 23 | 24 => TxError::OrderNotOpen,
+        9 | 13 | 15 | 23 | 24 | 26 => TxError::OrderNotOpen,
         4 | 22 => TxError::PriceTooHigh,
         5 => TxError::AttributeMismatch,
         32 => TxError::CapabilitiesMismatch,
         28 => TxError::Deposit,
         6 | 8 | 11 | 12 | 18 => TxError::UnknownBid,
-        7 | 10 | 20 => TxError::LeaseNotActive,
+        7 | 10 | 14 | 20 => TxError::LeaseNotActive,
         37 => TxError::ReclaimNotStarted,
         36 => TxError::AlreadyReclaiming,
         38 => TxError::WindowNotElapsed,
@@ -46,10 +55,10 @@ pub(super) fn is_panic(code: &Code) -> bool {
     code.number == PANIC
 }
 
-/// A refusal as an outcome.
-pub(super) fn rejected(code: &Code, log: &str) -> TxOutcome {
+/// A refusal of `msg` as an outcome.
+pub(super) fn rejected(code: &Code, log: &str, msg: Option<&Msg>) -> TxOutcome {
     TxOutcome::Rejected {
-        error: meaning(code),
+        error: meaning(code, msg),
         code: code.to_string(),
         log: shortened(log),
     }
@@ -64,3 +73,6 @@ pub(super) fn shortened(log: &str) -> String {
         .collect();
     line.chars().take(LOG_CHARS_MAX).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -74,6 +74,11 @@ impl Node {
         chain.market(|market| {
             market.fund(&tenant(), &uact(u128::from(u64::MAX)));
             market.fund(key.address(), &uact(u128::from(u64::MAX)));
+            let fees = Coin {
+                denom: "uakt".into(),
+                amount: u128::from(u64::MAX),
+            };
+            market.fund(key.address(), &fees);
             let record = ProviderRecord {
                 owner: key.address().clone(),
                 host_uri: "https://provider.example:8443".into(),

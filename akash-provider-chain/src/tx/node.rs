@@ -14,7 +14,7 @@ use crate::reader::Reader;
 use crate::signer::TxHash;
 use akash_provider_core::chain::{Account, ChainQuery, SyncInfo};
 use akash_provider_core::error::{Error, ErrorKind};
-use akash_provider_core::types::{Address, DecCoin, Msg};
+use akash_provider_core::types::{Address, Coin, DecCoin, Msg};
 use async_trait::async_trait;
 use bytes::Bytes;
 use data_encoding::BASE64;
@@ -169,6 +169,10 @@ impl TxApi for Reader {
         let malformed =
             |e: crate::convert::Malformed| Error::new(ErrorKind::Unavailable, "account", e.to_string());
         account.map(Some).map_err(malformed)
+    }
+
+    async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error> {
+        ChainQuery::balance(self, address, denom).await
     }
 
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error> {

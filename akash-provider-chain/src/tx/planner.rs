@@ -32,7 +32,7 @@ use crate::sequence::{Expiry, Sequencer};
 use crate::signer::{Ordering, Price};
 use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
-use akash_provider_core::types::{DecCoin, DeploymentId, Mono, Msg, TxOutcome};
+use akash_provider_core::types::{DecCoin, Denom, DeploymentId, Mono, Msg, TxOutcome};
 use flight::Flight;
 use known::Known;
 pub use status::{Nonces, WriterStatus};
@@ -116,6 +116,23 @@ pub(super) struct Draft {
     pub price: Price,
     /// Number of the signing account.
     pub account_number: u64,
+}
+
+impl Draft {
+    /// Returns what the signer pays by denomination: the fee, unless a grant pays it, and the deposits of bids.
+    pub(super) fn costs(&self) -> BTreeMap<Denom, u128> {
+        let fee = Some(&self.price.fee).filter(|_| self.price.granter.is_none());
+        let deposits = self.msgs.iter().filter_map(|msg| match msg {
+            Msg::CreateBid { deposit, .. } => Some(deposit),
+            _ => None,
+        });
+        let mut costs: BTreeMap<Denom, u128> = BTreeMap::new();
+        for coin in deposits.chain(fee) {
+            let sum = costs.entry(coin.denom.clone()).or_default();
+            *sum = sum.saturating_add(coin.amount);
+        }
+        costs
+    }
 }
 
 /// What the planner is told.

@@ -1,6 +1,6 @@
 //! The writer's shell: one task that signs what the planner wants sent, asks the node, and answers the callers.
 
-use super::api::{Included, TxApi};
+use super::api::{Included, Simulation, TxApi};
 use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
 use crate::convert::to_any;
 use crate::gas::{Ceilings, Spent, SpentStore};
@@ -9,7 +9,7 @@ use crate::private_key::PrivateKey;
 use crate::signer::{Account, SignedTx, TxHash, sign};
 use akash_provider_core::chain::{ChainTx, SyncInfo};
 use akash_provider_core::error::{Error, ErrorKind, Failure};
-use akash_provider_core::types::{Mono, Msg, TxOutcome};
+use akash_provider_core::types::{Address, Denom, Mono, Msg, TxOutcome};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -298,9 +298,11 @@ impl Task {
                 let tx = self.sign(&draft);
                 // Where a node claims more a second one is asked: a lie about gas is found before it is paid for.
                 let most = self.ceilings.of_messages(&draft.msgs).gas;
-                Box::pin(
-                    async move { Input::Simulated(id, within(api.simulate_below(tx.bytes, most)).await) },
-                )
+                let costs = draft.costs();
+                Box::pin(async move {
+                    let simulated = within(api.simulate_below(tx.bytes, most)).await;
+                    Input::Simulated(id, explained(&*api, &address, &costs, simulated).await)
+                })
             }
             Action::Send(id, draft) => {
                 let tx = self.sign(&draft);
@@ -336,6 +338,27 @@ impl Task {
 fn today() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() / 60
+}
+
+/// Finds out whether a refused simulation lacks money: nodes give no code that says so.
+async fn explained(
+    api: &dyn TxApi,
+    address: &Address,
+    costs: &BTreeMap<Denom, u128>,
+    simulated: Result<Simulation, Failure>,
+) -> Result<Simulation, Failure> {
+    let Ok(Simulation::Refused { log }) = simulated else {
+        return simulated;
+    };
+    for (denom, cost) in costs {
+        // A balance that cannot be read explains nothing.
+        if let Ok(coin) = within(api.balance(address, denom)).await
+            && coin.amount < *cost
+        {
+            return Ok(Simulation::Unpaid { log });
+        }
+    }
+    Ok(Simulation::Refused { log })
 }
 
 async fn within<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {

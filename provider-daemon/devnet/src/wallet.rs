@@ -125,7 +125,9 @@ impl Wallet {
         let (trial, _) = sign_with(TRIAL_GAS, self.gas.price(TRIAL_GAS, price));
         let used = match self.api.simulate(trial.bytes).await? {
             Simulation::Gas { used } => used,
-            Simulation::Refused { log } => return Err(WalletError::Refused { log }),
+            Simulation::Refused { log } | Simulation::Unpaid { log } => {
+                return Err(WalletError::Refused { log });
+            }
         };
         let limit = self.gas.limit(used);
         let (signed, expires) = sign_with(limit, self.gas.price(limit, price));

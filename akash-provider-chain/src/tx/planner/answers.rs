@@ -123,7 +123,17 @@ impl Planner {
                 flight.phase = Phase::Ready { at: now };
                 self.estimates.put(&msgs, used, height);
             }
-            Ok(Simulation::Refused { log }) if flight.members.len() > 1 => self.split(id, &log),
+            Ok(Simulation::Refused { log } | Simulation::Unpaid { log }) if flight.members.len() > 1 => {
+                self.split(id, &log)
+            }
+            Ok(Simulation::Unpaid { log }) => {
+                let outcome = TxOutcome::Rejected {
+                    error: TxError::InsufficientFunds,
+                    code: "simulation".to_owned(),
+                    log: shortened(&log),
+                };
+                self.reply(id, &Ok(outcome), out);
+            }
             Ok(Simulation::Refused { log }) => {
                 // With sequences the reason may be ours: another transaction of the account came first.
                 if self.sequencer.is_ordered() && flight.replaced == 0 {
@@ -441,17 +451,7 @@ impl Planner {
         if flight.members.len() > 1 {
             return self.split(id, log);
         }
-        let mut outcome = rejected(code, log);
-        let bid = matches!(&flight.msgs()[..], [Msg::CreateBid { .. }]);
-        // Only a bid has a deposit; from other messages these codes mean something else.
-        if let TxOutcome::Rejected {
-            error: error @ TxError::Deposit,
-            ..
-        } = &mut outcome
-            && !bid
-        {
-            *error = TxError::Other;
-        }
+        let outcome = rejected(code, log, flight.msgs().first());
         if is_panic(code) {
             tracing::warn!(%code, log = %shortened(log), "the chain's handler panicked");
         }

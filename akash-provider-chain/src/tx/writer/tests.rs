@@ -6,7 +6,8 @@ use crate::tx::api::{Simulation, Submission};
 use crate::tx::fake::{CHAIN, Node};
 use crate::tx::standing::{Standing, standing};
 use akash_provider_core::chain::Account as ChainAccount;
-use akash_provider_core::types::{Address, DecCoin};
+use akash_provider_core::market::Market;
+use akash_provider_core::types::{Address, Coin, DecCoin, TxError};
 use futures::FutureExt;
 use std::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
@@ -36,6 +37,9 @@ impl TxApi for Api {
     }
     async fn account(&self, _address: &Address) -> Result<Option<ChainAccount>, Error> {
         Ok(Some(self.node().await?.account()))
+    }
+    async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error> {
+        Ok(self.node().await?.chain.market(|m| m.balance(address, denom)))
     }
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error> {
         Ok(self.node().await?.prices())
@@ -105,6 +109,39 @@ async fn calls_are_answered_with_the_height_they_landed_at() {
     running.await.unwrap();
     let error = writer.broadcast_msgs(vec![bid(&api, 99)]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bid_that_the_account_cannot_pay_is_refused_for_lack_of_money_and_costs_nothing() {
+    // Without the deposit; and without the fee, where the node in memory needs another reason to refuse.
+    for (lacking, left) in [("uact", 499_999), ("uakt", 1)] {
+        let (writer, api, stop, running) = started();
+        let bid = bid(&api, 1);
+        {
+            let node = api.node.lock().unwrap();
+            let Msg::CreateBid { id, .. } = &bid else {
+                unreachable!()
+            };
+            let account =
+                |m: &mut Market| drop(m.account_mut(key().address()).coins.insert(lacking.into(), left));
+            node.chain.market(account);
+            if lacking == "uakt" {
+                node.close_by_tenant(id.deployment());
+            }
+        }
+        let outcome = writer.broadcast_msgs(vec![bid]).await.unwrap();
+        let TxOutcome::Rejected { error, code, .. } = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!(
+            (error, &*code),
+            (TxError::InsufficientFunds, "simulation"),
+            "{lacking}"
+        );
+        assert!(api.node.lock().unwrap().included().is_empty(), "{lacking}");
+        stop.cancel();
+        running.await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
