@@ -273,7 +273,8 @@ impl Engine {
             self.publish(Event::BidUnfunded { order, message });
         }
         // Money may have come back since the last reading.
-        self.market.wallet.next.get_or_insert(self.progress.mono());
+        let now = self.progress.mono();
+        self.market.wallet.next.get_or_insert(now);
     }
 }
 
