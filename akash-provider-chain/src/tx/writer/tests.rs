@@ -122,8 +122,7 @@ async fn a_bid_that_the_account_cannot_pay_is_refused_for_lack_of_money_and_cost
             let Msg::CreateBid { id, .. } = &bid else {
                 unreachable!()
             };
-            let account =
-                |m: &mut Market| drop(m.account_mut(key().address()).coins.insert(lacking.into(), left));
+            let account = |m: &mut Market| m.account_mut(key().address()).coins.insert(lacking.into(), left);
             node.chain.market(account);
             if lacking == "uakt" {
                 node.close_by_tenant(id.deployment());

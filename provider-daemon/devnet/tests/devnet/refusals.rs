@@ -409,7 +409,7 @@ async fn a_deposit_that_cannot_be_paid_fails_in_its_block_and_a_fee_before_it() 
     let devnet = with_order().await;
     let rpc = devnet.rpc_url();
     let set = |denom: &str, amount| {
-        let coin = |m: &mut Market| drop(m.account_mut(key(2).address()).coins.insert(denom.into(), amount));
+        let coin = |m: &mut Market| m.account_mut(key(2).address()).coins.insert(denom.into(), amount);
         devnet.chain().market(coin);
     };
     set("uact", 499_999);
