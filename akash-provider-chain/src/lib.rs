@@ -53,6 +53,7 @@ pub mod proto;
 mod query;
 mod raw;
 mod reader;
+pub mod regular_file;
 mod rpc;
 mod sequence;
 pub mod signer;

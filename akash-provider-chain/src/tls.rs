@@ -1,5 +1,6 @@
 //! One TLS configuration for every connection to a node: the roots that are trusted, ring as cryptography.
 
+use crate::regular_file;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -65,11 +66,7 @@ impl Trust {
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = std::fs::metadata(path).map_err(|e| e.to_string())?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(format!("it is larger than {FILE_BYTES_MAX} bytes"));
-    }
-    std::fs::read(path).map_err(|e| e.to_string())
+    regular_file::read(path, FILE_BYTES_MAX).map_err(|e| e.to_string())
 }
 
 fn add(store: &mut RootCertStore, text: &[u8]) -> Result<usize, String> {

@@ -2,6 +2,7 @@
 //!
 //! Which pods belong to a service comes from the caches of [`State`]; only the streams themselves are calls.
 
+mod budget;
 mod events;
 mod exec;
 mod lines;
@@ -32,6 +33,7 @@ pub struct Access {
     call_timeout: Duration,
     command_start_timeout: Duration,
     tools: exec::Tools,
+    log_memory: Arc<budget::Budget>,
 }
 
 impl fmt::Debug for Access {
@@ -50,6 +52,10 @@ impl Access {
             call_timeout: settings.call_timeout,
             command_start_timeout: settings.command_start_timeout,
             tools: exec::Tools::default(),
+            log_memory: Arc::new(budget::Budget::new(
+                settings.log_memory_per_tenant,
+                settings.log_memory,
+            )),
         }
     }
 

@@ -59,6 +59,10 @@ pub struct Settings {
     pub command_start_timeout: Duration,
     /// Events of a lease are remembered so long.
     pub event_history: Duration,
+    /// Memory for log lines of one tenant that wait for their reader, in bytes.
+    pub log_memory_per_tenant: usize,
+    /// Memory for log lines of all tenants together, in bytes.
+    pub log_memory: usize,
 }
 
 impl Settings {
@@ -89,6 +93,10 @@ impl Settings {
             call_timeout: Duration::from_secs(4),
             command_start_timeout: Duration::from_secs(15),
             event_history: Duration::from_secs(7 * 24 * 3600),
+            // A full line of 128 replicas; lines of usual length take some kilobytes for each stream.
+            log_memory_per_tenant: 128 << 20,
+            // So that the streams of several tenants cannot fill the provider's memory.
+            log_memory: 1 << 30,
         }
     }
 }

@@ -18,6 +18,7 @@ pub mod state;
 pub mod tools;
 pub mod tx;
 
+use akash_provider_chain::regular_file;
 use akash_provider_core::sdl::{MAX_BYTES, Sdl};
 use anyhow::Context;
 use std::io::Read;
@@ -40,9 +41,9 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
     let reader: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())
     } else {
-        Box::new(std::fs::File::open(path).with_context(|| format!("{name}: cannot be opened"))?)
+        Box::new(regular_file::open(path).with_context(|| format!("{name}: cannot be opened"))?)
     };
-    let bytes = match crate::files::limited(reader, u64::try_from(MAX_BYTES)?) {
+    let bytes = match regular_file::limited(reader, u64::try_from(MAX_BYTES)?) {
         Err(error) if error.kind() == std::io::ErrorKind::FileTooLarge => {
             anyhow::bail!("{name}: is larger than {MAX_BYTES} bytes; an SDL is a few kilobytes");
         }

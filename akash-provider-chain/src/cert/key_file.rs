@@ -8,6 +8,7 @@
 use super::{CERTIFICATE, CertError, OwnCertificate, PEM_BYTES_MAX, encode_pem};
 use crate::private_file;
 use crate::private_key::PrivateKey;
+use crate::regular_file;
 use cbc::cipher::block_padding::Pkcs7;
 use cbc::cipher::{BlockModeDecrypt, KeyIvInit};
 use data_encoding::HEXUPPER_PERMISSIVE;
@@ -353,7 +354,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, CertError> {
         },
     };
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(io)?;
+    let file = regular_file::open(path).map_err(io)?;
     let limit = PEM_BYTES_MAX as u64;
     // One byte more than allowed tells a file that is too large from one that just fits.
     file.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;

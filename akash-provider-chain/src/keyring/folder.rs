@@ -6,6 +6,7 @@ use super::record::{self, Stored};
 use super::{PASSPHRASE_BYTES_MAX, check_new_passphrase};
 use crate::private_file;
 use crate::private_key::PrivateKey;
+use crate::regular_file;
 use akash_provider_core::types::Address;
 use data_encoding::{BASE64, HEXLOWER};
 use secrecy::{ExposeSecret, SecretString};
@@ -280,7 +281,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, KeyringError> {
         path: path.to_owned(),
         source,
     };
-    let file = match fs::File::open(path) {
+    let file = match regular_file::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(io(e)),

@@ -1,8 +1,8 @@
 //! Secrets from the environment or from a mounted file, for containers.
 
 use super::error::KeyringError;
+use crate::regular_file;
 use secrecy::SecretString;
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use zeroize::Zeroizing;
@@ -49,7 +49,7 @@ fn variable(name: &str) -> Result<Zeroizing<String>, String> {
 }
 
 fn file(path: &PathBuf) -> Result<Zeroizing<String>, String> {
-    let open = File::open(path).map_err(|e| match e.kind() {
+    let open = regular_file::open(path).map_err(|e| match e.kind() {
         ErrorKind::NotFound => "there is no such file".to_owned(),
         _ => e.to_string(),
     })?;

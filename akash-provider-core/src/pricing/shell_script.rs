@@ -8,9 +8,8 @@
 //! Whatever begins with `PRICE_` is on it.
 //!
 //! What it may not do is hold the provider up. At most so many processes run at once; one that has not exited
-//! and closed its output within the limit is killed with its whole process group, so nothing it started in
-//! the background keeps it alive; output is read only up to a bound; a call that is given up kills its
-//! process group too. Nothing is kept from one order to the next.
+//! and closed its output within the limit is killed with every process that it started, also those in other
+//! sessions; output is read only up to a bound; a call that is given up kills them too. Nothing is kept from one order to the next.
 
 mod input;
 mod process;

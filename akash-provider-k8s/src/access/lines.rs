@@ -72,7 +72,8 @@ impl Lines {
 
     /// The connection was cut: the stream begins again, at [`Lines::since`] or before.
     pub(super) fn cut(&mut self) {
-        self.buffer.clear();
+        // With its memory: the next connection may come late, or never.
+        self.buffer = Vec::new();
         if let Some(mut open) = self.open.take().filter(|open| !open.again) {
             // What was still to be passed over was given out too.
             open.given += std::mem::take(&mut open.pass);
@@ -87,6 +88,11 @@ impl Lines {
         let part = self.part.as_ref().and_then(|part| part.stamp);
         let stamp = self.mark.map(|mark| mark.stamp).or(part)?;
         Timestamp::from_second(stamp.as_second()).ok()
+    }
+
+    /// Bytes of memory of the unfinished line.
+    pub(super) const fn memory(&self) -> usize {
+        self.buffer.capacity()
     }
 
     fn extend(&mut self, bytes: &[u8], out: &mut Vec<String>) {

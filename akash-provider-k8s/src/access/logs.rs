@@ -1,5 +1,6 @@
 //! Log lines of a lease: every replica that is there, and with `follow` those that come later.
 
+use super::budget::Part;
 use super::lines::Lines;
 use super::pods::{Replica, has_begun, is_done, is_running, replicas};
 use super::{Access, task_stream, touch};
@@ -7,7 +8,7 @@ use crate::error::from_kube;
 use crate::state::asked_to_wait;
 use akash_provider_core::cluster::{LogLine, LogOptions};
 use akash_provider_core::error::Error;
-use akash_provider_core::types::LeaseId;
+use akash_provider_core::types::{Address, LeaseId};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures::io::{AsyncBufRead, AsyncBufReadExt};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -36,7 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Longest wait between two calls for the logs of a replica.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-type Batch = Result<Vec<LogLine>, Error>;
+/// Lines, and the memory that they take until they are read.
+type Batch = Result<(Vec<LogLine>, Part), Error>;
 type Sender = mpsc::Sender<Batch>;
 
 impl Access {
@@ -54,15 +56,19 @@ impl Access {
         let reader = Reader {
             access: self.clone(),
             namespace: lease.namespace(),
+            tenant: lease.owner().clone(),
             options: Arc::new(options),
         };
         let batches = task_stream(BATCHES_MAX, |sender| reader.run(sender));
         let lines = batches.flat_map(|batch| {
-            let lines: Vec<Result<LogLine, Error>> = match batch {
-                Ok(lines) => lines.into_iter().map(Ok).collect(),
-                Err(error) => vec![Err(error)],
+            let (lines, memory): (Vec<Result<LogLine, Error>>, _) = match batch {
+                Ok((lines, memory)) => (lines.into_iter().map(Ok).collect(), Some(memory)),
+                Err(error) => (vec![Err(error)], None),
             };
-            stream::iter(lines)
+            stream::iter(lines).inspect(move |_| {
+                // Released with the last line.
+                let _held = &memory;
+            })
         });
         Ok(lines.boxed())
     }
@@ -73,6 +79,7 @@ impl Access {
 struct Reader {
     access: Access,
     namespace: String,
+    tenant: Address,
     options: Arc<LogOptions>,
 }
 
@@ -134,6 +141,12 @@ enum End {
     Dropped,
     /// The connection broke, or fell silent.
     Cut,
+    /// The tenant's memory for log lines is used up.
+    Refused(Error),
+}
+
+fn memory_of(line: &LogLine) -> usize {
+    size_of::<LogLine>() + line.name.len() + line.message.len()
 }
 
 /// One reader of the logs of one replica.
@@ -142,6 +155,8 @@ struct ReplicaReader {
     replica: Replica,
     tail: Option<u64>,
     lines: Lines,
+    /// Memory of the unfinished line.
+    memory: Part,
     back_off: ExponentialBackoff,
 }
 
@@ -157,6 +172,7 @@ fn back_off() -> ExponentialBackoff {
 impl ReplicaReader {
     fn new(reader: Reader, replica: Replica, tail: Option<u64>) -> Self {
         Self {
+            memory: reader.access.log_memory.part(&reader.tenant),
             reader,
             replica,
             tail,
@@ -180,6 +196,10 @@ impl ReplicaReader {
                     worked = Instant::now();
                     match self.read(stream, &sender).await {
                         End::Dropped => return,
+                        End::Refused(error) => {
+                            let _ = sender.send(Err(error)).await;
+                            return;
+                        }
                         End::Eof if !follow || (ended && !self.may_run()) => return,
                         End::Eof => None,
                         End::Cut => Some(Duration::ZERO),
@@ -207,6 +227,8 @@ impl ReplicaReader {
                 }
             };
             self.lines.cut();
+            // Nothing is left to count, so it is not refused.
+            let _ = self.memory.resize(self.lines.memory());
             let least = self.back_off.next().unwrap_or(WAIT_MAX);
             sleep(least.max(wait.unwrap_or_default())).await;
             // Without anything to read, nothing changes until the replica does.
@@ -261,10 +283,17 @@ impl ReplicaReader {
                     name: name.clone(),
                     message,
                 };
-                let batch = lines.into_iter().map(line).collect();
-                if sender.send(Ok(batch)).await.is_err() {
+                let batch: Vec<LogLine> = lines.into_iter().map(line).collect();
+                let mut memory = self.reader.access.log_memory.part(&self.reader.tenant);
+                if let Err(error) = memory.resize(batch.iter().map(memory_of).sum()) {
+                    return End::Refused(error);
+                }
+                if sender.send(Ok((batch, memory))).await.is_err() {
                     return End::Dropped;
                 }
+            }
+            if let Err(error) = self.memory.resize(self.lines.memory()) {
+                return End::Refused(error);
             }
             if let Some(end) = end {
                 return end;

@@ -7,6 +7,7 @@
 mod client;
 
 use akash_provider_chain::cert::{CertError, OwnCertificate};
+use akash_provider_chain::regular_file;
 use client::OnChain;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
@@ -198,11 +199,8 @@ fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 fn check_size(path: &Path) -> Result<(), TlsError> {
-    let size = std::fs::metadata(path).map_err(|e| file_error(path, e))?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(file_error(path, "it is too large for a certificate or a key"));
-    }
-    Ok(())
+    let read = regular_file::read(path, FILE_BYTES_MAX);
+    read.map(drop).map_err(|e| file_error(path, e))
 }
 
 fn file_error(path: &Path, why: impl ToString) -> TlsError {

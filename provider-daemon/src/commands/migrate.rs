@@ -8,6 +8,7 @@ use crate::args::migrate::{MigrateCommand, MigrateListArgs, MigrateRunArgs};
 use crate::cluster_client::client;
 use crate::commands::chain::block_on;
 use crate::{plain, say};
+use akash_provider_chain::regular_file;
 use akash_provider_k8s::operators::handover::{Opened, open_to_gateway};
 use anyhow::{Context, bail};
 use k8s_openapi::jiff::Timestamp;
@@ -130,7 +131,9 @@ fn read(path: &Path) -> anyhow::Result<Done> {
         Ok(meta) if meta.len() > FILE_MAX => {
             bail!("{}: it is no file of migrations: too large", path.display())
         }
-        Ok(_) => fs::read_to_string(path).with_context(what)?,
+        Ok(_) => {
+            String::from_utf8(regular_file::read(path, FILE_MAX).with_context(what)?).with_context(what)?
+        }
     };
     serde_json::from_str(&text).with_context(|| {
         format!(

@@ -1,5 +1,6 @@
 //! What the embedded market keeps over a restart, in one file.
 
+use akash_provider_chain::regular_file;
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::market::Market;
@@ -47,7 +48,8 @@ impl StateFile {
                 )
             }
             Ok(_) => {
-                let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+                let bytes = regular_file::read(path, MAX_BYTES)
+                    .with_context(|| format!("reading {}", path.display()))?;
                 rmp_serde::from_slice(&bytes)
                     .with_context(|| format!("{} is not a state file of this version", path.display()))?
             }

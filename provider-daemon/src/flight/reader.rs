@@ -3,6 +3,7 @@
 use super::format::{Decoder, Fault};
 use super::shelf::files;
 use super::{Head, Record};
+use akash_provider_chain::regular_file;
 use anyhow::{Context, bail};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -62,7 +63,7 @@ impl Recording {
             return Ok(None);
         };
         let name = path.display().to_string();
-        let file = File::open(&path).with_context(|| name.clone())?;
+        let file = regular_file::open(&path).with_context(|| name.clone())?;
         let (head, decoder) = match Decoder::new(BufReader::new(file)) {
             Ok(opened) => opened,
             Err(fault @ (Fault::Foreign | Fault::Format(_) | Fault::Io(_))) => {

@@ -1,7 +1,7 @@
 //! Reads small files of the kernel below a folder, each with its limit.
 
-use crate::files;
-use std::fs::{File, metadata};
+use akash_provider_chain::regular_file;
+use std::fs::metadata;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -35,7 +35,7 @@ impl Tree {
         if !metadata(&place)?.is_file() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "it is no file"));
         }
-        let bytes = files::limited(File::open(place)?, most)?;
+        let bytes = regular_file::read(&place, most)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 

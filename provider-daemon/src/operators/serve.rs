@@ -8,17 +8,16 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// Connections at once; more wait.
+/// Connections at once; another one displaces the oldest of the client with most.
 const CONNECTIONS_MAX: usize = 64;
 /// Time for the head of a request to arrive.
 const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -48,33 +47,30 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, until: Cancella
     take(listener, answer, until).await;
 }
 
-/// Takes connections until the end, some at once, and waits a while for those that are there.
+/// Accepts connections until the end, and waits a while for the open ones. A client that holds many loses its oldest, so
+/// slow clients never keep out a probe.
 pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     answer: impl Fn(TcpStream, SocketAddr) -> F,
     until: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
+    // The oldest first.
+    let mut open: Vec<(IpAddr, AbortHandle)> = Vec::new();
     loop {
-        while connections.try_join_next().is_some() {}
-        let accepting = async {
-            // Never closed.
-            let place = Arc::clone(&places).acquire_owned().await.ok();
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             biased;
             () = until.cancelled() => break,
-            accepted = accepting => accepted,
+            accepted = listener.accept() => accepted,
         };
+        while connections.try_join_next().is_some() {}
+        open.retain(|(_, task)| !task.is_finished());
         match accepted {
             Ok((stream, peer)) => {
-                let answering = answer(stream, peer);
-                connections.spawn(async move {
-                    let _place = place;
-                    answering.await;
-                });
+                if open.len() >= CONNECTIONS_MAX {
+                    displace(&mut open);
+                }
+                open.push((peer.ip(), connections.spawn(answer(stream, peer))));
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection cannot be taken");
@@ -84,6 +80,21 @@ pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
     }
     let rest = async { while connections.join_next().await.is_some() {} };
     let _ = timeout(DRAIN_TIME, rest).await;
+}
+
+/// Closes the oldest connection of the client that has most.
+fn displace(open: &mut Vec<(IpAddr, AbortHandle)>) {
+    let of_client = |ip: IpAddr| open.iter().filter(|(other, _)| *other == ip).count();
+    // From the newest on, because the last of equals is taken.
+    let most = open
+        .iter()
+        .enumerate()
+        .rev()
+        .max_by_key(|(_, (ip, _))| of_client(*ip));
+    if let Some((at, (_, task))) = most {
+        task.abort();
+        open.remove(at);
+    }
 }
 
 async fn converse(stream: TcpStream, peer: Peer, router: Router, until: CancellationToken) {
@@ -184,6 +195,7 @@ fn http_date(at: SystemTime) -> String {
 mod tests {
     use super::*;
     use http_body_util::BodyExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
     async fn a_text_is_shown_once_there_is_one_and_never_half() {
@@ -200,6 +212,43 @@ mod tests {
         assert_eq!(prepared.answer().status(), StatusCode::OK);
         prepared.set(vec![b' '; TEXT_MAX + 1]);
         assert_eq!(prepared.answer().status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
+
+    #[tokio::test]
+    async fn slow_clients_do_not_keep_out_a_probe() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/health", axum::routing::get(|| async { "OK" }));
+        let until = CancellationToken::new();
+        let serving = tokio::spawn(serve(listener, router, until.clone()));
+        let connect = async |from: &str| {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind(SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
+            socket.connect(address).await.unwrap()
+        };
+        let mut kept = connect("127.0.0.9").await;
+        let mut slow = Vec::new();
+        for _ in 0..193 {
+            let mut client = connect("127.0.0.2").await;
+            client.write_all(b"GET /health HTTP/1.1\r\n").await.unwrap();
+            slow.push(client);
+        }
+        // A probe of another address, one of the same, and a connection that was open before.
+        let mut probes = [connect("127.0.0.1").await, connect("127.0.0.2").await];
+        for client in probes.iter_mut().chain([&mut kept]) {
+            let request = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            client.write_all(request).await.unwrap();
+            let mut text = String::new();
+            // Half of the time that a slow client has for its request.
+            timeout(HEAD_TIME / 2, client.read_to_string(&mut text))
+                .await
+                .unwrap()
+                .unwrap();
+            assert!(text.starts_with("HTTP/1.1 200"), "{text}");
+        }
+        until.cancel();
+        drop(slow);
+        serving.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

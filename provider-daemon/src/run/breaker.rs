@@ -9,8 +9,8 @@
 //! ```
 //! A file that says something else, or nothing, is never taken for a release: the breaker has then tripped for all.
 
-use crate::files;
 use crate::plain;
+use akash_provider_chain::regular_file;
 use akash_provider_core::error::ErrorKind as Kind;
 use akash_provider_core::provider::{Keeper, ProviderHandle};
 use akash_provider_core::types::Address;
@@ -81,7 +81,7 @@ impl Breaker {
     }
 
     fn kept(&self) -> Kept {
-        let read = File::open(&self.path).and_then(|file| files::limited(file, BYTES_MAX));
+        let read = regular_file::read(&self.path, BYTES_MAX);
         let (shut, problem) = match read {
             Ok(bytes) => parsed(&bytes),
             Err(error) if error.kind() == ErrorKind::NotFound => return Kept::default(),

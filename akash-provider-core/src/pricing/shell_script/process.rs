@@ -1,5 +1,8 @@
 //! One process in a group of its own, with bounded output, that does not outlive the call that runs it.
 
+mod descendants;
+
+use descendants::Mark;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
 use std::ffi::OsString;
 use std::io;
@@ -80,11 +83,13 @@ pub(super) async fn run(
     environment: [(&str, &str); 2],
     input: Vec<u8>,
 ) -> Result<Outcome, RunError> {
+    let mark = Mark::new();
     let mut command = CommandWrap::with_new(program, |command| {
         command
             .env_clear()
             .envs(inherited(std::env::vars_os()))
             .envs(environment)
+            .env(Mark::NAME, mark.value())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -93,7 +98,11 @@ pub(super) async fn run(
         .wrap(ProcessGroup::leader())
         .spawn()
         .map_err(RunError::Start)?;
-    let mut group = Group { child, ended: false };
+    let mut group = Group {
+        child,
+        mark,
+        ended: false,
+    };
     let stdin = group.child.stdin().take();
     let stdout = group.child.stdout().take();
     let stderr = group.child.stderr().take();
@@ -125,9 +134,10 @@ pub(super) async fn run(
     Ok(outcome)
 }
 
-/// A process group that is killed when it is dropped before it has ended.
+/// A process group that is killed when it is dropped before it has ended, with the processes that left it.
 struct Group {
     child: Box<dyn ChildWrapper>,
+    mark: Mark,
     ended: bool,
 }
 
@@ -136,6 +146,7 @@ impl Drop for Group {
         if !self.ended {
             // Fails only when there is nobody left in it. The runtime collects the exit status.
             let _ = self.child.start_kill();
+            self.mark.kill_all();
         }
     }
 }

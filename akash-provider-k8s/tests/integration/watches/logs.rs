@@ -6,6 +6,7 @@ use super::{ms, one_lease, until, watch_config};
 use akash_provider_core::cluster::{EventOptions, ExecIo, ExecRequest, LogLine, LogOptions};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_k8s::access::Access;
+use akash_provider_k8s::settings::Settings;
 use akash_provider_k8s::state::State;
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -17,7 +18,10 @@ use tokio::time::{sleep, timeout};
 type Lines = BoxStream<'static, Result<LogLine, Error>>;
 
 async fn ready(server: &Server) -> Access {
-    let mut settings = settings();
+    ready_with(server, settings()).await
+}
+
+async fn ready_with(server: &Server, mut settings: Settings) -> Access {
     settings.call_timeout = ms(1000);
     settings.command_start_timeout = ms(1500);
     let state = Arc::new(State::start_with(&server.client(), &settings, watch_config()));
@@ -144,6 +148,46 @@ async fn a_line_of_any_length_arrives() {
     let found = all(access.logs(&lease(1), LogOptions::default()).unwrap()).await;
     let lengths: Vec<_> = found.iter().map(String::len).collect();
     assert_eq!(lengths, [1 << 20, 1 << 20, 1 << 20, 5]);
+}
+
+#[tokio::test]
+async fn a_tenant_without_memory_for_more_lines_is_refused_with_the_limit() {
+    const LINE: usize = 700 << 10;
+    let server = Server::start(|request, _| match request.resource.as_str() {
+        "log" => {
+            let mut endless = b"2026-11-21T10:20:01Z ".to_vec();
+            endless.extend(vec![b'x'; LINE]);
+            stream(vec![line(1, "first"), endless], Some(Part::Stall))
+        }
+        _ => one_pod(request),
+    })
+    .await;
+    let mut settings = settings();
+    // An unfinished line takes up to twice its length, and two of them more than this.
+    settings.log_memory_per_tenant = 2 * LINE;
+    let access = ready_with(&server, settings).await;
+    let open = || access.logs(&lease(1), FOLLOW).unwrap();
+    let mut both = futures::stream::select(open(), open());
+    let refused = timeout(Duration::from_secs(10), async {
+        loop {
+            if let Err(error) = both.next().await.expect("no end") {
+                return error.to_string();
+            }
+        }
+    });
+    let refused = refused.await.expect("a refusal");
+    assert!(
+        refused.contains("of this tenant that wait take more than 1 MiB"),
+        "{refused}"
+    );
+    // Their memory is released with them.
+    drop(both);
+    let mut again = open();
+    next(&mut again).await;
+    assert!(
+        timeout(ms(300), again.next()).await.is_err(),
+        "the stream goes on"
+    );
 }
 
 #[tokio::test]

@@ -67,6 +67,9 @@ const ELSEWHERE: [(&str, &str); 3] = [
          --bid-price-strategy shellScript",
     ),
 ];
+/// Unknown keys of all files that get a suggestion, each of which compares the key with every setting. More unknown keys
+/// are a file of something else.
+const SUGGESTIONS_MAX: usize = 100;
 /// As similar as this a name may be meant.
 const SIMILAR: f64 = 0.8;
 
@@ -154,7 +157,8 @@ impl<'a> Keys<'a> {
         };
         for (flag, values) in self.meant(&key, &name, values) {
             let Some(arg) = self.args.get(&plain(&flag)) else {
-                found.unknown.push(self.unknown(&key, file));
+                let is_suggested = found.unknown.len() < SUGGESTIONS_MAX;
+                found.unknown.push(self.unknown(&key, file, is_suggested));
                 continue;
             };
             let flag = arg.get_long().unwrap_or_default().to_owned();
@@ -206,9 +210,9 @@ impl<'a> Keys<'a> {
         vec![(flag.to_owned(), values)]
     }
 
-    fn unknown(&self, key: &str, file: &Path) -> String {
+    fn unknown(&self, key: &str, file: &Path, is_suggested: bool) -> String {
         let names = self.args.values().filter_map(|arg| arg.get_long());
-        let near = nearest(key, names);
+        let near = is_suggested.then(|| nearest(key, names)).flatten();
         let near = near
             .map(|near| format!("; the nearest is `{near}`"))
             .unwrap_or_default();

@@ -1,10 +1,10 @@
 //! A file of settings as text: names and values, whatever their types.
 
+use akash_provider_chain::regular_file;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Largest file that is read: a setting has some 60 bytes.
@@ -28,15 +28,13 @@ pub(super) enum Node {
 /// It cannot be read, is too large, or holds something else; the text names it.
 pub(super) fn read(path: &Path) -> Result<Vec<(String, Node)>, String> {
     let name = path.display();
-    let file = File::open(path).map_err(|error| format!("{name}: cannot be opened: {error}"))?;
-    let mut bytes = Vec::new();
-    let read = file.take(BYTES_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(|error| format!("{name}: cannot be read: {error}"))?;
-    if bytes.len() as u64 > BYTES_MAX {
-        return Err(format!(
-            "{name}: is larger than {BYTES_MAX} bytes; a file of settings has a few thousand"
-        ));
-    }
+    let file = regular_file::open(path).map_err(|error| format!("{name}: cannot be opened: {error}"))?;
+    let bytes = regular_file::limited(file, BYTES_MAX).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => {
+            format!("{name}: is larger than {BYTES_MAX} bytes; a file of settings has a few thousand")
+        }
+        _ => format!("{name}: cannot be read: {error}"),
+    })?;
     let text = String::from_utf8(bytes).map_err(|_| format!("{name}: is no text in UTF-8"))?;
     parse(&text).map_err(|error| format!("{name}: {error}"))
 }

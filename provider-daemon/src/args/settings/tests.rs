@@ -187,3 +187,15 @@ fn a_flag_that_is_wrong_is_named_with_its_value_and_the_nearest() {
         "{error}"
     );
 }
+
+/// Each suggestion compares a key with every setting, and a file may have a hundred thousand keys.
+#[test]
+fn a_number_of_unknown_keys_gets_suggestions_and_all_are_reported() {
+    let keys: String = (0..2000)
+        .map(|n| format!("bid-price-cpu-scal-{n}: 1\n"))
+        .collect();
+    let file = Scratch::new("many-unknown", &keys);
+    let unknown = of_run(&[&file.flag("config")]).remarks.unknown;
+    let suggested = unknown.iter().filter(|line| line.contains("; the nearest is"));
+    assert_eq!((unknown.len(), suggested.count()), (2000, 100));
+}

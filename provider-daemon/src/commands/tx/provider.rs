@@ -7,13 +7,13 @@ use crate::args::tx::ProviderTx;
 use crate::commands::chain::block_on;
 use akash_provider_chain::proto::akash::base::attributes::v1::Attribute as WireAttribute;
 use akash_provider_chain::proto::akash::provider::v1beta4::{Info, MsgCreateProvider, MsgUpdateProvider};
+use akash_provider_chain::regular_file;
 use akash_provider_core::types::Attribute;
 use anyhow::{Context, bail};
 use prost::{Message, Name};
 use prost_types::Any;
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
@@ -63,8 +63,8 @@ impl ProviderFile {
     /// It cannot be read, or says what the chain would refuse; the text names the place and the mend.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let name = path.display();
-        let file = File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
-        let bytes = match crate::files::limited(file, FILE_BYTES_MAX) {
+        let file = regular_file::open(path).with_context(|| format!("{name}: cannot be opened"))?;
+        let bytes = match regular_file::limited(file, FILE_BYTES_MAX) {
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {
                 bail!("{name}: is larger than {FILE_BYTES_MAX} bytes; a provider.yaml has a few thousand");
             }

@@ -108,7 +108,8 @@ fn text(value: &impl Debug) -> String {
 fn script_bytes(path: &std::path::Path) -> Vec<u8> {
     use std::io::Read;
     let mut bytes = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(SCRIPT_MAX).read_to_end(&mut bytes));
+    let read = akash_provider_chain::regular_file::open(path)
+        .and_then(|file| file.take(SCRIPT_MAX).read_to_end(&mut bytes));
     if read.is_err() {
         bytes.clear();
     }
