@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub(crate) const VERSION: &str = "1";
 /// Largest event, written as JSON. A status of ten thousand leases is some megabytes.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
+/// Largest entry: an event, and short fields beside it.
+pub(crate) const ENTRY_MAX: usize = BYTES_MAX + 1024;
 
 /// The id of an entry: how many events there were with it on all topics, and on its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -111,13 +111,10 @@ impl Bus for RedisBus {
             return Ok(None);
         }
         let key = self.link.keys().last(topic);
-        let text: Option<String> = self
-            .publisher
-            .ask("last", redis::cmd("GET").arg(&key).to_owned())
-            .await?;
-        let Some(text) = text else {
+        let text: String = self.publisher.ask("last", position::last(&key)).await?;
+        if text.is_empty() {
             return Ok(None);
-        };
+        }
         let event = entry::event(&text)
             .map_err(|error| Error::new(ErrorKind::Internal, "last", format!("key `{key}`: {error}")))?;
         Ok(Some(event))

@@ -1,9 +1,9 @@
 //! Where everything lies, and how far there is something.
 
-use crate::entry::EntryId;
+use crate::entry::{BYTES_MAX, EntryId};
 use akash_provider_core::types::Topic;
-use redis::RedisResult;
 use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue, RedisResult, Value};
 
 /// Names of the keys.
 #[derive(Debug)]
@@ -56,6 +56,12 @@ impl Keys {
     }
 }
 
+/// Returns the command that reads a last event: as much as an event may have, and one byte more. The response is empty
+/// where there is none.
+pub(crate) fn last(key: &str) -> Cmd {
+    redis::cmd("GETRANGE").arg(key).arg(0).arg(BYTES_MAX).to_owned()
+}
+
 impl Heads {
     /// Before the first event of the epoch, all of which are new to whoever read another one.
     pub(crate) fn at_start_of_epoch(mut self) -> Self {
@@ -83,16 +89,18 @@ impl Heads {
         for topic in topics {
             asked.arg(topic.name());
         }
-        asked.cmd("MGET");
         for topic in topics {
-            asked.arg(keys.last(*topic));
+            asked.add_command(last(&keys.last(*topic)));
         }
-        type Said = (
-            (Option<String>, Option<u64>),
-            Vec<Option<u64>>,
-            Vec<Option<String>>,
-        );
-        let ((epoch, sequence), counts, lasts): Said = asked.query_async(connection).await?;
+        let mut said: Vec<Value> = asked.query_async(connection).await?;
+        let lasts = said.split_off(2.min(said.len()));
+        let lasts = lasts.into_iter().map(String::from_redis_value);
+        let lasts = lasts.collect::<Result<Vec<_>, _>>()?;
+        let lasts = lasts
+            .into_iter()
+            .map(|text| Some(text).filter(|text| !text.is_empty()));
+        type Said = ((Option<String>, Option<u64>), Vec<Option<u64>>);
+        let ((epoch, sequence), counts): Said = redis::from_redis_value(Value::Array(said))?;
         let sequence = sequence.unwrap_or(0);
         let ends = counts.into_iter().map(|count| EntryId {
             sequence,

@@ -1,7 +1,7 @@
 //! One subscriber: it pulls, so that what waits for it waits in the streams, which are bounded.
 
 use crate::connection::{Link, Server, unavailable};
-use crate::entry::{self, Entry, EntryId};
+use crate::entry::{self, BYTES_MAX, ENTRY_MAX, Entry, EntryId};
 use crate::position::Heads;
 use akash_provider_core::Error;
 use akash_provider_core::bus::{Delivery, EventStream};
@@ -9,7 +9,7 @@ use akash_provider_core::types::Topic;
 use futures::StreamExt;
 use redis::aio::MultiplexedConnection;
 use redis::streams::StreamReadReply;
-use redis::{RedisError, RedisResult};
+use redis::{RedisError, RedisResult, Script};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,44 @@ const BLOCK: Duration = Duration::from_secs(2);
 const ANSWER_LIMIT: Duration = Duration::from_secs(7);
 /// Entries of one stream in one answer.
 const BATCH: usize = 256;
+/// Bytes of one answer, besides one entry of each stream.
+const BATCH_BYTES: usize = BYTES_MAX;
+
+/// Reads entries up to a number and a size, because `XREAD` counts entries alone and an entry may have 512 MiB. An
+/// entry that is too large comes with its id and epoch, and a version that cannot be read. Every stream
+/// gives one entry at least, so that the order over all streams is known.
+///
+/// Keys: the streams. Arguments: bytes, bytes of one entry, entries of one stream, and of each stream the id that was
+/// read last.
+const SOURCE: &str = r"
+local left = tonumber(ARGV[1])
+local read = {}
+for at, key in ipairs(KEYS) do
+  local entries = {}
+  local after = ARGV[3 + at]
+  while #entries < tonumber(ARGV[3]) and (left > 0 or #entries == 0) do
+    local entry = redis.call('XRANGE', key, '(' .. after, '+', 'COUNT', 1)[1]
+    if not entry then break end
+    after = entry[1]
+    local bytes = 0
+    for _, field in ipairs(entry[2]) do bytes = bytes + #field end
+    if bytes > tonumber(ARGV[2]) then
+      local short = {'v', 'too large'}
+      for i = 1, #entry[2], 2 do
+        if entry[2][i] == 'epoch' and #entry[2][i + 1] <= 256 then
+          short = {'v', 'too large', 'epoch', entry[2][i + 1]}
+        end
+      end
+      entry[2] = short
+    else
+      left = left - bytes
+    end
+    entries[#entries + 1] = entry
+  end
+  if #entries > 0 then read[#read + 1] = {key, entries} end
+end
+return read
+";
 /// Pause before the next attempt to connect, at first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
@@ -38,6 +76,7 @@ pub(crate) struct Reader {
     has_told: bool,
     /// An outage is told once.
     is_away: bool,
+    batch: Script,
 }
 
 impl Reader {
@@ -60,6 +99,7 @@ impl Reader {
             pause: PAUSE.0,
             has_told: false,
             is_away: false,
+            batch: Script::new(SOURCE),
         };
         if reader.topics.is_empty() {
             return Ok(reader);
@@ -120,8 +160,21 @@ impl Reader {
     }
 
     async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Option<StreamReadReply>> {
+        let mut batch = self.batch.prepare_invoke();
+        for topic in &self.topics {
+            batch.key(self.link.keys().stream(*topic));
+        }
+        batch.arg(BATCH_BYTES).arg(ENTRY_MAX).arg(BATCH);
+        for at in &self.at {
+            batch.arg(at.to_string());
+        }
+        let reply: StreamReadReply = batch.invoke_async(connection).await?;
+        if !reply.keys.is_empty() {
+            return Ok(Some(reply));
+        }
         let mut command = redis::cmd("XREAD");
-        command.arg("COUNT").arg(BATCH);
+        // Waits for the next entry and no more.
+        command.arg("COUNT").arg(1);
         command.arg("BLOCK").arg(BLOCK.as_millis() as u64).arg("STREAMS");
         for topic in &self.topics {
             command.arg(self.link.keys().stream(*topic));
@@ -231,8 +284,8 @@ impl Reader {
         }
     }
 
-    /// Entries with the places of their topics. A stream of which only a part was read says how far the order is known:
-    /// what others have beyond that is read again.
+    /// Entries with the places of their topics. The stream whose last entry is the oldest may have more, and says how far
+    /// the order is known: what others have beyond that is read again.
     fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, Entry)>> {
         let keys: Vec<String> = self
             .topics
@@ -248,9 +301,7 @@ impl Reader {
             for raw in &stream.ids {
                 entries.push((place, Entry::read(raw)?));
             }
-            if stream.ids.len() >= BATCH
-                && let Some((_, last)) = entries.last()
-            {
+            if let Some((_, last)) = entries.last() {
                 horizon = horizon.min(last.id.sequence);
             }
         }

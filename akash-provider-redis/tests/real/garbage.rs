@@ -28,6 +28,45 @@ async fn an_entry_that_cannot_be_read_counts_as_lost_and_hides_no_other() {
     assert_eq!(next(&mut facts).await, told(Topic::Facts, 5));
 }
 
+/// `XREAD` and `GET` would bring all of them into memory at once.
+#[tokio::test]
+async fn entries_that_are_too_large_are_not_sent_and_count_as_lost() {
+    let Some(server) = Server::start() else { return };
+    let bus = RedisBus::new(server.location());
+    let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
+    publish(&bus, Topic::Facts, 1).await;
+    let epoch: String = server.say(&["GET", "{akash-provider}:epoch"]).await;
+    // Made by the server, and one by one: it answers within half a second.
+    let large = "local large = string.rep(string.rep('x', 10000), 1700)";
+    let entry = format!(
+        "{large} return redis.call('XADD', KEYS[1], ARGV[1], 'v', 1, 'epoch', ARGV[2], 'event', large)"
+    );
+    for at in 2..=4 {
+        let id = format!("{at}-{at}");
+        let _: String = server.say(&["EVAL", &entry, "1", FACTS, &id, &epoch]).await;
+    }
+    let last = "{akash-provider}:last:akash.provider.cluster.status";
+    let status = format!("{large} redis.call('SET', KEYS[1], large) return 'OK'");
+    let _: String = server.say(&["EVAL", &status, "1", last]).await;
+    let sent = async || {
+        let stats: String = server.say(&["INFO", "stats"]).await;
+        let line = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = sent().await;
+    assert_eq!(next(&mut facts).await, told(Topic::Facts, 1));
+    for at in 2..=4 {
+        assert_eq!(next(&mut facts).await, Delivery::Lagged(Some(1)), "{at}");
+    }
+    let refused = bus.last(Topic::ClusterStatus).await.unwrap_err().to_string();
+    assert!(refused.contains("more than 16777216"), "{refused}");
+    // The part of the last status that tells that it is too large, and no entry.
+    let after = sent().await;
+    assert!(after - before < 18 << 20, "{}", after - before);
+}
+
 #[tokio::test]
 async fn a_forged_sequence_is_replaced_and_events_go_on() {
     let Some(server) = Server::start() else { return };
