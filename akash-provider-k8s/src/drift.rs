@@ -51,7 +51,7 @@ pub(crate) fn found(items: &[Item], seen: &dyn Watched) -> Vec<Found> {
         };
         let is_sure = match live.annotation(labels::APPLIED_HASH) {
             Some(hash) => hash == item.hash && !write.take_over,
-            // Made anew by hand. Nothing of ours writes isolation without its hash.
+            // Created again by others. Every write of ours carries the hash.
             None => {
                 write.patch = Some(restoring(item.id.kind, &write.body, &live));
                 write.take_over = false;

@@ -115,7 +115,7 @@ impl State {
             Api::<object::Guarded<Event>>::all(client.clone()),
             history::Recorder(Arc::clone(&history)),
         );
-        // The index of leases holds these; nobody reads them by kind.
+        // The index of leases holds these; no caller reads them by kind.
         watches.everywhere::<ResourceQuota>();
         watches.everywhere::<ServiceAccount>();
         watches.unlabelled::<Role>();

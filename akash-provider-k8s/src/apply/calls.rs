@@ -275,7 +275,7 @@ impl Calls {
             .await
     }
 
-    /// Deletes exactly this version of an object. An object that is gone or changed since is no error.
+    /// Deletes exactly this version of an object. A missing or changed object is no error.
     pub(crate) async fn delete_version(&self, kind: Kind, ns: &str, meta: &ObjectMeta) -> Result<(), Error> {
         let name = meta.name.as_deref().unwrap_or_default();
         let only = Preconditions {

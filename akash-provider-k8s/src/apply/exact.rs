@@ -59,7 +59,7 @@ const SPEC: [(Kind, &str, Filled); 17] = [
     (Kind::Service, "spec.sessionAffinity", r#""None""#),
 ];
 
-/// Fields whose `false` differs from a missing value: their default is `true`, or depends on other objects.
+/// Fields with a `false` that differs from a missing value: their default is `true`, or depends on other objects.
 const FALSE_COUNTS: [&str; 5] = [
     "allowPrivilegeEscalation",
     "automountServiceAccountToken",
@@ -68,7 +68,7 @@ const FALSE_COUNTS: [&str; 5] = [
     "runAsNonRoot",
 ];
 
-/// Maps whose values are quantities, which the API server writes in its own way.
+/// Maps of quantities, which the API server writes in its own way.
 const QUANTITIES: [&str; 3] = ["hard", "limits", "requests"];
 
 /// Top-level fields that are compared exactly.
@@ -193,7 +193,7 @@ impl Comparison {
         patch
     }
 
-    /// True for a field of the live object that was neither rendered nor filled in by the API server.
+    /// True for a field of the live object that others added: it was not rendered, and is no default.
     fn is_surplus(&self, wanted: &Map<String, Value>, key: &str, value: &Value) -> bool {
         if value.is_null() || wanted.get(key).is_some_and(|wanted| !wanted.is_null()) {
             return false;

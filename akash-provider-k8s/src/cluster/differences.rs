@@ -26,7 +26,7 @@ pub(super) struct AppliedItems {
     pub(super) mark: String,
 }
 
-/// Edited isolation that no deploy compares, because its plan goes by hashes.
+/// Edited isolation that no deploy compares, because its plan compares hashes.
 pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<Found> {
     let mut all = found(items, view);
     all.retain(|found| !found.is_missing && !found.write.id.kind.is_watched());
@@ -46,7 +46,7 @@ impl Inner {
             .collect()
     }
 
-    /// The policies of a lease whose record is not known: those that no service decides.
+    /// The policies of a lease without a known record: those that do not depend on services.
     pub(super) fn restrictions(&self, lease: &LeaseId, namespace: &Namespace) -> Vec<Item> {
         let deployment = WorkloadSpec {
             lease: lease.clone(),

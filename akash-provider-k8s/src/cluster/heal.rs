@@ -6,8 +6,8 @@
 //!
 //! A lease is left alone unless it was deployed at this process's word, nobody is writing it, and the mark of its
 //! namespace says that exactly this was applied to its end. All else is for the next deploy. Isolation comes first. The
-//! isolation of a lease whose record is missing or unreadable is restored by the last record that could be read, and
-//! without one to what no service decides.
+//! isolation of a lease without a readable record is restored by the last record that this process read. Without one,
+//! the policy that does not depend on services is restored.
 
 use super::deploy::{annotation, with_type};
 use super::differences::unplanned;
@@ -148,7 +148,7 @@ impl Inner {
             let at = self.remove_foreign(home, &id, &meta, &mut memory.calm).await;
             next = earliest(next, at);
         }
-        // Before its first list a watch says nothing of what is missing.
+        // Before its first list a watch cannot show that an object is missing.
         let has_listed = |kind: Kind| kind.watch().is_some_and(|watch| self.state.has_listed(watch));
         let is_known = |found: &Found| !found.is_missing || has_listed(found.write.id.kind);
         let (heals, leaves): (Vec<Found>, Vec<Found>) = found(&applied.items, &applied.view)
@@ -224,7 +224,7 @@ impl Inner {
         })
     }
 
-    /// What is recorded of a lease, where the record can be read and nobody else wrote to it.
+    /// What is recorded of a lease, where the record can be read and has no other writer.
     fn record_of(&self, view: &LeaseView, home: &str) -> Option<WorkloadSpec> {
         let recorded = convert::from_manifest(view.manifest.as_ref()?).ok()?;
         let is_named = recorded.deployment.lease.namespace() == home;
@@ -329,7 +329,7 @@ impl Inner {
             };
             repair
         } else {
-            // These are read by their watches alone; the version in the patch says whether they changed since.
+            // Only their watches read these; the patch carries the version, so that a changed object is a conflict.
             Repair {
                 live: applied.view.find(&id),
                 write: found.write,
@@ -446,7 +446,7 @@ impl Watched for One {
 }
 
 impl Memory {
-    /// The lease is gone.
+    /// Drops what is remembered of a removed lease.
     fn forget(&mut self, home: &str) {
         self.told.remove(home);
         self.records.remove(home);

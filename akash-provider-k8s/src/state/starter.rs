@@ -37,7 +37,7 @@ impl Starter<'_> {
         self.start(Api::all(self.client.clone()))
     }
 
-    /// The same without a selector: objects of a kind that open a lease, whoever made them.
+    /// The same without a selector: objects of a kind that opens leases, of any writer.
     pub(super) fn unlabelled<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(
         &mut self,
     ) -> Store<K> {

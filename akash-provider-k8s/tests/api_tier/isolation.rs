@@ -17,7 +17,7 @@ const POLICY: &str = "akash-deployment-restrictions";
 /// An edit is repaired by then, on any machine.
 const BOUND: Duration = Duration::from_secs(10);
 
-/// A service whose account may read, so that the lease has objects of every kind.
+/// A service with an account that may read, so that the lease has all kinds of objects.
 fn reading(lease: &LeaseId) -> WorkloadSpec {
     let mut web = service("web");
     web.params = Some(ServiceParams {
@@ -221,7 +221,7 @@ fn isolation_is_restored_without_a_record_and_what_an_operator_keeps_stays() {
             open().await;
             world.delete("Manifest", own, &ns).await;
             open().await;
-            // The last record says what the account of the service may do.
+            // The rights of the account are known from the last record.
             let rules = json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]});
             world.edit("Role", &ns, "web", rules).await;
             let is_narrow =
