@@ -32,6 +32,20 @@ async fn records(world: &World, lease: &LeaseId) {
     }
 }
 
+async fn are_established(definitions: &Api<CustomResourceDefinition>, names: &[String]) -> bool {
+    let all = names.iter().map(|name| definitions.get(name));
+    let all = futures::future::try_join_all(all).await.unwrap();
+    all.iter().all(|definition| {
+        let conditions = definition
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten());
+        conditions
+            .into_iter()
+            .any(|c| c.type_ == "Established" && c.status == "True")
+    })
+}
+
 #[test]
 fn deleted_definitions_delete_no_route_and_a_manifest_is_not_refused_meanwhile() {
     run_alone("op-definitions", |world, _testbed| {
@@ -74,22 +88,7 @@ fn deleted_definitions_delete_no_route_and_a_manifest_is_not_refused_meanwhile()
                 "{error}"
             );
             define(&world.admin).await;
-            let served = || async {
-                let all = names.iter().map(|name| definitions.get(name));
-                futures::future::try_join_all(all)
-                    .await
-                    .unwrap()
-                    .iter()
-                    .all(|definition| {
-                        let conditions = definition
-                            .status
-                            .iter()
-                            .flat_map(|status| status.conditions.iter().flatten());
-                        conditions
-                            .into_iter()
-                            .any(|c| c.type_ == "Established" && c.status == "True")
-                    })
-            };
+            let served = || are_established(&definitions, &names);
             world.until("the definitions are served", served).await;
             // Longer than the operator waits between two readings of the empty list.
             tokio::time::sleep(Duration::from_secs(6)).await;
