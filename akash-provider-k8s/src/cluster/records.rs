@@ -51,7 +51,12 @@ where
 {
     /// Live, not from a cache.
     pub(crate) async fn read(&self, name: &str) -> Result<Option<K>, Error> {
-        within(self.limit, self.operation, self.api.get_opt(name)).await
+        let read = within(self.limit, self.operation, self.api.get_opt(name)).await;
+        // An absent record is no error; a kind that is not served is.
+        read.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => not_served(self.operation, error.message()),
+            _ => error,
+        })
     }
 
     /// Judges what is there and carries the verdict out; when another wrote meanwhile, it is judged again.
@@ -95,8 +100,8 @@ where
         match answer {
             Ok(object) => Ok(Some(Outcome::Written(object))),
             Err(kube::Error::Api(status)) if changed(&status, there.is_some()) => Ok(None),
-            Err(kube::Error::Api(status)) if status.is_not_found() => {
-                Err(not_served(self.operation, &status))
+            Err(kube::Error::Api(status)) if status.code == 404 => {
+                Err(not_served(self.operation, &status.message))
             }
             Err(error) => {
                 let verbs: &'static [_] = if there.is_some() { &["update"] } else { &["create"] };
@@ -136,13 +141,12 @@ where
     }
 }
 
-/// A new object that is "not found" has no kind or no namespace to be created in. The tenant cannot fix
+/// A 404 that is not about an absent object: the kind is not served, or its namespace is missing. The tenant cannot fix
 /// that, and the request succeeds later.
-fn not_served(operation: &'static str, status: &kube::core::Status) -> Error {
+fn not_served(operation: &'static str, message: &str) -> Error {
     let message = format!(
-        "cannot create the record: {}; check the CustomResourceDefinitions of deploy/crds and the namespace of the \
-         records",
-        status.message
+        "cannot access the record: {message}; check the CustomResourceDefinitions of deploy/crds and the namespace of \
+         the records"
     );
     Error::new(ErrorKind::Unavailable, operation, message)
 }
@@ -183,8 +187,7 @@ mod tests {
 
     #[test]
     fn a_record_whose_kind_is_not_served_is_unavailable_and_not_refused() {
-        let status = kube::core::Status::failure("404 page not found", "NotFound").with_code(404);
-        let error = not_served("record", &status);
+        let error = not_served("record", "404 page not found");
         assert_eq!(
             (error.kind(), error.is_transient()),
             (ErrorKind::Unavailable, true)
