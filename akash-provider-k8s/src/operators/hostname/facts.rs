@@ -226,6 +226,10 @@ mod tests {
             "shop example.com",
             "shop.example.com\n",
             "10.0.0.1",
+            "127.1",
+            "localhost",
+            "kubernetes.default.svc",
+            "web.cluster.local",
             "",
         ] {
             assert!(host(&object(name, spec(name))).is_err(), "{name:?}");
