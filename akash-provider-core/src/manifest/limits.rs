@@ -166,8 +166,8 @@ pub(super) fn check_service(at: &str, service: &Service) -> Result<(), ManifestE
         .params
         .iter()
         .try_for_each(|params| check_params(at, params))?;
-    let logins = service.credentials.iter();
-    logins.into_iter().try_for_each(|login| check_login(at, login))
+    let mut logins = service.credentials.iter();
+    logins.try_for_each(|login| check_login(at, login))
 }
 
 fn check_resources(at: &str, resources: &Resources) -> Result<(), ManifestError> {

@@ -75,8 +75,8 @@ impl Resources {
     /// or [`DEFAULT_EPHEMERAL`] where that sum is 0. Returns `None` if the sum exceeds a `u64`.
     #[must_use]
     pub fn ephemeral_bytes(&self) -> Option<u64> {
-        let volumes = self.storage.iter().filter(|v| !v.is_persistent() && !v.is_ram());
-        let sum = volumes.fold(Some(0_u64), |sum, volume| sum?.checked_add(volume.bytes));
+        let mut volumes = self.storage.iter().filter(|v| !v.is_persistent() && !v.is_ram());
+        let sum = volumes.try_fold(0_u64, |sum, volume| sum.checked_add(volume.bytes));
         sum.map(|sum| if sum == 0 { DEFAULT_EPHEMERAL } else { sum })
     }
 }

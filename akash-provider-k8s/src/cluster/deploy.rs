@@ -147,14 +147,11 @@ impl Inner {
             None => self.kept(&manifest, deployment),
             Some(_) => BTreeSet::new(),
         };
-        let mut prior = Prior {
-            manifest_version: manifest.metadata.resource_version.clone().unwrap_or_default(),
-            isolation: isolation.unwrap_or_else(|| isolation_of(namespace, self.settings.isolation)),
-            unchanged: BTreeMap::new(),
-        };
-        // Hardening replaces pods anyway.
-        if isolation.is_none() {
-            prior.unchanged = self.unlimited(deployment, &prior, &view, false);
+        let mut prior = self.prior(&manifest, namespace);
+        match isolation {
+            None => prior.unchanged = self.unlimited(deployment, &prior, &view, false),
+            // Hardening replaces pods anyway.
+            Some(isolation) => prior.isolation = isolation,
         }
         let objects =
             objects::render(deployment, &self.rendering(), &prior).map_err(|r| refused(operation, r))?;
@@ -318,11 +315,7 @@ impl Inner {
     ) -> Option<AppliedItems> {
         let applied = annotation(namespace?, labels::APPLIED)?;
         let view = self.state.lease(&deployment.lease);
-        let mut prior = Prior {
-            manifest_version: manifest.metadata.resource_version.clone().unwrap_or_default(),
-            isolation: isolation_of(namespace, self.settings.isolation),
-            unchanged: BTreeMap::new(),
-        };
+        let mut prior = self.prior(manifest, namespace);
         // A deleted workload does not tell which of both templates it had; the mark does.
         let deleted_had_none = self.unlimited(deployment, &prior, &view, true);
         let deleted_had_one = self.unlimited(deployment, &prior, &view, false);
@@ -336,6 +329,14 @@ impl Inner {
             let mark = hash_of_all(&body, &items);
             (*applied == mark).then_some(AppliedItems { body, items, mark })
         })
+    }
+
+    fn prior(&self, manifest: &Manifest, namespace: Option<&Namespace>) -> Prior {
+        Prior {
+            manifest_version: manifest.metadata.resource_version.clone().unwrap_or_default(),
+            isolation: isolation_of(namespace, self.settings.isolation),
+            unchanged: BTreeMap::new(),
+        }
     }
 
     /// Templates of the services that an earlier version applied without a default of ephemeral storage. They stay

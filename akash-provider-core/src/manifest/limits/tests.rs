@@ -51,9 +51,6 @@ fn hosts(from: usize, count: usize) -> Option<Vec<String>> {
 
 /// Makes the field of a limit as long as `length`.
 fn fill(limit: &Limit, manifest: &mut Manifest, length: usize) {
-    let text = || "a".repeat(length);
-    let texts = || Some(vec!["a".to_owned(); length]);
-    let attribute = || Attribute::new("a", "true");
     if *limit == GROUPS {
         let group = manifest.groups[0].clone();
         let named = |n| Group {
@@ -74,22 +71,27 @@ fn fill(limit: &Limit, manifest: &mut Manifest, length: usize) {
         return;
     }
     if *limit == GROUP_NAME {
-        group.name = text();
+        group.name = "a".repeat(length);
         return;
     }
-    let service = &mut group.services[0];
-    let params = service.params.as_mut().unwrap();
-    let login = service.credentials.as_mut().unwrap();
-    let mount = |mount: String| StorageParams {
+    match limit.unit {
+        "entries" => fill_list(limit.field, &mut group.services[0], length),
+        _ => fill_text(limit.field, &mut group.services[0], "a".repeat(length)),
+    }
+}
+
+fn mount(mount: String) -> StorageParams {
+    StorageParams {
         name: "a".to_owned(),
         mount,
         read_only: false,
-    };
-    let tee = |kind| Tee {
-        kind,
-        attestation: false,
-    };
-    match limit.field {
+    }
+}
+
+fn fill_list(field: &str, service: &mut Service, length: usize) {
+    let texts = || Some(vec!["a".to_owned(); length]);
+    let params = service.params.as_mut().unwrap();
+    match field {
         "expose of a service" => service.expose = vec![expose(); length],
         "hosts of an expose" => service.expose[0].hosts = hosts(0, length),
         "hosts of a manifest" => {
@@ -108,28 +110,43 @@ fn fill(limit: &Limit, manifest: &mut Manifest, length: usize) {
         "resources.endpoints of a service" => {
             service.resources.endpoints = vec![crate::types::Endpoint::default(); length];
         }
-        "attributes of a resource" => service.resources.gpu.attributes = vec![attribute(); length],
-        "image of a service" => service.image = text(),
-        "each env of a service" => service.env = Some(vec![text()]),
-        "each command of a service" => service.command = Some(vec![text()]),
-        "each args of a service" => service.args = Some(vec![text()]),
-        "service of an expose" => service.expose[0].service = text(),
-        "ip of an expose" => service.expose[0].ip = text(),
+        "attributes of a resource" => {
+            service.resources.gpu.attributes = vec![Attribute::new("a", "true"); length];
+        }
+        other => panic!("no case for `{other}`"),
+    }
+}
+
+fn fill_text(field: &str, service: &mut Service, text: String) {
+    let params = service.params.as_mut().unwrap();
+    let login = service.credentials.as_mut().unwrap();
+    match field {
+        "image of a service" => service.image = text,
+        "each env of a service" => service.env = Some(vec![text]),
+        "each command of a service" => service.command = Some(vec![text]),
+        "each args of a service" => service.args = Some(vec![text]),
+        "service of an expose" => service.expose[0].service = text,
+        "ip of an expose" => service.expose[0].ip = text,
         "name of a volume" => {
             service.resources.storage = vec![Storage {
-                name: text(),
+                name: text,
                 ..Storage::default()
             }];
         }
-        "mount of a volume" => params.storage = Some(vec![mount(text())]),
+        "mount of a volume" => params.storage = Some(vec![mount(text)]),
         "key and value of an attribute" => {
-            service.resources.cpu.attributes = vec![Attribute::new("a", text())];
+            service.resources.cpu.attributes = vec![Attribute::new("a", text)];
         }
-        "params.tee.type of a service" => params.tee = Some(tee(text())),
-        "credentials.host of a service" => login.host = text(),
-        "credentials.email of a service" => login.email = text(),
-        "credentials.username of a service" => login.username = text(),
-        "credentials.password of a service" => login.password = text(),
+        "params.tee.type of a service" => {
+            params.tee = Some(Tee {
+                kind: text,
+                attestation: false,
+            })
+        }
+        "credentials.host of a service" => login.host = text,
+        "credentials.email of a service" => login.email = text,
+        "credentials.username of a service" => login.username = text,
+        "credentials.password of a service" => login.password = text,
         other => panic!("no case for `{other}`"),
     }
 }
