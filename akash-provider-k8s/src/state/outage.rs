@@ -75,12 +75,13 @@ fn of_pod(pod: &Pod) -> Option<Health> {
     let status = pod.status.as_ref()?;
     let is = |type_: &str, wanted: &str| has_condition(status, type_, wanted);
     let is_removed = is("DisruptionTarget", "True") || pod.metadata.deletion_timestamp.is_some();
-    match status.phase.as_deref() {
-        // Of a pod that is always restarted, only the cluster makes a failed one.
-        _ if is_removed => return Some(Health::Out(Outage::Evicted)),
-        Some("Failed") => return Some(Health::Out(Outage::Evicted)),
-        Some("Unknown") => return Some(Health::Out(Outage::NodeAway)),
-        _ => {}
+    let phase = status.phase.as_deref();
+    // Of a pod that is always restarted, only the cluster makes a failed one.
+    if is_removed || phase == Some("Failed") {
+        return Some(Health::Out(Outage::Evicted));
+    }
+    if phase == Some("Unknown") {
+        return Some(Health::Out(Outage::NodeAway));
     }
     if is("PodScheduled", "False") {
         return Some(Health::Out(Outage::Unschedulable));
