@@ -139,6 +139,8 @@ pub struct Workload {
     applied: u64,
     cluster: ClusterLane,
     cluster_attempts: u32,
+    /// True while the last call failed because the cluster refused it: known health does not hasten the next try.
+    keeps_back_off: bool,
     chain: ChainLane,
     chain_attempts: u32,
     health: HealthClock,
@@ -179,6 +181,7 @@ impl Workload {
             applied: 0,
             cluster: ClusterLane::Idle,
             cluster_attempts: 0,
+            keeps_back_off: false,
             chain: ChainLane::Idle,
             chain_attempts: 0,
             health: HealthClock::default(),
@@ -360,6 +363,7 @@ impl Workload {
         self.desired = Some(Desired::after(self.desired.take(), deployment, purge));
         // It was another version that failed; this one is tried at once.
         self.cluster_attempts = 0;
+        self.keeps_back_off = false;
         if let ClusterLane::Retry(_) = self.cluster {
             self.cluster = ClusterLane::Idle;
         }
@@ -392,6 +396,7 @@ impl Workload {
                 self.refused = false;
                 self.cluster = ClusterLane::Idle;
                 self.cluster_attempts = 0;
+                self.keeps_back_off = false;
                 self.applied = generation;
                 self.last_error = None;
                 if let Some(desired) = self.desired.as_mut().filter(|d| d.generation == generation) {
@@ -450,12 +455,16 @@ impl Workload {
     fn cluster_failed(&mut self, cx: &Cx<'_>, failure: Failure) {
         self.cluster = ClusterLane::Retry(cx.now.mono.plus(backoff::after(self.cluster_attempts)));
         self.cluster_attempts = self.cluster_attempts.saturating_add(1);
+        self.keeps_back_off = !matches!(failure.kind, ErrorKind::Unavailable | ErrorKind::Timeout);
         self.last_error = Some(failure.message.into());
     }
 
     /// The cluster answers again: what failed meanwhile is tried soon, and not when it is due.
     fn hurry(&mut self, cx: &Cx<'_>) {
-        if let ClusterLane::Retry(at) = self.cluster {
+        // Each deploy makes the health unknown until it ends, so a refused deploy would be repeated every second.
+        if let ClusterLane::Retry(at) = self.cluster
+            && !self.keeps_back_off
+        {
             self.cluster_attempts = 0;
             let soon = cx.now.mono.plus(backoff::after(self.cluster_attempts));
             self.cluster = ClusterLane::Retry(at.min(soon));

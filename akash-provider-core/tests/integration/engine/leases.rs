@@ -489,3 +489,27 @@ fn an_update_that_is_refused_leaves_what_runs_alone() {
     world.wait(3 * HOUR);
     assert_eq!(world.closes(), []);
 }
+
+/// A deploy makes health unknown while it lasts. A minute holds the tries after 1, 2, 4, 8, 16 and 32 seconds.
+#[test]
+fn a_refused_deploy_is_not_tried_sooner_when_health_is_known_again() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    world.health(&lease, Health::Good);
+    world.permanent = true;
+    world.fail = Some(is_deploy);
+    let changed = sdl_of("web", "nginx:2", &[], &["east"]);
+    world.tenant(TenantMsg::UpdateDeployment {
+        id: deployment_id(1),
+        hash: changed.hash,
+    });
+    assert!(world.submit(1, &changed).is_ok());
+    let before = world.count(is_deploy);
+    for _ in 0..60 {
+        world.health(&lease, Health::Unknown);
+        world.health(&lease, Health::Good);
+        world.wait(Duration::from_secs(1));
+    }
+    let tries = world.count(is_deploy) - before;
+    assert!((5..=7).contains(&tries), "{tries} tries");
+}
