@@ -4,7 +4,7 @@ use super::error::KeyringError;
 use crate::regular_file;
 use secrecy::SecretString;
 use std::io::{ErrorKind, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// Largest secret: an exported key has some 400 bytes.
@@ -48,7 +48,7 @@ fn variable(name: &str) -> Result<Zeroizing<String>, String> {
     Ok(Zeroizing::new(text))
 }
 
-fn file(path: &PathBuf) -> Result<Zeroizing<String>, String> {
+fn file(path: &Path) -> Result<Zeroizing<String>, String> {
     let open = regular_file::open(path).map_err(|e| match e.kind() {
         ErrorKind::NotFound => "there is no such file".to_owned(),
         _ => e.to_string(),

@@ -224,33 +224,22 @@ fn wrong_bids_are_refused_with_the_networks_codes_and_change_nothing() {
         ..spec("web", "50").resources.remove(0)
     };
     let offer = [unit(1), unit(2), unit(2)];
+    let (unpaid, other) = (TxError::InsufficientFunds, TxError::Other);
     let cases: [(Change, TxError, &str); 8] = [
-        (
-            |b| b.1.amount = 499_999,
-            TxError::InsufficientFunds,
-            "undefined/1",
-        ),
-        (
-            |b| b.1.denom = "uusd".into(),
-            TxError::InsufficientFunds,
-            "undefined/1",
-        ),
-        (
-            |b| b.1.denom = "uakt".into(),
-            TxError::InsufficientFunds,
-            "undefined/1",
-        ),
+        (|b| b.1.amount = 499_999, unpaid, "undefined/1"),
+        (|b| b.1.denom = "uusd".into(), unpaid, "undefined/1"),
+        (|b| b.1.denom = "uakt".into(), unpaid, "undefined/1"),
         (
             |b| b.0 = price("100.000000000000000001"),
             TxError::PriceTooHigh,
             "market/22",
         ),
-        (|b| b.0.denom = "uakt".into(), TxError::Other, "undefined/111222"),
-        (|b| b.0 = price("0"), TxError::Other, "market/19"),
+        (|b| b.0.denom = "uakt".into(), other, "undefined/111222"),
+        (|b| b.0 = price("0"), other, "market/19"),
         (|b| b.3.order.oseq = 2, TxError::OrderNotOpen, "market/15"),
         (
             |b| b.3.provider = b.3.order.group.deployment.owner.clone(),
-            TxError::Other,
+            other,
             "market/2",
         ),
     ];

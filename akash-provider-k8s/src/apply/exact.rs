@@ -1,8 +1,8 @@
 //! Compares a live object with the rendered one, field by field, and makes the patch that restores it.
 //!
-//! The fields of [`roots`] are exact: a field that is missing, different or added is a difference. Of labels,
+//! The fields of `roots` are exact: a field that is missing, different or added is a difference. Of labels,
 //! annotations and all other fields only the rendered part counts. Values that the API server fills in are in
-//! [`POD`] and [`SPEC`].
+//! `POD` and `SPEC`.
 
 use super::item::Kind;
 use super::subset::quantity;

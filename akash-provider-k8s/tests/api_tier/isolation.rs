@@ -38,7 +38,9 @@ async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Opti
 }
 
 /// Kind, name, and the merge patch of the edit, made from the object.
-fn edits() -> Vec<(&'static str, &'static str, fn(Value) -> Value)> {
+type Edit = (&'static str, &'static str, fn(Value) -> Value);
+
+fn edits() -> Vec<Edit> {
     fn container(mut live: Value, field: &str, value: Value) -> Value {
         let mut container = live["spec"]["template"]["spec"]["containers"][0].take();
         container["securityContext"][field] = value;

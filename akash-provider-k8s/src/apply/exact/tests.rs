@@ -118,6 +118,7 @@ fn of_others() -> Value {
     }})
 }
 
+#[expect(clippy::too_many_lines, reason = "a table, one row an edit")]
 fn edits() -> Vec<(Kind, Value, &'static str)> {
     use Kind::{
         Deployment, NetworkPolicy, ResourceQuota, Role, RoleBinding, Service, ServiceAccount, StatefulSet,

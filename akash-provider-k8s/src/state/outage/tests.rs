@@ -74,84 +74,86 @@ fn unscheduled() -> Value {
     })
 }
 
+fn ended(reason: &str, code: i32) -> Value {
+    plain(json!({"terminated": {"reason": reason, "exitCode": code}}))
+}
+
 #[test]
 fn only_failing_containers_of_the_tenant_count() {
-    use Health::{Bad, Out};
-    let ended = |reason: &str, code: i32| plain(json!({"terminated": {"reason": reason, "exitCode": code}}));
     let missing_tag = "rpc error: code = NotFound desc = docker.io/library/nginx:nope: not found";
-    let no_network = "dial tcp: lookup registry-1.docker.io: no such host";
     let private = "pull access denied, repository does not exist or may require authorization";
-    for (what, pod, wanted) in [
-        ("crash loop", crashing(|_| {}), Bad),
-        ("exit with an error", ended("Error", 1), Bad),
-        ("out of its own memory", ended("OOMKilled", 137), Bad),
-        (
-            "start fails",
-            waiting("RunContainerError", "exec: no such file"),
-            Bad,
-        ),
-        ("invalid image", waiting("InvalidImageName", ""), Bad),
-        ("no such tag", waiting("ErrImagePull", missing_tag), Bad),
-        (
-            "no such tag, later",
-            waiting("ImagePullBackOff", missing_tag),
-            Bad,
-        ),
-        ("not permitted", waiting("ErrImagePull", private), Bad),
+    for (what, pod) in [
+        ("crash loop", crashing(|_| {})),
+        ("exit with an error", ended("Error", 1)),
+        ("out of its own memory", ended("OOMKilled", 137)),
+        ("start fails", waiting("RunContainerError", "exec: no such file")),
+        ("invalid image", waiting("InvalidImageName", "")),
+        ("no such tag", waiting("ErrImagePull", missing_tag)),
+        ("no such tag, later", waiting("ImagePullBackOff", missing_tag)),
+        ("not permitted", waiting("ErrImagePull", private)),
+    ] {
+        assert_eq!(health(&view(&[pod])), Health::Bad, "{what}");
+    }
+}
+
+#[test]
+fn outages_around_the_containers_do_not_count() {
+    let no_network = "dial tcp: lookup registry-1.docker.io: no such host";
+    for (what, pod, outage) in [
         (
             "registry away",
             waiting("ErrImagePull", no_network),
-            Out(Outage::ImagePull),
+            Outage::ImagePull,
         ),
         (
             "unexplained pull",
             waiting("ImagePullBackOff", "Back-off"),
-            Out(Outage::ImagePull),
+            Outage::ImagePull,
         ),
         (
             "volume not attached",
             waiting("ContainerCreating", ""),
-            Out(Outage::Starting),
+            Outage::Starting,
         ),
         (
             "secret missing",
             waiting("CreateContainerConfigError", ""),
-            Out(Outage::Starting),
+            Outage::Starting,
         ),
         (
             "runs, not ready",
             plain(json!({"running": {}})),
-            Out(Outage::Unexplained),
+            Outage::Unexplained,
         ),
-        ("node silent", silent(), Out(Outage::NodeAway)),
+        ("node silent", silent(), Outage::NodeAway),
         (
             "node restarted",
             ended("ContainerStatusUnknown", 137),
-            Out(Outage::NodeAway),
+            Outage::NodeAway,
         ),
         (
             "node lost",
             crashing(|p| p["status"]["phase"] = json!("Unknown")),
-            Out(Outage::NodeAway),
+            Outage::NodeAway,
         ),
         (
             "evicted",
             crashing(condition("DisruptionTarget", "True")),
-            Out(Outage::Evicted),
+            Outage::Evicted,
         ),
         (
             "evicted, kept",
             crashing(|p| p["status"]["phase"] = json!("Failed")),
-            Out(Outage::Evicted),
+            Outage::Evicted,
         ),
         (
             "drained",
             crashing(|p| p["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")),
-            Out(Outage::Evicted),
+            Outage::Evicted,
         ),
-        ("cordoned or full", unscheduled(), Out(Outage::Unschedulable)),
+        ("cordoned or full", unscheduled(), Outage::Unschedulable),
     ] {
-        assert_eq!(health(&view(&[pod])), wanted, "{what}");
+        assert_eq!(health(&view(&[pod])), Health::Out(outage), "{what}");
     }
 }
 

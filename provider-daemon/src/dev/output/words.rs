@@ -1,7 +1,7 @@
 //! The words for each event.
 
 use akash_provider_core::cluster::Health;
-use akash_provider_core::types::{DeploymentId, Event};
+use akash_provider_core::types::{DeploymentId, Event, LeaseId};
 use anstyle::{AnsiColor, Style};
 
 /// A transition in words.
@@ -81,16 +81,7 @@ pub(super) fn line(event: &Event) -> Option<Line> {
         ),
         Event::DeployFailed { lease, message } => (lease.deployment(), "deploy failed", message.clone()),
         Event::HealthChanged { lease, health } => {
-            let word = match health {
-                Health::Good => "running",
-                Health::Bad => "unhealthy",
-                Health::Unknown => "health unknown",
-                Health::Out(_) => "interrupted",
-            };
-            let mut detail = group(lease.order.group.gseq);
-            if let Health::Out(outage) = health {
-                detail = format!("{detail}, {}", outage.name());
-            }
+            let (word, detail) = health_words(*health, lease);
             (lease.deployment(), word, detail)
         }
         Event::LeaseEnding { lease, reason } => (lease.deployment(), "ending", format!("{reason:?}")),
@@ -121,6 +112,16 @@ pub(super) fn line(event: &Event) -> Option<Line> {
         what,
         detail,
     })
+}
+
+fn health_words(health: Health, lease: &LeaseId) -> (&'static str, String) {
+    let group = group(lease.order.group.gseq);
+    match health {
+        Health::Good => ("running", group),
+        Health::Bad => ("unhealthy", group),
+        Health::Unknown => ("health unknown", group),
+        Health::Out(outage) => ("interrupted", format!("{group}, {}", outage.name())),
+    }
 }
 
 fn group(gseq: u32) -> String {

@@ -4,10 +4,8 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Searches for processes: one that was just killed may have started another before.
 const ROUNDS: usize = 10;
@@ -23,15 +21,9 @@ impl Mark {
     pub(super) const NAME: &str = "PRICE_SCRIPT_RUN";
 
     pub(super) fn new() -> Self {
-        static STARTED: OnceLock<u128> = OnceLock::new();
-        static RUNS: AtomicU64 = AtomicU64::new(0);
-        // Two providers may have the same process id in different containers.
-        let started = STARTED.get_or_init(|| {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH);
-            now.map(|now| now.as_nanos()).unwrap_or_default()
-        });
-        let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        Self(format!("{}-{started}-{run}", std::process::id()))
+        // Two providers may have the same process id in different containers, so the mark is random.
+        let [high, low] = [(); 2].map(|()| RandomState::new().hash_one(std::process::id()));
+        Self(format!("{high:016x}{low:016x}"))
     }
 
     pub(super) fn value(&self) -> &str {
