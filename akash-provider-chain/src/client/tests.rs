@@ -57,6 +57,9 @@ impl Scene {
                     "catching_up": false,
                 },
             })),
+            "header" => Reply::Result(json!({
+                "header": {"chain_id": CHAIN, "height": params["height"], "time": rfc3339(info.time)},
+            })),
             "broadcast_tx_sync" => {
                 let bytes = BASE64.decode(params["tx"].as_str().unwrap().as_bytes()).unwrap();
                 match node.broadcast(&bytes) {

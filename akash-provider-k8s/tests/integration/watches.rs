@@ -135,7 +135,7 @@ async fn a_quiet_cluster_is_not_asked() {
     state.ready().await;
     sleep(ms(300)).await;
     let before = server.count();
-    assert_eq!(before, 20, "a list and a watch of each kind");
+    assert_eq!(before, 28, "a list and a watch of each kind");
     let mut changes = state.changes();
     assert_eq!(next(&mut changes).await, snapshot(&[(1, Health::Good)]));
     for _ in 0..1000 {

@@ -236,9 +236,9 @@ async fn dropping_the_stream_ends_its_calls() {
     let access = ready(&server).await;
     let mut lines = access.logs(&lease(1), FOLLOW).unwrap();
     next(&mut lines).await;
-    until("all wait", || server.stalled() == 11).await;
+    until("all wait", || server.stalled() == 15).await;
     drop(lines);
-    until("the call is gone", || server.stalled() == 10).await;
+    until("the call is gone", || server.stalled() == 14).await;
 }
 
 #[tokio::test]
