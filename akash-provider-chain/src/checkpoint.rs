@@ -6,7 +6,7 @@
 //! |---|---|
 //! | block time at most ten seconds ahead of the local clock | times in the future |
 //! | growth since the processed block possible in the time that passed | absurd heights |
-//! | a header is served close to the height, where it is far above the processed block | heights without blocks |
+//! | a header is served close to the height, where the height is more than a node may lag above the processed block | heights without blocks |
 //!
 //! A false height that passes is found later: the heights and times of one chain rise together, so a lower block with a
 //! later time contradicts it.
@@ -15,7 +15,7 @@ use crate::fault::Fault;
 use akash_provider_core::types::{BlockTime, Height};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Largest difference in ms between a block time and the local clock; clocks that are kept by NTP differ by less.
+/// Largest difference in ms between a block time and the local clock; clocks set by NTP differ by less.
 const AHEAD_MAX_MS: i64 = 10_000;
 /// Blocks that a chain may grow in no time at all: about two hours of the network, and the rounding of fast test chains.
 pub(crate) const BURST: Height = 1000;

@@ -31,7 +31,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// The source cannot be read, or has more bytes ([`ErrorKind::FileTooLarge`]).
 pub fn limited(source: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // One more byte tells a longer source from one that just fits.
+    // One more byte distinguishes a longer source from one of exactly the limit.
     source.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         let why = format!("is longer than {most} bytes");

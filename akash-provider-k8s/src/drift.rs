@@ -43,7 +43,7 @@ pub(crate) fn found(items: &[Item], seen: &dyn Watched) -> Vec<Found> {
     let items = items.iter().filter(|item| item.id.kind != Kind::Secret);
     let judged = items.filter_map(|item| {
         let live = seen.find(&item.id);
-        // What is just going, and sets whose claims differ, give no write.
+        // Objects under deletion, and stateful sets with other volume claims, give no write.
         let mut write = compare(item, live.as_ref())?;
         let is_missing = live.is_none();
         let Some(live) = live else {

@@ -21,7 +21,7 @@ const BLOCK: Duration = Duration::from_secs(2);
 const ANSWER_LIMIT: Duration = Duration::from_secs(7);
 /// Entries of one stream in one answer.
 const BATCH: usize = 256;
-/// Bytes of one answer, besides one entry of each stream.
+/// Maximum bytes of one response, besides one entry of each stream.
 const BATCH_BYTES: usize = BYTES_MAX;
 
 /// Reads entries up to a number and a size, because `XREAD` counts entries alone and an entry may have 512 MiB. An

@@ -55,7 +55,7 @@ impl Health {
         self.height_at = Some(Instant::now());
     }
 
-    /// Greatest height that an answer may be from: its status is checked by the clock, a query names no time.
+    /// Greatest height of an accepted response: its status is checked by the clock, a query names no time.
     pub(crate) fn ceiling(&self) -> Height {
         let Some(at) = self.height_at else {
             return Height::MAX;

@@ -93,7 +93,7 @@ impl Endpoints {
         }))
     }
 
-    /// Asks two nodes where two can be asked: what is stored must not come from one node alone.
+    /// Queries two nodes where two are available: a stored value must not come from one node alone.
     ///
     /// # Errors
     /// When the first one fails, or the second one returns something else. A second one that fails is ignored.
@@ -110,7 +110,7 @@ impl Endpoints {
             Some(Ok(second)) if second == first => Ok(first),
             Some(Err(error)) if !error.is_not_found() => Ok(first),
             Some(_) => {
-                let why = "another node gives another answer".to_owned();
+                let why = "another node gives a different response".to_owned();
                 Err(self.error_at(by, M::PATH, Fault::Untrusted(why)))
             }
         }

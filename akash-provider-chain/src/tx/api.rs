@@ -1,4 +1,4 @@
-//! What the writer needs of a node: eight questions, asked through whatever transport there is.
+//! Queries of the transaction writer to a node, independent of the transport.
 
 use super::standing::Standing;
 use crate::signer::TxHash;

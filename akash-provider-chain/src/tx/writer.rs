@@ -340,7 +340,7 @@ fn today() -> u64 {
     since.as_secs() / 60
 }
 
-/// Finds out whether a refused simulation lacks money: nodes give no code that says so.
+/// Finds out whether a refused simulation lacks money: nodes return no code for it.
 async fn explained(
     api: &dyn TxApi,
     address: &Address,

@@ -10,7 +10,7 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// Nobody can say. Stops the clock that counts unhealthy time.
+    /// The health is unknown. Stops the clock that counts unhealthy time.
     #[default]
     Unknown,
     /// Every service has all its replicas.
@@ -59,7 +59,7 @@ impl Health {
         }
     }
 
-    /// The health as one short word, the same as in JSON.
+    /// Returns the name of the health, the same as in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Outage {
         Self::Unexplained,
     ];
 
-    /// The outage as one short word, the same as in JSON.
+    /// Returns the name of the outage, the same as in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@
 //!
 //! What it may not do is hold the provider up. At most so many processes run at once; one that has not exited
 //! and closed its output within the limit is killed with every process that it started, also those in other
-//! sessions; output is read only up to a bound; a call that is given up kills them too. Nothing is kept from one order to the next.
+//! sessions; output is read only up to a bound; a call that is given up kills them too. Nothing is stored from one order to the next.
 
 mod input;
 mod process;

@@ -78,7 +78,7 @@ impl World {
         DENOMS[self.spice.index(2)]
     }
 
-    /// Somebody takes all of one denomination out of the wallet, or fills it again.
+    /// The operator takes all of one denomination out of the wallet, or fills it again.
     pub(crate) fn wallet_changes(&mut self) {
         if self.flavour.wallet == Wallet::One || self.spice.below(1_000) >= 20 {
             return;

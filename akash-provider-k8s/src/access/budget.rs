@@ -40,7 +40,7 @@ impl Budget {
     }
 
     fn change(&self, tenant: &Address, before: usize, after: usize) -> Result<(), Error> {
-        // The counts are right after each step, and a panic elsewhere must not stop all streams.
+        // The counts are right after each step, and a panic of another stream must not stop all streams.
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let mine = taken.of_tenant.get(tenant).copied().unwrap_or_default() - before + after;
         let total = taken.total - before + after;

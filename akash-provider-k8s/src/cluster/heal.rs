@@ -446,7 +446,7 @@ impl Watched for One {
 }
 
 impl Memory {
-    /// Drops what is remembered of a removed lease.
+    /// Drops the stored state of a removed lease.
     fn forget(&mut self, home: &str) {
         self.told.remove(home);
         self.records.remove(home);

@@ -127,7 +127,11 @@ impl Guard {
         match state {
             State::Released => return Ok(()),
             State::Pending if now < since + SETTLE => {
-                return wait("it has just gone missing", Some(since + SETTLE), false);
+                return wait(
+                    "it has been missing for less than 2 s",
+                    Some(since + SETTLE),
+                    false,
+                );
             }
             State::Pending => self.hold_many(since, declared, now),
             State::Held | State::Confirmed => {}

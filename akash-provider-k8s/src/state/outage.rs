@@ -18,11 +18,11 @@ const FAILING: [&str; 6] = [
     "ContainerCannotRun",
 ];
 
-/// Reasons of a container whose image was not pulled.
+/// Reasons of a container without its image.
 const PULL: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 /// Parts of a registry's response to a reference that is wrong or not permitted. A registry that does not respond,
-/// or limits the rate of pulls, says none of them.
+/// or limits the rate of pulls, reports none of them.
 const WRONG_REFERENCE: [&str; 8] = [
     "not found",
     "notfound",
@@ -34,10 +34,10 @@ const WRONG_REFERENCE: [&str; 8] = [
     "no match for platform",
 ];
 
-/// Reasons of a terminated container that nobody watched end: its node restarted.
+/// Reasons of a container that terminated unobserved: its node restarted.
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
-/// Health of a service that lacks replicas, of which the manifest wants `count`.
+/// Health of a service that lacks replicas, of which the manifest requests `count`.
 pub(super) fn explain(view: &LeaseView, service: &str, count: u32, replicas: Option<Replicas>) -> Health {
     let Some(replicas) = replicas else {
         return Health::Out(Outage::Missing);
@@ -91,7 +91,7 @@ fn of_pod(pod: &Pod) -> Option<Health> {
     if shown.is_some() {
         return shown;
     }
-    // The control plane takes the readiness from a pod whose node is silent, and leaves its containers as they were.
+    // The control plane marks the pods of a silent node as not ready, and leaves their container states unchanged.
     let all_ready = !containers.is_empty() && containers.iter().all(|c| c.ready);
     (all_ready && !is("Ready", "True")).then_some(Health::Out(Outage::NodeAway))
 }

@@ -36,7 +36,7 @@ async fn entries_that_are_too_large_are_not_sent_and_count_as_lost() {
     let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
     publish(&bus, Topic::Facts, 1).await;
     let epoch: String = server.say(&["GET", "{akash-provider}:epoch"]).await;
-    // Made by the server, and one by one: it answers within half a second.
+    // Made by the server, and one by one: it responds within half a second.
     let large = "local large = string.rep(string.rep('x', 10000), 1700)";
     let entry = format!(
         "{large} return redis.call('XADD', KEYS[1], ARGV[1], 'v', 1, 'epoch', ARGV[2], 'event', large)"
@@ -62,7 +62,7 @@ async fn entries_that_are_too_large_are_not_sent_and_count_as_lost() {
     }
     let refused = bus.last(Topic::ClusterStatus).await.unwrap_err().to_string();
     assert!(refused.contains("more than 16777216"), "{refused}");
-    // The part of the last status that tells that it is too large, and no entry.
+    // The prefix of the last status that shows its size, and no entry.
     let after = sent().await;
     assert!(after - before < 18 << 20, "{}", after - before);
 }

@@ -8,7 +8,7 @@ use prost::Message;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A false response of a node whose other responses are true.
+/// A false response of a node. Its other responses are true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
     /// Status and queries name this height.

@@ -266,7 +266,7 @@ async fn w33_a_grandchild_that_holds_the_output_does_not_defeat_the_limit() {
 #[tokio::test]
 async fn a_process_that_left_the_group_does_not_outlive_the_limit() {
     let scripts = Scripts::new();
-    // One below the script, and one whose parent has ended.
+    // One process is a child of the script; the parent of the other has ended.
     let left = "setsid bash -c 'echo $$ > $DIR/NAME; exec sleep 300' >/dev/null 2>&1 </dev/null &";
     let [child, orphan] = ["child", "orphan"].map(|name| left.replace("NAME", name));
     let body = format!("export DIR; {child} ({orphan}); sleep 300");
