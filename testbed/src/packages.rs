@@ -1,7 +1,7 @@
 //! What comes from the distribution: installed by us where we may, named where we may not.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::command::Run;
@@ -54,19 +54,14 @@ const FAKETIME: Package = package(
 /// Installs what the tier needs and the machine lacks.
 pub(crate) fn install(tier: Tier) -> Result<()> {
     let node: &[Package] = if tier == Tier::Node { &NODE } else { &[] };
-    add(&lacking(ALWAYS.iter().chain(node), |file| {
-        Path::new(file).exists()
-    }))
+    add(ALWAYS.iter().chain(node))
 }
 
 /// The program that is a Redis server when it is called `redis-server`, and a sentinel when it is called
 /// `redis-sentinel`; installed where the machine lacks it.
 /// Where that fails, the text names the command that would.
 pub(crate) fn redis() -> Result<PathBuf> {
-    // Tests that need it begin at the same time, and packages are installed by one at a time.
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    add(&lacking([&REDIS].into_iter(), |file| Path::new(file).exists()))?;
+    add([&REDIS].into_iter())?;
     Ok(REDIS.files.iter().map(PathBuf::from).collect())
 }
 
@@ -76,7 +71,7 @@ pub(crate) fn redis() -> Result<PathBuf> {
 /// # Errors
 /// It cannot be installed. The text names the command that would.
 pub fn faketime() -> Result<PathBuf> {
-    add(&lacking([&FAKETIME].into_iter(), |file| Path::new(file).exists()))?;
+    add([&FAKETIME].into_iter())?;
     let found = FAKETIME
         .files
         .iter()
@@ -85,7 +80,16 @@ pub fn faketime() -> Result<PathBuf> {
     found.ok_or_else(|| Error::new("libfaketime is installed, and lies elsewhere than was thought"))
 }
 
-fn add(lacking: &[&'static str]) -> Result<()> {
+fn add<'a>(packages: impl Iterator<Item = &'a Package> + Clone) -> Result<()> {
+    let missing = || lacking(packages.clone(), |file| Path::new(file).exists());
+    if missing().is_empty() {
+        return Ok(());
+    }
+    // `apt-get update` fails while another one runs, and clusters and tests start at the same time.
+    let path = std::env::temp_dir().join("akash-provider-testbed.packages.lock");
+    let file = File::create(&path).and_then(|file| file.lock().map(|()| file));
+    let _installing = file.map_err(|error| Error::new(format!("cannot lock {}: {error}", path.display())))?;
+    let lacking = missing();
     if lacking.is_empty() {
         return Ok(());
     }
@@ -103,7 +107,7 @@ fn add(lacking: &[&'static str]) -> Result<()> {
             .limit(Duration::from_mins(10))
             .done()
     };
-    let args = [&["install", "-y", "--no-install-recommends"], lacking].concat();
+    let args = [&["install", "-y", "--no-install-recommends"], &lacking[..]].concat();
     // A machine that is fresh has no lists yet, and one that is old has stale ones.
     apt(&["update"]).and_then(|()| apt(&args)).map_err(mend)
 }

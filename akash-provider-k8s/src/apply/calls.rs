@@ -18,8 +18,8 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Tries at an object that others write at the same time.
-const TRIES: usize = 3;
+/// Tries at an object that others write at the same time: a controller writes the status several times in a rollout.
+const TRIES: usize = 6;
 /// What an apply takes.
 const APPLY: [&str; 2] = ["create", "patch"];
 
@@ -368,6 +368,10 @@ impl Calls {
                 Ok(Err(kube::Error::Api(status))) if status.is_conflict() && tries < TRIES => {}
                 Ok(Err(error)) => {
                     let error = self.failed(&what, error);
+                    // Another writer was faster each time; a later deploy succeeds.
+                    if error.kind() == ErrorKind::Conflict {
+                        return Err(error.transient());
+                    }
                     return Err(self.judged(error, &["patch"], resource, ns).await);
                 }
                 Err(_) => {

@@ -46,7 +46,7 @@ pub(crate) async fn give_rights(world: &World) {
 }
 
 fn role(world: &World) -> String {
-    format!("akash-operator-hostname-{}", world.settings.manifest_namespace)
+    format!("hostname-operator-{}", world.settings.manifest_namespace)
 }
 
 pub(crate) async fn take_rights(world: &World) {
