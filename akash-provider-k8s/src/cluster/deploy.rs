@@ -1,6 +1,6 @@
 //! Makes a lease run as it is recorded.
 
-use super::differences::{AppliedItems, meta_of, unplanned};
+use super::differences::{AppliedItems, meta_of, not_rendered, unplanned};
 use super::manifests::{Basis, entries, refused};
 use super::unwatched::{ByNamespace, UNWATCHED, is_in};
 use super::{Inner, is_as_new};
@@ -8,7 +8,6 @@ use crate::apply::item::{Id, Item, Kind, items};
 use crate::apply::plan::{Ledger, Plan, There, Wanted, Watched, plan};
 use crate::apply::{Job, LEDGER, TEMPLATE_HASH, Written, hash, hash_of_all, ledger_of, subset};
 use crate::crd::Manifest;
-use crate::drift::{NOT_RENDERED, foreign};
 use crate::labels;
 use crate::objects::{self, Prior};
 use crate::settings::Isolation;
@@ -280,8 +279,7 @@ impl Inner {
         let isolation: Vec<_> = isolation
             .map(|found| (found.write.id, found.write.reason))
             .collect();
-        let foreign = foreign(&items, true, view.openings()).into_iter();
-        let foreign = foreign.map(|(id, _)| (id, NOT_RENDERED.to_owned()));
+        let foreign = not_rendered(&items, &view);
         let (unwatched, watched): (Vec<Item>, Vec<Item>) =
             items.into_iter().partition(|item| !item.id.kind.is_watched());
         let wanted = Wanted {

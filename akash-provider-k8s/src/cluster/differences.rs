@@ -33,16 +33,21 @@ pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<Found> {
     all
 }
 
+/// Objects that open a lease and were not rendered, each with that reason.
+pub(super) fn not_rendered(items: &[Item], view: &LeaseView) -> Vec<(Id, String)> {
+    let foreign = foreign(items, true, view.openings()).into_iter();
+    foreign.map(|(id, _)| (id, NOT_RENDERED.to_owned())).collect()
+}
+
 impl Inner {
     /// Kinds and names of what differs from a lease that was applied to its end, with the reasons.
     pub(super) fn differences(&self, home: &str, items: &[Item]) -> Vec<(Id, String)> {
         let view = self.state.lease_in(home);
         let edits = found(items, &view).into_iter();
         let edits = edits.filter(|found| !found.is_missing || found.write.id.kind.is_watched());
-        let foreign = foreign(items, true, view.openings()).into_iter();
         edits
             .map(|found| (found.write.id, found.write.reason))
-            .chain(foreign.map(|(id, _)| (id, NOT_RENDERED.to_owned())))
+            .chain(not_rendered(items, &view))
             .collect()
     }
 

@@ -473,8 +473,8 @@ fn another_manifest_or_a_deploy_that_succeeds_begins_anew() {
     );
 }
 
-#[test]
-fn an_update_that_is_refused_leaves_what_runs_alone() {
+/// A healthy lease with an update that the cluster refuses.
+fn refused_update() -> (World, LeaseId) {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.health(&lease, Health::Good);
@@ -486,6 +486,12 @@ fn an_update_that_is_refused_leaves_what_runs_alone() {
         hash: changed.hash,
     });
     assert!(world.submit(1, &changed).is_ok());
+    (world, lease)
+}
+
+#[test]
+fn an_update_that_is_refused_leaves_what_runs_alone() {
+    let (mut world, _) = refused_update();
     world.wait(3 * HOUR);
     assert_eq!(world.closes(), []);
 }
@@ -493,17 +499,7 @@ fn an_update_that_is_refused_leaves_what_runs_alone() {
 /// A deploy makes health unknown while it lasts. A minute holds the tries after 1, 2, 4, 8, 16 and 32 seconds.
 #[test]
 fn a_refused_deploy_is_not_tried_sooner_when_health_is_known_again() {
-    let mut world = World::new();
-    let lease = world.running(1, &web());
-    world.health(&lease, Health::Good);
-    world.permanent = true;
-    world.fail = Some(is_deploy);
-    let changed = sdl_of("web", "nginx:2", &[], &["east"]);
-    world.tenant(TenantMsg::UpdateDeployment {
-        id: deployment_id(1),
-        hash: changed.hash,
-    });
-    assert!(world.submit(1, &changed).is_ok());
+    let (mut world, lease) = refused_update();
     let before = world.count(is_deploy);
     for _ in 0..60 {
         world.health(&lease, Health::Unknown);
