@@ -23,8 +23,8 @@ use std::time::Duration;
 /// Longest time for an answer of the server.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
-/// Writes where the version is still the one that was read; an empty one stands for no record. The answer is the term,
-/// which is another than the one that was asked for where a later one was known here. A highest term that no leadership
+/// Writes where the version is still the one that was read; an empty one stands for no record. The response is the
+/// term: the requested one, or a later one if the server knows it. A highest term that no leadership
 /// can have is replaced: above the largest term, or further above the claimed one than a leap. So terms are exact in Lua.
 const SOURCE: &str = r"
 local version = redis.call('HGET', KEYS[1], 'version') or ''

@@ -57,7 +57,7 @@ impl Keys {
 }
 
 /// Returns the command that reads a last event: as much as an event may have, and one byte more. The response is empty
-/// where there is none.
+/// if the topic has no event.
 pub(crate) fn last(key: &str) -> Cmd {
     redis::cmd("GETRANGE").arg(key).arg(0).arg(BYTES_MAX).to_owned()
 }

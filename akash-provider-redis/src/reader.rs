@@ -284,8 +284,8 @@ impl Reader {
         }
     }
 
-    /// Entries with the places of their topics. The stream whose last entry is the oldest may have more, and says how far
-    /// the order is known: what others have beyond that is read again.
+    /// Entries with the places of their topics. The stream with the oldest last entry may have more, and its last
+    /// entry ends the known order: later entries of other streams are read again.
     fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, Entry)>> {
         let keys: Vec<String> = self
             .topics

@@ -60,10 +60,10 @@ impl Budget {
     }
 }
 
-fn exceeded(whose: &str, most: usize) -> Error {
+fn exceeded(owner: &str, most: usize) -> Error {
     let most = most >> 20;
     let message =
-        format!("log lines {whose} that wait take more than {most} MiB; read faster or open fewer streams");
+        format!("log lines {owner} that wait take more than {most} MiB; read faster or open fewer streams");
     Error::new(ErrorKind::Denied, "logs", message)
 }
 

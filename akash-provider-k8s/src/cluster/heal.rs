@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A lease is left alone unless it was deployed at this process's word, nobody is writing it, and the mark of its
-//! namespace says that exactly this was applied to its end. All else is for the next deploy. Isolation comes first. The
+//! namespace shows that exactly this was applied to its end. All else is for the next deploy. Isolation comes first. The
 //! isolation of a lease without a readable record is restored by the last record that this process read. Without one,
 //! the policy that does not depend on services is restored.
 

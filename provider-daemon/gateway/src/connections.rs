@@ -46,7 +46,7 @@ pub(crate) struct Connections {
 
 #[derive(Debug)]
 struct Table {
-    /// Connections and uses so far; orders them.
+    /// Number of connections and uses; orders the entries by last use.
     clock: u64,
     open: HashMap<u64, Entry>,
     /// Connections of each network without a live lease: anonymous ones and those of accounts together.
@@ -137,10 +137,10 @@ impl Connections {
         }
     }
 
-    /// Closes a connection to make room for a new client. Returns false if none may be closed.
+    /// Closes a connection in favor of a new client. Returns false if none may be closed.
     pub(crate) fn make_room(&self) -> bool {
         let mut table = self.lock();
-        // Kept for the probes of this machine, so that a flood from many networks does not close them.
+        // Reserved for the probes of this machine, so that a flood from many networks does not close them.
         let keeps_local = table.count_of(LOCAL) <= table.local_reserved;
         let anonymous = table.least(
             |e| e.class == Class::Anonymous && !(keeps_local && e.network == LOCAL),
@@ -151,7 +151,7 @@ impl Connections {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // The counts are right after each step, and a panic elsewhere must not stop the gateway.
+        // The counts are right after each step, and a panic of another task must not stop the gateway.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -163,7 +163,7 @@ impl Connection {
         self.of.lock().authenticate(self.number, account, class);
     }
 
-    /// Waits until the connection has to make room for another.
+    /// Waits until the connection is closed in favor of another.
     pub(crate) async fn displaced(&self) {
         self.close.cancelled().await;
     }

@@ -264,8 +264,8 @@ impl StatusPage {
         }
     }
 
-    /// Returns whether an account has a live lease, as far as a status says that is a second old, or older while the
-    /// provider does not answer.
+    /// Returns true if an account has a live lease in the cached status. The status is at most a second old, or older
+    /// while the provider does not respond.
     pub(crate) async fn has_lease(&self, account: &Address) -> bool {
         let shown = match self.at_hand(TENANTS_AGE) {
             Some(shown) => Some(shown),
