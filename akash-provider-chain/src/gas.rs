@@ -18,6 +18,8 @@ use std::sync::Arc;
 const ESTIMATE_BLOCKS: u64 = 1_000;
 /// Shapes that are remembered; there are a handful.
 const SHAPES_MAX: usize = 64;
+/// Gas limit of a usual bid. The network's bids of one unit have 134,760.
+const BID_GAS: u64 = 150_000;
 /// 10^18, the scale of a decimal.
 const ONE: i128 = 1_000_000_000_000_000_000;
 
@@ -116,6 +118,16 @@ impl GasConfig {
             gas_limit,
             granter: self.granter.clone(),
         }
+    }
+
+    /// The expected fee of a bid; an amount of 0 where a grant pays.
+    #[must_use]
+    pub fn bid_fee(&self) -> Coin {
+        let mut fee = self.price(BID_GAS, self.price).fee;
+        if self.granter.is_some() {
+            fee.amount = 0;
+        }
+        fee
     }
 
     /// The gas limit of a transaction that was estimated at `used`; where there is no estimate, a generous one. It is

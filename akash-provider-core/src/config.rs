@@ -21,7 +21,7 @@ mod duration;
 #[cfg(test)]
 mod tests;
 
-use crate::types::{Address, Attribute, Coin, Denom};
+use crate::types::{Address, Attribute, Coin};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -47,8 +47,9 @@ pub struct Config {
     pub refused_bids_are_free: bool,
     /// Deposits in other denominations, by preference; used where the chain does not take the first.
     pub other_bid_deposits: Vec<Coin>,
-    /// Token that fees are paid in (`gas-prices`), read with the balances of the deposits; empty for none.
-    pub fee_denom: Denom,
+    /// Expected fee of a bid (`gas-prices`), kept back for each bid that is sent. With an amount of 0, no money is kept back:
+    /// the fee is not known, or another account pays it.
+    pub bid_fee: Coin,
     /// Block time an open bid waits for a lease; `None` for ever (`bid-timeout`, 5 m; 0 = never).
     #[serde(with = "duration::or_never")]
     pub bid_timeout: Option<Duration>,
@@ -184,7 +185,10 @@ impl Config {
             },
             refused_bids_are_free: false,
             other_bid_deposits: Vec::new(),
-            fee_denom: "uakt".into(),
+            bid_fee: Coin {
+                denom: "uakt".into(),
+                amount: 0,
+            },
             bid_timeout: Some(5 * MINUTE),
             manifest_timeout: Some(5 * MINUTE),
             reclamation_window: None,

@@ -88,6 +88,9 @@ struct LeaseLine {
     held_since: Option<String>,
     /// What the cluster said last against it.
     last_error: Option<String>,
+    /// Why its last payout failed.
+    #[serde(default)]
+    payout_error: Option<String>,
 }
 
 /// What comes of it.

@@ -151,7 +151,7 @@ fn abci(node: &Node, path: &str, data: &[u8]) -> Reply {
                     };
                     found(answer.encode_to_vec())
                 }
-                Simulation::Refused { log } | Simulation::Unpaid { log } => refused("sdk", 6, &log),
+                Simulation::Refused { log } | Simulation::Unpaid { log, .. } => refused("sdk", 6, &log),
             }
         }
         path => match node.chain.market(|market| answer(market, path, data)) {

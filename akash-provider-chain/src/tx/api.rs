@@ -56,6 +56,8 @@ pub enum Simulation {
     Unpaid {
         /// Text of the node, for operators.
         log: String,
+        /// The account cannot even pay the fee.
+        is_fee: bool,
     },
 }
 

@@ -19,9 +19,9 @@ pub(super) fn meaning(code: &Code, msg: Option<&Msg>) -> TxError {
     match (code.space.as_str(), code.number) {
         ("market", number) => market(number),
         // 5: the account cannot pay the fee. 38: the grant that pays the fee does not exist.
-        ("sdk", 5 | 38) => TxError::InsufficientFunds,
+        ("sdk", 5 | 38) => TxError::FeeUnpaid,
         // The grant that pays the fee is used up, expired or does not cover this account.
-        ("feegrant", 2 | 3 | 5) => TxError::InsufficientFunds,
+        ("feegrant", 2 | 3 | 5) => TxError::FeeUnpaid,
         // The market wraps the errors of a deposit twice, and the code is lost. Of the messages sent here, only a bid
         // has a deposit. The usual reason is a deposit that the account cannot pay.
         ("undefined", 1) if is_bid => TxError::InsufficientFunds,

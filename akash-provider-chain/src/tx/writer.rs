@@ -9,7 +9,7 @@ use crate::private_key::PrivateKey;
 use crate::signer::{Account, SignedTx, TxHash, sign};
 use akash_provider_core::chain::{ChainTx, SyncInfo};
 use akash_provider_core::error::{Error, ErrorKind, Failure};
-use akash_provider_core::types::{Address, Denom, Mono, Msg, TxOutcome};
+use akash_provider_core::types::{Address, Coin, Denom, Mono, Msg, TxOutcome};
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -298,10 +298,10 @@ impl Task {
                 let tx = self.sign(&draft);
                 // Where a node claims more a second one is asked: a lie about gas is found before it is paid for.
                 let most = self.ceilings.of_messages(&draft.msgs).gas;
-                let costs = draft.costs();
+                let (costs, fee) = (draft.costs(), draft.price.fee.clone());
                 Box::pin(async move {
                     let simulated = within(api.simulate_below(tx.bytes, most)).await;
-                    Input::Simulated(id, explained(&*api, &address, &costs, simulated).await)
+                    Input::Simulated(id, explained(&*api, &address, (&costs, &fee), simulated).await)
                 })
             }
             Action::Send(id, draft) => {
@@ -344,7 +344,7 @@ fn today() -> u64 {
 async fn explained(
     api: &dyn TxApi,
     address: &Address,
-    costs: &BTreeMap<Denom, u128>,
+    (costs, fee): (&BTreeMap<Denom, u128>, &Coin),
     simulated: Result<Simulation, Failure>,
 ) -> Result<Simulation, Failure> {
     let Ok(Simulation::Refused { log }) = simulated else {
@@ -355,7 +355,8 @@ async fn explained(
         if let Ok(coin) = within(api.balance(address, denom)).await
             && coin.amount < *cost
         {
-            return Ok(Simulation::Unpaid { log });
+            let is_fee = *denom == fee.denom && coin.amount < fee.amount;
+            return Ok(Simulation::Unpaid { log, is_fee });
         }
     }
     Ok(Simulation::Refused { log })

@@ -14,11 +14,13 @@ impl Engine {
     }
 
     /// What an input changes by itself. Of the chain most is about others, and a look at the money shows nowhere: what
-    /// follows from those is counted where a machine takes it.
+    /// follows from those is counted where it is taken.
     pub(super) fn count_input(&mut self, input: &Input) {
         let is_quiet = match input {
             Input::Chain(event) => !matches!(event, ChainEvent::Resync(_)),
-            Input::Completed(id, _) => matches!(self.outbox.target(*id), Some(Target::Escrow(_))),
+            Input::Completed(id, _) => {
+                matches!(self.outbox.target(*id), Some(Target::Escrow(_) | Target::Wallet))
+            }
             Input::Cluster(_)
             | Input::Inventory(_)
             | Input::Request(..)

@@ -91,6 +91,9 @@ impl Engine {
 
     /// What has come goes to who waits for it.
     pub(super) fn route_completion(&mut self, id: EffectId, target: Target, completion: Completion) {
+        if let Completion::Tx(result) = &completion {
+            self.transaction_ended(result);
+        }
         match (target, completion) {
             (Target::Order(order), Completion::BidCount(result)) => self.bids_counted(&order, id, result),
             (Target::Order(order), Completion::Bid(result)) => self.bid_read(&order, id, result),

@@ -150,6 +150,8 @@ pub struct LeaseInfo {
     pub waiting_for: Option<String>,
     /// What is wrong with its record in the cluster; while it is, nothing ends it for want of a manifest.
     pub record_problem: Option<String>,
+    /// Why the last payout of the lease failed; `None` after a payout.
+    pub payout_error: Option<String>,
 }
 
 /// A version as it is written.

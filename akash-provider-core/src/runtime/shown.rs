@@ -85,6 +85,7 @@ mod tests {
             ending: None,
             waiting_for: None,
             record_problem: None,
+            payout_error: None,
         };
         let status = Status {
             leases: (0..1000).map(info).collect(),

@@ -126,9 +126,12 @@ pub enum TxError {
     Reclamation,
     /// market/31: the order has more bids than the parameters allow.
     InvalidBid,
-    /// sdk/5, and undefined/1 of a bid: the account, or the grant it uses, cannot pay the fee or the deposit. The chain
-    /// refuses a deposit of a wrong amount or denomination with undefined/1 too.
+    /// undefined/1 of a bid: the account cannot pay the deposit. The chain refuses a deposit of a wrong amount or
+    /// denomination with undefined/1 too.
     InsufficientFunds,
+    /// sdk/5, sdk/38, feegrant/2, 3, 5: the account, or the grant it uses, cannot pay the fee. The transaction is in no block
+    /// and costs nothing.
+    FeeUnpaid,
     /// A refusal that needs no answer of its own; code and log say which it was.
     Other,
 }

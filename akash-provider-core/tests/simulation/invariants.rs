@@ -36,6 +36,7 @@ impl Deed<'_> {
                 self.nonsense_is_not_bid_for()?;
                 self.bids_are_in_the_money_of_the_order()?;
                 self.a_refused_deposit_waits_for_money()?;
+                self.bids_in_flight_are_payable()?;
                 self.never_two_bids_for_one_order()
             }
             Call::Broadcast(Msg::CloseBid { id, reason }) => {

@@ -132,6 +132,35 @@ impl Deed<'_> {
     }
 }
 
+impl Deed<'_> {
+    /// Bids in flight take no more deposits together than the account had at the last reading.
+    pub(crate) fn bids_in_flight_are_payable(&self) -> Checked {
+        let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
+            return Ok(());
+        };
+        let Some(balances) = &self.told.balances else {
+            return Ok(());
+        };
+        // A bid of unknown outcome is sent again with its old deposit.
+        let is_again = self.told.unsure.contains_key(&id.order);
+        let others = self.told.calls.values().filter_map(|call| match call {
+            Call::Broadcast(Msg::CreateBid {
+                id: other, deposit, ..
+            }) if other != id => Some(deposit),
+            _ => None,
+        });
+        let in_flight = others.chain([deposit]).filter(|coin| coin.denom == deposit.denom);
+        let in_flight: u128 = in_flight.map(|coin| coin.amount).sum();
+        let held = balances.iter().find(|coin| coin.denom == deposit.denom);
+        let held = held.map_or(0, |coin| coin.amount);
+        ensure(
+            "bids_in_flight_are_payable",
+            is_again || in_flight <= held,
+            || format!("{id}: {in_flight}{} of {held}", deposit.denom),
+        )
+    }
+}
+
 impl Rest<'_> {
     /// What is out of money is paid out, so that the chain ends it.
     pub(crate) fn leases_without_money_end(&self, live: &BTreeSet<LeaseId>) -> Checked {

@@ -8,7 +8,7 @@ use akash_provider_core::engine::{
     Call, Completion, EffectId, Input, Leadership, Request, RequestId, Response, Workloads,
 };
 use akash_provider_core::types::{
-    Agreement, BidId, BlockTime, ChainEvent, Denom, DeploymentId, Height, LeaseId, Mono, Msg, Observed,
+    Agreement, BidId, BlockTime, ChainEvent, Coin, Denom, DeploymentId, Height, LeaseId, Mono, Msg, Observed,
     OrderId, ResourceUnit, TxError, TxOutcome,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +77,8 @@ pub(crate) struct Told {
     /// Deposits that the chain refused for lack of money, by order and denomination, until the account was read to
     /// have as much.
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
+    /// The last reading of the account.
+    pub(crate) balances: Option<Vec<Coin>>,
     /// Until when bids of unknown fate can land.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
     /// Leases it has heard of.
@@ -120,6 +122,7 @@ impl Told {
             bids: BTreeSet::new(),
             offers: BTreeMap::new(),
             unpaid: BTreeMap::new(),
+            balances: None,
             unsure: BTreeMap::new(),
             leases: BTreeSet::new(),
             lost: BTreeSet::new(),
@@ -245,6 +248,7 @@ impl Told {
             (Call::FetchBalances(_), Completion::Balances(Ok(coins))) => {
                 let amount = |denom: &Denom| coins.iter().find(|c| c.denom == *denom).map_or(0, |c| c.amount);
                 self.unpaid.retain(|(_, denom), deposit| amount(denom) < *deposit);
+                self.balances = Some(coins.clone());
             }
             _ => {}
         }

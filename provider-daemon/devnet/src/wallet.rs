@@ -125,7 +125,7 @@ impl Wallet {
         let (trial, _) = sign_with(TRIAL_GAS, self.gas.price(TRIAL_GAS, price));
         let used = match self.api.simulate(trial.bytes).await? {
             Simulation::Gas { used } => used,
-            Simulation::Refused { log } | Simulation::Unpaid { log } => {
+            Simulation::Refused { log } | Simulation::Unpaid { log, .. } => {
                 return Err(WalletError::Refused { log });
             }
         };

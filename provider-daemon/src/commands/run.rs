@@ -7,6 +7,7 @@ use crate::commands::tx::provider::ProviderFile;
 use crate::dev::Printer;
 use crate::run::{Plan, live};
 use crate::secrets;
+use akash_provider_chain::gas::GasConfig;
 use akash_provider_core::Config;
 use akash_provider_core::config::InvalidConfig;
 use akash_provider_core::types::{Address, Coin};
@@ -70,7 +71,14 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     let mut deposits = deposits(&args.bids.bid_deposit)?.into_iter();
     config.bid_deposit = deposits.next().context("--bid-deposit names no coin")?;
     config.other_bid_deposits = deposits.collect();
-    config.fee_denom = gas_price(&args.gas.gas_prices)?.0;
+    let (denom, price) = gas_price(&args.gas.gas_prices)?;
+    let gas = GasConfig {
+        denom,
+        price,
+        granter: args.gas.fee_granter.clone(),
+        ..GasConfig::default()
+    };
+    config.bid_fee = gas.bid_fee();
     // Bids are simulated before they are sent, one of each shape.
     config.refused_bids_are_free = true;
     config.bid_timeout = set(args.bids.bid_timeout);

@@ -175,6 +175,7 @@ fn told(line: &LeaseLine) -> String {
         ("its end is held back since", &line.held_since),
         ("unhealthy time", &clock),
         ("the cluster said", &line.last_error),
+        ("payout failed", &line.payout_error),
     ];
     let against = against
         .iter()
@@ -340,6 +341,7 @@ mod tests {
             waiting_for: None,
             held_since: None,
             last_error: None,
+            payout_error: (health == Health::Unknown).then(|| "sdk/5: insufficient funds".to_owned()),
         };
         let text = |health, ms| told(&line(health, ms)).replace(&lease.to_string(), "L");
         let away = Health::Out(Outage::NodeAway);
@@ -352,6 +354,10 @@ mod tests {
             "L running, unhealthy\n  unhealthy time: 13s of 1m, running\n"
         );
         assert_eq!(text(Health::Good, 0), "L running, healthy\n");
+        assert_eq!(
+            text(Health::Unknown, 0),
+            "L running, health unknown\n  payout failed: sdk/5: insufficient funds\n"
+        );
     }
 
     #[test]

@@ -291,6 +291,7 @@ fn leases(status: &Status) -> Answer {
         waiting_for: Some(end.because.clone()),
         held_since: Some(date(end.since)),
         last_error: None,
+        payout_error: None,
     });
     Answer::Leases {
         leases: status
@@ -315,6 +316,7 @@ fn lease_line(status: &Status, info: &LeaseInfo) -> LeaseLine {
         waiting_for: info.waiting_for.clone(),
         held_since: held.map(|end| date(end.since)),
         last_error: info.last_error.clone(),
+        payout_error: info.payout_error.clone(),
     }
 }
 

@@ -276,7 +276,7 @@ fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Ve
         awaited.push(format!("this provider to be registered on the chain: {mend}"));
     }
     if let Some(missing) = &status.deposit_missing {
-        awaited.push(format!("money for the deposit of a bid: {missing}"));
+        awaited.push(format!("money for a bid: {missing}"));
     }
     if let Some(trouble) = chain.writer.as_ref().and_then(|writer| writer.trouble.as_ref()) {
         awaited.push(format!("what transactions need: {trouble}"));

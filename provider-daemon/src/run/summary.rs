@@ -3,12 +3,14 @@
 use crate::dev::Printer;
 use crate::flight::RecordingStatus;
 use akash_provider_core::engine::{OrderPhase, Status};
-use akash_provider_core::types::DeclineCode;
+use akash_provider_core::types::{DeclineCode, LeaseId, OrderId};
 use serde_json::json;
 use tokio::runtime::Handle;
 
 /// Reasons that are told to people; a machine gets all of them.
 const REASONS_MAX: usize = 5;
+/// Orders and leases that are named to people.
+const NAMES_MAX: usize = 3;
 
 /// Prints the line for people, and the object with all reasons for programs.
 pub(super) fn tell(printer: &Printer, status: &Status, recording: Option<&RecordingStatus>) {
@@ -19,6 +21,7 @@ pub(super) fn tell(printer: &Printer, status: &Status, recording: Option<&Record
     }
     printer.object(json!({
         "event": "summary", "leases": leases, "bids": bids, "declined": declined, "declines": status.declines,
+        "unfunded": unfunded(status), "failed_payouts": failed_payouts(status),
         "tasks": Handle::try_current().map(|runtime| runtime.metrics().num_alive_tasks()).ok(),
         "recording": recording,
     }));
@@ -30,6 +33,35 @@ fn open_bids(status: &Status) -> usize {
         .iter()
         .filter(|order| order.phase == OrderPhase::Open)
         .count()
+}
+
+/// Orders that wait for money.
+fn unfunded(status: &Status) -> Vec<&OrderId> {
+    let orders = status.orders.iter();
+    let unfunded = orders.filter(|order| order.phase == OrderPhase::Unfunded);
+    unfunded.map(|order| &order.order).collect()
+}
+
+/// Leases whose last payout failed.
+fn failed_payouts(status: &Status) -> Vec<&LeaseId> {
+    let leases = status.leases.iter();
+    leases
+        .filter(|lease| lease.payout_error.is_some())
+        .map(|lease| &lease.lease)
+        .collect()
+}
+
+/// The first few of several, for people.
+fn named<T: ToString>(what: &str, all: &[T]) -> String {
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut names: Vec<String> = all.iter().take(NAMES_MAX).map(ToString::to_string).collect();
+    let more = all.len() - names.len();
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    format!("; {what}: {}", names.join(", "))
 }
 
 fn line(status: &Status) -> String {
@@ -52,7 +84,9 @@ fn line(status: &Status) -> String {
         format!(": {}", told.join(", "))
     };
     let (leases, bids) = (many(status.leases.len(), "lease"), many(open_bids(status), "bid"));
-    format!("{leases}, {bids}, {declined} declined{why}")
+    let orders = named("orders waiting for money", &unfunded(status));
+    let payouts = named("leases with a failed payout", &failed_payouts(status));
+    format!("{leases}, {bids}, {declined} declined{why}{orders}{payouts}")
 }
 
 #[cfg(test)]
@@ -61,6 +95,20 @@ mod tests {
     use akash_provider_core::Config;
     use akash_provider_core::engine::Engine;
     use akash_provider_core::types::{Address, Now};
+
+    #[test]
+    fn orders_without_money_and_failed_payouts_are_named() {
+        let names: Vec<String> = (1..=5).map(|dseq| format!("tenant/{dseq}/1/1")).collect();
+        assert_eq!(named("orders waiting for money", &names[..0]), "");
+        assert_eq!(
+            named("orders waiting for money", &names[..1]),
+            "; orders waiting for money: tenant/1/1/1"
+        );
+        assert_eq!(
+            named("leases with a failed payout", &names),
+            "; leases with a failed payout: tenant/1/1/1, tenant/2/1/1, tenant/3/1/1, 2 more"
+        );
+    }
 
     #[test]
     fn the_most_frequent_reasons_come_first_and_few_of_them() {

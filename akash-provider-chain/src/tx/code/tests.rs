@@ -82,14 +82,14 @@ fn every_code_of_the_market_has_its_meaning() {
 
 #[test]
 fn codes_of_other_modules_have_their_meaning_for_a_bid_a_close_and_a_payout() {
-    use TxError::{InsufficientFunds as Money, LeaseNotActive as Over, Other};
+    use TxError::{FeeUnpaid as Fee, InsufficientFunds as Money, LeaseNotActive as Over, Other};
     let payout = Msg::WithdrawLease { id: id() };
     let cases = [
         ("undefined", 1, "insufficient balance", [Money, Other, Other]),
         ("undefined", PANIC, "recovered", [Other, Other, Other]),
         ("sdk", 2, "tx parse error", [Other, Other, Other]),
         ("sdk", 4, "unauthorized", [Other, Other, Other]),
-        ("sdk", 5, "insufficient funds", [Money, Money, Money]),
+        ("sdk", 5, "insufficient funds", [Fee, Fee, Fee]),
         ("sdk", 11, "out of gas", [Other, Other, Other]),
         ("sdk", 13, "insufficient fee", [Other, Other, Other]),
         ("sdk", 18, "invalid request", [Other, Other, Other]),
@@ -98,11 +98,11 @@ fn codes_of_other_modules_have_their_meaning_for_a_bid_a_close_and_a_payout() {
         ("sdk", 21, "tx too large", [Other, Other, Other]),
         ("sdk", 30, "tx timeout height", [Other, Other, Other]),
         ("sdk", 32, "incorrect account sequence", [Other, Other, Other]),
-        ("sdk", 38, "fee-grant not found", [Money, Money, Money]),
+        ("sdk", 38, "fee-grant not found", [Fee, Fee, Fee]),
         ("sdk", 42, "tx timeout", [Other, Other, Other]),
-        ("feegrant", 2, "fee limit exceeded", [Money, Money, Money]),
-        ("feegrant", 3, "fee allowance expired", [Money, Money, Money]),
-        ("feegrant", 5, "no allowance", [Money, Money, Money]),
+        ("feegrant", 2, "fee limit exceeded", [Fee, Fee, Fee]),
+        ("feegrant", 3, "fee allowance expired", [Fee, Fee, Fee]),
+        ("feegrant", 5, "no allowance", [Fee, Fee, Fee]),
         ("escrow", 2, "account closed", [Other, Other, Over]),
         ("escrow", 3, "account not found", [Other, Other, Other]),
         ("escrow", 4, "account overdrawn", [Other, Other, Over]),

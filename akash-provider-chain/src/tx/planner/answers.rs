@@ -123,12 +123,17 @@ impl Planner {
                 flight.phase = Phase::Ready { at: now };
                 self.estimates.put(&msgs, used, height);
             }
-            Ok(Simulation::Refused { log } | Simulation::Unpaid { log }) if flight.members.len() > 1 => {
+            Ok(Simulation::Refused { log } | Simulation::Unpaid { log, .. }) if flight.members.len() > 1 => {
                 self.split(id, &log)
             }
-            Ok(Simulation::Unpaid { log }) => {
+            Ok(Simulation::Unpaid { log, is_fee }) => {
+                let error = if is_fee {
+                    TxError::FeeUnpaid
+                } else {
+                    TxError::InsufficientFunds
+                };
                 let outcome = TxOutcome::Rejected {
-                    error: TxError::InsufficientFunds,
+                    error,
                     code: "simulation".to_owned(),
                     log: shortened(&log),
                 };

@@ -114,7 +114,11 @@ async fn calls_are_answered_with_the_height_they_landed_at() {
 #[tokio::test(start_paused = true)]
 async fn a_bid_that_the_account_cannot_pay_is_refused_for_lack_of_money_and_costs_nothing() {
     // Without the deposit; and without the fee, where the node in memory needs another reason to refuse.
-    for (lacking, left) in [("uact", 499_999), ("uakt", 1)] {
+    let cases = [
+        ("uact", 499_999, TxError::InsufficientFunds),
+        ("uakt", 1, TxError::FeeUnpaid),
+    ];
+    for (lacking, left, lack) in cases {
         let (writer, api, stop, running) = started();
         let bid = bid(&api, 1);
         {
@@ -132,11 +136,7 @@ async fn a_bid_that_the_account_cannot_pay_is_refused_for_lack_of_money_and_cost
         let TxOutcome::Rejected { error, code, .. } = outcome else {
             panic!("{outcome:?}")
         };
-        assert_eq!(
-            (error, &*code),
-            (TxError::InsufficientFunds, "simulation"),
-            "{lacking}"
-        );
+        assert_eq!((error, &*code), (lack, "simulation"), "{lacking}");
         assert!(api.node.lock().unwrap().included().is_empty(), "{lacking}");
         stop.cancel();
         running.await.unwrap();

@@ -66,6 +66,8 @@ pub enum Input {
     Fetched(Result<Option<DeploymentRecord>, Failure>),
     /// Of `Broadcast`, for the lease that is being paid out.
     Tx(Result<TxOutcome, Failure>),
+    /// The account has more money for fees: failed payouts are repeated.
+    FeeMoney,
     /// Time passed or permissions changed.
     Wake,
 }
@@ -87,6 +89,8 @@ struct Payee {
     lease: LeaseId,
     due: Option<BlockTime>,
     wanted: bool,
+    /// Why the last payout failed.
+    failed: Option<Box<str>>,
 }
 
 /// The machine of one deployment's money.
@@ -142,6 +146,19 @@ impl Escrow {
         &self.phase
     }
 
+    /// Returns why the last payout of a lease failed; `None` after a payout.
+    #[must_use]
+    pub fn failed(&self, lease: &LeaseId) -> Option<&str> {
+        let payee = self.payees.iter().find(|p| p.lease == *lease)?;
+        payee.failed.as_deref()
+    }
+
+    /// True where the last payout of a lease failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.payees.iter().any(|p| p.failed.is_some())
+    }
+
     /// Block time at which it wants a `Wake`.
     #[must_use]
     pub fn block_deadline(&self, cx: &Cx<'_>) -> Option<BlockTime> {
@@ -171,6 +188,10 @@ impl Escrow {
             Input::LeaseRemoved(lease) => self.payees.retain(|p| p.lease != lease),
             Input::Fetched(result) => self.fetched(cx, result, out),
             Input::Tx(result) => self.sent(cx, result, out),
+            Input::FeeMoney => {
+                let failed = self.payees.iter_mut().filter(|p| p.failed.is_some());
+                failed.for_each(|p| p.due = p.due.min(Some(cx.now.block_time)));
+            }
             Input::Wake => {}
         }
         self.drive(cx, out);
@@ -186,6 +207,7 @@ impl Escrow {
                 lease,
                 due,
                 wanted: false,
+                failed: None,
             });
         }
     }
@@ -248,7 +270,9 @@ impl Escrow {
         };
         let period = cx.config.withdrawal_period;
         let payee = self.payees.iter_mut().find(|p| p.lease == lease);
-        let failed = |message: String| {
+        let mut why = None;
+        let mut failed = |message: String| {
+            why = Some(message.as_str().into());
             Action::Publish(Event::WithdrawFailed {
                 lease: lease.clone(),
                 message,
@@ -288,6 +312,7 @@ impl Escrow {
         };
         if let Some(payee) = payee {
             payee.due = due;
+            payee.failed = why;
         }
         self.phase = phase;
     }

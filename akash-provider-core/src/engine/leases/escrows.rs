@@ -56,6 +56,15 @@ impl Engine {
         }
     }
 
+    /// Repeats failed payouts: the account has more money for fees.
+    pub(in crate::engine) fn repeat_payouts(&mut self) {
+        let ids = self.leases.escrow_ids().into_iter();
+        let has_failed = |id: &DeploymentId| self.leases.escrows.get(id).is_some_and(Escrow::has_failed);
+        for id in ids.filter(has_failed).collect::<Vec<_>>() {
+            self.drive_escrow(&id, escrow::Input::FeeMoney);
+        }
+    }
+
     /// A completion of a call about money; late ones are dropped.
     pub(in crate::engine) fn escrow_completed(
         &mut self,
@@ -63,6 +72,8 @@ impl Engine {
         effect: EffectId,
         input: escrow::Input,
     ) {
+        // A look at the money shows nowhere, and a payout that fails does.
+        self.changes += u64::from(matches!(input, escrow::Input::Tx(_)));
         if self.leases.escrows.answered(id, Lane::Main, effect) {
             self.drive_escrow(id, input);
         }

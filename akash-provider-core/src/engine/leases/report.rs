@@ -29,6 +29,7 @@ impl Engine {
                 ending: workload.ending().map(|e| e.reason),
                 waiting_for: self.waiting_for(&id, workload, now),
                 record_problem: self.record_problem(&id).map(|problem| problem.to_string()),
+                payout_error: self.payout_error(&id).map(str::to_owned),
                 lease: id,
             });
         }
@@ -65,6 +66,10 @@ impl Engine {
 
     fn record_problem(&self, id: &LeaseId) -> Option<&Arc<str>> {
         self.leases.deployments.get(id.deployment())?.unusable(id)
+    }
+
+    fn payout_error(&self, id: &LeaseId) -> Option<&str> {
+        self.leases.escrows.get(id.deployment())?.failed(id)
     }
 
     pub(in crate::engine) fn deployment_statuses(&self) -> Vec<DeploymentStatus> {

@@ -185,7 +185,7 @@ pub enum Action {
     Promised(Vec<ResourceUnit>),
     /// Give the reservation back.
     Unreserve,
-    /// The chain refused the bid because the account cannot pay the deposit or the fee.
+    /// The chain refused the bid because the account cannot pay the deposit.
     MoneyRefused {
         /// Deposit of the refused bid.
         deposit: Coin,

@@ -7,7 +7,7 @@ use crate::bidding::{self, Decline};
 use crate::engine::cx::Cx;
 use crate::engine::table::{Lane, Table};
 use crate::engine::{Call, EffectId, Engine, Target, sorted};
-use crate::types::{self, BidId, BlockTime, DeclineCode, Event, Mono, Msg, Now, OrderId};
+use crate::types::{self, BidId, BlockTime, DeclineCode, Event, Mono, Msg, Now, OrderId, TxOutcome};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -190,6 +190,7 @@ impl Engine {
         if self.role.is_stopping() {
             return;
         }
+        self.read_wallet_for_orders();
         let mut actions = Vec::new();
         let machine = Order::known(order, &mut actions);
         self.order_new(&order.id, machine, actions);
@@ -234,6 +235,7 @@ impl Engine {
 
     fn order_done(&mut self, id: &OrderId, end: &End, had_bid: bool) {
         self.market.orders.reserved.remove(id);
+        self.market.wallet.sent(id, false);
         self.market.orders.machines.remove(id);
         // A newer order of the group may have taken the place.
         if self.market.of_group.get(&id.group) == Some(id) {
@@ -267,7 +269,7 @@ impl Engine {
                 Action::Call(mut call) => {
                     if let Call::Broadcast(Msg::CreateBid { deposit, .. }) = &call {
                         // At once, so that the next order does not count on the same money.
-                        self.market.wallet.spend(deposit);
+                        self.market.wallet.send(id, deposit, &self.config.bid_fee);
                     }
                     if let Call::CalculatePrice(request) = &mut call {
                         // As late as this, so that the amounts are those of the moment of asking.
@@ -302,8 +304,17 @@ impl Engine {
 
     /// A completion of an order's call; late ones of a call nobody waits for any more are dropped.
     pub(in crate::engine) fn order_completed(&mut self, id: &OrderId, effect: EffectId, input: Input) {
-        if self.market.orders.machines.answered(id, Lane::Main, effect) {
-            self.drive_order(id, input);
+        if !self.market.orders.machines.answered(id, Lane::Main, effect) {
+            return;
+        }
+        let mut is_proof = false;
+        if let Input::Tx(result) = &input {
+            let has_landed = matches!(result, Ok(TxOutcome::Committed { .. }));
+            is_proof = self.market.wallet.sent(id, has_landed) && has_landed;
+        }
+        self.drive_order(id, input);
+        if is_proof {
+            self.wake_unfunded();
         }
     }
 

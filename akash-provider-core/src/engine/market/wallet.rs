@@ -1,57 +1,103 @@
 //! Balance of our account, for the deposits of bids. A bid that the account cannot pay is not sent, because its refusal
 //! costs a fee: the order waits until the balance changes.
 //!
-//! The balance is the last reading, minus the deposits of bids sent since. The estimate is never too high, and where it
-//! is too low the account is read again. Before the first reading, no bid is held back.
+//! The balance is the last reading, minus the deposits and fees of bids sent since. The estimate is never too high, and
+//! where it is too low the account is read again. Bids wait for the first reading.
 //!
-//! After the chain refused a deposit, the coin is not used again until a reading shows more money, or until the parameters
-//! of the market are read again although a reading shows enough money: then the refusal has another cause.
+//! After the chain refused a deposit or a fee, the coin is not used again until a reading shows more money, or until the
+//! parameters of the market are read again although a reading shows enough money: then the refusal has another cause.
+//!
+//! Two things leave the balance uncertain: a failed reading, and a refusal in spite of enough money. Then one bid goes
+//! alone, and the others wait until it is on the chain: at most one transaction fails.
+//!
+//! Bids of one block still fail together when someone else with the key empties the account in the same block. Bids of
+//! one transaction would fail as one, but then any tenant who closes an order could make all of them fail.
 
 use super::order::{Input, Order, Phase};
 use crate::bidding;
 use crate::config::Config;
 use crate::engine::{Call, Engine, Target};
 use crate::error::Failure;
-use crate::types::{Coin, Denom, Event, Height, MarketParams, Mono, OrderId};
+use crate::types::{Coin, Denom, Event, Height, MarketParams, Mono, OrderId, TxError, TxOutcome};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Longest time between two readings while an order waits for money.
 const LOOK: Duration = Duration::from_secs(10);
-/// Delay of a reading after a block while an order waits for money: chains with short blocks cost one query a second.
-const AFTER_BLOCK: Duration = Duration::from_secs(1);
+/// Longest time between two readings otherwise.
+const REST: Duration = Duration::from_secs(60);
+/// Delay of a reading after a transaction, and after a block while an order waits for money: chains with short blocks cost
+/// one query a second.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Balance of the account, and when it is read again.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Wallet {
-    /// The last reading minus the deposits of bids sent since; `None` before the first reading.
+    /// The last reading minus the deposits and fees of bids sent since; `None` before the first reading.
     coins: Option<BTreeMap<Denom, u128>>,
     /// The last reading, for comparison with the next one.
     read: BTreeMap<Denom, u128>,
     /// A reading is in flight.
     asked: bool,
-    /// Height at which the last reading was requested.
-    asked_at: Option<Height>,
+    /// Height at which the last reading was requested, and whether events of the next block were received already.
+    asked_at: Option<(Height, bool)>,
     /// The chain refused a deposit while a reading was in flight, so the reading may be older than the refusal.
     is_outdated: bool,
     /// The last reading failed.
     has_failed: bool,
-    /// When to read again, because an order waits.
+    /// When to read again.
     next: Option<Mono>,
-    /// Denominations that the chain refused for lack of money.
+    /// An order or a payout waits for money.
+    is_awaited: bool,
+    /// A transaction ended while a reading was in flight.
+    is_changed: bool,
+    /// Denominations that the chain refused as deposits for lack of money.
     refused: BTreeMap<Denom, Refusal>,
+    /// The chain refused a transaction because the account cannot pay its fee.
+    fee_refused: Option<Refusal>,
+    /// The chain refused a bid although the account had enough, and has taken none since.
+    is_unexplained: bool,
+    /// The order whose bid goes alone.
+    alone: Option<OrderId>,
     /// Orders that wait for the reading in flight before they reserve.
     waiting: BTreeSet<OrderId>,
 }
 
-/// A deposit that the chain refused for lack of money.
+/// A deposit or fee that the chain refused for lack of money.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Refusal {
-    /// Deposit and reason, for operators.
+    /// Deposit or fee, and reason, for operators.
     message: String,
+    /// Money that was missing, as far as is known.
+    missing: Coin,
     /// The account was read after the refusal.
     is_read: bool,
+    /// The account had enough at that reading.
+    is_unexplained: bool,
+}
+
+impl Refusal {
+    fn new(missing: Coin, what: &str, mut reason: String) -> Self {
+        bidding::cut(&mut reason);
+        Self {
+            message: format!("the account cannot pay {what}: {reason}"),
+            missing,
+            is_read: false,
+            is_unexplained: false,
+        }
+    }
+
+    fn read(&mut self, held: &BTreeMap<Denom, u128>) {
+        if !self.is_read {
+            self.is_read = true;
+            self.is_unexplained = amount(held, &self.missing.denom) >= self.missing.amount;
+        }
+    }
+}
+
+fn amount(held: &BTreeMap<Denom, u128>, denom: &Denom) -> u128 {
+    held.get(denom).copied().unwrap_or_default()
 }
 
 impl Wallet {
@@ -62,71 +108,134 @@ impl Wallet {
         config: &'a Config,
         params: Option<&MarketParams>,
     ) -> Option<&'a Coin> {
-        bidding::deposits(config, params).find(|coin| self.payable(coin) > 0)
+        let fee = &config.bid_fee;
+        bidding::deposits(config, params).find(|coin| self.sendable(coin, fee) > 0)
     }
 
-    /// Returns how many of these deposits the account can pay; 1 while the balance is not known.
-    fn payable(&self, deposit: &Coin) -> u128 {
-        if self.refused.contains_key(&deposit.denom) {
+    /// Returns how many bids with this deposit may be sent now.
+    fn sendable(&self, deposit: &Coin, fee: &Coin) -> u128 {
+        let payable = self.payable(deposit, fee);
+        if self.is_uncertain() {
+            payable.min(u128::from(self.alone.is_none()))
+        } else {
+            payable
+        }
+    }
+
+    /// Returns how many bids with this deposit the account can pay, as far as is known.
+    fn payable(&self, deposit: &Coin, fee: &Coin) -> u128 {
+        if self.refused.contains_key(&deposit.denom) || self.fee_refused.is_some() {
             return 0;
         }
         let Some(coins) = &self.coins else { return 1 };
-        let held = coins.get(&deposit.denom).copied().unwrap_or_default();
-        // A deposit of nothing can be paid without end.
-        held.checked_div(deposit.amount).unwrap_or(u128::MAX)
+        // What costs nothing can be paid without end.
+        let times = |denom, cost| amount(coins, denom).checked_div(cost).unwrap_or(u128::MAX);
+        if deposit.denom == fee.denom {
+            return times(&deposit.denom, deposit.amount.saturating_add(fee.amount));
+        }
+        times(&deposit.denom, deposit.amount).min(times(&fee.denom, fee.amount))
+    }
+
+    /// True while one bid goes alone.
+    const fn is_uncertain(&self) -> bool {
+        self.has_failed || self.is_unexplained
     }
 
     /// The chain refused this deposit for lack of money.
-    fn refuse(&mut self, deposit: Coin, mut reason: String, now: Mono) {
-        bidding::cut(&mut reason);
-        let message = format!("the account cannot pay {deposit} and the fee: {reason}");
-        let is_read = false;
-        self.refused.insert(deposit.denom, Refusal { message, is_read });
+    fn refuse(&mut self, deposit: Coin, reason: String, now: Mono) {
+        let what = format!("{deposit} and the fee");
+        let denom = Denom::clone(&deposit.denom);
+        self.refused.insert(denom, Refusal::new(deposit, &what, reason));
+        self.refused_at(now);
+    }
+
+    /// The chain refused a transaction because the account cannot pay its fee.
+    fn refuse_fee(&mut self, fee: &Coin, reason: String, now: Mono) {
+        let what = format!("the fee of a transaction in {}", fee.denom);
+        self.fee_refused = Some(Refusal::new(fee.clone(), &what, reason));
+        self.refused_at(now);
+    }
+
+    fn refused_at(&mut self, now: Mono) {
         self.is_outdated |= self.asked;
+        self.is_awaited = true;
         self.next = Some(now);
     }
 
     /// The parameters of the market were read.
     pub(in crate::engine) fn parameters_read(&mut self) {
-        // Where too little is left, the balance itself keeps the coin from being used.
-        self.refused.retain(|_, refusal| !refusal.is_read);
+        // Where too little is left, only more money helps.
+        let stands = |refusal: &Refusal| !refusal.is_unexplained;
+        self.refused.retain(|_, refusal| stands(refusal));
+        self.fee_refused.take_if(|refusal| !stands(refusal));
     }
 
     /// A block has ended.
     pub(in crate::engine) fn block(&mut self, now: Mono) {
-        let soon = now.plus(AFTER_BLOCK);
-        self.next = self.next.map(|at| at.min(soon));
+        if self.is_awaited || self.next.is_none() {
+            self.read_soon(now);
+        }
     }
 
-    /// A bid with this deposit is on its way.
-    pub(in crate::engine) fn spend(&mut self, deposit: &Coin) {
-        let held = self
-            .coins
-            .as_mut()
-            .and_then(|coins| coins.get_mut(&deposit.denom));
+    fn read_soon(&mut self, now: Mono) {
+        let soon = now.plus(SOON);
+        self.next = Some(self.next.map_or(soon, |at| at.min(soon)));
+    }
+
+    /// A bid of this order with this deposit is on its way.
+    pub(in crate::engine) fn send(&mut self, order: &OrderId, deposit: &Coin, fee: &Coin) {
+        self.spend(deposit);
+        self.spend(fee);
+        if self.is_uncertain() {
+            self.alone = Some(order.clone());
+        }
+    }
+
+    /// A bid of this order has its outcome, or the order is over. Returns true where the bid went alone.
+    pub(in crate::engine) fn sent(&mut self, order: &OrderId, has_landed: bool) -> bool {
+        let was_alone = self.alone.take_if(|alone| alone == order).is_some();
+        if was_alone && has_landed {
+            self.is_unexplained = false;
+            // The next reading may fail too, but bids go through.
+            self.has_failed = false;
+        }
+        was_alone
+    }
+
+    fn spend(&mut self, coin: &Coin) {
+        let held = self.coins.as_mut().and_then(|coins| coins.get_mut(&coin.denom));
         if let Some(held) = held {
             // What is known errs towards too little, so it may be less than what is spent.
-            *held = held.saturating_sub(deposit.amount);
+            *held = held.saturating_sub(coin.amount);
         }
     }
 
-    /// Stores a reading. Bids in flight may be in it or not, so their deposits are subtracted.
-    fn take(&mut self, balances: Vec<Coin>, in_flight: &[Coin]) {
+    /// Stores a reading and returns true where it shows more money for fees. Bids in flight may be in the reading or not,
+    /// so their deposits and fees are subtracted.
+    fn take(&mut self, balances: Vec<Coin>, in_flight: &[Coin], fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
         let before = std::mem::replace(&mut self.read, read.clone());
-        // The refusal may have been for lack of the fee, so more of any coin counts.
-        let more = |(denom, held): (&Denom, &u128)| before.get(denom).is_some_and(|b| held > b);
-        let has_changed = self.coins.is_none() || read.iter().any(more);
-        if !self.is_outdated && has_changed {
-            self.refused.clear();
+        let is_first = self.coins.is_none();
+        let is_more = |denom: &Denom| is_first || amount(&read, denom) > amount(&before, denom);
+        let has_more = read.keys().any(is_more);
+        if !self.is_outdated {
+            let refusals = self.refused.values_mut().chain(&mut self.fee_refused);
+            for refusal in refusals {
+                refusal.read(&read);
+                self.is_unexplained |= refusal.is_unexplained;
+            }
+            if has_more {
+                self.refused.clear();
+            }
+            self.fee_refused.take_if(|_| is_more(&fee.denom));
         }
-        for refusal in self.refused.values_mut() {
-            refusal.is_read |= !self.is_outdated;
-        }
+        let has_more_fee = is_more(&fee.denom);
         self.coins = Some(read);
         for deposit in in_flight {
             self.spend(deposit);
+            self.spend(fee);
         }
+        has_more_fee
     }
 
     /// What is there, for people.
@@ -153,14 +262,13 @@ impl Engine {
             return;
         }
         let deposits = self.config.bid_deposits().map(|c| &c.denom);
-        let fee = Some(&self.config.fee_denom).filter(|denom| !denom.is_empty());
+        let fee = Some(&self.config.bid_fee.denom).filter(|denom| !denom.is_empty());
         let mut denoms: Vec<Denom> = deposits.chain(fee).cloned().collect();
         denoms.sort_unstable();
         // Two deposits in one denomination take one query.
         denoms.dedup();
-        let height = self.progress.height();
         self.market.wallet.asked = true;
-        self.market.wallet.asked_at = Some(height);
+        self.market.wallet.asked_at = Some(self.within());
         self.market.wallet.next = None;
         self.call(Target::Wallet, Call::FetchBalances(denoms));
     }
@@ -168,17 +276,21 @@ impl Engine {
     /// Reads the account before the bids of a block that brings orders: money may have left it unnoticed, and each
     /// refused bid costs a fee.
     pub(in crate::engine) fn read_wallet_for_orders(&mut self) {
-        let is_fresh = self.market.wallet.asked_at == Some(self.progress.height());
+        let is_fresh = self.market.wallet.asked_at == Some(self.within());
         if !is_fresh && self.cx(&self.config).may_bid() {
             self.read_wallet();
         }
+    }
+
+    fn within(&self) -> (Height, bool) {
+        (self.progress.height(), self.progress.within_block())
     }
 
     /// True when the order has to wait for a reading; the order reserves once the reading came.
     pub(in crate::engine) fn awaits_wallet(&mut self, id: &OrderId) -> bool {
         let wallet = &mut self.market.wallet;
         // Where readings fail, no bid waits for one.
-        let waits = wallet.asked && wallet.coins.is_some() && !wallet.has_failed;
+        let waits = wallet.asked && !wallet.has_failed;
         if waits {
             wallet.waiting.insert(id.clone());
         }
@@ -188,40 +300,90 @@ impl Engine {
     /// Reads the account where a reading is due.
     pub(in crate::engine) fn drive_wallet(&mut self) {
         let now = self.progress.mono();
-        if self.market.wallet.next.is_some_and(|at| at <= now) {
+        if self.market.wallet.next.is_none_or(|at| at > now) {
+            return;
+        }
+        if self.cx(&self.config).may_write() {
             self.read_wallet();
+        } else {
+            self.market.wallet.next = Some(now.plus(REST));
+        }
+    }
+
+    /// A transaction of ours has its outcome, so the balance is another one.
+    pub(in crate::engine) fn transaction_ended(&mut self, result: &Result<TxOutcome, Failure>) {
+        let now = self.progress.mono();
+        let wallet = &mut self.market.wallet;
+        match result {
+            // It was not sent.
+            Err(_) => {}
+            Ok(TxOutcome::Rejected {
+                error: TxError::FeeUnpaid,
+                code,
+                log,
+            }) => {
+                wallet.refuse_fee(&self.config.bid_fee, format!("{code}: {log}"), now);
+            }
+            Ok(TxOutcome::Committed { .. } | TxOutcome::Rejected { .. } | TxOutcome::Unknown { .. }) => {
+                wallet.is_changed |= wallet.asked;
+                wallet.read_soon(now);
+            }
         }
     }
 
     /// The account was read: as many orders go on as it can pay for. A failure changes nothing that is known.
     pub(in crate::engine) fn wallet_read(&mut self, result: Result<Vec<Coin>, Failure>) {
+        let missing = self.deposit_missing();
         self.market.wallet.asked = false;
         self.market.wallet.has_failed = result.is_err();
+        let mut has_more_fee = false;
         if let Ok(balances) = result {
             let machines = self.market.orders.machines().into_iter();
             let in_flight: Vec<Coin> = machines
                 .filter_map(|(_, m)| m.deposit_under_way().cloned())
                 .collect();
-            self.market.wallet.take(balances, &in_flight);
+            has_more_fee = self
+                .market
+                .wallet
+                .take(balances, &in_flight, &self.config.bid_fee);
         }
         let is_outdated = std::mem::take(&mut self.market.wallet.is_outdated);
+        let is_changed = std::mem::take(&mut self.market.wallet.is_changed);
+        // Nothing else of a reading shows in the status.
+        self.changes += u64::from(self.deposit_missing() != missing);
         self.reserve_waiting();
+        let is_unfunded = !self.unfunded().is_empty();
+        let wallet = &mut self.market.wallet;
+        wallet.is_awaited = is_unfunded || wallet.fee_refused.is_some();
+        let pause = match (is_outdated, is_changed, wallet.is_awaited) {
+            (true, ..) => Duration::ZERO,
+            (_, true, _) => SOON,
+            // After a failure too: as long as something waits, the account is read.
+            (_, _, true) => LOOK,
+            (false, false, false) => REST,
+        };
+        wallet.next = Some(self.progress.mono().plus(pause));
+        self.wake_unfunded();
+        if has_more_fee {
+            self.repeat_payouts();
+        }
+    }
+
+    fn unfunded(&self) -> Vec<OrderId> {
         let machines = self.market.orders.machines().into_iter();
         let unfunded = machines.filter(|(_, m)| *m.phase() == Phase::Unfunded);
-        let unfunded: Vec<OrderId> = unfunded.map(|(id, _)| id.clone()).collect();
-        if unfunded.is_empty() && !is_outdated {
-            return;
-        }
-        // After a failure too: as long as orders wait, the account is read.
-        let pause = if is_outdated { Duration::ZERO } else { LOOK };
-        self.market.wallet.next = Some(self.progress.mono().plus(pause));
+        unfunded.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Wakes as many orders as the account can pay for: the refusal of any other may cost a fee.
+    pub(in crate::engine) fn wake_unfunded(&mut self) {
+        let fee = &self.config.bid_fee;
         let deposits = bidding::deposits(&self.config, self.market.facts.params());
-        let payable = deposits.map(|coin| self.market.wallet.payable(coin));
+        let sendable = deposits.map(|coin| self.market.wallet.sendable(coin, fee));
         // Where the chain takes none of the deposits, no money helps, and every order is declined for it.
-        let payable = payable.reduce(u128::saturating_add).unwrap_or(u128::MAX);
-        let payable = usize::try_from(payable).unwrap_or(usize::MAX);
-        // No more than the account can pay for: the refusal of any other may cost a fee.
-        for id in unfunded.into_iter().take(payable) {
+        let sendable = sendable.reduce(u128::saturating_add).unwrap_or(u128::MAX);
+        let sendable = usize::try_from(sendable).unwrap_or(usize::MAX);
+        for id in self.unfunded().into_iter().take(sendable) {
             self.drive_order(&id, Input::Wake);
         }
     }
@@ -237,15 +399,23 @@ impl Engine {
         }
     }
 
-    /// Balance and price of a bid, and what the chain refused.
+    /// Balance and cost of a bid, and what the chain refused.
     fn too_little(&self) -> String {
+        let wallet = &self.market.wallet;
+        let fee = &self.config.bid_fee;
         let wanted = bidding::deposits(&self.config, self.market.facts.params());
         let wanted: Vec<String> = wanted.map(ToString::to_string).collect();
-        let held = self.market.wallet.shown();
-        let mut message = format!("a bid takes {}, the account has {held}", wanted.join(" or "));
-        for refusal in self.market.wallet.refused.values() {
+        let mut message = format!("a bid takes {}", wanted.join(" or "));
+        if fee.amount > 0 {
+            message.push_str(&format!(" and about {fee} for its fee"));
+        }
+        message.push_str(&format!(", the account has {}", wallet.shown()));
+        for refusal in wallet.refused.values().chain(&wallet.fee_refused) {
             message.push_str("; ");
             message.push_str(&refusal.message);
+        }
+        if wallet.is_uncertain() && wallet.alone.is_some() {
+            message.push_str("; one bid is tried before the others, because the balance is uncertain");
         }
         message
     }
@@ -256,11 +426,11 @@ impl Engine {
         let mut deposits = bidding::deposits(&self.config, self.market.facts.params()).peekable();
         // Where the chain takes none of the deposits, no money helps.
         deposits.peek()?;
-        let is_payable = deposits.any(|coin| wallet.payable(coin) > 0);
+        let is_payable = deposits.any(|coin| wallet.payable(coin, &self.config.bid_fee) > 0);
         (!is_payable).then(|| self.too_little())
     }
 
-    /// The chain refused this deposit, or the fee, for lack of money.
+    /// The chain refused this deposit for lack of money.
     pub(in crate::engine) fn money_refused(&mut self, deposit: Coin, reason: String) {
         let now = self.progress.mono();
         self.market.wallet.refuse(deposit, reason, now);
@@ -274,7 +444,11 @@ impl Engine {
         }
         // Money may have come back since the last reading.
         let now = self.progress.mono();
-        self.market.wallet.next.get_or_insert(now);
+        let wallet = &mut self.market.wallet;
+        if !wallet.is_awaited {
+            wallet.is_awaited = true;
+            wallet.next = Some(now);
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Money: how long it lasts, and when leases are paid out.
 
 use crate::engine::world::*;
-use akash_provider_core::engine::Call;
+use akash_provider_core::engine::{Call, Completion, Input};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{Event, LeaseState};
+use akash_provider_core::types::{Coin, Event, LeaseState, TxError, TxOutcome};
 use std::time::Duration;
 
 fn is_check(call: &Call) -> bool {
@@ -71,6 +71,46 @@ fn w45_a_payout_that_failed_is_repeated_and_told() {
     world.blocks(2, HOUR / 2);
     assert_eq!(world.told(|e| matches!(e, Event::Withdrawn { .. })), 1);
     assert_eq!(world.lease_state(&lease), Some(LeaseState::Active));
+}
+
+#[test]
+fn a_payout_without_money_for_the_fee_is_repeated_as_soon_as_the_account_has_more() {
+    let mut world = World::new();
+    world.running(1, &web());
+    world.hold = Some(is_withdrawal);
+    world.blocks(49, HOUR / 2);
+    let at = world.in_flight.iter().position(|(_, call)| is_withdrawal(call));
+    let (id, _) = world.in_flight.remove(at.unwrap()).unwrap();
+    let refused = TxOutcome::Rejected {
+        error: TxError::FeeUnpaid,
+        code: "sdk/5".to_owned(),
+        log: "insufficient funds".to_owned(),
+    };
+    world.feed(Input::Completed(id, Completion::Tx(Ok(refused))));
+    world.settle();
+    let status = world.status();
+    assert_eq!(
+        status.leases[0].payout_error.as_deref(),
+        Some("sdk/5: insufficient funds")
+    );
+    assert!(status.deposit_missing.unwrap().contains("cannot pay the fee"));
+    world.blocks(10, BLOCK);
+    assert_eq!(world.count(is_withdrawal), 1);
+    world.hold = None;
+    world.market.fund(
+        &us(),
+        &Coin {
+            denom: "uakt".into(),
+            amount: 10_000,
+        },
+    );
+    world.blocks(2, BLOCK);
+    assert_eq!(world.count(is_withdrawal), 2, "not after five minutes");
+    let status = world.status();
+    assert_eq!(
+        (&status.leases[0].payout_error, status.deposit_missing),
+        (&None, None)
+    );
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn the_monotonic_clock_never_goes_back() {
     };
     let event = Input::Chain(ChainEvent::OrderCreated { id: order });
     let effects = world.engine.step(early(Mono(0)), event);
-    let [Effect::Publish(_), Effect::Call(id, Call::FetchOrder(_))] = effects[..] else {
+    let [.., Effect::Publish(_), Effect::Call(id, Call::FetchOrder(_))] = effects[..] else {
         panic!("{effects:?}")
     };
     let failed = Completion::Order(Err(failure(true)));

@@ -9,8 +9,8 @@ use akash_provider_core::inventory::{ClusterSpec, GpuSpec, InventoryUpdate, Leas
 use akash_provider_core::market::network_params;
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::types::{
-    Address, Attribute, AuditedAttributes, BlockTime, ChainEvent, Dec, DecCoin, DeclineCode, Endpoint,
-    EndpointKind, Event, GroupSpec, Height, MarketParams, Mono, Msg, Now, Order, OrderState,
+    Address, Attribute, AuditedAttributes, BlockTime, ChainEvent, Coin, Dec, DecCoin, DeclineCode, Denom,
+    Endpoint, EndpointKind, Event, GroupSpec, Height, MarketParams, Mono, Msg, Now, Order, OrderState,
     PlacementRequirements, ProviderRecord, ResourceUnit, Resources, SignedBy, Snapshot, Storage, TxOutcome,
 };
 use akash_provider_core::{Config, Failure};
@@ -129,7 +129,11 @@ impl Alone {
             height: 10,
         };
         alone.step(Input::Inventory(capacity));
-        alone.step(Input::Chain(ChainEvent::Resync(snapshot)));
+        for effect in alone.step(Input::Chain(ChainEvent::Resync(snapshot))) {
+            if let Effect::Call(id, Call::FetchBalances(denoms)) = effect {
+                alone.step(Input::Completed(id, rich(denoms)));
+            }
+        }
         alone
     }
 
@@ -190,6 +194,7 @@ impl Alone {
                     (id, Completion::Order(Ok(Some(order.clone()))))
                 }
                 Effect::Call(id, Call::FetchOrder(_)) => (id, Completion::Order(Err(failure(false)))),
+                Effect::Call(id, Call::FetchBalances(denoms)) => (id, rich(denoms)),
                 Effect::Call(id, Call::FetchAudit(_)) => (id, Completion::Audit(Ok(self.setup.audit()))),
                 Effect::Call(id, Call::CalculatePrice(request)) => {
                     let answer: Result<_, Failure> = price(&request).map_err(|e| e.to_failure());
@@ -223,6 +228,15 @@ impl Alone {
         }
         fate.expect("an end")
     }
+}
+
+/// An account that can pay for everything.
+fn rich(denoms: Vec<Denom>) -> Completion {
+    let coin = |denom| Coin {
+        denom,
+        amount: 1 << 60,
+    };
+    Completion::Balances(Ok(denoms.into_iter().map(coin).collect()))
 }
 
 fn nodes() -> impl Strategy<Value = InventoryUpdate> {

@@ -3,6 +3,7 @@
 use crate::engine::world::*;
 use akash_provider_core::Config;
 use akash_provider_core::engine::{Call, Completion, Input, OrderPhase};
+use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Coin, DeclineCode, Event, Msg, OrderId, TxError, TxOutcome};
 use std::time::Duration;
 
@@ -116,7 +117,11 @@ fn an_order_waits_for_money_and_is_bid_on_when_it_comes() {
     assert_eq!(again, 1, "the old price is not bid");
     let looks = world.count(is_look);
     world.wait(10 * MINUTE);
-    assert!(world.count(is_look) <= looks + 1, "nobody waits any more");
+    let looks = world.count(is_look) - looks;
+    assert!(
+        (9..=12).contains(&looks),
+        "no order waits: {looks} readings in ten minutes"
+    );
 }
 
 #[test]
@@ -297,10 +302,7 @@ fn a_bid_that_parameters_refuse_waits_until_they_were_read() {
 
 #[test]
 fn a_close_that_the_chain_refuses_is_repeated_ever_more_rarely() {
-    for (error, code) in [
-        (TxError::InsufficientFunds, "sdk/5"),
-        (TxError::Other, "market/33"),
-    ] {
+    for (error, code) in [(TxError::FeeUnpaid, "sdk/5"), (TxError::Other, "market/33")] {
         let mut world = with(&[uact(5_000_000)]);
         let order = world.order(1, &web());
         world.hold = Some(is_close);
@@ -329,16 +331,16 @@ fn an_account_without_the_fee_is_not_asked_for_it_all_the_time() {
     let mut world = with(&[uact(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
-    refuse(&mut world, is_bid, TxError::InsufficientFunds, "sdk/5");
+    refuse(&mut world, is_bid, TxError::FeeUnpaid, "sdk/5");
     world.settle();
     let (_, message) = unfunded(&world).pop().unwrap();
     assert!(
-        message.contains("cannot pay 500000uact and the fee") && message.contains("sdk/5"),
+        message.contains("cannot pay the fee of a transaction in uakt") && message.contains("sdk/5"),
         "{message}"
     );
+    world.market.fund(&us(), &uact(5_000));
     world.wait(4 * MINUTE);
-    assert_eq!(world.count(is_bid), 1);
-    // More of another denomination may be what the fee lacked.
+    assert_eq!(world.count(is_bid), 1, "more of another denomination pays no fee");
     world.hold = None;
     world.market.fund(&us(), &uakt(5_000));
     world.wait(Duration::from_secs(11));
@@ -359,7 +361,7 @@ fn an_account_that_cannot_be_read_keeps_nobody_from_bidding() {
     world.hold = Some(is_bid);
     let order = world.order(2, &web());
     for _ in 0..2 {
-        refuse(&mut world, is_bid, TxError::InsufficientFunds, "sdk/5");
+        refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
         world.settle();
         world.wait(Duration::from_secs(11));
     }
@@ -370,4 +372,198 @@ fn an_account_that_cannot_be_read_keeps_nobody_from_bidding() {
     world.fail = None;
     world.wait(Duration::from_secs(11));
     assert_eq!(world.count(is_bid), 4);
+}
+
+/// Settings with a known fee for each bid, and no bid that is taken back.
+fn with_fee(amount: u128) -> Config {
+    let mut config = both();
+    config.bid_fee = uakt(amount);
+    config.bid_timeout = None;
+    config
+}
+
+/// Twenty orders in one block.
+fn twenty(world: &mut World) -> Vec<OrderId> {
+    let sdl = web();
+    for dseq in 1..=20 {
+        let events = world.market.tenant(TenantMsg::CreateDeployment {
+            id: deployment_id(dseq),
+            groups: sdl.groups.clone(),
+            hash: sdl.hash,
+            deposit: uact(50_000_000),
+            reclamation_min_window: None,
+        });
+        world.tell(events.unwrap());
+    }
+    world.blocks(1, BLOCK);
+    (1..=20).map(order_id).collect()
+}
+
+fn count_in(world: &World, phase: OrderPhase) -> usize {
+    let orders = world.status().orders;
+    orders.iter().filter(|order| order.phase == phase).count()
+}
+
+#[test]
+fn twenty_orders_of_a_block_get_as_many_bids_as_each_coin_pays_for_and_the_rest_after_the_refill() {
+    // Three deposits of each coin, in AKT with and without the fees of all six.
+    for (held, sent) in [(1_529_999, 5), (1_530_000, 6), (1_500_000, 5)] {
+        let mut world = with_config(with_fee(5_000), &[uact(1_500_000), uakt(held)]);
+        world.hold = Some(is_bid);
+        let orders = twenty(&mut world);
+        assert_eq!(world.count(is_bid), sent, "{held}");
+        let (_, why) = unfunded(&world).pop().unwrap();
+        assert!(why.contains("and about 5000uakt for its fee"), "{why}");
+        // This market takes no fees.
+        let fees = 5_000 * u128::try_from(sent).unwrap();
+        let coins = &mut world.market.account_mut(&us()).coins;
+        coins.insert("uakt".into(), held - fees);
+        world.hold = None;
+        world.settle();
+        world.wait(MINUTE);
+        assert_eq!(
+            (world.count(is_bid), count_in(&world, OrderPhase::Open)),
+            (sent, sent)
+        );
+        world.market.fund(&us(), &uakt(100_000_000));
+        world.blocks(1, BLOCK);
+        world.wait(Duration::from_secs(2));
+        assert_eq!(count_in(&world, OrderPhase::Open), orders.len());
+        assert_eq!(world.count(is_bid), orders.len(), "no bid failed");
+    }
+}
+
+#[test]
+fn of_twenty_orders_of_a_block_none_fails_when_the_account_was_emptied_before_it() {
+    let mut world = with_config(with_fee(5_000), &[uact(100_000_000), uakt(100_000_000)]);
+    empty(&mut world, "uact");
+    world
+        .market
+        .account_mut(&us())
+        .coins
+        .insert("uakt".into(), 1_014_999);
+    twenty(&mut world);
+    assert_eq!(deposits(&world), [uakt(500_000), uakt(500_000)]);
+    assert_eq!(count_in(&world, OrderPhase::Unfunded), 18);
+}
+
+#[test]
+fn after_an_unexplained_refusal_one_bid_goes_before_the_others() {
+    let mut world = with_config(with_fee(0), &[uact(100_000_000)]);
+    world.hold = Some(is_bid);
+    world.order(1, &web());
+    refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
+    world.settle();
+    five_more(&mut world);
+    assert_eq!(
+        (world.count(is_bid), count_in(&world, OrderPhase::Unfunded)),
+        (1, 6)
+    );
+    for refused in 2..=4 {
+        world.resync();
+        world.wait(MINUTE);
+        assert_eq!(
+            world.count(is_bid),
+            refused,
+            "one try after each reading of the parameters"
+        );
+        refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
+        world.settle();
+        world.wait(MINUTE);
+    }
+    world.resync();
+    world.wait(MINUTE);
+    let missing = world.status().deposit_missing;
+    assert_eq!((world.count(is_bid), missing), (5, None));
+    world.hold = None;
+    world.settle();
+    assert_eq!((count_in(&world, OrderPhase::Open), world.count(is_bid)), (6, 10));
+}
+
+/// Five orders in blocks of their own.
+fn five_more(world: &mut World) {
+    for dseq in 2..=6 {
+        world.order(dseq, &web());
+    }
+}
+
+#[test]
+fn while_the_account_cannot_be_read_one_bid_goes_before_the_others() {
+    let mut world = World::with(both());
+    world.hold = Some(is_bid);
+    world.fail = Some(is_look);
+    twenty(&mut world);
+    assert_eq!(
+        (world.count(is_bid), count_in(&world, OrderPhase::Unfunded)),
+        (1, 19)
+    );
+    let waits = unfunded(&world);
+    assert!(
+        waits
+            .iter()
+            .all(|(_, why)| why.contains("one bid is tried before the others"))
+    );
+    world.hold = None;
+    world.settle();
+    assert_eq!(count_in(&world, OrderPhase::Open), 20);
+}
+
+#[test]
+fn without_money_for_the_fee_no_bid_is_sent_and_the_reason_is_the_fee() {
+    let mut world = with_config(with_fee(5_000), &[uact(100_000_000), uakt(1_000)]);
+    let order = world.order(1, &web());
+    assert_eq!(
+        (phase(&world, &order), world.count(is_bid)),
+        (OrderPhase::Unfunded, 0)
+    );
+    let missing = world.status().deposit_missing.unwrap();
+    assert_eq!(
+        missing,
+        "a bid takes 500000uact or 500000uakt and about 5000uakt for its fee, the account has 100000000uact and 1000uakt"
+    );
+    world.market.fund(&us(), &uakt(4_000));
+    world.wait(Duration::from_secs(11));
+    assert_eq!(phase(&world, &order), OrderPhase::Open);
+}
+
+#[test]
+fn a_refused_fee_is_not_tried_again_before_the_account_has_more_for_it() {
+    // The fee is known, or another account pays it.
+    for (fee, bids) in [(5_000, 1), (0, 2)] {
+        let mut world = with_config(with_fee(fee), &[uact(100_000_000), uakt(6_000)]);
+        world.hold = Some(is_bid);
+        world.order(1, &web());
+        empty(&mut world, "uakt");
+        refuse(&mut world, is_bid, TxError::FeeUnpaid, "sdk/5");
+        world.settle();
+        world.wait(MINUTE);
+        world.resync();
+        world.wait(MINUTE);
+        assert_eq!(
+            world.count(is_bid),
+            bids,
+            "{fee}: full scans change nothing in the account"
+        );
+        if bids == 1 {
+            world.market.fund(&us(), &uakt(5_000));
+            world.wait(Duration::from_secs(11));
+            assert_eq!(world.count(is_bid), 2);
+        }
+    }
+}
+
+#[test]
+fn the_account_is_read_after_each_transaction_and_every_minute() {
+    let mut world = with_config(with_fee(0), &[uact(100_000_000)]);
+    world.order(1, &web());
+    let read = world.count(is_look);
+    world.wait(Duration::from_secs(2));
+    assert_eq!(world.count(is_look), read + 1, "after the bid");
+    world.wait(5 * MINUTE);
+    let looks = world.count(is_look) - read - 1;
+    assert!((4..=5).contains(&looks), "{looks} readings in five minutes");
+    // Money that the operator moved is known without an order.
+    world.market.account_mut(&us()).coins.clear();
+    world.wait(MINUTE + Duration::from_secs(1));
+    assert!(world.status().deposit_missing.is_some());
 }

@@ -335,7 +335,7 @@ impl<'a> Sending<'a> {
         let simulated = self.node.simulate(signed.bytes).await;
         Ok(match simulated.context("asking what gas is needed")? {
             Simulation::Gas { used } => Ok(used),
-            Simulation::Refused { log } | Simulation::Unpaid { log } => Err(one_line(&log)),
+            Simulation::Refused { log } | Simulation::Unpaid { log, .. } => Err(one_line(&log)),
         })
     }
 

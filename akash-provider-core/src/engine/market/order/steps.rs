@@ -336,7 +336,7 @@ impl Order {
             // It may be active by a bid of ours from before a restart, which this one would have doubled.
             return self.check(cx, Some(End::OrderClosed), BlockTime::default(), out);
         }
-        if error == TxError::InsufficientFunds {
+        if matches!(error, TxError::InsufficientFunds | TxError::FeeUnpaid) {
             return self.await_money(out);
         }
         let is_by_known_facts = self.facts == cx.facts;
@@ -352,7 +352,8 @@ impl Order {
         self.decline(decline, out)
     }
 
-    /// Whatever becomes of this order, others must not bid with the same coin.
+    /// Whatever becomes of this order, others must not bid with the same coin. A missing fee concerns every transaction,
+    /// so the engine notes it itself.
     fn tell_lack_of_money(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
         if let Ok(TxOutcome::Rejected { error, code, log }) = result
             && *error == TxError::InsufficientFunds
