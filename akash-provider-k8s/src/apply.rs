@@ -216,12 +216,10 @@ impl Job<'_> {
             calls.take_over(id.kind, self.name, &id.name).await?;
         }
         let meta = match patch {
-            Some(mut patch) => {
-                // A deploy decides whatever others wrote meanwhile, as an apply does; only the identity must be the same.
-                if let Some(metadata) = patch["metadata"].as_object_mut() {
-                    metadata.remove("resourceVersion");
-                }
-                calls.restore(id.kind, self.name, &id.name, &patch).await?
+            Some(patch) => {
+                calls
+                    .restore(&id.kind.resource(), self.name, &id.name, &patch)
+                    .await?
             }
             None => calls.apply(id.kind, self.name, &id.name, &body).await?,
         };

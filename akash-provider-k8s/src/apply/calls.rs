@@ -256,11 +256,10 @@ impl Calls {
             .await
     }
 
-    /// Merge patch of an object of a lease. The patch carries the version that it is for; a conflict if the object
-    /// changed since.
+    /// Merge patch of an object of a lease. Fails if the patch carries the uid of another object.
     pub(crate) async fn restore(
         &self,
-        kind: Kind,
+        resource: &ApiResource,
         ns: &str,
         name: &str,
         patch: &Value,
@@ -271,7 +270,7 @@ impl Calls {
             ..PatchParams::default()
         };
         let patch = Patch::Merge(&patch);
-        self.patched(&["patch"], (&kind.resource(), ns, name), &params, &patch)
+        self.patched(&["patch"], (resource, ns, name), &params, &patch)
             .await
     }
 

@@ -94,18 +94,17 @@ pub fn difference(kind: Kind, wanted: &Value, live: &Value) -> Option<String> {
         .then(|| comparison.path.join("."))
 }
 
-/// Returns the JSON merge patch that makes the live object equal to the rendered one. The patch carries uid and
-/// resourceVersion of the live object, so that the API server refuses it when the object changed since.
+/// Returns the JSON merge patch that makes the live object equal to the rendered one. The patch carries the uid of the
+/// live object, so that the API server refuses it for another object of the same name. Without a resourceVersion it does
+/// not conflict with the status writes of controllers.
 #[must_use]
 pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
     let (Value::Object(from), Value::Object(to)) = (live, wanted) else {
         return wanted.clone();
     };
     let mut patch = Value::Object(Comparison::new(kind).patch(to, from));
-    for field in ["uid", "resourceVersion"] {
-        if let Some(value) = live.pointer("/metadata").and_then(|meta| meta.get(field)) {
-            patch["metadata"][field] = value.clone();
-        }
+    if let Some(uid) = live.pointer("/metadata/uid") {
+        patch["metadata"]["uid"] = uid.clone();
     }
     patch
 }

@@ -237,7 +237,11 @@ impl Inner {
                 calls.take_over(write.id.kind, home, name).await?;
             }
             let meta = match &write.patch {
-                Some(patch) => calls.restore(write.id.kind, home, name, patch).await?,
+                Some(patch) => {
+                    calls
+                        .restore(&write.id.kind.resource(), home, name, patch)
+                        .await?
+                }
                 None => calls.apply(write.id.kind, home, name, &write.body).await?,
             };
             let version = meta.resource_version.as_deref();

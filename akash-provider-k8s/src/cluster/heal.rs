@@ -121,7 +121,7 @@ impl Inner {
 
     /// Looks at one lease. When it is to be looked at again without a change, if it is.
     async fn heal_lease(&self, home: &str, memory: &mut Memory) -> Option<Instant> {
-        let Some(view) = self.state.ours_in(home) else {
+        let Some(mut view) = self.state.ours_in(home) else {
             memory.forget(home);
             return None;
         };
@@ -141,6 +141,12 @@ impl Inner {
         };
         if !self.state.known() {
             return Some(Instant::now() + AGAIN);
+        }
+        if view.namespace.is_none() && has_record {
+            match self.unlabelled(home, memory).await {
+                Ok(found) => view.namespace = Some(found),
+                Err(next) => return next,
+            }
         }
         let applied = self.applied(home, view, memory)?;
         let mut next = self.heal_labels(home, &applied, memory).await;
@@ -224,6 +230,29 @@ impl Inner {
         })
     }
 
+    /// Reads the namespace of a lease that no watch shows, because it lost its label. Returns the time of the next try
+    /// as the error, if there is no such namespace.
+    async fn unlabelled(&self, home: &str, memory: &mut Memory) -> Result<Arc<Namespace>, Option<Instant>> {
+        let now = Instant::now();
+        if let Some(at) = memory.labels_wait_until(home, now) {
+            return Err(Some(at));
+        }
+        let resource = ApiResource::erase::<Namespace>(&());
+        let next = match self.calls(HEAL).get(&resource, "", home).await {
+            Ok(Some(live)) => match live.try_parse() {
+                Ok(namespace) => return Ok(Arc::new(namespace)),
+                Err(_) => None,
+            },
+            Ok(None) => None,
+            Err(error) => {
+                tracing::warn!(namespace = home, %error, "cannot read namespace");
+                Some(now + LABELS_AGAIN)
+            }
+        };
+        memory.labels.insert(home.to_owned(), now + LABELS_AGAIN);
+        Err(next)
+    }
+
     /// What is recorded of a lease, where the record can be read and has no other writer.
     fn record_of(&self, view: &LeaseView, home: &str) -> Option<WorkloadSpec> {
         let recorded = convert::from_manifest(view.manifest.as_ref()?).ok()?;
@@ -236,8 +265,8 @@ impl Inner {
         let (wanted, live) = (applied.namespace.as_ref()?, applied.view.namespace.as_deref()?);
         let path = subset::missing(wanted, &with_type(live), subset::Lists::Closed)?;
         let now = Instant::now();
-        if let Some(at) = memory.labels.get(home).filter(|at| **at > now) {
-            return Some(*at);
+        if let Some(at) = memory.labels_wait_until(home, now) {
+            return Some(at);
         }
         memory.labels.insert(home.to_owned(), now + LABELS_AGAIN);
         let mut body = wanted.clone();
@@ -329,7 +358,7 @@ impl Inner {
             };
             repair
         } else {
-            // Only their watches read these; the patch carries the version, so that a changed object is a conflict.
+            // Only their watches read these. The patch sets wanted values alone, so an older view does no harm.
             Repair {
                 live: applied.view.find(&id),
                 write: found.write,
@@ -370,7 +399,7 @@ async fn write(calls: &Calls, home: &str, write: &Write, live: Option<&Live>) ->
         return calls.apply(id.kind, home, &id.name, body).await;
     }
     match &write.patch {
-        Some(patch) => calls.restore(id.kind, home, &id.name, patch).await,
+        Some(patch) => calls.restore(&id.kind.resource(), home, &id.name, patch).await,
         None => calls.apply(id.kind, home, &id.name, body).await,
     }
 }
@@ -451,6 +480,11 @@ impl Memory {
         self.told.remove(home);
         self.records.remove(home);
         self.labels.remove(home);
+    }
+
+    /// Returns when the labels of a namespace may be read or restored again, or `None` for now.
+    fn labels_wait_until(&self, home: &str, now: Instant) -> Option<Instant> {
+        self.labels.get(home).copied().filter(|at| *at > now)
     }
 
     /// What is left as others made it is told once, until it is right again.

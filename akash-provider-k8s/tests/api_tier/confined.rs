@@ -134,6 +134,17 @@ fn the_account_does_its_work_and_touches_nothing_of_others() {
             std::sync::Arc::make_mut(&mut web.group).services[0].count = 2;
             cluster.record(&web).await.unwrap();
             cluster.deploy(&web).await.unwrap();
+            let unlabelled = json!({"metadata": {"labels": {labels::MANAGED: null}}});
+            let namespaces = api(&world.client, ("", "Namespace"), None);
+            let removed = namespaces
+                .patch(
+                    &lease.namespace(),
+                    &PatchParams::default(),
+                    &Patch::Merge(&unlabelled),
+                )
+                .await;
+            let error = removed.unwrap_err().to_string();
+            assert!(error.contains("may not remove the label"), "{error}");
             // Its end takes the controllers' time; that it may be begun is the point.
             cluster.teardown_lease(&lease).await.unwrap();
             crate::world::remove(world, "Namespace", &theirs).await;

@@ -14,8 +14,6 @@ use std::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 const POLICY: &str = "akash-deployment-restrictions";
-/// Tries at an object that its controller writes too.
-const TRIES: usize = 3;
 
 pub(crate) fn follow(cluster: &Arc<KubeCluster>, leading: &LeadershipGate) -> AbortOnDropHandle<()> {
     let (cluster, leading) = (Arc::clone(cluster), leading.clone());
@@ -127,10 +125,11 @@ fn what_others_change_of_a_lease_is_put_right_at_once_and_no_other_is_touched() 
                 world.until("it is put right", is_right).await;
                 println!("{kind} {path}: {} ms", begin.elapsed().as_millis());
                 let calls = world.take_calls();
-                // Where a controller writes the status between the two, they are made once more.
-                let is_few = calls.len() >= 2 && calls.len() <= 2 * TRIES;
                 let is_about_it = calls.iter().all(|call| call.path.contains(&format!("/{name}")));
-                assert!(is_few && is_about_it, "it is asked for and written: {calls:?}");
+                assert!(
+                    calls.len() == 2 && is_about_it,
+                    "it is asked for and written: {calls:?}"
+                );
             }
             for (kind, name) in [("Deployment", "web"), ("NetworkPolicy", POLICY)] {
                 let label = field(world, &lease, (kind, name), "/metadata/labels/team").await;

@@ -170,11 +170,19 @@ fn hostnames_become_ingresses_and_follow_their_records() {
                 route["spec"]["ingressClassName"] == "akash-ingress-class"
             };
             world.until("it is mended", is_mended).await;
+            let backend = json!({"service": {"name": "other", "port": {"number": 80}}});
+            let edit = json!({"spec": {"defaultBackend": backend}});
+            world.edit("Ingress", &home, "a.example.com", edit).await;
+            let is_exact = || async {
+                let route = world.get("Ingress", &home, "a.example.com").await.unwrap();
+                route["spec"].get("defaultBackend").is_none()
+            };
+            world.until("the added field is removed", is_exact).await;
             let own = &world.settings.manifest_namespace;
             world.delete("ProviderHost", own, "b.example.com").await;
             let is_gone = || async { world.get("Ingress", &home, "b.example.com").await.is_none() };
             world.until("it is gone", is_gone).await;
-            assert_eq!(writes(world, "ingresses"), ["PATCH", "DELETE"]);
+            assert_eq!(writes(world, "ingresses"), ["PATCH", "PATCH", "DELETE"]);
             operator.stop().await;
             take_rights(world).await;
         }

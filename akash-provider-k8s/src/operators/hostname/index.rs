@@ -122,6 +122,8 @@ pub struct Write {
     pub uid: Option<String>,
     /// What another provider's operator wrote has to become ours first.
     pub take_over: bool,
+    /// Merge patch that removes what others added, in place of an apply.
+    pub patch: Option<Value>,
     /// The first field that differs; empty for an object that is new.
     pub at: String,
 }

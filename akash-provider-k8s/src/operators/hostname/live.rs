@@ -12,7 +12,7 @@ use akash_provider_core::types::LeaseId;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// A route as the cluster has it.
@@ -56,6 +56,8 @@ pub struct Difference {
     pub at: String,
     /// Something is there that only its maker can take off.
     pub is_surplus: bool,
+    /// Merge patch that removes what others added; an apply leaves the fields of others.
+    pub patch: Option<Value>,
 }
 
 impl Live {
@@ -118,15 +120,47 @@ impl Live {
         });
         // In any case: it decides how the route is written, not only whether.
         let surplus = self.surplus(&relevant);
-        let at = subset::missing(&relevant, &self.body, Lists::Closed).or_else(|| surplus.clone())?;
-        let is_surplus = surplus.is_some();
-        Some(Difference { at, is_surplus })
+        let missing = subset::missing(&relevant, &self.body, Lists::Closed);
+        if missing.is_none()
+            && surplus.is_none()
+            && let Some((at, patch)) = self.added(&relevant)
+        {
+            return Some(Difference {
+                at,
+                is_surplus: false,
+                patch: Some(patch),
+            });
+        }
+        let at = missing.or_else(|| surplus.clone())?;
+        Some(Difference {
+            at,
+            is_surplus: surplus.is_some(),
+            patch: None,
+        })
     }
 
     /// True when a route has a reference to the filter, or the certificate, of its name.
     #[must_use]
     pub fn refers_to(&self, sort: Sort, name: &str) -> bool {
         refers(&self.body, sort, name)
+    }
+
+    /// A field that others added to the spec of an Ingress, with the patch that removes it. All of that spec is rendered,
+    /// and the API server adds no defaults to it, as it does for the Gateway API. The certificates of others stay.
+    fn added(&self, wanted: &Value) -> Option<(String, Value)> {
+        wanted.pointer("/spec/ingressClassName")?;
+        let mut live = self.body["spec"].as_object()?.clone();
+        live.remove("tls");
+        let wanted = &wanted["spec"];
+        let path = subset::missing(&Value::Object(live.clone()), wanted, Lists::Closed)?;
+        live.retain(|key, value| wanted[key.as_str()] != *value);
+        let fields = live.into_iter().map(|(key, _)| {
+            let value = wanted[key.as_str()].clone();
+            (key, value)
+        });
+        let spec: Map<String, Value> = fields.collect();
+        let patch = json!({"metadata": {"uid": self.uid}, "spec": spec});
+        Some((format!("spec.{path}"), patch))
     }
 
     /// An annotation of a proxy, a limit of time, or a reference of ours, that is not wanted.

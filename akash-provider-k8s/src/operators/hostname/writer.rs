@@ -71,9 +71,14 @@ impl Writer {
                     differs = write.at,
                     "an object is written anew"
                 );
-                self.calls
-                    .apply_again(resource, namespace, object, uid, &write.body)
-                    .await?
+                match &write.patch {
+                    Some(patch) => self.calls.restore(resource, namespace, object, patch).await?,
+                    None => {
+                        self.calls
+                            .apply_again(resource, namespace, object, uid, &write.body)
+                            .await?
+                    }
+                }
             }
             None => {
                 // Looked at before it is made: an object of somebody else must not be taken over.

@@ -361,3 +361,17 @@ fn every_proxy_has_its_own_words() {
     assert!(written(&standard, 1).differs(&usual).is_some());
     assert!(written(&usual, 1).differs(&usual).is_none());
 }
+
+#[test]
+fn a_field_that_others_add_to_an_ingress_is_removed() {
+    let a = lease(1, 1);
+    let wanted = Mode::default().render(NAME, &host(&a), &HttpOptions::default());
+    let mut live = wanted.clone();
+    live["spec"]["defaultBackend"] = json!({"service": {"name": "x", "port": {"number": 80}}});
+    let difference = written(&live, 1).differs(&wanted).unwrap();
+    assert_eq!(difference.at, "spec.defaultBackend");
+    assert_eq!(difference.patch.unwrap()["spec"], json!({"defaultBackend": null}));
+    let mut live = wanted.clone();
+    live["spec"]["rules"][0]["http"]["paths"][0]["backend"]["resource"] = json!({"kind": "x", "name": "y"});
+    assert!(written(&live, 1).differs(&wanted).unwrap().patch.is_some());
+}

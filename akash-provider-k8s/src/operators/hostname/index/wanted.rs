@@ -115,6 +115,7 @@ impl Index {
                 body,
                 uid: None,
                 take_over: false,
+                patch: None,
                 at: String::new(),
             };
             return Ok(Some(write));
@@ -133,6 +134,7 @@ impl Index {
             body,
             uid: Some(live.uid.clone()),
             take_over: difference.is_surplus,
+            patch: difference.patch,
             at: difference.at,
         }))
     }
