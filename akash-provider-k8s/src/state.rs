@@ -13,6 +13,7 @@ mod health;
 mod history;
 mod index;
 mod kind;
+mod nodes;
 pub(crate) mod object;
 mod orphans;
 mod outage;
@@ -28,7 +29,7 @@ mod watch_config;
 mod watches;
 
 pub use definitions::Definitions;
-pub use health::{Replicas, health, replicas};
+pub use health::{Replicas, replicas};
 pub use history::{History, Recorded};
 pub use kind::{Kind, lease_of_host};
 pub use orphans::{Orphan, Reason};
@@ -44,6 +45,7 @@ pub(crate) use watch_config::asked_to_wait;
 
 use crate::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use crate::settings::Settings;
+use crate::task;
 use akash_provider_core::cluster::{ClusterChange, ForwardedPort, Health, LeaseStatus, ServiceStatus};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
@@ -120,6 +122,8 @@ impl State {
         watches.everywhere::<ServiceAccount>();
         watches.unlabelled::<Role>();
         watches.unlabelled::<RoleBinding>();
+        let nodes = nodes::follow(client.clone(), settings.call_timeout, Arc::clone(&shared));
+        watches.tasks.push(task::kept("reader of nodes", nodes));
         Self {
             namespaces: watches.cluster(),
             deployments: watches.everywhere(),

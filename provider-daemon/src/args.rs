@@ -245,6 +245,9 @@ pub struct DevArgs {
     /// Domain of automatic hostnames; empty for none.
     #[arg(long, default_value = "ingress.localhost")]
     pub deployment_ingress_domain: String,
+    /// Unhealthy time after which a lease is closed, as in `run`; 0 for never.
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = values::go_duration)]
+    pub unhealthy_limit: Duration,
     /// Keep the market in this file and go on from it: chain, tenants, leases, the circuit breaker.
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,

@@ -40,6 +40,8 @@ enum Name {
     Fuzz,
     /// A real node whose parts are away for a minute each, and a program that is killed a hundred times.
     K8s,
+    /// A kubelet that is paused for ten minutes: no lease is closed.
+    Kubelet,
     /// A provider under five orders a second for an hour: memory, descriptors, threads and tasks must not grow.
     Soak,
     /// Whether a test notices when a decision is changed: two hundred changes, an hour on two cores.
@@ -61,6 +63,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         Name::Ha => tiers::hand_overs(workspace, args.seed),
         Name::Fuzz => fuzz::run(workspace, args.seed),
         Name::K8s => tiers::campaign(workspace, args.seed),
+        Name::Kubelet => tiers::paused_kubelet(workspace, args.seed),
         Name::Soak => soak(workspace, args.minutes),
         Name::Mutants => mutants::run(workspace, args.seed, &args.mutants),
     }

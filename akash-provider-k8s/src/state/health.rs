@@ -1,5 +1,6 @@
 //! Whether a lease's workload is as its manifest wants it: a pure function of its objects.
 
+use super::nodes::Nodes;
 use super::{Kind, LeaseView, outage};
 use crate::crd::ManifestService;
 use akash_provider_core::cluster::Health;
@@ -123,9 +124,8 @@ fn is_persistent(service: &ManifestService) -> bool {
 }
 
 /// Health of a lease, with the reason for replicas that it lacks. It is unknown without a manifest, and while an object
-/// that decides it cannot be read.
-#[must_use]
-pub fn health(view: &LeaseView) -> Health {
+/// that decides it cannot be read, or the node of a failing container has not been read.
+pub(super) fn health(view: &LeaseView, nodes: &Nodes) -> Health {
     let Some(wanted) = view.wanted() else {
         return Health::Unknown;
     };
@@ -138,7 +138,7 @@ pub fn health(view: &LeaseView) -> Health {
         if replicas.is_some_and(|r| r.serve(*count)) {
             continue;
         }
-        match outage::explain(view, name, *count, replicas) {
+        match outage::explain(view, nodes, name, *count, replicas) {
             // One failing service is enough, whatever interrupts another.
             Health::Bad => return Health::Bad,
             health => lacking = Some(lacking.map_or(health, |before: Health| before.min(health))),

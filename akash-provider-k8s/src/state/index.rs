@@ -2,13 +2,16 @@
 
 use super::health::{Write, health};
 use super::kind::home_of;
+use super::nodes::Nodes;
+use super::outage::failing_nodes;
 use super::{Kind, LeaseView, Watched};
 use crate::labels;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{Address, LeaseId};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Whose leases count: those of one provider on one chain.
@@ -65,20 +68,20 @@ impl Entry {
         };
     }
 
-    fn judge(&self) -> Option<Health> {
+    fn judge(&self, nodes: &Nodes) -> Option<Health> {
         if !self.view.runs() {
             return None;
         }
         if self.held > 0 || !self.writes.is_empty() {
             return Some(Health::Unknown);
         }
-        Some(health(&self.view))
+        Some(health(&self.view, nodes))
     }
 
     /// Health once more; what listeners have to be told.
-    fn reconsider(&mut self, home: &str) -> Option<Signal> {
+    fn reconsider(&mut self, home: &str, nodes: &Nodes) -> Option<Signal> {
         self.writes.retain(|(write, _)| !write.is_seen(&self.view));
-        let (before, now) = (self.health, self.judge());
+        let (before, now) = (self.health, self.judge(nodes));
         self.health = now;
         match (before, now) {
             _ if self.lease.is_none() => None,
@@ -87,6 +90,12 @@ impl Entry {
             (before, now) if before != now => Some(Signal::Lease(home.into())),
             _ => None,
         }
+    }
+
+    /// True while the health depends on a node that has not been read.
+    fn awaits_node(&self, nodes: &Nodes) -> bool {
+        self.health == Some(Health::Unknown)
+            && failing_nodes(&self.view).any(|node| !nodes.contains_key(node))
     }
 
     fn is_empty(&self) -> bool {
@@ -109,6 +118,9 @@ pub(super) struct Index {
     pub(super) leases: HashMap<String, Entry>,
     /// Where each object of the manifest namespace belongs; its name does not say it.
     homes: HashMap<Key, String>,
+    nodes: Nodes,
+    /// Notified when the health of a lease depends on a node that has not been read.
+    pub(super) unread_nodes: Arc<Notify>,
     /// Objects with our label that name no lease, and why.
     pub(super) strays: BTreeMap<Key, String>,
 }
@@ -129,6 +141,8 @@ impl Index {
             ours,
             leases: HashMap::new(),
             homes: HashMap::new(),
+            nodes: Nodes::new(),
+            unread_nodes: Arc::default(),
             strays: BTreeMap::new(),
         }
     }
@@ -233,7 +247,10 @@ impl Index {
             if matches!(kind, Kind::Namespaces | Kind::Manifests) {
                 entry.identify(home, &self.ours);
             }
-            entry.reconsider(home);
+            entry.reconsider(home, &self.nodes);
+            if entry.awaits_node(&self.nodes) {
+                self.unread_nodes.notify_one();
+            }
         }
         self.leases.retain(|_, entry| !entry.is_empty());
     }
@@ -255,6 +272,33 @@ impl Index {
         self.change(home, Kind::Pods, |entry| {
             entry.held = entry.held.saturating_add_signed(by);
         })
+    }
+
+    /// Returns the nodes on which containers of leases of ours fail, and drops what is known of all others.
+    pub(super) fn failing_nodes(&mut self) -> BTreeSet<String> {
+        let ours = self.leases.values().filter(|entry| entry.lease.is_some());
+        let failing: BTreeSet<String> = ours
+            .flat_map(|entry| failing_nodes(&entry.view))
+            .map(str::to_owned)
+            .collect();
+        self.nodes.retain(|name, _| failing.contains(name));
+        failing
+    }
+
+    /// Takes whether the kubelet of a node reports; `None` for a node that cannot be read.
+    pub(super) fn node(&mut self, name: &str, reports: Option<bool>) -> Vec<Signal> {
+        let before = match reports {
+            Some(reports) => self.nodes.insert(name.to_owned(), reports),
+            None => self.nodes.remove(name),
+        };
+        if before == reports {
+            return Vec::new();
+        }
+        let on_node = self.leases.iter_mut();
+        let on_node = on_node.filter(|(_, entry)| failing_nodes(&entry.view).any(|node| node == name));
+        on_node
+            .filter_map(|(home, entry)| entry.reconsider(home, &self.nodes))
+            .collect()
     }
 
     fn remember(&mut self, key: &Key, home: &str) {
@@ -290,7 +334,10 @@ impl Index {
         if matches!(kind, Kind::Namespaces | Kind::Manifests) && !entry.view.is_empty() {
             entry.identify(home, &self.ours);
         }
-        let mut signal = entry.reconsider(home);
+        let mut signal = entry.reconsider(home, &self.nodes);
+        if entry.awaits_node(&self.nodes) {
+            self.unread_nodes.notify_one();
+        }
         // It is not ours any more: its health must go from every listener.
         if ran && was && entry.lease.is_none() {
             signal = Some(Signal::All);

@@ -1,9 +1,10 @@
 //! Why a service lacks replicas: containers of the tenant fail by themselves, or something around them failed.
 //!
 //! The evidence is in the pods. Only a container that the kubelet started, or refused to start for the tenant's own
-//! settings, is the tenant's: the pod must be on a node that reports, and must not be on its way out.
+//! settings, is the tenant's: the pod must be on a node that [reports](super::nodes), and must not be on its way out.
 
 use super::health::Replicas;
+use super::nodes::Nodes;
 use super::{LeaseView, pod_service};
 use akash_provider_core::cluster::{Health, Outage};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateWaiting, ContainerStatus, Pod, PodStatus};
@@ -38,13 +39,19 @@ const WRONG_REFERENCE: [&str; 8] = [
 const UNWATCHED: [&str; 2] = ["ContainerStatusUnknown", "Unknown"];
 
 /// Health of a service that lacks replicas, of which the manifest requests `count`.
-pub(super) fn explain(view: &LeaseView, service: &str, count: u32, replicas: Option<Replicas>) -> Health {
+pub(super) fn explain(
+    view: &LeaseView,
+    nodes: &Nodes,
+    service: &str,
+    count: u32,
+    replicas: Option<Replicas>,
+) -> Health {
     let Some(replicas) = replicas else {
         return Health::Out(Outage::Missing);
     };
     let pods = view.pods.values();
     let pods = pods.filter(|pod| pod_service(pod) == Some(service));
-    let found: Vec<Health> = pods.filter_map(|pod| of_pod(pod)).collect();
+    let found: Vec<Health> = pods.filter_map(|pod| on_node(pod, nodes)).collect();
     if found.contains(&Health::Bad) {
         return Health::Bad;
     }
@@ -68,6 +75,29 @@ fn is_refused(view: &LeaseView, service: &str) -> bool {
     let status = view.deployments.get(service).and_then(|d| d.status.as_ref());
     let mut conditions = status.into_iter().flat_map(|s| s.conditions.iter().flatten());
     conditions.any(|c| c.type_ == "ReplicaFailure" && c.status == "True")
+}
+
+/// Returns the nodes on which containers of a lease fail.
+pub(super) fn failing_nodes(view: &LeaseView) -> impl Iterator<Item = &str> {
+    let failing = view.pods.values().filter(|pod| of_pod(pod) == Some(Health::Bad));
+    failing.filter_map(|pod| node_of(pod))
+}
+
+fn node_of(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.node_name.as_deref()
+}
+
+/// As [`of_pod`], where a failing container counts only if the kubelet of its node reports.
+fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
+    let health = of_pod(pod)?;
+    if health != Health::Bad {
+        return Some(health);
+    }
+    Some(match node_of(pod).and_then(|node| nodes.get(node)) {
+        Some(true) => Health::Bad,
+        Some(false) => Health::Out(Outage::NodeAway),
+        None => Health::Unknown,
+    })
 }
 
 /// What a pod shows; `None` for one that serves or shows nothing.

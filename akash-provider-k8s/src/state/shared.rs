@@ -48,6 +48,12 @@ impl Shared {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes whether the kubelet of a node reports; `None` for a node that cannot be read.
+    pub(super) fn node(&self, name: &str, reports: Option<bool>) {
+        let signals = self.index().node(name, reports);
+        self.tell(signals);
+    }
+
     pub(super) fn known(&self) -> bool {
         let grace = self.watch_config.grace;
         self.board.read(|all| watches::know_health(all, grace))

@@ -37,8 +37,8 @@ use tokio::sync::OnceCell;
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// The namespace that says where the API servers are; all tests read it.
-const SHARED: &str = "default";
+/// The namespaces that say where the API servers are and whether nodes report; all tests read them.
+const SHARED: [&str; 2] = ["default", "kube-node-lease"];
 
 /// A request as it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -245,8 +245,8 @@ impl World {
         let role = format!("akash-provider-{own}");
         let (bindings, roles): (Api<ClusterRoleBinding>, Api<ClusterRole>) =
             (Api::all(self.admin.clone()), Api::all(self.admin.clone()));
-        let shared_bindings: Api<RoleBinding> = Api::namespaced(self.admin.clone(), SHARED);
-        let shared_roles: Api<Role> = Api::namespaced(self.admin.clone(), SHARED);
+        let shared_bindings = SHARED.map(|shared| Api::<RoleBinding>::namespaced(self.admin.clone(), shared));
+        let shared_roles = SHARED.map(|shared| Api::<Role>::namespaced(self.admin.clone(), shared));
         let policies = ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"]
             .map(|kind| Api::<DynamicObject>::all_with(self.admin.clone(), &resource(kind)));
         let now = DeleteParams::default();
@@ -254,8 +254,12 @@ impl World {
             join_all(policies.iter().map(|policies| policies.delete(&role, &now))),
             bindings.delete(&role, &now),
             roles.delete(&role, &now),
-            shared_bindings.delete(&role, &now),
-            shared_roles.delete(&role, &now),
+            join_all(
+                shared_bindings
+                    .iter()
+                    .map(|bindings| bindings.delete(&role, &now))
+            ),
+            join_all(shared_roles.iter().map(|roles| roles.delete(&role, &now))),
         );
     }
 
@@ -469,7 +473,10 @@ fn own(document: &mut Value, namespace: &str) {
         let spec = spec.replace("'lease'", &format!("'{namespace}'"));
         document["spec"] = serde_json::from_str(&spec).unwrap();
     }
-    if is_of_cluster || document["metadata"]["namespace"] == json!(SHARED) {
+    let is_shared = SHARED
+        .iter()
+        .any(|shared| document["metadata"]["namespace"] == *shared);
+    if is_of_cluster || is_shared {
         document["metadata"]["name"] = json!(name);
         if document.get("roleRef").is_some() {
             document["roleRef"]["name"] = json!(name);

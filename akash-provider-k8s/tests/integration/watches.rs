@@ -2,6 +2,7 @@
 
 mod listing;
 mod logs;
+mod nodes;
 mod objects;
 mod records;
 mod rollouts;

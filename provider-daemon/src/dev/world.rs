@@ -236,6 +236,7 @@ fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
     config.overcommit_memory_percent = kubernetes.overcommit_pct_mem;
     config.overcommit_storage_percent = kubernetes.overcommit_pct_storage;
     config.average_block_time = args.block_time;
+    config.unhealthy_limit = (!args.unhealthy_limit.is_zero()).then_some(args.unhealthy_limit);
     let domain = &args.deployment_ingress_domain;
     config.static_hosts_domain = (!domain.is_empty()).then(|| domain.clone());
     if args.accept_any {

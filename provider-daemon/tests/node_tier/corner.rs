@@ -162,13 +162,22 @@ impl Stage {
 /// Runs a test in the market of a provider that sells what the SDLs ask for; then nothing may be left, and nothing
 /// may have been closed but by tenants.
 pub(crate) fn run(sdls: &[&str], test: impl for<'a> FnOnce(&'a Corner) -> BoxFuture<'a, ()>) {
+    run_with(&[], sdls, test);
+}
+
+/// As [`run`], with more flags of `dev`.
+pub(crate) fn run_with(
+    flags: &[&str],
+    sdls: &[&str],
+    test: impl for<'a> FnOnce(&'a Corner) -> BoxFuture<'a, ()>,
+) {
     let Some(stage) = Stage::take() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build();
     runtime.unwrap().block_on(async {
-        let corner = Corner::open(stage, sdls).await;
+        let corner = Corner::open(stage, flags, sdls).await;
         let outcome = AssertUnwindSafe(test(&corner)).catch_unwind().await;
         match outcome {
             Ok(()) => corner.close().await,
@@ -181,8 +190,8 @@ pub(crate) fn run(sdls: &[&str], test: impl for<'a> FnOnce(&'a Corner) -> BoxFut
 }
 
 impl Corner {
-    async fn open(stage: Stage, sdls: &[&str]) -> Self {
-        let args = stage.args(&[]);
+    async fn open(stage: Stage, flags: &[&str], sdls: &[&str]) -> Self {
+        let args = stage.args(flags);
         let sdls: Vec<_> = sdls
             .iter()
             .map(|text| (String::new(), akash_provider_core::sdl::parse(text).unwrap()))

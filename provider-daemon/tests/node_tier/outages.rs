@@ -1,11 +1,12 @@
 //! Parts of the cluster die while leases come, change and go.
 
-use crate::corner::{Corner, get, outage, run};
+use crate::corner::{Corner, eventually, get, outage, run, run_with};
 use crate::tenant::{Leased, Tenant, web};
-use akash_provider_core::cluster::Health;
+use akash_provider_core::cluster::{Health, Outage};
 use akash_provider_core::engine::RefusalKind;
 use akash_provider_core::manifest::Manifest;
 use futures::FutureExt;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use testbed::{Cluster, Component};
 use tokio::task::block_in_place;
@@ -23,8 +24,7 @@ fn parts_die_and_no_lease_is_lost() {
             let watched = Tenant::new(corner, 1, &web("watched")).run().await;
             let mut all = control_plane(corner, Component::ApiServer, 10, &watched).await;
             all.extend(control_plane(corner, Component::Etcd, 20, &watched).await);
-            all.push(node(corner, Component::Kubelet, 30, &watched).await);
-            all.push(node(corner, Component::Containerd, 40, &watched).await);
+            all.push(node(corner, Component::Containerd, 30, &watched).await);
             all.push(watched);
             for lease in &all {
                 lease.close();
@@ -37,6 +37,60 @@ fn parts_die_and_no_lease_is_lost() {
     });
 }
 
+/// A tenant's program that exits at once.
+fn failing() -> String {
+    web("failing").replace("mkdir -p /www;", "exit 1;")
+}
+
+/// In the campaign the kubelet is away for ten times the limit.
+#[test]
+fn a_paused_kubelet_ends_no_lease() {
+    run_with(&["--unhealthy-limit=60s"], &[&web("all")], |corner| {
+        async move {
+            let watched = Tenant::new(corner, 1, &web("watched")).run();
+            let failing = Tenant::new(corner, 2, &failing()).lease();
+            let (watched, failing) = tokio::join!(watched, failing);
+            failing.send().await.unwrap();
+            eventually("the clock runs", || async {
+                failing.unhealthy() > Duration::from_secs(1)
+            })
+            .await;
+            let stopped = while_paused(corner, &watched, &failing).await;
+            watched.runs().await;
+            eventually("the clock goes on", || async { failing.unhealthy() > stopped }).await;
+            watched.close();
+            failing.close();
+            tokio::join!(watched.gone(), failing.gone());
+        }
+        .boxed()
+    });
+}
+
+/// Returns the unhealthy time at which the clock of the failing lease stands still.
+async fn while_paused(corner: &Corner, watched: &Leased<'_>, failing: &Leased<'_>) -> Duration {
+    const AWAY: Option<Health> = Some(Health::Out(Outage::NodeAway));
+    let away = Away::begin(corner, Component::Kubelet);
+    let (began, mut reasons) = (Instant::now(), BTreeSet::new());
+    eventually("the clock stops", || async { failing.health() == AWAY }).await;
+    let (stopped, took) = (failing.unhealthy(), began.elapsed());
+    answers(watched);
+    while began.elapsed() < outage() {
+        for lease in [watched, failing] {
+            let health = lease.health().unwrap();
+            assert!(!health.is_counted(), "a silent node is not the tenant's failure");
+            reasons.insert(health.name());
+        }
+        assert_eq!(failing.unhealthy(), stopped);
+        sleep(Duration::from_millis(200)).await;
+    }
+    away.end();
+    println!(
+        "kubelet paused for {}s: the clock stood still at {stopped:.1?}, {took:.1?} after the pause; health: {reasons:?}",
+        outage().as_secs()
+    );
+    stopped
+}
+
 /// A part that is away. A test that fails meanwhile brings it back: others come after it.
 struct Away<'a> {
     testbed: &'a Cluster,
@@ -44,11 +98,11 @@ struct Away<'a> {
 }
 
 impl<'a> Away<'a> {
-    /// A part stops: etcd in its tracks, all others as in a crash.
+    /// A part stops: etcd and the kubelet are paused, all others are killed.
     fn begin(corner: &'a Corner, part: Component) -> Self {
         let testbed = &corner.testbed;
         block_in_place(|| match part {
-            Component::Etcd => testbed.pause(part),
+            Component::Etcd | Component::Kubelet => testbed.pause(part),
             _ => testbed.kill(part),
         })
         .unwrap();
@@ -68,7 +122,7 @@ impl<'a> Away<'a> {
         };
         block_in_place(|| {
             match part {
-                Component::Etcd => self.testbed.resume(part),
+                Component::Etcd | Component::Kubelet => self.testbed.resume(part),
                 _ => self.testbed.start(part),
             }?;
             match part {

@@ -11,6 +11,7 @@ use data_encoding::HEXLOWER;
 use futures::StreamExt;
 use provider_daemon::dev::names;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
@@ -201,6 +202,13 @@ impl Leased<'_> {
         let status = self.corner.world.status();
         let lease = status.leases.iter().find(|l| l.lease == self.lease);
         lease.map(|l| l.health)
+    }
+
+    /// Unhealthy time that counts against it.
+    pub(crate) fn unhealthy(&self) -> Duration {
+        let status = self.corner.world.status();
+        let lease = status.leases.iter().find(|l| l.lease == self.lease);
+        Duration::from_millis(lease.unwrap().known_unhealthy_ms)
     }
 
     /// Tells the chain that the deployment is over.

@@ -76,7 +76,7 @@ fn controller_manager(layout: &Layout) -> Vec<String> {
     let mut args = client(layout, Component::ControllerManager);
     if layout.tier == Tier::Node {
         args.push(flag("enable-hostpath-provisioner", "true"));
-        // Two heartbeats of the kubelet: a test that stops it need not wait for five.
+        // Half of the default, so that a test that stops the kubelet waits less.
         args.push(flag("node-monitor-grace-period", "20s"));
     }
     args.extend([

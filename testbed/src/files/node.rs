@@ -116,6 +116,8 @@ fn kubelet(layout: &Layout) -> Value {
         "imageGCHighThresholdPercent": 100,
         "imageMaximumGCAge": "0s",
         "maxPods": 250,
+        // A heartbeat every 2 s instead of 10, so that a silent kubelet shows within a short test.
+        "nodeLeaseDurationSeconds": 8,
         "registerNode": true,
     })
 }

@@ -1,4 +1,4 @@
-use super::super::health;
+use super::super::health::health as health_on;
 use super::super::samples::{deployment, lease, manifest, of};
 use super::*;
 use serde_json::{Value, json};
@@ -21,11 +21,16 @@ fn view(pods: &[Value]) -> LeaseView {
     view
 }
 
+/// Health while the kubelet of every node reports.
+fn health(view: &LeaseView) -> Health {
+    health_on(view, &Nodes::from([("n1".to_owned(), true)]))
+}
+
 /// A pod of the service with one container in this state.
 fn pod(state: Value, change: impl FnOnce(&mut Value)) -> Value {
     let mut pod = json!({
         "metadata": {"name": "web-0", "labels": {"akash.network/manifest-service": "web"}},
-        "spec": {"containers": [{"name": "web"}]},
+        "spec": {"nodeName": "n1", "containers": [{"name": "web"}]},
         "status": {
             "phase": "Running",
             "conditions": [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": "False"}],
@@ -155,6 +160,35 @@ fn outages_around_the_containers_do_not_count() {
     ] {
         assert_eq!(health(&view(&[pod])), Health::Out(outage), "{what}");
     }
+}
+
+#[test]
+fn a_failing_container_counts_only_while_the_kubelet_of_its_node_reports() {
+    let failing = view(&[crashing(|_| {})]);
+    for (nodes, wanted) in [
+        (vec![("n1", true)], Health::Bad),
+        (vec![("n1", false)], Health::Out(Outage::NodeAway)),
+        (vec![("n2", true)], Health::Unknown),
+        (vec![], Health::Unknown),
+    ] {
+        let nodes = nodes
+            .into_iter()
+            .map(|(name, reports)| (name.to_owned(), reports));
+        assert_eq!(health_on(&failing, &nodes.collect()), wanted);
+    }
+    assert_eq!(failing_nodes(&failing).collect::<Vec<_>>(), ["n1"]);
+    // One that crashes on another node counts beside it.
+    let both = view(&[
+        crashing(|_| {}),
+        crashing(|pod| pod["spec"]["nodeName"] = json!("n2")),
+    ]);
+    let nodes = Nodes::from([("n1".to_owned(), false), ("n2".to_owned(), true)]);
+    assert_eq!(health_on(&both, &nodes), Health::Bad);
+    assert_eq!(
+        failing_nodes(&view(&[silent(), unscheduled()])).count(),
+        0,
+        "no node is read for these"
+    );
 }
 
 #[test]
