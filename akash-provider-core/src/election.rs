@@ -108,6 +108,9 @@ pub struct ElectionStatus {
     /// Settings that the leader has, or the one before had, otherwise than we.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_settings: Vec<String>,
+    /// Term of the record, if no leadership can have it: it is not used, and the record is replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub implausible_term: Option<u64>,
     /// No election is allowed here, so that we lead without one.
     pub is_alone: bool,
     /// What went wrong last, while it does.
@@ -442,6 +445,7 @@ impl Contender {
             known_term: self.contest.highest_term(),
             holder_address: address.filter(|address| !address.is_empty()),
             other_settings,
+            implausible_term: self.contest.implausible(),
             is_alone: alone,
             error,
         };

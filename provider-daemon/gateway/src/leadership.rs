@@ -26,6 +26,9 @@ pub struct Leadership {
     /// Where tenants reach the one that leads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// Term of the record, if no leadership can have it. A third party forged it, and it is not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub implausible_term: Option<u64>,
 }
 
 /// Says how it stands, at any time.

@@ -162,6 +162,7 @@ impl Ha {
                 false => status.holder_address,
             },
             holder: status.holder,
+            implausible_term: status.implausible_term,
         }
     }
 

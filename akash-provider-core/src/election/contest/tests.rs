@@ -30,6 +30,17 @@ impl Store {
         Some(Stored { record, version })
     }
 
+    /// A third party writes another term into the record, and another holder where it names one.
+    fn forge(&mut self, forgery: &Forgery) {
+        if let Some(record) = &mut self.record {
+            record.term = forgery.term;
+            if let Some(holder) = forgery.holder {
+                record.holder = Some(format!("node-{holder}"));
+            }
+            self.version += 1;
+        }
+    }
+
     fn carry_out(&mut self, plan: &Plan, lease: Duration) -> Answer {
         let claim = match plan {
             Plan::Read => return Answer::Read(self.stored()),
@@ -51,6 +62,24 @@ impl Store {
         });
         self.stored().map_or(Answer::Failed, Answer::Written)
     }
+}
+
+/// A record that a third party writes.
+#[derive(Debug, Clone)]
+struct Forgery {
+    second: u64,
+    term: u64,
+    holder: Option<u8>,
+}
+
+fn forgery() -> impl Strategy<Value = Forgery> {
+    let terms = [u64::MAX, u64::MAX - 1, TERM_MAX + 99, TERM_MAX, 2 * TERM_LEAP];
+    let holder = prop::option::of(0u8..3);
+    (0u64..150, prop::sample::select(terms.to_vec()), holder).prop_map(|(second, term, holder)| Forgery {
+        second,
+        term,
+        holder,
+    })
 }
 
 #[derive(Debug, Clone)]
@@ -182,8 +211,8 @@ fn nodes(count: u64) -> Vec<Node> {
     (0..count).map(node).collect()
 }
 
-/// Nobody in 60 s of calm stays without a leader, and never are there two.
-fn contested(lucks: &[Luck], deletes: &[u64]) -> Result<(), TestCaseError> {
+/// Nobody in 60 s of calm stays without a leader, never are there two, and none leads in a forged term.
+fn contested(lucks: &[Luck], deletes: &[u64], forgeries: &[Forgery]) -> Result<(), TestCaseError> {
     let (mut store, mut nodes, mut next) = (Store::default(), nodes(3), 0);
     let mut last_term = 0;
     let calm = Luck {
@@ -198,6 +227,11 @@ fn contested(lucks: &[Luck], deletes: &[u64]) -> Result<(), TestCaseError> {
         if deletes.contains(&(at / 1_000)) && at % 1_000 == 0 {
             store.record = None;
         }
+        let now = |forgery: &&Forgery| at == forgery.second * 1_000;
+        forgeries
+            .iter()
+            .filter(now)
+            .for_each(|forgery| store.forge(forgery));
         for node in &mut nodes {
             node.step(at, &mut store, || {
                 next += 1;
@@ -214,10 +248,15 @@ fn contested(lucks: &[Luck], deletes: &[u64]) -> Result<(), TestCaseError> {
             "at {at} ms there are {} leaders",
             leaders.len()
         );
-        if let (Some(term), true) = (leaders.first(), deletes.is_empty()) {
+        // A record that was deleted or forged does not show the last term to those that had not read it.
+        if let (Some(term), true) = (leaders.first(), deletes.is_empty() && forgeries.is_empty()) {
             prop_assert!(*term >= last_term, "term {term} after {last_term}");
             last_term = *term;
         }
+        prop_assert!(
+            leaders.first().is_none_or(|term| *term < TERM_LEAP),
+            "a forged term: {leaders:?}"
+        );
     }
     let at = trouble + 90_000;
     prop_assert!(
@@ -234,7 +273,7 @@ proptest! {
     fn there_is_one_leader_at_most_whatever_is_late_lost_or_stands_still(
         lucks in prop::collection::vec(luck(), 20..60),
     ) {
-        contested(&lucks, &[])?;
+        contested(&lucks, &[], &[])?;
     }
 
     #[test]
@@ -242,7 +281,15 @@ proptest! {
         lucks in prop::collection::vec(luck(), 20..60),
         deletes in prop::collection::vec(0u64..150, 1..6),
     ) {
-        contested(&lucks, &deletes)?;
+        contested(&lucks, &deletes, &[])?;
+    }
+
+    #[test]
+    fn a_forged_term_makes_no_second_leader_and_is_not_led_in(
+        lucks in prop::collection::vec(luck(), 20..60),
+        forgeries in prop::collection::vec(forgery(), 1..6),
+    ) {
+        contested(&lucks, &[], &forgeries)?;
     }
 }
 

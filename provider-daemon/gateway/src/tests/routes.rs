@@ -404,6 +404,7 @@ async fn a_standby_serves_what_can_be_read_and_says_where_the_leader_is() {
         role: "standby",
         holder: Some("b".to_owned()),
         address: Some("b.example.com:8443".to_owned()),
+        implausible_term: Some(u64::MAX),
         ..crate::Leadership::default()
     };
     let source = crate::LeadershipSource::new(move || now.clone());
@@ -417,7 +418,9 @@ async fn a_standby_serves_what_can_be_read_and_says_where_the_leader_is() {
         200
     );
     let shown = world.client().get("/status").await.json();
-    let expected = json!({"role": "standby", "holder": "b", "address": "b.example.com:8443"});
+    let expected = json!({
+        "role": "standby", "holder": "b", "address": "b.example.com:8443", "implausible_term": u64::MAX,
+    });
     assert_eq!(shown["leadership"], expected);
     let sent = world
         .ask(&key, "PUT", "/deployment/7/manifest", &manifest(SDL))
