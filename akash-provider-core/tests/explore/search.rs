@@ -1,8 +1,9 @@
 //! Breadth-first search over all reachable states; a violation prints the shortest way to it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashSet;
 use std::fmt::Debug;
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::rc::Rc;
 
 /// A machine and the world around it.
 pub(crate) trait World: Clone + Eq + Hash + Debug {
@@ -32,35 +33,62 @@ pub(crate) fn explore<W: World>(name: &str, start: W) -> Stats {
 
 /// As [`explore`], with the violation as a value, so that the search itself can be tested.
 pub(crate) fn search<W: World>(start: W) -> Result<Stats, String> {
-    let mut seen: HashMap<W, Option<(W, String)>> = HashMap::from([(start.clone(), None)]);
-    let mut queue = VecDeque::from([start]);
-    let mut edges = 0;
-    while let Some(state) = queue.pop_front() {
+    let start = Rc::new(start);
+    let mut seen: HashSet<Rc<W>, BuildHasherDefault<WordHasher>> = HashSet::default();
+    seen.insert(Rc::clone(&start));
+    // States in the order of their discovery, each with the one before it and the choice that led from there.
+    let mut found = vec![(start, 0, String::new())];
+    let (mut at, mut edges) = (0, 0);
+    while let Some((state, ..)) = found.get(at) {
+        let state = Rc::clone(state);
         if let Some(problem) = state.broken() {
-            return Err(format!("{problem}\n{}", way(&seen, &state)));
+            return Err(format!("{problem}\n{}", way(&found, at)));
         }
         for (choice, next) in state.successors() {
             edges += 1;
-            if !seen.contains_key(&next) {
-                seen.insert(next.clone(), Some((state.clone(), choice)));
-                queue.push_back(next);
+            if !seen.contains(&next) {
+                let next = Rc::new(next);
+                seen.insert(Rc::clone(&next));
+                found.push((next, at, choice));
             }
         }
-        assert!(seen.len() < 4_000_000, "the world is not finite enough");
+        assert!(found.len() < 4_000_000, "the world is not finite enough");
+        at += 1;
     }
-    Ok(Stats {
-        states: seen.len(),
-        edges,
-    })
+    let states = found.len();
+    Ok(Stats { states, edges })
 }
 
-fn way<W: World>(seen: &HashMap<W, Option<(W, String)>>, to: &W) -> String {
-    let mut steps = vec![format!("{to:?}")];
+fn way<W: World>(found: &[(Rc<W>, usize, String)], to: usize) -> String {
+    let mut steps = vec![format!("{:?}", found[to].0)];
     let mut at = to;
-    while let Some(Some((before, choice))) = seen.get(at) {
+    while at > 0 {
+        let (_, before, choice) = &found[at];
         steps.push(format!("  {choice}"));
-        at = before;
+        at = *before;
     }
     steps.reverse();
     steps.join("\n")
+}
+
+/// Hashes eight bytes at a time: states are large, and collisions are not an attack here.
+#[derive(Default)]
+struct WordHasher(u64);
+
+impl Hasher for WordHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
