@@ -9,6 +9,7 @@ use redis::{Cmd, FromRedisValue, RedisError, Script};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Mutex;
 
 /// Longest time for an answer: what is published goes to memory.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
@@ -84,7 +85,8 @@ pub(crate) struct Publisher {
     script: Script,
     /// Of this process, so that what it sends twice is there once.
     id: String,
-    sent: AtomicU64,
+    /// Number of the last event. Held while events are sent: the server drops a number that comes after a higher one.
+    sent: Mutex<u64>,
     /// The highest sequence that the server gave to one of our events. One that is behind it has lost some.
     acknowledged: AtomicU64,
     facts_kept: usize,
@@ -104,7 +106,7 @@ impl Publisher {
             line: Line::new(link, ANSWER_LIMIT),
             script: Script::new(SOURCE),
             id: random(),
-            sent: AtomicU64::new(0),
+            sent: Mutex::new(0),
             acknowledged: AtomicU64::new(0),
             facts_kept,
         }
@@ -140,7 +142,9 @@ impl Publisher {
         }
         let events = std::mem::take(waiting);
         let many = events.len() as u64;
-        let number = self.sent.fetch_add(many, Ordering::Relaxed) + 1;
+        let mut sent = self.sent.lock().await;
+        let number = *sent + 1;
+        *sent += many;
         // Once more after a connection that broke: whether the server had it is unknown then, and it tells repeats.
         let first = self.send(&events, number).await;
         let sequence = match first {

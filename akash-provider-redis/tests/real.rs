@@ -102,6 +102,42 @@ async fn another_process_reads_what_this_one_publishes() {
     assert_eq!(reader.last(Topic::Facts).await.unwrap(), None);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn events_that_are_published_concurrently_all_arrive() {
+    const EACH: u32 = 500;
+    let Some(server) = Server::start() else { return };
+    let bus = RedisBus::new(server.location());
+    let mut facts = bus.subscribe(&[Topic::Facts]).await.unwrap();
+    let publishing = (0..8).map(|task| {
+        let bus = bus.clone();
+        tokio::spawn(async move {
+            for number in 0..EACH {
+                bus.publish(Topic::Facts, fact(task * EACH + number))
+                    .await
+                    .unwrap();
+            }
+        })
+    });
+    for task in publishing.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    bus.publish(Topic::Facts, fact(u32::MAX)).await.unwrap();
+    let mut arrived = std::collections::BTreeSet::new();
+    loop {
+        match next(&mut facts).await {
+            Delivery::Event { event, .. } if event == fact(u32::MAX) => break,
+            Delivery::Event { event, .. } => {
+                let Event::BreakerTripped { wanted } = *event else {
+                    panic!()
+                };
+                assert!(arrived.insert(wanted), "{wanted} twice");
+            }
+            Delivery::Lagged(lost) => panic!("{lost:?} lost"),
+        }
+    }
+    assert_eq!(arrived.len(), 8 * EACH as usize);
+}
+
 #[tokio::test]
 async fn providers_with_prefixes_of_their_own_do_not_hear_each_other() {
     let Some(server) = Server::start() else { return };
