@@ -17,7 +17,7 @@ use crate::reader::{Reader, ReaderStatus};
 use crate::tls::Roots;
 use crate::tx::PlannerConfig;
 use crate::tx::api::{Code, Included};
-use crate::tx::{SeenBlock, TxWriter, WriterStatus};
+use crate::tx::{Fence, SeenBlock, TxWriter, WriterStatus};
 use akash_provider_core::chain::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,
     PageRequest, SyncInfo,
@@ -101,16 +101,6 @@ pub struct AkashClient {
     reader: Reader,
     writer: Option<TxWriter>,
     fence: Option<Fence>,
-}
-
-/// Whether anything may be sent at the moment.
-#[derive(Clone)]
-struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
-
-impl fmt::Debug for Fence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Fence")
-    }
 }
 
 /// Passes blocks on to the writer.
@@ -197,13 +187,12 @@ impl AkashClient {
         &self.reader
     }
 
-    /// The same client, which sends only while `may_send` says so; it is asked before each broadcast. For a provider
-    /// that is one of several: between the moment at which it is deposed and the one at which it hears of it, it may
-    /// have been stopped for long.
+    /// Returns the same client, which signs only while `may_send` returns true. For a provider with several instances: one
+    /// that was suspended may have been deposed meanwhile.
     #[must_use]
     pub fn fenced(&self, may_send: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {
-            fence: Some(Fence(Arc::new(may_send))),
+            fence: Some(Fence::new(may_send)),
             ..self.clone()
         }
     }
@@ -225,11 +214,7 @@ impl ChainTx for AkashClient {
             let message = "no key was given, so nothing can be signed: start with the key of the account";
             return Err(Error::new(ErrorKind::Denied, "broadcast", message));
         };
-        if self.fence.as_ref().is_some_and(|Fence(may_send)| !may_send()) {
-            let message = "nothing was sent: another instance may lead by now";
-            return Err(Error::new(ErrorKind::Unavailable, "broadcast", message));
-        }
-        writer.broadcast_msgs(msgs).await
+        writer.broadcast_fenced(msgs, self.fence.clone()).await
     }
 }
 

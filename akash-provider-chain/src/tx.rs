@@ -14,4 +14,5 @@ mod writer;
 
 pub use crate::sequence::{LIFETIME, LIFETIME_BLOCKS};
 pub use planner::{Nonces, PlannerConfig, WriterStatus};
+pub(crate) use writer::Fence;
 pub use writer::{SeenBlock, TxWriter};

@@ -278,7 +278,9 @@ impl Planner {
         let mut out = Vec::new();
         match input {
             Input::Submit { ticket, msgs } => self.submit(ticket, msgs, &mut out),
-            Input::Forget { ticket } => self.forget(ticket),
+            Input::Forget { ticket } => {
+                self.withdraw(ticket);
+            }
             Input::Block(answer) => self.known.block(self.now, &self.config, answer),
             Input::Seen {
                 block,
@@ -360,13 +362,19 @@ impl Planner {
         self.queue.insert((priority, request.ticket), request);
     }
 
-    fn forget(&mut self, ticket: Ticket) {
+    /// Takes a request back. Returns false for one that may have been sent.
+    pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
+        let before = self.queue.len();
         self.queue.retain(|_, r| r.ticket != ticket);
+        let mut is_withdrawn = self.queue.len() < before;
         // What may have been sent goes on: its outcome still matters to what comes after it.
         for flight in self.flights.values_mut().filter(|f| !f.may_have_been_sent()) {
+            let before = flight.members.len();
             flight.members.retain(|m| m.ticket != ticket);
+            is_withdrawn |= flight.members.len() < before;
         }
         self.flights.retain(|_, f| !f.members.is_empty());
+        is_withdrawn
     }
 
     /// Ends everything: what may have been sent is unknown, the rest was not sent.

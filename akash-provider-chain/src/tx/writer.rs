@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,9 +32,48 @@ const HASHES_MIN: usize = 256;
 type Answer = Result<TxOutcome, Failure>;
 
 enum Note {
-    Submit(Ticket, Vec<Msg>, oneshot::Sender<Answer>),
+    Submit(Ticket, Vec<Msg>, Reply),
     Forget(Ticket),
     Block(SeenBlock),
+}
+
+/// A caller that waits for its outcome.
+struct Reply {
+    sender: oneshot::Sender<Answer>,
+    fence: Option<Fence>,
+}
+
+impl Reply {
+    fn is_shut(&self) -> bool {
+        self.fence.as_ref().is_some_and(|Fence(may_send)| !may_send())
+    }
+
+    /// Reports that nothing was sent.
+    fn refuse(self) {
+        let failure = Failure {
+            kind: ErrorKind::Unavailable,
+            transient: true,
+            message: "nothing was sent: another instance may lead by now".to_owned(),
+        };
+        // The caller may have been dropped.
+        drop(self.sender.send(Err(failure)));
+    }
+}
+
+/// Permission to send, which ends with a leadership.
+#[derive(Clone)]
+pub(crate) struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fence")
+    }
+}
+
+impl Fence {
+    pub(crate) fn new(may_send: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(may_send))
+    }
 }
 
 /// A block, as whoever follows the chain sees it.
@@ -109,6 +149,17 @@ impl TxWriter {
 #[async_trait]
 impl ChainTx for TxWriter {
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {
+        self.broadcast_fenced(msgs, None).await
+    }
+}
+
+impl TxWriter {
+    /// As [`ChainTx::broadcast_msgs`], for messages that are not signed any more once the fence is shut.
+    pub(crate) async fn broadcast_fenced(
+        &self,
+        msgs: Vec<Msg>,
+        fence: Option<Fence>,
+    ) -> Result<TxOutcome, Error> {
         const OPERATION: &str = "broadcast";
         let gone = || {
             Error::new(
@@ -118,7 +169,8 @@ impl ChainTx for TxWriter {
             )
         };
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let (reply, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
+        let reply = Reply { sender, fence };
         // Made before anything waits: dropped at any await below, it tells the task.
         let mut waiting = Waiting {
             writer: self,
@@ -160,7 +212,7 @@ struct Task {
     /// What is paid could not be kept, and that was said.
     is_unkept: bool,
     began: Instant,
-    replies: BTreeMap<Ticket, oneshot::Sender<Answer>>,
+    replies: BTreeMap<Ticket, Reply>,
     /// Transactions that may be in a block.
     hashes: HashMap<TxHash, FlightId>,
     calls: FuturesUnordered<BoxFuture<'static, Input>>,
@@ -222,6 +274,10 @@ impl Task {
 
     fn read(&mut self, note: Note) -> Vec<Input> {
         match note {
+            Note::Submit(_, _, reply) if reply.is_shut() => {
+                reply.refuse();
+                Vec::new()
+            }
             Note::Submit(ticket, msgs, reply) => {
                 self.replies.insert(ticket, reply);
                 vec![Input::Submit { ticket, msgs }]
@@ -249,7 +305,22 @@ impl Task {
         }
     }
 
+    /// Takes back what may not be sent any more. A process may have been stopped for long at any point before this one.
+    fn withdraw(&mut self) {
+        let replies = self.replies.iter();
+        let shut = replies.filter(|(_, reply)| reply.is_shut());
+        let shut: Vec<Ticket> = shut.map(|(ticket, _)| *ticket).collect();
+        for ticket in shut {
+            if self.planner.withdraw(ticket)
+                && let Some(reply) = self.replies.remove(&ticket)
+            {
+                reply.refuse();
+            }
+        }
+    }
+
     fn step(&mut self, input: Input) {
+        self.withdraw();
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let actions = self.planner.step(Mono(now), input);
         // Before the send: what a crash leaves uncounted could be paid once more.
@@ -285,7 +356,7 @@ impl Task {
             Action::Reply(ticket, outcome) => {
                 if let Some(reply) = self.replies.remove(&ticket) {
                     // The caller may have gone away; the transaction is what it is.
-                    drop(reply.send(outcome));
+                    drop(reply.sender.send(outcome));
                 }
                 return;
             }

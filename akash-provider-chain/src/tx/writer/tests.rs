@@ -112,6 +112,37 @@ async fn calls_are_answered_with_the_height_they_landed_at() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_behind_a_fence_that_shuts_is_not_signed() {
+    let stop = CancellationToken::new();
+    // The account and the simulation each take a second.
+    let api = node(Duration::from_secs(1), &stop);
+    let (config, spent) = (PlannerConfig::new(CHAIN), Arc::new(MemorySpent::default()));
+    let (writer, task) = TxWriter::new(api.clone(), key(), config, spent, stop.clone());
+    let running = tokio::spawn(task);
+    let mut sent = 0;
+    // The first waits for the account, and the second for its simulation.
+    for (dseq, shuts_after, is_sent) in [(1, 500, false), (2, 500, false), (3, 60_000, true), (4, 0, false)] {
+        let until = Instant::now() + Duration::from_millis(shuts_after);
+        let fence = Fence::new(move || Instant::now() < until);
+        let bid = bid(&api, dseq);
+        let outcome = writer.broadcast_fenced(vec![bid], Some(fence)).await;
+        match outcome {
+            Ok(TxOutcome::Committed { .. }) => assert!(is_sent, "{dseq}"),
+            Err(error) => assert_eq!(
+                (error.kind(), is_sent),
+                (ErrorKind::Unavailable, false),
+                "{error}"
+            ),
+            other => panic!("{other:?}"),
+        }
+        sent += usize::from(is_sent);
+        assert_eq!(api.node.lock().unwrap().executed.len(), sent, "{dseq}");
+    }
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_bid_that_the_account_cannot_pay_is_refused_for_lack_of_money_and_costs_nothing() {
     // Without the deposit; and without the fee, where the node in memory needs another reason to refuse.
     let cases = [
@@ -204,7 +235,8 @@ async fn before_a_slow_node_nothing_is_kept_of_what_has_ended() {
     while committed < CALLS {
         // A provider always has something under way, so nothing ever comes to rest.
         while calls < CALLS && answers.len() < UNDER_WAY {
-            let (reply, answer) = oneshot::channel();
+            let (sender, answer) = oneshot::channel();
+            let reply = Reply { sender, fence: None };
             let msgs = vec![bid(&api, calls + 1)];
             inbox.send(Note::Submit(calls, msgs, reply)).await.unwrap();
             answers.push(answer);
