@@ -1,26 +1,84 @@
-//! Opens files that a user names: regular files only, because a named pipe blocks its reader and a device has no end.
+//! Opens files that a user names: regular files, and pipes such as `<(command)` of a shell, which are read for a limited
+//! time. A device has no end, and is refused.
 
+use nix::fcntl::OFlag;
 use std::fs::{self, File, FileType};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-/// Opens a regular file for reading; follows symbolic links.
-///
-/// # Errors
-/// The file cannot be opened, or is not a regular file ([`ErrorKind::InvalidInput`]).
-pub fn open(path: &Path) -> io::Result<File> {
-    // Checked before the file is opened: to open a named pipe waits for a writer.
-    check(fs::metadata(path)?.file_type())?;
-    let file = File::open(path)?;
-    check(file.metadata()?.file_type())?;
-    Ok(file)
+/// Time in which a pipe is read to its end.
+const PIPE_TIME: Duration = Duration::from_secs(5);
+/// Time between two reads of a pipe without data.
+const PIPE_PAUSE: Duration = Duration::from_millis(5);
+
+/// A file that is open for reading.
+#[derive(Debug)]
+pub struct Source {
+    file: File,
+    pipe: Option<Pipe>,
 }
 
-/// Reads a regular file of at most `most` bytes.
+#[derive(Debug)]
+struct Pipe {
+    until: Instant,
+    /// A process has it open for writing, or had.
+    has_writer: bool,
+}
+
+/// Opens a regular file or a pipe for reading; follows symbolic links.
 ///
 /// # Errors
-/// As [`open`], or the file has more bytes ([`ErrorKind::FileTooLarge`]).
+/// The file cannot be opened, or is of another kind ([`ErrorKind::InvalidInput`]).
+pub fn open(path: &Path) -> io::Result<Source> {
+    // Checked before the file is opened: opening a device may have an effect.
+    check(fs::metadata(path)?.file_type())?;
+    // Without this flag, opening a pipe waits for its writer. It has no effect on a regular file.
+    let file = File::options()
+        .read(true)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)?;
+    let kind = file.metadata()?.file_type();
+    check(kind)?;
+    let pipe = kind.is_fifo().then(|| Pipe {
+        until: Instant::now() + PIPE_TIME,
+        has_writer: false,
+    });
+    Ok(Source { file, pipe })
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(pipe) = &mut self.pipe else {
+            return self.file.read(buffer);
+        };
+        loop {
+            match self.file.read(buffer) {
+                // Also of a pipe that no process has opened for writing yet.
+                Ok(0) if !pipe.has_writer && !buffer.is_empty() => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => pipe.has_writer = true,
+                read => {
+                    pipe.has_writer = true;
+                    return read;
+                }
+            }
+            if Instant::now() >= pipe.until {
+                let what = if pipe.has_writer { "closed" } else { "wrote to" };
+                let why = format!("is a pipe that no process {what} within {PIPE_TIME:?}");
+                return Err(io::Error::new(ErrorKind::TimedOut, why));
+            }
+            sleep(PIPE_PAUSE);
+        }
+    }
+}
+
+/// Reads a regular file or a pipe of at most `most` bytes.
+///
+/// # Errors
+/// As [`open`], the file has more bytes ([`ErrorKind::FileTooLarge`]), or the writer of a pipe takes too long
+/// ([`ErrorKind::TimedOut`]).
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     limited(open(path)?, most)
 }
@@ -42,24 +100,26 @@ pub fn limited(source: impl Read, most: u64) -> io::Result<Vec<u8>> {
 
 fn check(kind: FileType) -> io::Result<()> {
     let kind = match kind {
-        kind if kind.is_file() => return Ok(()),
+        kind if kind.is_file() || kind.is_fifo() => return Ok(()),
         kind if kind.is_dir() => "a directory",
-        kind if kind.is_fifo() => "a named pipe",
         kind if kind.is_socket() => "a socket",
         _ => "a device",
     };
-    let why = format!("is {kind}, not a regular file; write its content to a file and name that");
+    let why = format!("is {kind}, not a regular file or a pipe; write its content to a file and name that");
     Err(io::Error::new(ErrorKind::InvalidInput, why))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::os::unix::net::UnixListener;
+    use std::path::PathBuf;
     use std::process::Command;
+    use std::thread;
 
     #[test]
-    fn regular_files_are_read_to_a_limit_and_nothing_else_is_opened() {
+    fn regular_files_are_read_to_a_limit_and_devices_and_folders_are_not_opened() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("some"), b"four").unwrap();
@@ -67,10 +127,8 @@ mod tests {
         assert_eq!(read(&at("link"), 4).unwrap(), b"four");
         assert_eq!(read(&at("some"), 3).unwrap_err().kind(), ErrorKind::FileTooLarge);
         assert_eq!(read(&at("none"), 4).unwrap_err().kind(), ErrorKind::NotFound);
-        assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
         let _socket = UnixListener::bind(at("socket")).unwrap();
         for (path, kind) in [
-            (at("pipe"), "a named pipe"),
             (at("socket"), "a socket"),
             (folder.path().to_owned(), "a directory"),
             ("/dev/zero".into(), "a device"),
@@ -79,5 +137,50 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             assert!(error.to_string().starts_with(&format!("is {kind}")), "{error}");
         }
+    }
+
+    fn fifo(folder: &Path) -> PathBuf {
+        let path = folder.join("pipe");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        path
+    }
+
+    #[test]
+    fn a_pipe_is_read_to_its_end_and_to_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = fifo(folder.path());
+        for (most, wanted) in [(8, Ok(b"in parts".to_vec())), (3, Err(ErrorKind::FileTooLarge))] {
+            let to = path.clone();
+            let writer = thread::spawn(move || {
+                let mut pipe = File::options().write(true).open(to).unwrap();
+                for part in ["in ", "parts"] {
+                    // The reader waits longer for data than this, and has closed the pipe at its limit.
+                    let _ = pipe.write_all(part.as_bytes());
+                    sleep(PIPE_PAUSE * 10);
+                }
+            });
+            assert_eq!(read(&path, most).map_err(|error| error.kind()), wanted);
+            writer.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_pipe_without_a_writer_and_one_that_stays_open_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = fifo(folder.path());
+        let soon = |path: &Path| {
+            let mut source = open(path).unwrap();
+            source.pipe.as_mut().unwrap().until = Instant::now() + PIPE_PAUSE * 10;
+            limited(source, 8).unwrap_err()
+        };
+        let error = soon(&path);
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert_eq!(error.to_string(), "is a pipe that no process wrote to within 5s");
+        let mut both = File::options().read(true).write(true).open(&path).unwrap();
+        both.write_all(b"half").unwrap();
+        assert_eq!(
+            soon(&path).to_string(),
+            "is a pipe that no process closed within 5s"
+        );
     }
 }

@@ -3,10 +3,9 @@
 use super::format::{Decoder, Fault};
 use super::shelf::files;
 use super::{Head, Record};
-use akash_provider_chain::regular_file;
+use akash_provider_chain::regular_file::{self, Source};
 use anyhow::{Context, bail};
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +25,7 @@ pub(super) enum Found {
 
 pub(super) struct Recording {
     waiting: VecDeque<PathBuf>,
-    open: Option<(PathBuf, Decoder<BufReader<File>>)>,
+    open: Option<(PathBuf, Decoder<BufReader<Source>>)>,
     head: Option<Head>,
 }
 
