@@ -1,4 +1,5 @@
-//! Open connections of a port, and which of them is closed when another needs its place.
+//! Open connections, and which of them is closed when another needs its place. Each port has places of its own; the
+//! limits of a network and of an account count the connections of both ports together.
 //!
 //! | class | client | closed |
 //! |---|---|---|
@@ -38,7 +39,14 @@ enum Class {
     Leased,
 }
 
-/// All connections of a port.
+/// Ports of the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Port {
+    Rest,
+    Grpc,
+}
+
+/// All connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     table: Mutex<Table>,
@@ -52,8 +60,14 @@ struct Table {
     /// Connections of each network without a live lease: anonymous ones and those of accounts together.
     unleased: HashMap<IpAddr, usize>,
     of_account: HashMap<Address, usize>,
-    authenticated: usize,
     unleased_max: usize,
+    ports: [Places; 2],
+}
+
+/// Places of a port.
+#[derive(Debug)]
+struct Places {
+    authenticated: usize,
     authenticated_max: usize,
     /// Anonymous connections of this machine that are not closed for others.
     local_reserved: usize,
@@ -61,6 +75,7 @@ struct Table {
 
 #[derive(Debug)]
 struct Entry {
+    port: Port,
     network: IpAddr,
     class: Class,
     account: Option<Address>,
@@ -90,18 +105,16 @@ pub(crate) fn network_of(client: IpAddr, server: Option<IpAddr>) -> IpAddr {
 }
 
 impl Connections {
-    /// Creates an empty table of `places`; one network may take `unleased_max` of them without a live lease.
-    pub(crate) fn new(places: usize, unleased_max: usize) -> Arc<Self> {
-        let reserved = (places / 4).clamp(1, RESERVED_MAX);
+    /// Creates an empty table with the places of each port; one network may take `unleased_max` of them without a live
+    /// lease.
+    pub(crate) fn new(rest: usize, grpc: usize, unleased_max: usize) -> Arc<Self> {
         let table = Table {
             clock: 0,
             open: HashMap::new(),
             unleased: HashMap::new(),
             of_account: HashMap::new(),
-            authenticated: 0,
             unleased_max,
-            authenticated_max: places.saturating_sub(reserved),
-            local_reserved: reserved / 2,
+            ports: [Places::new(rest), Places::new(grpc)],
         };
         Arc::new(Self {
             table: Mutex::new(table),
@@ -109,7 +122,12 @@ impl Connections {
     }
 
     /// Adds a connection. Closes another of its network where that has too many without a live lease.
-    pub(crate) fn enter(self: &Arc<Self>, network: IpAddr, place: OwnedSemaphorePermit) -> Connection {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        port: Port,
+        network: IpAddr,
+        place: OwnedSemaphorePermit,
+    ) -> Connection {
         let mut table = self.lock();
         if table.count_of(network) >= table.unleased_max {
             table.close_least(
@@ -121,6 +139,7 @@ impl Connections {
         table.add(
             number,
             Entry {
+                port,
                 network,
                 class: Class::Anonymous,
                 account: None,
@@ -137,16 +156,21 @@ impl Connections {
         }
     }
 
-    /// Closes a connection in favor of a new client. Returns false if none may be closed.
-    pub(crate) fn make_room(&self) -> bool {
+    /// Closes a connection of a port in favor of a new client. Returns false if none may be closed.
+    pub(crate) fn make_room(&self, port: Port) -> bool {
         let mut table = self.lock();
+        let local = table
+            .open
+            .values()
+            .filter(|e| e.port == port && e.network == LOCAL);
         // Reserved for the probes of this machine, so that a flood from many networks does not close them.
-        let keeps_local = table.count_of(LOCAL) <= table.local_reserved;
+        let keeps_local = local.count() <= table.ports[port as usize].local_reserved;
         let anonymous = table.least(
-            |e| e.class == Class::Anonymous && !(keeps_local && e.network == LOCAL),
+            |e| e.port == port && e.class == Class::Anonymous && !(keeps_local && e.network == LOCAL),
             |e| (Reverse(table.count_of(e.network)), e.used),
         );
-        let victim = anonymous.or_else(|| table.least(|e| e.class == Class::Account, |e| e.used));
+        let victim =
+            anonymous.or_else(|| table.least(|e| e.port == port && e.class == Class::Account, |e| e.used));
         victim.is_some_and(|number| table.close(number))
     }
 
@@ -175,6 +199,17 @@ impl Drop for Connection {
     }
 }
 
+impl Places {
+    fn new(places: usize) -> Self {
+        let reserved = (places / 4).clamp(1, RESERVED_MAX);
+        Self {
+            authenticated: 0,
+            authenticated_max: places.saturating_sub(reserved),
+            local_reserved: reserved / 2,
+        }
+    }
+}
+
 impl Table {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
@@ -187,6 +222,7 @@ impl Table {
             return;
         };
         entry.used = used;
+        let port = entry.port;
         if entry.class == class && entry.account.as_ref() == Some(account) {
             return;
         }
@@ -198,15 +234,16 @@ impl Table {
         } else {
             UNLEASED_OF_ACCOUNT
         };
-        let is_full = self.authenticated >= self.authenticated_max;
-        if mine < most && (!is_full || self.displace_for(class, mine)) {
+        let places = &self.ports[port as usize];
+        let is_full = places.authenticated >= places.authenticated_max;
+        if mine < most && (!is_full || self.displace_for(port, class, mine)) {
             self.reclassify(number, class, Some(account));
         }
     }
 
-    /// Closes an authenticated connection for one of `class` of an account that has `mine` already.
-    fn displace_for(&mut self, class: Class, mine: usize) -> bool {
-        if self.close_least(|e| e.class == Class::Account, |e| e.used) {
+    /// Closes an authenticated connection of a port for one of `class` of an account that has `mine` already.
+    fn displace_for(&mut self, port: Port, class: Class, mine: usize) -> bool {
+        if self.close_least(|e| e.port == port && e.class == Class::Account, |e| e.used) {
             return true;
         }
         let of = |e: &Entry| {
@@ -216,7 +253,7 @@ impl Table {
         };
         let victim = self.least(
             // Two more, or two accounts would go on closing each other's last connection.
-            |e| class == Class::Leased && e.class == Class::Leased && of(e) > mine + 1,
+            |e| e.port == port && class == Class::Leased && e.class == Class::Leased && of(e) > mine + 1,
             |e| (Reverse(of(e)), e.used),
         );
         victim.is_some_and(|number| self.close(number))
@@ -274,7 +311,7 @@ impl Table {
         }
         if let Some(account) = &entry.account {
             *self.of_account.entry(account.clone()).or_insert(0) += 1;
-            self.authenticated += 1;
+            self.ports[entry.port as usize].authenticated += 1;
         }
         self.open.insert(number, entry);
     }
@@ -286,7 +323,7 @@ impl Table {
         }
         if let Some(account) = &entry.account {
             decrement(&mut self.of_account, account);
-            self.authenticated -= 1;
+            self.ports[entry.port as usize].authenticated -= 1;
         }
         Some(entry)
     }

@@ -63,7 +63,9 @@ use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::{Address, LeaseId};
 use auth::memory::Memory;
 use auth::{Authenticator, Clock};
+use axum::Router;
 use budget::{Budget, Shares};
+use connections::Connections;
 use listen::{Listener, Protocol};
 use rest::status::{About, StatusPage};
 use std::fmt;
@@ -272,6 +274,12 @@ impl Gateway {
         })
     }
 
+    /// Returns the routes `/healthz` and `/readyz`, to be served without TLS on a port of its own. Probes of that port do
+    /// not compete with tenants for connections.
+    pub fn health_router(&self) -> Router {
+        rest::health_router(&self.app)
+    }
+
     /// Where gRPC is served; `None` where it is not.
     #[must_use]
     pub fn grpc_address(&self) -> Option<SocketAddr> {
@@ -308,6 +316,7 @@ impl Gateway {
                 "fewer connections than wanted: the process may open too few files"
             );
         }
+        let table = Connections::new(places.rest, places.grpc, app.limits.strangers_per_network);
         let door = |protocol, places| {
             Arc::new(Listener {
                 tls: Arc::clone(&self.tls),
@@ -315,6 +324,7 @@ impl Gateway {
                 limits: app.limits.clone(),
                 shutdown: shutdown.clone(),
                 protocol,
+                table: Arc::clone(&table),
                 places,
             })
         };

@@ -10,7 +10,7 @@ mod plain;
 
 use super::auth::{Authenticator, ClientCertificate, CredentialValidity};
 use super::calls::Calls;
-use super::connections::{Connection, Connections, network_of};
+use super::connections::{Connection, Connections, Port, network_of};
 use super::settings::Limits;
 use super::tls::Tls;
 use super::wire::{Unwritten, Wire};
@@ -69,6 +69,8 @@ pub(crate) struct Listener {
     pub(crate) limits: Limits,
     pub(crate) shutdown: CancellationToken,
     pub(crate) protocol: Protocol,
+    /// Open connections of both ports.
+    pub(crate) table: Arc<Connections>,
     /// Connections at once on this port; may be fewer than the limit where files are scarce.
     pub(crate) places: usize,
 }
@@ -82,11 +84,20 @@ pub(crate) enum Protocol {
     Http2,
 }
 
+impl Protocol {
+    const fn port(self) -> Port {
+        match self {
+            Self::Http1 => Port::Rest,
+            Self::Http2 => Port::Grpc,
+        }
+    }
+}
+
 impl Listener {
     /// Accepts until shut down, and then waits for what is under way, but not for long.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, router: Router) {
         let places = Arc::new(Semaphore::new(self.places));
-        let table = Connections::new(self.places, self.limits.strangers_per_network);
+        let (table, port) = (Arc::clone(&self.table), self.protocol.port());
         let connections = TaskTracker::new();
         loop {
             let accepted = tokio::select! {
@@ -103,7 +114,7 @@ impl Listener {
                 }
             };
             // Made before the wait below: when all places are taken by silent connections, none would come free.
-            if places.available_permits() == 0 && table.make_room() {
+            if places.available_permits() == 0 && table.make_room(port) {
                 tracing::debug!(%address, "connection closed to make room");
             }
             // Never closed, so there is always a place to come.
@@ -115,7 +126,7 @@ impl Listener {
             let Ok(place) = place else { break };
             // Entered before the handshake, which is where a silent client would stay.
             let network = network_of(address.ip(), tcp.local_addr().ok().map(|server| server.ip()));
-            let connection = Arc::new(table.enter(network, place));
+            let connection = Arc::new(table.enter(port, network, place));
             let (door, router) = (Arc::clone(&self), router.clone());
             connections.spawn(async move {
                 let served = door.connection(tcp, address, router, Arc::clone(&connection));

@@ -38,7 +38,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::middleware::{self, Next};
-use axum::routing::{MethodFilter, MethodRouter, any, on};
+use axum::routing::{MethodFilter, MethodRouter, any, get, on};
 use http::StatusCode;
 use std::sync::Arc;
 
@@ -141,6 +141,14 @@ pub(super) fn router(app: &Arc<App>) -> Router {
     });
     router
         .fallback(|| async { answer::not_found() })
+        .with_state(Arc::clone(app))
+}
+
+/// The routes of probes.
+pub(super) fn health_router(app: &Arc<App>) -> Router {
+    Router::new()
+        .route("/healthz", get(public::healthy))
+        .route("/readyz", get(public::ready))
         .with_state(Arc::clone(app))
 }
 

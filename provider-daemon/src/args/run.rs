@@ -142,6 +142,9 @@ pub struct GatewayArgs {
     /// Where gRPC is served; `none` for nowhere.
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8444", value_parser = listen)]
     pub gateway_grpc_listen_address: Listen,
+    /// Address of a port without TLS for probes, with `/healthz` and `/readyz`; `none` for none.
+    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = listen)]
+    pub gateway_health_listen_address: Listen,
     /// A certificate of a public authority for --cluster-public-hostname, as a PEM file.
     #[arg(long, value_name = "FILE", requires = "gateway_tls_key")]
     pub gateway_tls_cert: Option<PathBuf>,

@@ -4,6 +4,7 @@
 use super::awaited::Desk;
 use crate::args::RunArgs;
 use crate::dev::Printer;
+use crate::operators::serve;
 use crate::supervise::{Part, Supervisor};
 use akash_provider_chain::AkashClient;
 use akash_provider_chain::cert::{KeyFile, KeyFiles, OwnCertificate, Usage};
@@ -16,12 +17,18 @@ use akash_provider_gateway::Screening;
 use akash_provider_gateway::auth::memory::Memory;
 use akash_provider_gateway::tls::Tls;
 use akash_provider_gateway::{CertificateFiles, Gateway, LeadershipSource, Ports, Settings};
+use axum::Router;
+use axum::extract::Request;
 use futures::FutureExt;
+use http::StatusCode;
 use serde_json::json;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 
 /// Time between two looks for a certificate, or for another one.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -30,6 +37,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Plan {
     settings: Settings,
+    /// Port of probes.
+    health: Option<SocketAddr>,
     home: PathBuf,
     account: Address,
     key: Arc<PrivateKey>,
@@ -75,6 +84,7 @@ impl Plan {
         let names = args.gateway.certificate_domain.iter().map(|name| name.trim());
         Some(Self {
             settings,
+            health: args.gateway.gateway_health_listen_address.0,
             home: home.to_owned(),
             account,
             key: Arc::new(key),
@@ -153,11 +163,14 @@ impl End {
 async fn serve(plan: Arc<Plan>, served: Arc<Served>, desk: Desk, printer: Arc<Printer>, end: End) {
     let shutdown = &end.draining;
     let keeping = keep(&plan, served.chain.clone(), shutdown);
+    let health = Arc::new(OnceLock::new());
+    let probing = probes(plan.health, &health, &printer, &end.over);
     let serving = async {
         let Some((gateway, stamp)) = begin(&plan, &served, &desk, shutdown).await else {
             return;
         };
         tell(&gateway, &printer);
+        let _ = health.set(gateway.health_router());
         let tls = gateway.tls();
         tokio::join!(
             gateway.serve_through(end.draining.clone(), end.over.clone()),
@@ -165,7 +178,51 @@ async fn serve(plan: Arc<Plan>, served: Arc<Served>, desk: Desk, printer: Arc<Pr
         );
     };
     // Side by side: `begin` waits for the very file that `keep` writes.
-    tokio::join!(keeping, serving);
+    tokio::join!(keeping, serving, probing);
+}
+
+/// Serves probes at a port of their own, from the start on: `/readyz` is 503 until there is a gateway.
+async fn probes(
+    address: Option<SocketAddr>,
+    gateway: &Arc<OnceLock<Router>>,
+    printer: &Printer,
+    over: &CancellationToken,
+) {
+    let Some(address) = address else { return };
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(error) => tracing::warn!(
+                %address, %error,
+                "cannot listen for probes: free the port or change --gateway-health-listen-address"
+            ),
+        }
+        tokio::select! {
+            biased;
+            () = over.cancelled() => return,
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+        }
+    };
+    let url = format!("http://{}", listener.local_addr().unwrap_or(address));
+    if printer.is_text() {
+        printer.note(&format!("health at {url}"));
+    }
+    printer.object(json!({ "event": "health", "url": url }));
+    let gateway = Arc::clone(gateway);
+    let probe = move |request: Request| {
+        let gateway = Arc::clone(&gateway);
+        async move {
+            match gateway.get() {
+                Some(routes) => routes.clone().oneshot(request).await,
+                None if request.uri().path() == "/healthz" => Ok(serve::status(StatusCode::OK, "ok\n")),
+                None => Ok(serve::status(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    format!("waiting for {STARTS}\n"),
+                )),
+            }
+        }
+    };
+    serve::serve(listener, Router::new().fallback(probe), over.clone()).await;
 }
 
 /// Makes and renews the certificate, where that is wanted.

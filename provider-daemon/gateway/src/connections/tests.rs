@@ -10,8 +10,12 @@ fn account(number: u8) -> Address {
 }
 
 fn enter(connections: &Arc<Connections>, network: IpAddr) -> Connection {
+    enter_at(connections, Port::Rest, network)
+}
+
+fn enter_at(connections: &Arc<Connections>, port: Port, network: IpAddr) -> Connection {
     let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    connections.enter(network, place)
+    connections.enter(port, network, place)
 }
 
 fn is_closed(connection: &Connection) -> bool {
@@ -24,7 +28,7 @@ fn closed(connections: &[Connection]) -> Vec<bool> {
 
 #[test]
 fn a_network_with_too_many_connections_loses_its_oldest_anonymous_one() {
-    let table = Connections::new(100, 3);
+    let table = Connections::new(100, 8, 3);
     let other = enter(&table, client(2, 1));
     let first = enter(&table, client(1, 0));
     first.used_by(&account(1), false);
@@ -44,25 +48,25 @@ fn a_network_with_too_many_connections_loses_its_oldest_anonymous_one() {
 
 #[test]
 fn the_network_with_most_connections_makes_room_and_authenticated_ones_are_last() {
-    let table = Connections::new(100, 100);
+    let table = Connections::new(100, 8, 100);
     let lone = enter(&table, client(2, 1));
     let many: Vec<_> = (0..4).map(|host| enter(&table, client(1, host))).collect();
     many[0].used_by(&account(1), true);
     many[1].used_by(&account(2), false);
-    assert!(table.make_room() && table.make_room());
+    assert!(table.make_room(Port::Rest) && table.make_room(Port::Rest));
     assert_eq!(closed(&many), [false, false, true, true]);
-    assert!(!is_closed(&lone) && table.make_room() && is_closed(&lone));
-    assert!(table.make_room() && is_closed(&many[1]));
-    assert!(!table.make_room() && !is_closed(&many[0]));
+    assert!(!is_closed(&lone) && table.make_room(Port::Rest) && is_closed(&lone));
+    assert!(table.make_room(Port::Rest) && is_closed(&many[1]));
+    assert!(!table.make_room(Port::Rest) && !is_closed(&many[0]));
     drop((many, lone));
     let table = table.lock();
     assert!(table.open.is_empty() && table.unleased.is_empty() && table.of_account.is_empty());
-    assert_eq!(table.authenticated, 0);
+    assert_eq!(table.ports[0].authenticated, 0);
 }
 
 #[test]
 fn authenticated_connections_leave_places_and_the_least_recently_used_is_closed() {
-    let table = Connections::new(16, 100);
+    let table = Connections::new(16, 8, 100);
     let leased: Vec<_> = (0..6).map(|_| enter(&table, client(1, 1))).collect();
     for (number, one) in (100..).zip(&leased) {
         one.used_by(&account(number), true);
@@ -74,14 +78,14 @@ fn authenticated_connections_leave_places_and_the_least_recently_used_is_closed(
     // A request keeps the first one, so that the second is the one used least recently.
     unleased[0].used_by(&account(0), false);
     unleased[6].used_by(&account(6), false);
-    assert_eq!(table.lock().authenticated, 12);
+    assert_eq!(table.lock().ports[0].authenticated, 12);
     assert_eq!(
         closed(&unleased),
         [false, true, false, false, false, false, false]
     );
     // A lease takes the place of an account without one, also when the lease is new.
     unleased[2].used_by(&account(2), true);
-    assert_eq!(table.lock().authenticated, 12);
+    assert_eq!(table.lock().ports[0].authenticated, 12);
     let late = enter(&table, client(2, 1));
     late.used_by(&account(200), true);
     assert_eq!(closed(&unleased), [false, true, false, true, false, false, false]);
@@ -90,7 +94,7 @@ fn authenticated_connections_leave_places_and_the_least_recently_used_is_closed(
 
 #[test]
 fn where_all_places_are_leased_the_account_with_most_connections_gives_one() {
-    let table = Connections::new(8, 100);
+    let table = Connections::new(8, 8, 100);
     let many: Vec<_> = (0..6).map(|_| enter(&table, client(1, 1))).collect();
     many.iter().for_each(|one| one.used_by(&account(1), true));
     let other = enter(&table, client(2, 1));
@@ -101,20 +105,20 @@ fn where_all_places_are_leased_the_account_with_most_connections_gives_one() {
     // Five and one: the account with five stays anonymous with a sixth.
     let sixth = enter(&table, client(1, 1));
     sixth.used_by(&account(1), true);
-    assert!(!is_closed(&other) && table.make_room() && is_closed(&sixth));
+    assert!(!is_closed(&other) && table.make_room(Port::Rest) && is_closed(&sixth));
 }
 
 #[test]
 fn one_account_has_a_number_of_connections_and_more_are_anonymous() {
     for (is_leased, most) in [(false, UNLEASED_OF_ACCOUNT), (true, LEASED_OF_ACCOUNT)] {
-        let table = Connections::new(10_000, 10_000);
+        let table = Connections::new(10_000, 8, 10_000);
         let mine: Vec<_> = (0..=most).map(|_| enter(&table, client(1, 1))).collect();
         for one in &mine {
             one.used_by(&account(1), is_leased);
             one.used_by(&account(1), is_leased);
         }
-        assert!(table.make_room() && is_closed(&mine[most]));
-        assert_eq!(table.lock().authenticated, most);
+        assert!(table.make_room(Port::Rest) && is_closed(&mine[most]));
+        assert_eq!(table.lock().ports[0].authenticated, most);
     }
 }
 
@@ -131,13 +135,38 @@ fn probes_of_this_machine_have_places_of_their_own() {
             "{remote}"
         );
     }
-    let table = Connections::new(16, 100);
+    let table = Connections::new(16, 8, 100);
     let probes: Vec<_> = (0..2).map(|_| enter(&table, LOCAL)).collect();
     let flood: Vec<_> = (0..14).map(|network| enter(&table, client(network, 1))).collect();
-    while table.make_room() {}
+    while table.make_room(Port::Rest) {}
     assert_eq!(closed(&probes), [false, false]);
     assert!(closed(&flood).iter().all(|closed| *closed));
     // More than are reserved are closed as all others.
     let third = enter(&table, LOCAL);
-    assert!(table.make_room() && is_closed(&probes[0]) && !is_closed(&third));
+    assert!(table.make_room(Port::Rest) && is_closed(&probes[0]) && !is_closed(&third));
+}
+
+#[test]
+fn limits_count_both_ports_and_places_are_those_of_one() {
+    let table = Connections::new(8, 4, 3);
+    let [first, second] = [0, 1].map(|host| enter(&table, client(1, host)));
+    let third = enter_at(&table, Port::Grpc, client(1, 2));
+    let fourth = enter_at(&table, Port::Grpc, client(1, 3));
+    assert!(is_closed(&first), "the network has three");
+    // A port makes room among its own connections only.
+    assert!(table.make_room(Port::Grpc) && table.make_room(Port::Grpc) && !table.make_room(Port::Grpc));
+    assert!(is_closed(&third) && is_closed(&fourth) && !is_closed(&second));
+    // An account with the most that one may have over REST stays anonymous over gRPC.
+    let table = Connections::new(200, 100, 1000);
+    let rest: Vec<_> = (0..UNLEASED_OF_ACCOUNT)
+        .map(|_| enter(&table, client(1, 0)))
+        .collect();
+    rest.iter().for_each(|one| one.used_by(&account(1), false));
+    let grpc = enter_at(&table, Port::Grpc, client(1, 0));
+    grpc.used_by(&account(1), false);
+    let counts = |table: &Connections| table.lock().ports.each_ref().map(|port| port.authenticated);
+    assert_eq!(counts(&table), [UNLEASED_OF_ACCOUNT, 0]);
+    drop(rest);
+    grpc.used_by(&account(1), false);
+    assert_eq!(counts(&table), [0, 1]);
 }

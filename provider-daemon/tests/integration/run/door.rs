@@ -5,8 +5,12 @@ use crate::http::curl;
 use crate::run::served::Served;
 use crate::run::websocket::Websocket;
 use crate::stage::until;
+use akash_provider_gateway::descriptors;
 use nix::sys::signal::Signal;
-use std::time::Duration;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 const FAST: Option<Duration> = Some(Duration::from_millis(250));
 
@@ -202,4 +206,54 @@ fn before_the_chain_is_known_every_request_is_answered_with_what_is_awaited() {
         "{}",
         served.provider.told()
     );
+}
+
+/// Status and body of a request without TLS, and the time until its end.
+fn probe(address: SocketAddr, path: &str) -> (String, Duration) {
+    let began = Instant::now();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap();
+    (format!("{status} {}", body.trim()), began.elapsed())
+}
+
+#[test]
+fn probes_are_answered_at_their_own_port_while_clients_hold_all_others() {
+    descriptors::raise().unwrap();
+    let served = Served::start("probes", None, &["--gateway-health-listen-address=127.0.0.1:0"]);
+    let told = served.provider.output();
+    let mut events = told
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let started = events.find(|event| event["event"] == "health");
+    let url = started.unwrap()["url"].clone();
+    let health: SocketAddr = url
+        .as_str()
+        .unwrap()
+        .trim_start_matches("http://")
+        .parse()
+        .unwrap();
+    let gateway: SocketAddr = served.url.trim_start_matches("https://").parse().unwrap();
+    // More than there are places at either port; those of the probes' own are slow, too.
+    let open = |address, count: usize| (0..count).map(move |_| TcpStream::connect(address).unwrap());
+    let mut held: Vec<_> = open(gateway, 1_000).chain(open(health, 200)).collect();
+    for slow in &mut held[1_000..] {
+        slow.write_all(b"GET /readyz HTTP/1.1\r\n").unwrap_or(());
+    }
+    for path in ["/readyz", "/healthz"] {
+        let tries: Vec<_> = (0..5).map(|_| probe(health, path)).collect();
+        assert!(
+            tries.iter().all(|(reply, _)| reply.starts_with("200 ok")),
+            "{tries:?}"
+        );
+        let fastest = tries.iter().map(|(_, took)| *took).min().unwrap();
+        println!("{path} in {fastest:?}");
+        assert!(fastest <= Duration::from_millis(100), "{fastest:?}");
+    }
+    assert!(probe(health, "/status").0.starts_with("404"));
+    drop(held);
 }
