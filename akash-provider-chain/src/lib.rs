@@ -39,8 +39,6 @@ mod endpoint;
 pub mod endpoints;
 mod events;
 mod fault;
-#[cfg(test)]
-mod fixtures;
 pub mod gas;
 mod grpc;
 pub mod keyring;

@@ -188,9 +188,7 @@ fn live_leases_of_another_provider_are_refused_without_a_write() {
     let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
-    let Some(folder) = testbed::recordings("peer/k8s") else {
-        return;
-    };
+    let folder = testbed::recordings::folder("peer/k8s");
     empty(&cluster);
     let mut theirs = Vec::new();
     for name in ["web", "storage", "ports", "tiny"] {
@@ -225,9 +223,7 @@ fn leftovers_of_an_embedded_chain_go_and_nothing_else() {
     let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
-    let Some(folder) = testbed::recordings("peer/k8s") else {
-        return;
-    };
+    let folder = testbed::recordings::folder("peer/k8s");
     empty(&cluster);
     let theirs = lease(&folder.join("web"));
     let mut ours = lease(&folder.join("tiny"));

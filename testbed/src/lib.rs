@@ -24,7 +24,7 @@
 //! has, `binaries` and `packages` where programs come from, `network`, `mounts` and `cgroups` what is lent
 //! from the machine and given back, `images` what containers are made of, `processes` who is ours, and [`Cluster`] puts them together.
 //! [`Proxy`] is a proxy that runs beside a cluster.
-//! [`recordings()`] finds what was recorded elsewhere.
+//! [`recordings`] reads what was recorded of a live chain and of the Go provider.
 
 mod binaries;
 mod cgroups;
@@ -42,7 +42,7 @@ mod network;
 mod packages;
 mod processes;
 mod proxy;
-mod recordings;
+pub mod recordings;
 mod redis;
 mod tier;
 
@@ -57,5 +57,4 @@ pub use check::check;
 pub use network::obstacle;
 pub use packages::faketime;
 pub use proxy::{Backend, Proxy};
-pub use recordings::recordings;
 pub use redis::Redis;

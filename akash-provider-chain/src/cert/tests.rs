@@ -1,9 +1,9 @@
 //! Certificates against those recorded from the chain, and against rubbish.
 
 use super::*;
-use crate::fixtures;
 use akash_provider_core::chain::Certificate;
 use std::fs;
+use testbed::recordings;
 
 fn owner() -> Address {
     "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap()
@@ -37,9 +37,7 @@ fn comparable(der: &[u8]) -> Vec<u8> {
 
 #[test]
 fn made_certificates_are_byte_for_byte_in_the_networks_form() {
-    let Some(folder) = fixtures::folder("chain/cert") else {
-        return;
-    };
+    let folder = recordings::folder("chain/cert");
     let tenant: Address = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse().unwrap();
     let client_made_at = Duration::from_nanos(1_795_253_704_008_179_190);
     let cases = [

@@ -2,7 +2,6 @@
 //! becomes our own types and says what the recording says.
 
 use super::*;
-use crate::fixtures::{files, fixtures, json};
 use crate::method::Method;
 use crate::proto::{akash, cosmos};
 use akash::{audit, cert, deployment as dep, discovery, escrow, market as mkt, provider as prov};
@@ -14,6 +13,7 @@ use cosmos::base::{
 use cosmos::{auth::v1beta1 as auth, bank::v1beta1 as bank, tx::v1beta1 as tx};
 use prost::Message;
 use serde_json::Value;
+use testbed::recordings::{self, files, json};
 
 /// Modules whose queries a provider does not make.
 const NOT_SPOKEN: [&str; 2] = ["/akash.oracle.v2.", "/akash.bme.v1."];
@@ -25,8 +25,8 @@ struct Recording {
     response: Option<Vec<u8>>,
 }
 
-fn recordings() -> Option<Vec<Recording>> {
-    let folder = fixtures()?.join("chain/grpc");
+fn recordings() -> Vec<Recording> {
+    let folder = recordings::folder("chain/grpc");
     let base64 = |v: &Value| {
         v.as_str()
             .map(|t| data_encoding::BASE64.decode(t.as_bytes()).unwrap())
@@ -44,7 +44,7 @@ fn recordings() -> Option<Vec<Recording>> {
         }
     }
     assert!(all.len() > 300, "{} recordings", all.len());
-    Some(all)
+    all
 }
 
 fn page(wire: Option<WirePage>) -> PageRequest {
@@ -149,7 +149,7 @@ fn rebuilt(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
 
 #[test]
 fn questions_are_built_to_the_same_bytes() {
-    let Some(recordings) = recordings() else { return };
+    let recordings = recordings();
     let mut built = 0;
     for Recording {
         name, path, request, ..
@@ -340,7 +340,7 @@ fn nodes(recording: &Recording) -> bool {
 
 #[test]
 fn answers_become_our_types_and_lose_nothing() {
-    let Some(recordings) = recordings() else { return };
+    let recordings = recordings();
     for recording in &recordings {
         let known = market(recording) || accounts(recording) || nodes(recording);
         let foreign = NOT_SPOKEN.iter().any(|module| recording.path.starts_with(module));
@@ -351,9 +351,8 @@ fn answers_become_our_types_and_lose_nothing() {
 
 #[test]
 fn recorded_transactions_are_read_and_written_to_the_same_bytes() {
-    let Some(folder) = fixtures() else { return };
     let mut messages = 0;
-    for file in files(&folder.join("chain/tx"), ".tx.b64") {
+    for file in files(&recordings::folder("chain/tx"), ".tx.b64") {
         let name = file.display();
         let text = std::fs::read_to_string(&file).unwrap();
         let bytes = data_encoding::BASE64.decode(text.trim().as_bytes()).unwrap();

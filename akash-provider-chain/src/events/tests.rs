@@ -8,7 +8,6 @@ use super::block::Block;
 use super::decode::{Facts, facts};
 use super::websocket::frame;
 use crate::fault::Fault;
-use crate::fixtures::{files, fixtures, json};
 use crate::rpc;
 use crate::rpc::types::{AbciEvent, BlockResults, TxResult};
 use akash_provider_core::types::{ChainEvent, CloseReason};
@@ -16,6 +15,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use testbed::recordings::{self, files, json};
 
 const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
@@ -51,9 +51,8 @@ fn name(event: &ChainEvent) -> &'static str {
 
 #[test]
 fn every_recorded_block_is_read() {
-    let Some(folder) = fixtures() else { return };
     let mut blocks = 0;
-    let results = files(&folder.join("chain/rpc"), ".json");
+    let results = files(&recordings::folder("chain/rpc"), ".json");
     for path in results
         .iter()
         .filter(|p| p.to_string_lossy().contains("/block_results-"))
@@ -91,8 +90,7 @@ fn every_recorded_block_is_read() {
 
 #[test]
 fn pushed_blocks_say_what_asked_ones_say() {
-    let Some(folder) = fixtures() else { return };
-    let chain = folder.join("chain");
+    let chain = recordings::folder("chain");
     let (mut frames, mut hashed) = (0, 0);
     let search = json(&chain.join("rpc/tx_search-EventLeaseCreated.json"));
     let indexed = search["result"]["txs"].as_array().unwrap();

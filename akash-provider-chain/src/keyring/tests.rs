@@ -1,8 +1,8 @@
 //! Keyrings as a whole, on recorded folders and on new ones.
 
 use super::*;
-use crate::fixtures;
 use std::fs;
+use testbed::recordings;
 
 fn key(byte: u8) -> PrivateKey {
     PrivateKey::from_bytes(&[byte; 32]).unwrap()
@@ -13,8 +13,8 @@ fn test_keyring(home: &Path) -> Keyring {
 }
 
 /// A copy of the recorded keyrings: opening one may write to it.
-fn recorded() -> Option<tempfile::TempDir> {
-    let folder = fixtures::folder("chain/keyring")?;
+fn recorded() -> tempfile::TempDir {
+    let folder = recordings::folder("chain/keyring");
     let home = tempfile::tempdir().unwrap();
     for keyring in ["keyring-test", "keyring-file"] {
         fs::create_dir(home.path().join(keyring)).unwrap();
@@ -27,12 +27,12 @@ fn recorded() -> Option<tempfile::TempDir> {
             .unwrap();
         }
     }
-    Some(home)
+    home
 }
 
 #[test]
 fn recorded_keyrings_are_read() {
-    let Some(home) = recorded() else { return };
+    let home = recorded();
     let keyring = test_keyring(home.path());
     let listing = keyring.list().unwrap();
     assert!(listing.unreadable.is_empty(), "{:?}", listing.unreadable);

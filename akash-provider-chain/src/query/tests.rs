@@ -4,7 +4,6 @@ mod hostile;
 
 use crate::endpoints::Endpoints;
 use crate::fault::Fault;
-use crate::fixtures::{files, fixtures, json};
 use crate::limits::Limits;
 use crate::proto::akash::market::v1beta5 as mkt;
 use crate::reader::Reader;
@@ -19,6 +18,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use testbed::recordings::{self, files, json};
 
 fn limits() -> Limits {
     Limits {
@@ -256,19 +256,19 @@ async fn listings_end_or_are_refused() {
 }
 
 /// Recorded answers of one state by path and request.
-fn recorded(state: &str) -> Option<HashMap<(String, Vec<u8>), Value>> {
-    let folder: PathBuf = fixtures()?.join("chain/grpc").join(state);
+fn recorded(state: &str) -> HashMap<(String, Vec<u8>), Value> {
+    let folder = recordings::folder("chain/grpc").join(state);
     let entry = |path: PathBuf| {
         let recorded = json(&path);
         let request = recorded["request_b64"].as_str().unwrap();
         let request = data_encoding::BASE64.decode(request.as_bytes()).unwrap();
         ((recorded["path"].as_str().unwrap().to_owned(), request), recorded)
     };
-    Some(files(&folder, ".json").into_iter().map(entry).collect())
+    files(&folder, ".json").into_iter().map(entry).collect()
 }
 
 fn node_itself(method: &str) -> Option<Reply> {
-    let folder = fixtures()?.join("chain/rpc");
+    let folder = recordings::folder("chain/rpc");
     let file = match method {
         "status" => "status.json",
         "akash" => "akash.json",
@@ -286,7 +286,7 @@ async fn a_recorded_node_is_read_both_ways() {
         "overdrawn-2-closed",
         "lease-closed-by-owner",
     ] {
-        let Some(answers) = recorded(state) else { return };
+        let answers = recorded(state);
         let (by_rpc, by_grpc) = (answers.clone(), answers);
         let rpc = Node::start(move |method, params| {
             if let Some(reply) = node_itself(method) {
@@ -339,7 +339,7 @@ fn lease_id(path: &std::path::Path) -> BidId {
 
 /// Asks all that is recorded of a state; as text.
 async fn everything(reader: &Reader, state: &str) -> String {
-    let folder = fixtures().unwrap().join("chain/grpc").join(state);
+    let folder = recordings::folder("chain/grpc").join(state);
     let id = lease_id(&folder.join("market-Lease.json"));
     let observed = reader.lease(&id).await.unwrap();
     let record = observed.value.unwrap();

@@ -1,10 +1,10 @@
 //! The bytes of recorded transactions, made again.
 
 use super::*;
-use crate::fixtures;
 use data_encoding::{BASE64, HEXLOWER};
 use serde::Deserialize;
 use std::fs;
+use testbed::recordings;
 
 #[derive(Deserialize)]
 struct Vector {
@@ -69,9 +69,7 @@ fn parts(raw: &TxRaw) -> Option<(Vec<Any>, Ordering, Price)> {
 
 #[test]
 fn golden_vectors_are_reproduced_byte_for_byte() {
-    let Some(folder) = fixtures::folder("chain/tx") else {
-        return;
-    };
+    let folder = recordings::folder("chain/tx");
     let text = fs::read_to_string(folder.join("golden-signing-vectors.json")).unwrap();
     let vectors: Vec<Vector> = serde_json::from_str(&text).unwrap();
     assert_eq!(vectors.len(), 3);
@@ -114,9 +112,7 @@ fn golden_vectors_are_reproduced_byte_for_byte() {
 /// not signed deterministically carry a signature that ours accepts for the same document.
 #[test]
 fn recorded_transactions_of_the_provider_are_reproduced() {
-    let Some(folder) = fixtures::folder("chain/tx") else {
-        return;
-    };
+    let folder = recordings::folder("chain/tx");
     let key = key("476b6588a0341cd336005f811383eb9c2a93c4bca787699219c0dc021cc85c0c");
     let account = Account {
         key: &key,

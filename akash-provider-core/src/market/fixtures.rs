@@ -4,7 +4,7 @@ use super::tests::{BLOCK, ONE, TWO};
 use super::tests::{bid, close, create, create_bid, deployment, group, leased, market, order, spec};
 use super::{Market, TenantMsg};
 use crate::types::{ChainEvent, CloseReason, Msg};
-use std::path::PathBuf;
+use testbed::recordings;
 
 /// Name of a fact on the chain.
 fn name(event: &ChainEvent) -> &'static str {
@@ -101,16 +101,9 @@ fn scenarios() -> Vec<(&'static str, Vec<ChainEvent>)> {
 
 #[test]
 fn facts_come_in_the_order_a_real_chain_told_them() {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures");
-    let folder = std::env::var_os("AKASH_FIXTURES").map_or_else(beside, PathBuf::from);
-    if !folder.is_dir() {
-        println!("skipped: fixtures folder {} is absent", folder.display());
-        return;
-    }
+    let folder = recordings::folder("chain/rpc");
     for (transaction, events) in scenarios() {
-        let path = folder.join(format!("chain/rpc/block_results-{transaction}.json"));
-        let text = std::fs::read_to_string(path).unwrap();
-        let block: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let block = recordings::json(&folder.join(format!("block_results-{transaction}.json")));
         let block = block.get("result").unwrap_or(&block);
         let results = block["txs_results"].as_array().unwrap();
         let recorded = results.iter().flat_map(|r| r["events"].as_array().unwrap());

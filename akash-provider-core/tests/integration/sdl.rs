@@ -1,13 +1,13 @@
-//! SDL texts and what they make: cases of our own, cases of a live chain, and the network's golden data where
-//! its folder is present.
+//! SDL texts and what they make: cases of our own, cases of a live chain and, in ignored tests, the test data of
+//! the public chain SDK.
 //!
 //! `BLESS_SDL=1` writes what our own cases make; read the difference before keeping it.
 
 use akash_provider_core::manifest;
 use akash_provider_core::sdl::{self, ErrorKind, Sdl};
-use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use testbed::recordings::{self, files, json};
 
 fn data(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -15,35 +15,8 @@ fn data(folder: &str) -> PathBuf {
         .join(folder)
 }
 
-/// The shared golden data; says so when it is absent.
-fn fixtures() -> Option<PathBuf> {
-    let folder = std::env::var_os("AKASH_FIXTURES").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"),
-        PathBuf::from,
-    );
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("skipped: fixtures folder {} is absent", folder.display());
-    None
-}
-
-fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)
-        .unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().ends_with(ending))
-        .collect();
-    files.sort();
-    files
-}
-
 fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_str(&text(path)).unwrap()
 }
 
 fn parse(path: &Path) -> Sdl {
@@ -72,9 +45,9 @@ fn is_consistent(sdl: &Sdl, name: &Path) {
 
 #[test]
 fn own_cases_make_exactly_their_groups_and_manifests() {
-    let cases = files(&data("sdl"), ".yaml");
-    assert!(cases.len() >= 6);
-    for case in cases {
+    let cases = ["sdl", "sdl/parse-only"].map(|folder| files(&data(folder), ".yaml"));
+    assert!(cases[0].len() >= 6 && cases[1].len() >= 2, "{cases:?}");
+    for case in cases.into_iter().flatten() {
         let sdl = parse(&case);
         is_consistent(&sdl, &case);
         let made = serde_json::json!({
@@ -118,10 +91,12 @@ fn manifests_hash_as_a_live_chain_recorded_them() {
         ),
     ];
     for (name, hash) in recorded {
-        let name = data("chain-sdl").join(name).with_extension("yaml");
+        let name = recordings::folder("chain/sdl").join(name).with_extension("yaml");
         assert_eq!(hex(&parse(&name).hash), hash, "{}", name.display());
     }
-    for canonical in files(&data("chain-sdl"), ".manifest.canonical.json") {
+    let canonicals = files(&recordings::folder("chain/sdl"), ".manifest.canonical.json");
+    assert_eq!(canonicals.len(), recorded.len());
+    for canonical in canonicals {
         let name = canonical
             .to_string_lossy()
             .replace(".manifest.canonical.json", ".yaml");
@@ -138,11 +113,12 @@ fn manifests_hash_as_a_live_chain_recorded_them() {
 }
 
 #[test]
+#[ignore = "reads the chain SDK's test data in AKASH_FIXTURES"]
 fn golden_cases_of_the_network_are_equal() {
-    let Some(folder) = fixtures() else { return };
+    let folder = recordings::sdk("sdl");
     let mut cases = 0;
     for version in ["v2.0", "v2.1"] {
-        for input in fs::read_dir(folder.join("sdl").join(version)).unwrap() {
+        for input in fs::read_dir(folder.join(version)).unwrap() {
             let case = input.unwrap().path();
             let sdl = parse(&case.join("input.yaml"));
             is_consistent(&sdl, &case);
@@ -158,9 +134,10 @@ fn golden_cases_of_the_network_are_equal() {
 }
 
 #[test]
+#[ignore = "reads the chain SDK's test data in AKASH_FIXTURES"]
 fn golden_invalid_cases_are_refused_with_their_line() {
-    let Some(folder) = fixtures() else { return };
-    let cases = files(&folder.join("sdl/invalid"), ".yaml");
+    let folder = recordings::sdk("sdl");
+    let cases = files(&folder.join("invalid"), ".yaml");
     assert!(!cases.is_empty());
     for case in cases {
         let error = sdl::parse(&text(&case)).expect_err(&case.to_string_lossy());
@@ -170,9 +147,76 @@ fn golden_invalid_cases_are_refused_with_their_line() {
 }
 
 #[test]
+fn mistakes_of_own_cases_are_refused_with_their_line() {
+    // What is replaced in a case, by what, and the line and the path of the error.
+    let registry = "parse-only/private-registry";
+    let unused = "  mail_1: {kind: ip}\n  unused: {kind: ip}\n";
+    let capital = "  front: {kind: ip}\n  Front: {kind: ip}\n";
+    let mistakes = [
+        (
+            registry,
+            "      host: https://registry.example.com\n",
+            "",
+            6,
+            "services.trainer.credentials",
+        ),
+        (
+            registry,
+            "min_window: 24h",
+            "min_window: 0s",
+            45,
+            "reclamation.min_window",
+        ),
+        (
+            "shared-ip",
+            "  mail_1: {kind: ip}\n",
+            unused,
+            6,
+            "endpoints.unused",
+        ),
+        (
+            "shared-ip",
+            "  front: {kind: ip}\n",
+            capital,
+            5,
+            "endpoints.Front",
+        ),
+        (
+            "shared-ip",
+            "proto: UDP",
+            "proto: HTTP",
+            11,
+            "services.dns.expose[0].proto",
+        ),
+        (
+            "shared-ip",
+            "global: true\n            ip: mail_1",
+            "ip: mail_1",
+            31,
+            "services.web.expose[1].to[0]",
+        ),
+        ("shared-ip", "version: \"2.1\"\n", "", 2, "document"),
+        (
+            "volumes",
+            "memory: {size: 2Gi}",
+            "memory: {}",
+            20,
+            "profiles.compute.store.resources.memory",
+        ),
+    ];
+    for (case, from, to, line, path) in mistakes {
+        let valid = text(&data("sdl").join(case).with_extension("yaml"));
+        let error = sdl::parse(&valid.replacen(from, to, 1)).expect_err(to);
+        assert_eq!((error.line, error.path.as_str()), (line, path), "{to}: {error}");
+        assert!(!error.mend.is_empty(), "{to}");
+    }
+}
+
+#[test]
+#[ignore = "reads the chain SDK's test data in AKASH_FIXTURES"]
 fn cases_only_the_schema_refuses_are_accepted_with_a_warning() {
-    let Some(folder) = fixtures() else { return };
-    let cases = files(&folder.join("sdl/schema-only-invalid"), ".yaml");
+    let folder = recordings::sdk("sdl");
+    let cases = files(&folder.join("schema-only-invalid"), ".yaml");
     assert!(!cases.is_empty());
     for case in cases {
         let sdl = parse(&case);
@@ -185,9 +229,10 @@ fn cases_only_the_schema_refuses_are_accepted_with_a_warning() {
 
 #[test]
 fn manifests_of_the_running_network_are_equal() {
-    let Some(folder) = fixtures() else { return };
-    for part in ["chain/sdl", "peer/sdl"] {
-        for manifest_file in files(&folder.join(part), ".manifest.json") {
+    for (part, count) in [("chain/sdl", 5), ("peer/sdl", 8)] {
+        let manifests = files(&recordings::folder(part), ".manifest.json");
+        assert_eq!(manifests.len(), count, "{part}");
+        for manifest_file in manifests {
             let name = manifest_file.to_string_lossy().replace(".manifest.json", ".yaml");
             let sdl = parse(Path::new(&name));
             is_consistent(&sdl, Path::new(&name));
@@ -201,6 +246,7 @@ fn manifests_of_the_running_network_are_equal() {
 }
 
 #[test]
+#[ignore = "reads the chain SDK's test data in AKASH_FIXTURES"]
 fn manifests_have_the_hashes_of_the_network() {
     // SHA-256 of canonical JSON, computed with the network's own encoder.
     let vectors = [
@@ -253,10 +299,10 @@ fn manifests_have_the_hashes_of_the_network() {
             "4d7c14fc64377c78220ed54eb0a1ddbeac5f79f19edac7dc1a3306acbfa1d999",
         ),
     ];
-    let Some(folder) = fixtures() else { return };
+    let folder = recordings::sdk("sdl");
     let mut checked = 0;
     for (case, expected) in vectors {
-        let case = folder.join("sdl").join(case);
+        let case = folder.join(case);
         if !case.is_dir() {
             println!("skipped: {} is absent", case.display());
             continue;

@@ -227,21 +227,15 @@ async fn versions(world: &World, lease: &LeaseId) -> BTreeMap<String, String> {
 }
 
 fn all(world: &World) -> Vec<Recording> {
-    let Some(folder) = testbed::recordings("peer/k8s") else {
-        return Vec::new();
-    };
+    let folder = testbed::recordings::folder("peer/k8s");
     let mut found: Vec<Recording> = Vec::new();
-    let mut folders: Vec<_> = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|e| e.unwrap().path())
-        .collect();
-    folders.sort();
-    for folder in folders {
+    for folder in testbed::recordings::files(&folder, "") {
         let recording = recording(world, &folder);
         // One lease was recorded twice, before and after its update.
         let known = |r: &Recording| found.iter().any(|f| f.lease == r.lease);
         found.extend(recording.filter(|r| !known(r)));
     }
+    assert!(found.len() >= 6, "{} recorded leases", found.len());
     found
 }
 
@@ -478,9 +472,7 @@ async fn as_they_would_read(world: &World, update: &WorkloadSpec) {
 fn services_that_an_update_leaves_alone_keep_their_pods() {
     run("adopt-half", |world| {
         async move {
-            let Some(folder) = testbed::recordings("peer/k8s") else {
-                return;
-            };
+            let folder = testbed::recordings::folder("peer/k8s");
             let recording = recording(world, &folder.join("storage")).unwrap();
             make(world, &recording).await;
             let before = rollouts(world, &recording.lease).await;

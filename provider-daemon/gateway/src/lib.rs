@@ -33,8 +33,6 @@ mod budget;
 mod calls;
 mod connections;
 pub mod descriptors;
-#[cfg(test)]
-mod fixtures;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod grpc;

@@ -629,30 +629,11 @@ fn version_and_completions_are_there() {
 }
 
 #[test]
-fn the_networks_own_sdl_samples_are_served() {
-    let given = std::env::var_os("AKASH_FIXTURES").map(PathBuf::from);
-    let fixtures =
-        given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"));
-    let folder = fixtures.join("sdl");
-    if !folder.is_dir() {
-        println!("skipped: fixtures folder {} is absent", folder.display());
-        return;
-    }
-    let mut inputs = Vec::new();
-    for version in ["v2.0", "v2.1"] {
-        for case in std::fs::read_dir(folder.join(version)).unwrap() {
-            inputs.push(
-                case.unwrap()
-                    .path()
-                    .join("input.yaml")
-                    .to_string_lossy()
-                    .into_owned(),
-            );
-        }
-    }
-    assert!(inputs.len() >= 9, "{inputs:?}");
+fn recorded_sdl_files_are_served() {
+    let inputs = testbed::recordings::files(&testbed::recordings::folder("peer/sdl"), ".yaml");
+    assert!(inputs.len() >= 8, "{inputs:?}");
     let mut args = vec!["dev", "--once", "--accept-any", "--block-time", "20ms"];
-    args.extend(inputs.iter().map(String::as_str));
+    args.extend(inputs.iter().filter_map(|path| path.to_str()));
     let output = run(&args);
     assert!(output.status.success(), "{}", text(&output.stdout));
 }

@@ -5,23 +5,12 @@ use data_encoding::BASE64;
 use prost_reflect::DescriptorPool;
 use provider_daemon::shown::decoded;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-
-fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let all = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let mut files: Vec<PathBuf> = all.filter(|p| p.to_string_lossy().ends_with(ending)).collect();
-    files.sort();
-    files
-}
+use testbed::recordings::{self, files};
 
 /// The Go tool's own decoding of every recorded transaction is ours, text for text.
 #[test]
 fn transactions_are_shown_as_the_go_tool_shows_them() {
-    let Some(folder) = testbed::recordings("chain/tx") else {
-        return;
-    };
+    let folder = recordings::folder("chain/tx");
     let mut compared = 0;
     for path in files(&folder, ".decoded.json") {
         let theirs = std::fs::read_to_string(&path).unwrap();
@@ -64,13 +53,11 @@ fn transactions_are_shown_as_the_go_tool_shows_them() {
 /// some bytes digits, and leaves out what is empty.
 #[test]
 fn answers_are_shown_with_all_that_was_recorded() {
-    let Some(folder) = testbed::recordings("chain/grpc/active-lease") else {
-        return;
-    };
+    let folder = recordings::folder("chain/grpc/active-lease");
     let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
     let mut compared = 0;
     for path in files(&folder, ".json") {
-        let recorded: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let recorded = recordings::json(&path);
         let Some(answer) = recorded["response_b64"].as_str() else {
             continue;
         };

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::endpoints::Endpoints;
-use crate::fixtures;
 use crate::limits::Limits;
 use crate::testing::{Node, Reply};
 use akash_provider_core::types::Dec;
 use serde_json::Value;
 use std::path::Path;
+use testbed::recordings;
 
 /// The reply that a recording holds.
 fn reply(recorded: &Value) -> Reply {
@@ -22,7 +22,7 @@ fn reply(recorded: &Value) -> Reply {
 
 /// A reader of a node that says `sent` to whatever is sent and `asked` to whatever is asked.
 async fn reader(folder: &Path, sent: &str, asked: &str) -> (Node, Reader) {
-    let json = |name: &str| fixtures::json(&folder.join(name));
+    let json = |name: &str| recordings::json(&folder.join(name));
     let (status, akash) = (reply(&json("rpc/status.json")), reply(&json("rpc/akash.json")));
     let sent = reply(&json(&format!("tx/{sent}.broadcast_tx_sync.json")));
     let asked = reply(&json(&format!("grpc/{asked}.json"))["abci_query_response"]);
@@ -40,9 +40,7 @@ async fn reader(folder: &Path, sent: &str, asked: &str) -> (Node, Reader) {
 
 #[tokio::test]
 async fn recorded_answers_to_a_send_are_understood() {
-    let Some(folder) = fixtures::folder("chain") else {
-        return;
-    };
+    let folder = recordings::folder("chain");
     let cases = [
         ("unordered-ok", None),
         ("err-seq-too-high", Some(("sdk", 32))),
@@ -78,9 +76,7 @@ async fn recorded_answers_to_a_send_are_understood() {
 
 #[tokio::test]
 async fn recorded_answers_to_questions_are_understood() {
-    let Some(folder) = fixtures::folder("chain") else {
-        return;
-    };
+    let folder = recordings::folder("chain");
     let asked = async |name: &str| reader(&folder, "unordered-ok", name).await;
     let (_node, ok) = asked("misc/tx-Simulate-ok").await;
     assert_eq!(

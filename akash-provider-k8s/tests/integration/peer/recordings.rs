@@ -8,7 +8,7 @@ use akash_provider_k8s::labels;
 use akash_provider_k8s::settings::Settings;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// One lease as it was recorded.
@@ -18,36 +18,25 @@ pub(super) struct Recording {
     sdl: PathBuf,
 }
 
-/// Every recording; none, and a line that says so, where the folder is absent.
+/// Every recorded lease.
 pub(super) fn all() -> Vec<Recording> {
-    let fixtures = std::env::var_os("AKASH_FIXTURES").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures"),
-        PathBuf::from,
-    );
-    let root = fixtures.join("peer");
-    if !root.is_dir() {
-        println!("skipped: recordings folder {} is absent", root.display());
-        return Vec::new();
-    }
-    let mut names: Vec<_> = std::fs::read_dir(root.join("k8s"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    assert!(names.len() >= 8, "recordings are missing: {names:?}");
-    let recording = |name: String| {
+    let root = testbed::recordings::folder("peer");
+    let folders = testbed::recordings::files(&root.join("k8s"), "");
+    assert!(folders.len() >= 8, "recordings are missing: {folders:?}");
+    let recording = |folder: PathBuf| {
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         let sdl = if name == "web-after-update" {
             "web-updated"
         } else {
             &name
         };
         Recording {
-            folder: root.join("k8s").join(&name),
             sdl: root.join("sdl").join(format!("{sdl}.yaml")),
+            folder,
             name,
         }
     };
-    names.into_iter().map(recording).collect()
+    folders.into_iter().map(recording).collect()
 }
 
 /// The recordings whose workloads were made.

@@ -21,10 +21,7 @@ use std::time::{Duration, UNIX_EPOCH};
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 
-pub(crate) fn read(path: &Path) -> Value {
-    let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
+pub(crate) use testbed::recordings::json as read;
 
 fn names(folder: &Path, ending: &str) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
@@ -154,7 +151,7 @@ fn deployment(dseq: u64) -> DeploymentId {
 
 /// The deployment of a recorded transaction once more, under another number.
 fn same_as(name: &str, dseq: u64) -> TenantMsg {
-    let folder = testbed::recordings("chain").unwrap();
+    let folder = testbed::recordings::folder("chain");
     let recorded = read(&folder.join(format!("tx/{name}.rpc-tx.json")));
     let bytes = BASE64
         .decode(recorded["result"]["tx"].as_str().unwrap().as_bytes())

@@ -196,9 +196,7 @@ impl Replay {
 
 #[tokio::test]
 async fn recorded_transactions_end_as_they_did_on_the_network() {
-    let Some(folder) = testbed::recordings("chain") else {
-        return;
-    };
+    let folder = testbed::recordings::folder("chain");
     let devnet = Devnet::start(DevnetConfig::new(genesis(&folder))).await.unwrap();
     let mut replay = Replay {
         frames: Frames::open(&devnet.rpc_url()).await,

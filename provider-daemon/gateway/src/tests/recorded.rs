@@ -5,7 +5,6 @@ mod rest;
 mod sockets;
 
 use super::world::World;
-use crate::fixtures;
 use akash_provider_core::bidding;
 use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{Address, LeaseId};
@@ -13,6 +12,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use testbed::recordings;
 
 /// The tenant of the recordings.
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
@@ -50,7 +50,7 @@ impl Stage {
         let world = World::with_attributes(attributes, |_| {}).await;
         let tenant: Address = TENANT.parse().unwrap();
         let accounts = folder.join("../chain/grpc/active-lease/auth-Account-tenant.json");
-        let account = fixtures::json(&accounts);
+        let account = recordings::json(&accounts);
         let key = account["response_json_raw"]["account"]["pub_key"]["key"].as_str();
         let key = data_encoding::BASE64.decode(key.unwrap().as_bytes()).unwrap();
         world.make_known(&tenant, &key);
@@ -95,11 +95,11 @@ impl Stage {
 }
 
 /// All recordings of a kind, by name.
-fn recordings(folder: &Path, kind: &str) -> Vec<(String, Value)> {
+fn exchanges(folder: &Path, kind: &str) -> Vec<(String, Value)> {
     let entries = std::fs::read_dir(folder.join(kind)).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == "json"));
     paths.sort();
     let name = |p: &PathBuf| p.file_stem().unwrap().to_string_lossy().into_owned();
-    paths.iter().map(|p| (name(p), fixtures::json(p))).collect()
+    paths.iter().map(|p| (name(p), recordings::json(p))).collect()
 }

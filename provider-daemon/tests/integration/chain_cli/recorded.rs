@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use testbed::recordings::{files, json as json_of};
 
 /// The node; it ends with the test's process.
 pub(super) struct Recorded {
@@ -14,17 +15,14 @@ pub(super) struct Recorded {
 type Answers = BTreeMap<String, Vec<(String, Value)>>;
 
 impl Recorded {
-    pub(super) fn start() -> Option<Self> {
+    pub(super) fn start() -> Self {
         let (rpc, queries) = (
-            testbed::recordings("chain/rpc")?,
-            testbed::recordings("chain/grpc/active-lease")?,
+            testbed::recordings::folder("chain/rpc"),
+            testbed::recordings::folder("chain/grpc/active-lease"),
         );
-        let read = |path: std::path::PathBuf| -> Value {
-            serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-        };
         let mut answers = Answers::new();
-        for entry in std::fs::read_dir(queries).unwrap() {
-            let recorded = read(entry.unwrap().path());
+        for path in files(&queries, ".json") {
+            let recorded = json_of(&path);
             let answer = recorded["abci_query_response"]["result"].clone();
             if let (Some(path), false) = (recorded["path"].as_str(), answer.is_null()) {
                 let request = recorded["request_b64"].as_str().unwrap_or_default().to_owned();
@@ -34,8 +32,8 @@ impl Recorded {
                     .push((request, answer));
             }
         }
-        let status = read(rpc.join("status.json"))["result"].clone();
-        let discovery = read(rpc.join("akash.json"))["result"].clone();
+        let status = json_of(&rpc.join("status.json"))["result"].clone();
+        let discovery = json_of(&rpc.join("akash.json"))["result"].clone();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let answer = Arc::new(
@@ -52,7 +50,7 @@ impl Recorded {
                 std::thread::spawn(move || serve(stream, &*answer));
             }
         });
-        Some(Self { url })
+        Self { url }
     }
 }
 

@@ -16,25 +16,23 @@ struct Other {
 }
 
 impl Other {
-    /// `None`, and a word about it, where there are no recordings.
-    fn start(name: &str) -> Option<Self> {
-        let folder = testbed::recordings("peer")?;
+    fn start(name: &str) -> Self {
+        let folder = testbed::recordings::folder("peer");
         let stage = Stage::new(name);
         let provider: Address = PROVIDER.parse().unwrap();
         let own = certificate(&stage.chain, &provider);
         let replay = Replay::start(&own);
         stage.register(&provider, &replay.url());
         stage.settle();
-        Some(Self {
+        Self {
             stage,
             replay,
             folder,
-        })
+        }
     }
 
     fn recording(&self, name: &str) -> Value {
-        let path = self.folder.join(format!("{name}.json"));
-        serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap()
+        testbed::recordings::json(&self.folder.join(format!("{name}.json")))
     }
 
     /// Plays a recording to a command about the recorded lease.
@@ -60,9 +58,7 @@ fn json(text: &str) -> Value {
 
 #[test]
 fn answers_of_another_provider_are_understood() {
-    let Some(other) = Other::start("other-rest") else {
-        return;
-    };
+    let other = Other::start("other-rest");
     let body = |name: &str| other.recording(name)["response"]["json"].clone();
     let statuses = ["jwt", "ports", "storage", "gpu"].map(|kind| format!("rest/lease-status-{kind}"));
     for name in statuses {
@@ -105,9 +101,7 @@ fn answers_of_another_provider_are_understood() {
 
 #[test]
 fn refusals_of_another_provider_are_told_with_its_words() {
-    let Some(other) = Other::start("other-refusals") else {
-        return;
-    };
+    let other = Other::start("other-refusals");
     let refused = |name: &str, words: &[&str]| {
         let told = other.ran(&format!("rest/{name}"), &["lease-status"]);
         told.failed(words);
@@ -149,9 +143,7 @@ fn refusals_of_another_provider_are_told_with_its_words() {
 
 #[test]
 fn streams_of_another_provider_are_shown_and_end_as_they_do_there() {
-    let Some(other) = Other::start("other-streams") else {
-        return;
-    };
+    let other = Other::start("other-streams");
     let lease = format!("{TENANT}/2194/1/1/{PROVIDER}");
     // It ends logs by closing the connection, which is no error.
     let logs = other.ran("ws/logs", &["lease-logs"]).good();
@@ -186,9 +178,7 @@ fn streams_of_another_provider_are_shown_and_end_as_they_do_there() {
 
 #[test]
 fn commands_at_another_provider_end_with_their_exit_code_and_never_well_with_a_reason() {
-    let Some(other) = Other::start("other-shell") else {
-        return;
-    };
+    let other = Other::start("other-shell");
     let shell = |name: &str, words: &[&str]| {
         let words = [&["lease-shell", "web"], words].concat();
         other.ran(&format!("ws/{name}"), &words)

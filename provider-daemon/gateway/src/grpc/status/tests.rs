@@ -1,8 +1,8 @@
 use super::*;
-use crate::fixtures::folder;
 use akash_provider_chain::proto::akash::inventory::v1::{CpuInfo, GpuInfo};
 use akash_provider_core::inventory::{GpuMetrics, Hardware, NodeMetrics};
 use prost::Message;
+use testbed::recordings;
 
 fn reservation(at: u32, storage: &[(&str, u64)], amounts: [u64; 4]) -> ReservationStatus {
     let order = format!("akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/{at}/1/1");
@@ -71,9 +71,7 @@ fn recorded_cluster() -> Status {
 
 #[test]
 fn the_recorded_inventory_is_shown_as_it_was_but_for_what_nobody_tells_us() {
-    let Some(folder) = folder("peer/grpc") else {
-        return;
-    };
+    let folder = recordings::folder("peer/grpc");
     let frame = std::fs::read(folder.join("GetStatus.frame")).unwrap();
     let recorded = wire::Status::decode(&frame[5..]).unwrap();
     let mut recorded = recorded.cluster.unwrap().inventory.unwrap();

@@ -1,13 +1,13 @@
 //! Requests and answers.
 
-use super::{Stage, recordings};
-use crate::fixtures;
+use super::{Stage, exchanges};
 use crate::tests::clients::Reply;
 use akash_provider_core::chain::Outage;
 use akash_provider_core::cluster::Operation;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::market::TenantMsg;
 use serde_json::Value;
+use testbed::recordings;
 
 /// How an answer may differ.
 enum Same {
@@ -186,9 +186,7 @@ fn order(name: &str) -> u8 {
 
 #[tokio::test]
 async fn every_recorded_request_gets_the_recorded_answer() {
-    let Some(folder) = fixtures::folder("peer") else {
-        return;
-    };
+    let folder = recordings::folder("peer");
     let stage = Stage::set(&folder).await;
     let certificate = akash_provider_chain::cert::OwnCertificate::make(
         &stage.tenant,
@@ -197,7 +195,7 @@ async fn every_recorded_request_gets_the_recorded_answer() {
     )
     .unwrap();
     stage.world.publish(&certificate.publish());
-    let mut all = recordings(&folder, "rest");
+    let mut all = exchanges(&folder, "rest");
     all.sort_by_key(|(name, _)| order(name));
     let (mut wrong, mut skipped) = (Vec::new(), 0);
     for (name, recording) in &all {

@@ -1,12 +1,12 @@
 //! Websockets.
 
-use super::{Stage, recordings};
-use crate::fixtures;
+use super::{Stage, exchanges};
 use crate::tests::clients::Client;
 use akash_provider_core::cluster::{ExecResult, Operation};
 use akash_provider_core::error::ErrorKind;
 use serde_json::Value;
 use std::sync::Arc;
+use testbed::recordings;
 use tokio_tungstenite::tungstenite::Message;
 
 /// What a server sent, with the parts that belong to the recorded machine taken away.
@@ -208,16 +208,14 @@ fn set_logs(stage: &Stage) {
 
 #[tokio::test]
 async fn every_recorded_websocket_shows_what_was_recorded() {
-    let Some(folder) = fixtures::folder("peer") else {
-        return;
-    };
+    let folder = recordings::folder("peer");
     let stage = Stage::set(&folder).await;
     let usage = akash_provider_chain::cert::Usage::Client;
     let made = std::time::Duration::from_secs(super::super::world::NOW - 3600);
     let certificate = akash_provider_chain::cert::OwnCertificate::make(&stage.tenant, &usage, made).unwrap();
     stage.world.publish(&certificate.publish());
     set_logs(&stage);
-    let all = recordings(&folder, "ws");
+    let all = exchanges(&folder, "ws");
     let (mut wrong, mut played) = (Vec::new(), 0);
     for (name, recording) in &all {
         if let Some(why) = cannot_play(name) {

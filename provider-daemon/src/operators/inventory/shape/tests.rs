@@ -13,16 +13,15 @@ mod fits;
 const LIST: &str =
     r#"{"10de": {"devices": {"20b5": {"name": "a100", "interface": "PCIe", "memory_size": "80Gi"}}}}"#;
 
-fn recorded() -> Option<wire::Cluster> {
-    let folder = std::env::var_os("AKASH_FIXTURES")?;
-    let frame = std::fs::read(std::path::Path::new(&folder).join("peer/grpc/GetStatus.frame")).unwrap();
-    let status = Status::decode(&frame[5..]).unwrap();
-    status.cluster.unwrap().inventory.unwrap().cluster
+fn recorded() -> wire::Cluster {
+    let frame = testbed::recordings::folder("peer/grpc").join("GetStatus.frame");
+    let status = Status::decode(&std::fs::read(frame).unwrap()[5..]).unwrap();
+    status.cluster.unwrap().inventory.unwrap().cluster.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_recorded_node_is_shown_as_it_was() {
-    let Some(mut recorded) = recorded() else { return };
+    let mut recorded = recorded();
     let desk = desk(&of_nodes(vec![recorded_node()]), Rules::default());
     let mut shown = (*counted(&desk).await).clone();
     shown.list = Arc::new(Database::read(LIST.as_bytes()).unwrap());

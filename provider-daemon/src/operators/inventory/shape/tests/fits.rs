@@ -129,10 +129,7 @@ async fn counted_by_us(requests: Option<Value>) -> Arc<dyn Inventory> {
 
 #[tokio::test(start_paused = true)]
 async fn what_todays_operator_recorded_has_the_fits_that_our_own_count_has() {
-    let Some(mut theirs) = recorded() else {
-        println!("skipped: AKASH_FIXTURES does not say where the recordings are");
-        return;
-    };
+    let mut theirs = recorded();
     let used = json!({"cpu": "240m", "memory": "369098752", "ephemeral-storage": "503316480", "nvidia.com/gpu": "2"});
     let ours = counted_by_us(Some(used)).await;
     let (of_theirs, some) = fits(&read(&theirs));
