@@ -1,9 +1,6 @@
 //! The development network, spoken to over the wire as any client of a node does.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on says so by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 #[path = "devnet/calls.rs"]
 mod calls;
