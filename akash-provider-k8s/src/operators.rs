@@ -19,5 +19,5 @@ mod worker;
 
 pub use board::Counts;
 pub use change::{Change, version_of};
-pub use guard::Hold;
+pub use guard::{Hold, MissingRecord};
 pub use said::{Ignored, LeaseParts, WatchStatus};

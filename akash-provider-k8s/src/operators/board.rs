@@ -1,7 +1,7 @@
 //! What the watches, the writer and the status of an operator share: its index, whose turn it is, and how all of it
 //! fares.
 
-use super::guard::{Evidence, Guard, Hold, Wait};
+use super::guard::{Evidence, Guard, Hold, MissingRecord, Wait};
 use super::queue::{Patience, Queue};
 use super::said::WatchStatus;
 use crate::apply::hash;
@@ -81,8 +81,8 @@ pub(super) trait Work: Debug + Send + Sync + 'static {
     /// The objects that are to be written.
     fn bodies(&self) -> Vec<&Value>;
 
-    /// Key of the missing record, if its absence is the only reason for the deletions.
-    fn missing(&self) -> Option<&str> {
+    /// The missing record, if its absence is the only reason for the deletions.
+    fn missing(&self) -> Option<&MissingRecord> {
         None
     }
 

@@ -3,7 +3,8 @@
 //! ```text
 //! record missing ─► SETTLE ─► records listed, definition read ─┬─ record absent ─► objects deleted
 //!                                                              └─ anything else ─► read again
-//!        └─ many records missing within WINDOW, or the definition replaced ─► held until confirmed
+//!        ├─ many records missing within WINDOW, or the definition replaced ─► held until confirmed
+//!        └─ no reason for the absence ─► held until there is one, or until confirmed
 //! ```
 //!
 //! A deleted CustomResourceDefinition reports every record as deleted, so a `DELETED` event alone proves nothing. A
@@ -34,6 +35,16 @@ const REPORT: Duration = Duration::from_secs(30);
 const REMEDY: &str = "restore the records, or confirm the deletion with `provider-daemon reconcile --confirm`, or with \
                       `provider-daemon operator NAME confirm` in the pod of a stand-alone operator";
 
+/// Missing record that is the only reason for a deletion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingRecord {
+    /// Key of the record in the index.
+    pub key: String,
+    /// The record was removed after the start, or the Manifest of the lease does not name what it declared. An operator
+    /// that was down while the definition was deleted and restored knows no reason.
+    pub has_reason: bool,
+}
+
 /// Proof that records are absent: the records of a kind that the API server serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Evidence {
@@ -61,6 +72,8 @@ pub struct Hold {
 enum State {
     /// Waits for the delay and the evidence.
     Pending,
+    /// Waits for a reason or a confirmation.
+    Unexplained,
     /// Waits for a confirmation.
     Held,
     /// Confirmed by an operator; waits for the evidence.
@@ -103,6 +116,12 @@ pub(super) struct Guard {
     report: Option<Instant>,
 }
 
+impl State {
+    const fn is_held(self) -> bool {
+        matches!(self, Self::Held | Self::Unexplained)
+    }
+}
+
 impl Guard {
     /// Judges the deletion of the objects of `name`. Its `record` is missing, and `declared` records are present.
     ///
@@ -111,7 +130,7 @@ impl Guard {
     pub(super) fn judge(
         &mut self,
         name: &str,
-        record: &str,
+        record: &MissingRecord,
         declared: usize,
         now: Instant,
     ) -> Result<(), Wait> {
@@ -133,20 +152,28 @@ impl Guard {
                     false,
                 );
             }
-            State::Pending => self.hold_many(since, declared, now),
+            State::Pending | State::Unexplained => {
+                self.explain(name, record.has_reason, now);
+                self.hold_many(since, declared, now);
+            }
             State::Held | State::Confirmed => {}
         }
-        if self
-            .missing
-            .get(name)
-            .is_some_and(|missing| missing.state == State::Held)
-        {
+        let state = self.missing.get(name).map(|missing| missing.state);
+        if state.is_some_and(State::is_held) {
             self.report_hold(now);
+        }
+        if state == Some(State::Held) {
             let why = format!("many records are missing at once, or their definition was replaced; {REMEDY}");
             return wait(&why, self.report, false);
         }
+        if state == Some(State::Unexplained) {
+            let why = format!(
+                "it was missing at the start, and no Manifest shows that its lease gave it up; {REMEDY}"
+            );
+            return wait(&why, Some(now + RETRY), false);
+        }
         let evidence = self.evidence.as_ref().filter(|evidence| evidence.asked >= since);
-        if evidence.is_some_and(|evidence| !evidence.records.contains(record)) {
+        if evidence.is_some_and(|evidence| !evidence.records.contains(&record.key)) {
             self.release(name, now);
             return Ok(());
         }
@@ -162,7 +189,7 @@ impl Guard {
         let was_held = self
             .missing
             .remove(name)
-            .is_some_and(|missing| missing.state == State::Held);
+            .is_some_and(|missing| missing.state.is_held());
         if was_held && self.held().next().is_none() {
             if self.report.is_none() {
                 tracing::info!("hold on deletions ended: no name without its record is left");
@@ -201,7 +228,7 @@ impl Guard {
         let held = self
             .missing
             .values_mut()
-            .filter(|missing| missing.state == State::Held);
+            .filter(|missing| missing.state.is_held());
         let confirmed = held.map(|missing| missing.state = State::Confirmed).count();
         self.report = None;
         confirmed
@@ -223,9 +250,7 @@ impl Guard {
     }
 
     fn held(&self) -> impl Iterator<Item = &Missing> {
-        self.missing
-            .values()
-            .filter(|missing| missing.state == State::Held)
+        self.missing.values().filter(|missing| missing.state.is_held())
     }
 
     fn release(&mut self, name: &str, now: Instant) {
@@ -238,6 +263,20 @@ impl Guard {
         }
     }
 
+    /// Holds a pending name while no reason is known for the absence of its record.
+    fn explain(&mut self, name: &str, has_reason: bool, now: Instant) {
+        let state = if has_reason {
+            State::Pending
+        } else {
+            State::Unexplained
+        };
+        let missing = self.missing.get_mut(name);
+        let before = missing.map(|missing| std::mem::replace(&mut missing.state, state));
+        if before == Some(State::Pending) && state == State::Unexplained {
+            self.report = Some(now + REPORT);
+        }
+    }
+
     /// Holds the pending names that went missing within [`WINDOW`] of `since`, if they are too many or if their definition
     /// is new.
     fn hold_many(&mut self, since: Instant, declared: usize, now: Instant) {
@@ -245,7 +284,8 @@ impl Guard {
             self.released.pop_front();
         }
         let is_near = |at: Instant| at < since + WINDOW && since < at + WINDOW;
-        let counts = |missing: &&Missing| matches!(missing.state, State::Pending | State::Held);
+        let counts =
+            |missing: &&Missing| matches!(missing.state, State::Pending | State::Held | State::Unexplained);
         let missing = self.missing.values().filter(counts);
         let missing = missing.filter(|missing| is_near(missing.since)).count();
         let together = missing + self.released.iter().filter(|at| is_near(**at)).count();
@@ -256,7 +296,7 @@ impl Guard {
         let mut has_held = false;
         for missing in self.missing.values_mut() {
             let is_held = (is_many && is_near(missing.since)) || is_new(missing.since);
-            if missing.state == State::Pending && is_held {
+            if matches!(missing.state, State::Pending | State::Unexplained) && is_held {
                 missing.state = State::Held;
                 has_held = true;
             }
@@ -270,11 +310,7 @@ impl Guard {
         if self.report.is_some_and(|at| at <= now) {
             self.report = None;
             let names = self.held().count();
-            tracing::warn!(
-                names,
-                remedy = REMEDY,
-                "deletions held: many records are missing at once"
-            );
+            tracing::warn!(names, remedy = REMEDY, "deletions held: records are missing");
         }
     }
 }

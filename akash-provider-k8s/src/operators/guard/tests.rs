@@ -13,11 +13,19 @@ fn evidence(asked: Instant, definition: &str, records: &[&str]) -> Evidence {
     }
 }
 
+/// A record that went missing after the start.
+fn record(name: &str) -> MissingRecord {
+    MissingRecord {
+        key: name.to_owned(),
+        has_reason: true,
+    }
+}
+
 /// Judges several names that went missing together, and returns those that may go.
 fn judge(guard: &mut Guard, names: &[String], declared: usize, now: Instant) -> Vec<String> {
     let mut gone = Vec::new();
     for name in names {
-        if guard.judge(name, name, declared, now).is_ok() {
+        if guard.judge(name, &record(name), declared, now).is_ok() {
             gone.push(name.clone());
         }
     }
@@ -54,7 +62,7 @@ fn a_record_is_absent_only_by_a_list_after_it_went_missing_from_an_established_k
     }
     let mut guard = guard(start, &one, 9);
     guard.evidence = Some(evidence(start - Duration::from_secs(1), "uid", &[]));
-    let wait = guard.judge("n0", "n0", 9, at(start, 4)).unwrap_err();
+    let wait = guard.judge("n0", &record("n0"), 9, at(start, 4)).unwrap_err();
     assert!(wait.reads && wait.again == Some(at(start, 9)), "{wait:?}");
     assert!(
         guard.fail("definition is missing".to_owned(), true),
@@ -64,7 +72,7 @@ fn a_record_is_absent_only_by_a_list_after_it_went_missing_from_an_established_k
         !guard.fail("definition is missing".to_owned(), true),
         "and only once"
     );
-    let wait = guard.judge("n0", "n0", 9, at(start, 9)).unwrap_err();
+    let wait = guard.judge("n0", &record("n0"), 9, at(start, 9)).unwrap_err();
     assert!(wait.why.contains("definition is missing"), "{wait:?}");
 }
 
@@ -100,9 +108,9 @@ fn deletions_one_after_another_count_together_within_a_minute() {
         let mut now = start;
         let mut gone = 0;
         for name in names(9) {
-            guard.judge(&name, &name, 50, now).unwrap_err();
+            guard.judge(&name, &record(&name), 50, now).unwrap_err();
             guard.learn(evidence(now, "uid", &[]));
-            if guard.judge(&name, &name, 50, now + SETTLE).is_ok() {
+            if guard.judge(&name, &record(&name), 50, now + SETTLE).is_ok() {
                 guard.clear(&name);
                 gone += 1;
             }
@@ -160,4 +168,41 @@ fn records_that_went_missing_with_their_definition_are_held_however_few() {
             Some((1, 31))
         );
     }
+}
+
+#[test]
+fn a_record_that_was_missing_at_the_start_is_held_until_a_reason_or_a_confirmation() {
+    let start = Instant::now();
+    let unexplained = MissingRecord {
+        has_reason: false,
+        ..record("n0")
+    };
+    let held = || {
+        let mut guard = guard(start, &[], 50);
+        for seconds in [0, 3, 600] {
+            guard.learn(evidence(at(start, seconds), "uid", &[]));
+            let wait = guard
+                .judge("n0", &unexplained, 50, at(start, seconds))
+                .unwrap_err();
+            assert!(wait.again.is_some(), "{seconds}: {wait:?}");
+        }
+        assert_eq!(guard.hold(at(start, 600)).map(|hold| hold.names), Some(1));
+        guard
+    };
+    let mut guard = held();
+    assert!(
+        guard.judge("n0", &record("n0"), 50, at(start, 605)).is_ok(),
+        "the Manifest gave the name up"
+    );
+    assert_eq!(guard.hold(at(start, 605)), None);
+    let mut guard = held();
+    assert_eq!(guard.confirm(), 1);
+    assert!(guard.judge("n0", &unexplained, 50, at(start, 605)).is_ok());
+    // Beside many others it needs a confirmation even with a reason.
+    let mut guard = held();
+    for name in &names(9)[1..] {
+        let _ = guard.judge(name, &record(name), 0, at(start, 30));
+    }
+    let _ = guard.judge("n8", &record("n8"), 0, at(start, 40));
+    assert!(guard.judge("n0", &record("n0"), 0, at(start, 40)).is_err());
 }

@@ -6,6 +6,7 @@ use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
 use crate::operators::said::cut;
 use crate::state::lease_of_host;
+use akash_provider_core::manifest::hosts::custom_hosts;
 use akash_provider_core::manifest::{
     Group, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, Proto, check_hostname,
     is_service_name, without_star,
@@ -13,7 +14,7 @@ use akash_provider_core::manifest::{
 use akash_provider_core::types::LeaseId;
 use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Attempts at replicas; a proxy that tries more makes a slow service slower.
 const MAX_TRIES: u32 = 100;
@@ -47,6 +48,18 @@ pub struct Exposes {
     pub lease: LeaseId,
     /// By service and external port, those that are reached by everybody over TCP.
     pub options: BTreeMap<(String, u16), HttpOptions>,
+    /// Hostnames that the tenant listed, in lower case.
+    pub hosts: BTreeSet<String>,
+}
+
+impl Exposes {
+    /// True for a listed hostname and for an automatic hostname of the lease, below whatever domain.
+    #[must_use]
+    pub fn names(&self, hostname: &str) -> bool {
+        let label = hostname.split('.').next().unwrap_or_default();
+        let mut services = self.options.keys().map(|(service, _)| service);
+        self.hosts.contains(hostname) || services.any(|service| self.lease.ingress_label(service) == label)
+    }
 }
 
 /// What a ProviderHost declares.
@@ -107,6 +120,7 @@ fn read_manifest(object: &DynamicObject) -> Fact<Exposes> {
     Ok(Exposes {
         lease: recorded.deployment.lease.clone(),
         options: options_of(&recorded.deployment.group),
+        hosts: custom_hosts(&recorded.deployment.group).into_iter().collect(),
     })
 }
 

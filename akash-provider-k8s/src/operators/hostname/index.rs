@@ -17,6 +17,7 @@ use super::live::{Accepted, Live};
 use super::route::Mode;
 use super::sort::Sort;
 use crate::operators::change::changed;
+use crate::operators::guard::MissingRecord;
 use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::manifest::HttpOptions;
 use akash_provider_core::types::Address;
@@ -87,6 +88,8 @@ pub struct Index {
     objects: BTreeMap<Sort, Table>,
     /// Providers whose records are or were here.
     providers: BTreeSet<Address>,
+    /// Names with a record that was removed after the start.
+    removed: BTreeSet<Name>,
 }
 
 /// What is to be done about a hostname. Nothing where everything is as it is to be.
@@ -105,8 +108,8 @@ pub struct Work {
     pub held: Vec<Delete>,
     /// What keeps the name from its route.
     pub problem: Option<String>,
-    /// Key of the missing record, if its absence is the only reason for `deletes`.
-    pub missing: Option<String>,
+    /// The missing record, if its absence is the only reason for `deletes`.
+    pub missing: Option<MissingRecord>,
 }
 
 /// An object that is to be written.
@@ -164,6 +167,7 @@ impl Index {
             manifests: None,
             objects: Sort::ALL.map(|sort| (sort, Table::default())).into(),
             providers: BTreeSet::new(),
+            removed: BTreeSet::new(),
         }
     }
 
@@ -323,11 +327,18 @@ impl Index {
         let foreign = self
             .routes_of(name)
             .any(|(_, place, live)| !self.is_ours(place, live));
+        let has_reason = self.removed.contains(name)
+            || deletes
+                .iter()
+                .all(|gone| self.has_given_up(&gone.namespace, name));
         let problem = foreign.then(|| {
             "it has a route of a lease whose provider has no record here; whoever made it has to delete it".to_owned()
         });
         Work {
-            missing: (!deletes.is_empty()).then(|| name.to_owned()),
+            missing: (!deletes.is_empty()).then(|| MissingRecord {
+                key: name.to_owned(),
+                has_reason,
+            }),
             deletes,
             problem,
             ..Work::default()
@@ -371,6 +382,12 @@ impl Index {
             }
         }
         work
+    }
+
+    /// True if the Manifest of a namespace is there and does not name a hostname.
+    fn has_given_up(&self, namespace: &str, name: &str) -> bool {
+        let manifest = self.manifests.as_ref().and_then(|all| all.get(namespace));
+        matches!(manifest, Some(Ok(exposes)) if !exposes.names(name))
     }
 
     /// True for what no route refers to any more.
@@ -432,7 +449,21 @@ impl Index {
         let providers: Vec<_> = facts.map(|host| host.lease.provider.clone()).collect();
         // Never taken out: the last record of a provider may go before its routes do.
         self.providers.extend(providers);
-        changed(&mut self.hosts, change)
+        let was_listed = self.hosts.is_some();
+        let names = changed(&mut self.hosts, change);
+        for name in &names {
+            if self.host(name).is_some() {
+                self.removed.remove(name);
+            } else if was_listed {
+                self.removed.insert(name.clone());
+            }
+        }
+        names
+    }
+
+    /// Removes stored names that are not declared and have no object.
+    pub(super) fn prune(&mut self, names: &BTreeSet<Name>) {
+        self.removed.retain(|name| names.contains(name));
     }
 
     fn apply_manifests(&mut self, change: Change<Name, Fact<Exposes>>) -> BTreeSet<Name> {

@@ -16,7 +16,7 @@ use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,7 +66,14 @@ pub(super) fn shared(plan: Plan, hosts: &[(&str, Host)], routes: Vec<(Place, Liv
     let manifests = hosts.iter().map(|(_, host)| {
         let options = BTreeMap::from([((host.service.clone(), host.port), HttpOptions::default())]);
         let lease = host.lease.clone();
-        (host.namespace.clone(), Ok(Exposes { lease, options }))
+        (
+            host.namespace.clone(),
+            Ok(Exposes {
+                lease,
+                options,
+                hosts: BTreeSet::new(),
+            }),
+        )
     });
     let manifests = Change::Listed(manifests.collect());
     let hosts = hosts

@@ -6,6 +6,7 @@ use super::index::{Change, Delete, Event, Index, Plan, Work, Write};
 use super::live::Live;
 use super::sort::Sort;
 use crate::operators::board::{self, Board};
+use crate::operators::guard::MissingRecord;
 use crate::operators::queue::Patience;
 use crate::state::Definitions;
 use akash_provider_core::cluster::Reachable;
@@ -99,6 +100,7 @@ impl board::Index for Hostnames {
         let names = self.index.names();
         self.settling.retain(|name, _| names.contains(name));
         self.reached.retain(|name, _| names.contains(name));
+        self.index.prune(&names);
     }
 
     fn needs(&self, watch: &str) -> bool {
@@ -124,8 +126,8 @@ impl board::Work for Work {
         self.writes().map(|write| &write.body).collect()
     }
 
-    fn missing(&self) -> Option<&str> {
-        self.missing.as_deref()
+    fn missing(&self) -> Option<&MissingRecord> {
+        self.missing.as_ref()
     }
 
     fn withhold(&mut self, why: String) {

@@ -1,15 +1,17 @@
 //! What the records say, each read by itself: one that makes no sense says why, and stops no other.
 
-use crate::crd::ProviderLeasedIP;
-use crate::crd::convert::decode;
+use crate::crd::convert::{decode, from_manifest};
+use crate::crd::{Manifest, ProviderLeasedIP};
 use crate::labels;
 use crate::leased_ips::{declaration, lease_of, object_name};
 use crate::objects::leased_ip_service_name;
 use crate::operators::said::cut;
 use akash_provider_core::cluster::IpDeclaration;
+use akash_provider_core::manifest::hosts::ips_wanted;
 use akash_provider_core::manifest::is_service_name;
 use akash_provider_core::types::{Address, LeaseId};
 use kube::core::DynamicObject;
+use std::collections::BTreeSet;
 
 /// Longest name of a Service.
 const SERVICE_NAME_MAX: usize = 63;
@@ -109,12 +111,31 @@ fn problem(leased: &Leased, name: &str) -> Option<String> {
     None
 }
 
-/// Whose a Manifest is, where its labels say so: a provider whose records are here.
+/// What a Manifest declares of leased addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Declares {
+    /// Provider of the lease.
+    pub provider: Address,
+    /// Names of the records of its addresses; `None` if the Manifest cannot be read.
+    pub records: Option<BTreeSet<String>>,
+}
+
+/// Returns what a Manifest declares, if its labels name the lease that it is named after.
 #[must_use]
-pub fn provider(object: &DynamicObject) -> Option<Address> {
+pub fn manifest(object: &DynamicObject) -> Option<Declares> {
     let lease = object.metadata.labels.as_ref().and_then(labels::lease_of)?;
-    let is_named = object.metadata.name.as_deref() == Some(lease.namespace().as_str());
-    is_named.then_some(lease.provider)
+    if object.metadata.name.as_deref() != Some(lease.namespace().as_str()) {
+        return None;
+    }
+    let value = serde_json::to_value(object).ok();
+    let manifest = value.and_then(|value| decode::<Manifest>("Manifest", &value).ok());
+    let recorded = manifest.and_then(|manifest| from_manifest(&manifest).ok());
+    let ips = recorded.map(|recorded| ips_wanted(&recorded.deployment.group, &lease));
+    let records = ips.map(|ips| ips.iter().map(object_name).collect());
+    Some(Declares {
+        provider: lease.provider,
+        records,
+    })
 }
 
 #[cfg(test)]
@@ -202,10 +223,12 @@ mod tests {
             let value = json!({"metadata": {"name": name, "labels": labels::lease(&lease)}});
             serde_json::from_value::<DynamicObject>(value).unwrap()
         };
+        let declares = manifest(&object(&lease.namespace())).unwrap();
+        // Without a spec its addresses are unknown, not none.
         assert_eq!(
-            provider(&object(&lease.namespace())),
-            Some(lease.provider.clone())
+            (declares.provider, declares.records),
+            (lease.provider.clone(), None)
         );
-        assert_eq!(provider(&object("elsewhere")), None);
+        assert_eq!(manifest(&object("elsewhere")), None);
     }
 }

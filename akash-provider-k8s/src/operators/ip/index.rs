@@ -8,10 +8,11 @@
 //! here, and it lies in that lease's namespace.
 
 use super::balancer::Mode;
-use super::facts::{Bad, Fact, Leased};
+use super::facts::{Bad, Declares, Fact, Leased};
 use super::live::Live;
 use super::pool::Pool;
 use crate::operators::change::{Change, changed};
+use crate::operators::guard::MissingRecord;
 use akash_provider_core::types::Address;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +25,8 @@ type Name = String;
 pub enum Event {
     /// Of the records, by their names.
     Records(Change<Name, Fact>),
-    /// Of the manifests, by their names: whose they are, where they say so.
-    Manifests(Change<Name, Option<Address>>),
+    /// Of the manifests, by their names: what they declare, where they name their lease.
+    Manifests(Change<Name, Option<Declares>>),
     /// Of all Services of the cluster, by namespace and name.
     Services(Change<Name, Live>),
     /// Of MetalLB's pools, by their names.
@@ -44,7 +45,7 @@ pub struct Index {
     records: Option<BTreeMap<Name, Fact>>,
     /// Which records declare a Service.
     claims: BTreeMap<Name, BTreeSet<Name>>,
-    manifests: Option<BTreeMap<Name, Option<Address>>>,
+    manifests: Option<BTreeMap<Name, Option<Declares>>>,
     /// Load balancers, and whatever has the labels of one of ours.
     services: Option<BTreeMap<Name, Live>>,
     /// Which Services have a seat.
@@ -52,6 +53,8 @@ pub struct Index {
     pools: Option<BTreeMap<Name, Pool>>,
     /// Our provider's records are or were here.
     has_records: bool,
+    /// Records that were removed after the start.
+    removed: BTreeSet<Name>,
 }
 
 /// What is to be done about a Service. Nothing where everything is as it is to be.
@@ -63,8 +66,8 @@ pub struct Work {
     pub delete: Option<String>,
     /// What keeps it from being as declared.
     pub problem: Option<String>,
-    /// Key of the missing record, if its absence is the only reason for `delete`.
-    pub missing: Option<String>,
+    /// The missing record, if its absence is the only reason for `delete`.
+    pub missing: Option<MissingRecord>,
 }
 
 /// A Service that is to be written.
@@ -109,6 +112,7 @@ impl Index {
             seats: BTreeMap::new(),
             pools: None,
             has_records: false,
+            removed: BTreeSet::new(),
         }
     }
 
@@ -248,13 +252,28 @@ impl Index {
             );
         }
         // A seat with a record has moved to another Service.
-        let seat = live.seat().unwrap_or_else(|| place.to_owned());
-        let has_moved = self.records.as_ref().is_some_and(|all| all.contains_key(&seat));
+        let key = live.seat().unwrap_or_else(|| place.to_owned());
+        let has_moved = self.records.as_ref().is_some_and(|all| all.contains_key(&key));
+        let has_reason = self.removed.contains(&key) || self.has_given_up(place, live);
         Work {
             delete: Some(live.uid.clone()),
-            missing: (!has_moved).then_some(seat),
+            missing: (!has_moved).then_some(MissingRecord { key, has_reason }),
             ..Work::default()
         }
+    }
+
+    /// True if the Manifest of the lease is there and declares no such port of an address.
+    fn has_given_up(&self, place: &str, live: &Live) -> bool {
+        let namespace = place.split_once('/').map_or(place, |(namespace, _)| namespace);
+        let manifest = self
+            .manifests
+            .as_ref()
+            .and_then(|all| all.get(namespace)?.as_ref());
+        let records = manifest.and_then(|declares| declares.records.as_ref());
+        records.is_some_and(|records| match live.seat() {
+            Some(seat) => !records.contains(&seat),
+            None => records.is_empty(),
+        })
     }
 
     fn with_record(&self, place: &str, leased: &Leased) -> Work {
@@ -360,9 +379,15 @@ impl Index {
                 old.map(|old| (name.clone(), old)).into_iter().collect()
             }
         };
+        let was_listed = self.records.is_some();
         let names = changed(&mut self.records, change);
         let mut touched = BTreeSet::new();
         for name in names {
+            if self.records.as_ref().is_some_and(|all| all.contains_key(&name)) {
+                self.removed.remove(&name);
+            } else if was_listed {
+                self.removed.insert(name.clone());
+            }
             touched.extend(self.claim(&name, before.get(&name)));
             touched.insert(name);
         }
@@ -406,9 +431,10 @@ impl Index {
         touched
     }
 
-    fn apply_manifests(&mut self, change: Change<Name, Option<Address>>) -> BTreeSet<Name> {
+    fn apply_manifests(&mut self, change: Change<Name, Option<Declares>>) -> BTreeSet<Name> {
         let had = self.has_records;
-        self.has_records |= change.values().any(|of| of.as_ref() == Some(&self.provider));
+        let is_ours = |declares: &Declares| declares.provider == self.provider;
+        self.has_records |= change.values().flatten().any(is_ours);
         changed(&mut self.manifests, change);
         // What lies about without a record may go once it is certain whose it is.
         if had == self.has_records {
@@ -416,6 +442,12 @@ impl Index {
         } else {
             self.names()
         }
+    }
+
+    /// Removes stored records without an object.
+    pub(super) fn prune(&mut self) {
+        let seats = &self.seats;
+        self.removed.retain(|name| seats.contains_key(name));
     }
 
     fn apply_services(&mut self, change: Change<Name, Live>) -> BTreeSet<Name> {

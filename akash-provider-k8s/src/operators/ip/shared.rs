@@ -6,6 +6,7 @@ use super::live::Live;
 use super::metrics::MetricsStatus;
 use super::usage::{News, Notice};
 use crate::operators::board::{self, Board};
+use crate::operators::guard::MissingRecord;
 use crate::operators::queue::Patience;
 use crate::state::Definitions;
 use akash_provider_core::types::Address;
@@ -46,6 +47,10 @@ impl board::Index for Index {
         Self::declared(self)
     }
 
+    fn prune(&mut self) {
+        Self::prune(self);
+    }
+
     fn needs(&self, watch: &str) -> bool {
         // Addresses are made without knowing how many there are.
         watch != POOLS
@@ -65,8 +70,8 @@ impl board::Work for Work {
         self.write.iter().map(|write| &write.body).collect()
     }
 
-    fn missing(&self) -> Option<&str> {
-        self.missing.as_deref()
+    fn missing(&self) -> Option<&MissingRecord> {
+        self.missing.as_ref()
     }
 
     fn withhold(&mut self, why: String) {

@@ -1,6 +1,6 @@
 //! Records, Services and pools into the index.
 
-use super::facts::{self, Fact};
+use super::facts::{self, Declares, Fact};
 use super::index::{Event, Index};
 use super::live::Live;
 use super::pool::{Pool, pool};
@@ -10,7 +10,6 @@ use crate::operators::board::Board;
 use crate::operators::intake::{Read, Watched, follow};
 use crate::state::WatchConfig;
 use crate::state::reading::{Bookkeeping, Reading};
-use akash_provider_core::types::Address;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
@@ -27,8 +26,8 @@ pub(super) fn start(
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 4] {
     let records: Read<String, Fact> = Box::new(move |object| (named(object), facts::leased(object)));
-    let manifests: Read<String, Option<Address>> =
-        Box::new(move |object| (named(object), facts::provider(object)));
+    let manifests: Read<String, Option<Declares>> =
+        Box::new(move |object| (named(object), facts::manifest(object)));
     let of_records = watched(RECORDS, "providerleasedips.akash.network");
     let of_manifests = watched(MANIFESTS, "manifests.akash.network");
     let within = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);

@@ -1,7 +1,8 @@
 //! Routes outlive the definitions of the records.
 
 use super::{declare, give_rights, is_written, options, record, start, take_rights};
-use crate::world::{World, define, deployment, run_alone, service};
+use crate::ip_operator::corner::{self, account};
+use crate::world::{World, define, deployment, run, run_alone, service};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::HttpOptions;
@@ -13,6 +14,8 @@ use kube::Api;
 use kube::api::DeleteParams;
 use std::time::Duration;
 
+/// Port of the leased address.
+const PORT: u16 = 8080;
 const NAMES: [&str; 3] = ["a.example.com", "b.example.com", "c.example.com"];
 
 /// UIDs of the routes: another UID is a route that was deleted meanwhile.
@@ -103,6 +106,76 @@ fn deleted_definitions_delete_no_route_and_a_manifest_is_not_refused_meanwhile()
             assert_eq!(routes(world, &home).await, before);
             assert_eq!(operator.status().counts.deleted, 0);
             operator.stop().await;
+            take_rights(world).await;
+        }
+        .boxed()
+    });
+}
+
+/// What a definition takes along that is deleted and restored while an operator is down.
+#[test]
+fn an_operator_that_was_down_while_records_were_lost_deletes_no_route_and_no_load_balancer() {
+    run("op-down", |world| {
+        async move {
+            give_rights(world).await;
+            let ip_account = account(world).await;
+            let lease = world.lease(1, 1);
+            let (home, own) = (lease.namespace(), &world.settings.manifest_namespace);
+            let mut wanted = service("web");
+            wanted.expose[0].hosts = Some(vec![NAMES[0].to_owned()]);
+            wanted.expose[1].ip = "front".to_owned();
+            wanted.expose[1].external_port = PORT;
+            let wanted = deployment(&lease, vec![wanted]);
+            let declare_all = async || {
+                declare(world, &lease, NAMES[0]).await;
+                corner::declare(world, &lease, "front", PORT).await;
+            };
+            let start = async || {
+                let routes = start(&world.client, options(world, Mode::default())).await;
+                (routes, corner::start(&ip_account, corner::options(world)).await)
+            };
+            // The namespace too.
+            record(world, &lease, &HttpOptions::default()).await;
+            corner::record_as(world, &wanted).await;
+            declare_all().await;
+            let (routes, ips) = start().await;
+            let written =
+                || async { is_written(&routes, NAMES[0]) && corner::is_written(&ips, &lease, PORT) };
+            world.until("both have their objects", written).await;
+            tokio::join!(routes.stop(), ips.stop());
+            let address = corner::declared(&lease, "front", PORT);
+            let lost = [
+                ("Manifest", home.as_str()),
+                ("ProviderHost", NAMES[0]),
+                ("ProviderLeasedIP", &address),
+            ];
+            for (kind, name) in lost {
+                world.delete(kind, own, name).await;
+            }
+            // Other records of the provider are there, or nothing would be known as its own.
+            corner::record_as(world, &deployment(&world.lease(1, 2), vec![service("web")])).await;
+            world.take_calls();
+            let (routes, ips) = start().await;
+            let is_held =
+                || async { [routes.status().hold, ips.status().hold].iter().flatten().count() == 2 };
+            world.until("both deletions are held", is_held).await;
+            // The Manifest comes first, and names both.
+            corner::record_as(world, &wanted).await;
+            tokio::time::sleep(Duration::from_millis(5_500)).await;
+            let (named, leased) = (routes.status(), ips.status());
+            assert!(is_held().await, "{named:?} {leased:?}");
+            declare_all().await;
+            let written = || async {
+                !is_held().await && is_written(&routes, NAMES[0]) && corner::is_written(&ips, &lease, PORT)
+            };
+            world.until("the holds have ended", written).await;
+            let deletes = world
+                .take_writes()
+                .into_iter()
+                .filter(|call| call.method == "DELETE");
+            assert_eq!(deletes.count(), 0);
+            tokio::join!(routes.stop(), ips.stop());
+            corner::take_rights(world).await;
             take_rights(world).await;
         }
         .boxed()

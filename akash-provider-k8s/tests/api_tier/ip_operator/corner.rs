@@ -1,6 +1,7 @@
 //! What the tests of the IP operator have: its account, pools, records, and who gives addresses in MetalLB's place.
 
 use crate::world::{World, deployment, put, service};
+use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::crd::convert::to_manifest;
 use akash_provider_k8s::labels;
@@ -97,7 +98,12 @@ pub(crate) async fn record(world: &World, lease: &LeaseId) {
         "metadata": {"name": lease.namespace(), "labels": all},
     });
     put(&world.admin, &namespace, "provider").await;
-    let manifest = to_manifest(&deployment(lease, vec![service("web")]), &world.settings).unwrap();
+    record_as(world, &deployment(lease, vec![service("web")])).await;
+}
+
+/// The Manifest alone.
+pub(crate) async fn record_as(world: &World, deployment: &WorkloadSpec) {
+    let manifest = to_manifest(deployment, &world.settings).unwrap();
     put(&world.admin, &serde_json::to_value(manifest).unwrap(), "provider").await;
 }
 

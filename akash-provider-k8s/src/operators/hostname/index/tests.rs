@@ -44,6 +44,7 @@ pub(super) fn exposes(lease: &LeaseId, read_timeout: u32) -> Exposes {
     Exposes {
         lease: lease.clone(),
         options: BTreeMap::from([(("web".to_owned(), 80), options)]),
+        hosts: BTreeSet::new(),
     }
 }
 
@@ -374,4 +375,39 @@ fn a_field_that_others_add_to_an_ingress_is_removed() {
     let mut live = wanted.clone();
     live["spec"]["rules"][0]["http"]["paths"][0]["backend"]["resource"] = json!({"kind": "x", "name": "y"});
     assert!(written(&live, 1).differs(&wanted).unwrap().patch.is_some());
+}
+
+#[test]
+fn a_record_that_was_missing_at_the_start_is_explained_by_the_manifest_of_its_lease_alone() {
+    let a = lease(1, 1);
+    let automatic = format!("{}.ingress.example.com", a.ingress_label("web"));
+    let listing = |names: &[&str]| Exposes {
+        hosts: names.iter().map(|&name| name.to_owned()).collect(),
+        ..exposes(&a, 60_000)
+    };
+    for (name, manifest, explained) in [
+        (NAME, None, false),
+        (NAME, Some(Err("garbage".to_owned())), false),
+        (NAME, Some(Ok(listing(&["other.example.com", NAME]))), false),
+        (automatic.as_str(), Some(Ok(listing(&[]))), false),
+        (NAME, Some(Ok(listing(&["other.example.com"]))), true),
+    ] {
+        let mut index = index(&[], &[exposes(&lease(2, 2), 60_000)]);
+        let route = written(&index.mode().render(name, &host(&a), &HttpOptions::default()), 5);
+        let place = (a.namespace(), name.to_owned());
+        index.apply(Event::Objects(Sort::Ingress, Change::Put(place, route)));
+        if let Some(manifest) = &manifest {
+            index.apply(Event::Manifests(Change::Put(a.namespace(), manifest.clone())));
+        }
+        let missing = index.work(name).missing.unwrap();
+        assert_eq!(
+            (missing.key.as_str(), missing.has_reason),
+            (name, explained),
+            "{manifest:?}"
+        );
+        // A record that was there and went explains itself.
+        index.apply(Event::Hosts(Change::Put(name.to_owned(), Ok(host(&a)))));
+        index.apply(Event::Hosts(Change::Listed(BTreeMap::new())));
+        assert!(index.work(name).missing.unwrap().has_reason);
+    }
 }

@@ -70,10 +70,18 @@ fn records(all: &[Leased]) -> BTreeMap<String, Fact> {
     all.iter().map(|one| (name(one), Ok(one.clone()))).collect()
 }
 
+/// What a readable Manifest of a provider declares.
+fn declares(provider: Address, all: &[Leased]) -> Option<Declares> {
+    Some(Declares {
+        provider,
+        records: Some(all.iter().map(name).collect()),
+    })
+}
+
 /// An index that knows these; our provider has a Manifest.
 fn index(declared: BTreeMap<String, Fact>, services: &[(String, Live)]) -> Index {
     let mut index = Index::new(provider(), Mode::default());
-    let manifests = BTreeMap::from([("some".to_owned(), Some(provider()))]);
+    let manifests = BTreeMap::from([("some".to_owned(), declares(provider(), &[]))]);
     index.apply(Event::Manifests(Change::Listed(manifests)));
     index.apply(Event::Services(Change::Listed(
         services.iter().cloned().collect(),
@@ -88,7 +96,7 @@ fn nothing_is_to_be_done_before_everything_was_listed() {
     let mut index = Index::new(provider(), Mode::default());
     let services = BTreeMap::from([(one.place(), service(&one, 5))]);
     index.apply(Event::Services(Change::Listed(services)));
-    let manifests = BTreeMap::from([("some".to_owned(), Some(provider()))]);
+    let manifests = BTreeMap::from([("some".to_owned(), declares(provider(), &[]))]);
     index.apply(Event::Manifests(Change::Listed(manifests)));
     assert!(
         index.work(&one.place()).is_done(),
@@ -109,7 +117,10 @@ fn what_is_not_certainly_ours_is_not_deleted() {
     let one = leased(&lease(1, 1), "front", "web");
     let known = |manifests: Option<Address>, place: String, live: Live| {
         let mut index = Index::new(provider(), Mode::default());
-        let manifests = BTreeMap::from([("some".to_owned(), manifests)]);
+        let manifests = BTreeMap::from([(
+            "some".to_owned(),
+            manifests.and_then(|provider| declares(provider, &[])),
+        )]);
         index.apply(Event::Manifests(Change::Listed(manifests)));
         index.apply(Event::Services(Change::Listed(BTreeMap::from([(
             place.clone(),
@@ -389,4 +400,37 @@ fn a_write_keeps_what_was_given_and_time_goes_on() {
         "nothing is new"
     );
     assert_eq!(index.live(&one.place()).unwrap().since, at(60));
+}
+
+#[test]
+fn a_record_that_was_missing_at_the_start_is_explained_by_the_manifest_of_its_lease_alone() {
+    let one = leased(&lease(1, 1), "front", "web");
+    let other = leased(&lease(1, 1), "back", "web");
+    let unreadable = Some(Declares {
+        provider: provider(),
+        records: None,
+    });
+    let home = one.lease.namespace();
+    for (manifest, explained) in [
+        (None, false),
+        (Some(None), false),
+        (Some(unreadable), false),
+        (Some(declares(provider(), std::slice::from_ref(&one))), false),
+        (Some(declares(provider(), &[other])), true),
+    ] {
+        let mut index = index(BTreeMap::new(), &[(one.place(), service(&one, 1))]);
+        if let Some(manifest) = &manifest {
+            index.apply(Event::Manifests(Change::Put(home.clone(), manifest.clone())));
+        }
+        let missing = index.work(&one.place()).missing.unwrap();
+        assert_eq!(
+            (missing.key, missing.has_reason),
+            (name(&one), explained),
+            "{manifest:?}"
+        );
+        // A record that was there and went explains itself.
+        index.apply(Event::Records(Change::Put(name(&one), Ok(one.clone()))));
+        index.apply(Event::Records(Change::Listed(BTreeMap::new())));
+        assert!(index.work(&one.place()).missing.unwrap().has_reason);
+    }
 }

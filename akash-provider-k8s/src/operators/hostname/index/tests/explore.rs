@@ -162,7 +162,7 @@ impl Explored for World {
         if work
             .missing
             .as_ref()
-            .is_some_and(|record| self.hosts.contains_key(record))
+            .is_some_and(|record| self.hosts.contains_key(&record.key))
         {
             work.deletes.clear();
         }

@@ -173,7 +173,7 @@ impl Explored for World {
         if work
             .missing
             .as_ref()
-            .is_some_and(|record| self.records.contains_key(record))
+            .is_some_and(|record| self.records.contains_key(&record.key))
         {
             work.delete = None;
         }
