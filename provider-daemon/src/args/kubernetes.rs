@@ -8,6 +8,16 @@ use akash_provider_k8s::settings::{CommitLevels, Drift, Egress, IngressMode, Iso
 use clap::{ArgAction, Args, ValueEnum};
 use std::path::PathBuf;
 
+/// Returns the domain of a search list as Kubernetes writes it: `NAMESPACE.svc.DOMAIN svc.DOMAIN DOMAIN`.
+fn searched_domain(resolv_conf: &str) -> Option<String> {
+    let lists = resolv_conf
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("search"));
+    let mut domains = lists.flat_map(str::split_whitespace);
+    let domain = domains.find_map(|domain| domain.strip_prefix("svc."))?;
+    Some(domain.trim_end_matches('.').to_lowercase()).filter(|domain| !domain.is_empty())
+}
+
 /// A real cluster.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Kubernetes")]
@@ -21,6 +31,10 @@ pub struct KubernetesArgs {
     /// Host under which tenants reach node ports.
     #[arg(long, default_value = "localhost", env = "AP_CLUSTER_PUBLIC_HOSTNAME")]
     pub cluster_public_hostname: String,
+    /// Domain of Services in the cluster; tenants get no names below it [default: that of the search list in
+    /// /etc/resolv.conf, else cluster.local]
+    #[arg(long, value_name = "DOMAIN")]
+    pub cluster_domain: Option<String>,
     /// Isolate leases by network policies.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "true", value_parser = values::go_bool, action = ArgAction::Set)]
@@ -144,6 +158,13 @@ impl KubernetesArgs {
     pub fn runs(&self, operator: InsideArg) -> bool {
         let wanted = self.with_operators.as_deref().unwrap_or_default();
         wanted.contains(&operator)
+    }
+
+    /// Domain of Services in the cluster: that of the flag, or the one that a pod of the cluster searches.
+    #[must_use]
+    pub fn cluster_domain(&self) -> Option<String> {
+        let searched = || searched_domain(&std::fs::read_to_string("/etc/resolv.conf").ok()?);
+        self.cluster_domain.clone().or_else(searched)
     }
 
     /// The settings of the backend.
@@ -280,6 +301,23 @@ mod tests {
         ] {
             let error = Flags::try_parse_from(["test", flag]).err().unwrap().to_string();
             assert!(error.contains(mend), "{flag}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_domain_of_a_cluster_is_read_from_its_search_list() {
+        for (text, domain) in [
+            (
+                "nameserver 10.96.0.10\nsearch lease.svc.corp.internal svc.corp.internal corp.internal lan\noptions ndots:5",
+                Some("corp.internal"),
+            ),
+            ("search\tsvc.Corp.Internal.\n", Some("corp.internal")),
+            ("search svc. example.com", None),
+            ("search lan example.com\nnameserver 1.1.1.1", None),
+            ("# search svc.commented.internal\n", None),
+            ("", None),
+        ] {
+            assert_eq!(searched_domain(text).as_deref(), domain, "{text}");
         }
     }
 }

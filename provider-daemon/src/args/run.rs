@@ -229,6 +229,12 @@ impl RunArgs {
         self.cluster_k8s || self.kubernetes.kubeconfig.is_some()
     }
 
+    /// Domain of Services in the real cluster that leases run on.
+    #[must_use]
+    pub fn cluster_domain(&self) -> Option<String> {
+        self.is_real().then(|| self.kubernetes.cluster_domain())?
+    }
+
     /// What works, and not as most expect, one line each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {

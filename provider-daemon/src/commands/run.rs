@@ -131,20 +131,27 @@ fn of_flags(error: &InvalidConfig) -> String {
     format!("{flag} {}: {mend}", error.value())
 }
 
-/// The hostnames that no tenant gets: those of the flag, and the provider's own. A tenant who had one of these could
-/// pass for the provider.
+/// The hostnames that no tenant gets: those of the flag, the provider's own and those below the domain of the cluster. A
+/// tenant who had one of the provider's, or one below it, could pass for the provider.
 fn blocked(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
     let host = record.and_then(|record| Url::parse(&record.host).ok());
     let host = host.as_ref().and_then(Url::host_str);
     let own = [args.kubernetes.cluster_public_hostname.as_str()];
     let own = own.into_iter().chain(host);
     let own = own.chain(args.gateway.certificate_domain.iter().map(String::as_str));
-    // A leading dot would close what lies below it, where tenants' own names may be.
-    let own = own.map(|name| name.trim().trim_matches('.'));
+    let cluster = args.cluster_domain();
+    let own = own
+        .chain(cluster.as_deref())
+        .map(|name| name.trim().trim_matches('.'));
+    // Names below a name without a dot, as `localhost`, are no names of the provider.
+    let own = own.filter(|name| !name.is_empty()).map(|name| {
+        let dot = if name.contains('.') { "." } else { "" };
+        format!("{dot}{name}")
+    });
     let named = args.leases.deployment_blocked_hostnames.iter();
     // Lists of the environment have spaces in charts of today's.
-    let names = named.flat_map(|names| names.split_whitespace()).chain(own);
-    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    let named = named.flat_map(|names| names.split_whitespace());
+    named.map(str::to_owned).chain(own).collect()
 }
 
 fn deposits(texts: &[String]) -> anyhow::Result<Vec<Coin>> {
@@ -186,12 +193,18 @@ mod tests {
             [
                 ".blocked.example",
                 "bank.example",
-                "provider.example.com",
-                "api.example.com",
-                "gateway.example.com",
-                "other.example.com"
+                ".provider.example.com",
+                ".api.example.com",
+                ".gateway.example.com",
+                ".other.example.com"
             ]
         );
         assert!(of(&["--cluster-public-hostname="], None).is_empty());
+        let words = [
+            "--cluster-public-hostname=localhost",
+            "--cluster-k8s",
+            "--cluster-domain=corp.internal.",
+        ];
+        assert_eq!(of(&words, None), ["localhost", ".corp.internal"]);
     }
 }

@@ -69,7 +69,8 @@ pub struct HostnameLedger {
 }
 
 impl HostnameLedger {
-    /// An empty ledger. An entry of `blocked` with a leading dot blocks the domain and everything below it.
+    /// An empty ledger. An entry of `blocked` with a leading dot blocks the domain and everything below it but
+    /// automatic hostnames.
     #[must_use]
     pub fn new(blocked: &[String]) -> Self {
         let mut ledger = Self::default();
@@ -236,8 +237,9 @@ impl HostnameLedger {
             .automatic
             .as_ref()
             .is_some_and(|domain| is_within(&name, domain));
-        let is_own = !is_automatic && self.own.as_ref().is_some_and(|own| is_within(&name, own));
-        if is_own || self.blocked.contains(&name) || domains.any(|d| self.blocked_domains.contains(d)) {
+        let mut is_below = || domains.any(|domain| self.blocked_domains.contains(domain));
+        let is_own = || self.own.as_ref().is_some_and(|own| is_within(&name, own));
+        if self.blocked.contains(&name) || !is_automatic && (is_own() || is_below()) {
             return true;
         }
         let mut kept = self.blocked.iter().chain(&self.blocked_domains).chain(&self.own);

@@ -43,7 +43,7 @@ fn w40_blocked_names_and_domains_are_refused_in_any_case() {
 
 #[test]
 fn the_providers_names_what_is_below_and_what_looks_like_them_are_blocked() {
-    let blocked = names(&["bank.example", ".closed.example"]);
+    let blocked = names(&["bank.example", ".closed.example", ".host.akash.example"]);
     let mut ledger = HostnameLedger::new(&blocked).with_automatic(Some("apps.akash.example"));
     ledger.set_own("akash.example");
     for refused in [
@@ -56,6 +56,10 @@ fn the_providers_names_what_is_below_and_what_looks_like_them_are_blocked() {
         "xn--bnk-6cd.example",
         "a.xn--clsed-kye.example",
         "*.xn--ksh-5cdb.example",
+        "host.akash.example",
+        "a.b.c.host.akash.example",
+        "login.host.xn--ksh-5cdb.example",
+        "*.host.akash.example",
     ] {
         assert!(ledger.is_blocked(refused), "{refused}");
     }
@@ -67,6 +71,19 @@ fn the_providers_names_what_is_below_and_what_looks_like_them_are_blocked() {
         "xn--bcher-kva.bank.example",
     ] {
         assert!(!ledger.is_blocked(allowed), "{allowed}");
+    }
+}
+
+#[test]
+fn automatic_names_below_a_blocked_domain_are_not_blocked() {
+    let ledger = HostnameLedger::new(&names(&[".akash.example"])).with_automatic(Some("apps.akash.example"));
+    for (name, blocked) in [
+        ("abc.apps.akash.example", false),
+        ("notapps.akash.example", true),
+        ("apps.akash.example.other", false),
+        ("abc.xn--pps-5cd.akash.example", true),
+    ] {
+        assert_eq!(ledger.is_blocked(name), blocked, "{name}");
     }
 }
 
