@@ -8,6 +8,7 @@ mod cross;
 mod fault;
 mod hostname;
 pub mod hosts;
+pub(crate) mod image;
 pub mod limits;
 mod punycode;
 mod tree;

@@ -4,8 +4,7 @@
 //! text ─ node (YAML with lines) ─ read (fields, types) ─ check (references) ─ build ─ groups, manifest, hash
 //! ```
 //! Versions 2.0 and 2.1 are read as the network's own tools read them; every error and warning names its line,
-//! its path and the mend. Unlike those tools, a field nobody knows is refused at every level: it is nearly
-//! always a slip that would silently change what is deployed.
+//! its path and the mend. A field that those tools ignore is ignored with a warning.
 
 mod build;
 mod check;

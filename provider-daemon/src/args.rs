@@ -293,6 +293,9 @@ pub struct SdlArgs {
     /// How to print it: the manifest and the groups as JSON unless said otherwise, what is wrong as lines of text.
     #[arg(long, short, value_enum)]
     pub output: Option<Format>,
+    /// Refuse what is accepted with a warning, such as an unknown field.
+    #[arg(long)]
+    pub strict: bool,
 }
 
 /// What `sdl` prints.

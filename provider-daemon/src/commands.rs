@@ -59,6 +59,6 @@ pub fn read_text(path: &Path) -> anyhow::Result<String> {
 pub fn read_sdl_with_text(path: &Path) -> anyhow::Result<(String, Sdl)> {
     let text = read_text(path)?;
     let sdl = akash_provider_core::sdl::parse_all(&text);
-    let sdl = sdl.with_context(|| format!("{}: is no valid SDL", path.display()))?;
+    let sdl = sdl.with_context(|| format!("{}: invalid SDL", path.display()))?;
     Ok((text, sdl))
 }

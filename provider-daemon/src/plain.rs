@@ -24,6 +24,12 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     without(text, is_active)
 }
 
+/// Returns a number with its noun, in the plural unless the number is 1.
+#[must_use]
+pub fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A text that stays within its line.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {

@@ -212,7 +212,7 @@ fn live_leases_of_another_provider_are_refused_without_a_write() {
         "{said}"
     );
     let (removed, said) = dev(&cluster, &["--remove-leftovers-of", "dev-1"]);
-    assert!(removed && said.contains("0 object(s) of dev-1 removed"), "{said}");
+    assert!(removed && said.contains("0 objects of dev-1 removed"), "{said}");
     let after = everything(&cluster);
     assert_eq!(before, after, "something was written");
     println!("{} objects, none written", after.len());

@@ -104,6 +104,14 @@ pub enum StructureFault {
     /// The image of a service is empty.
     #[error("the image is empty; name a container image")]
     NoImage,
+    /// Not a reference to a container image.
+    #[error("`{image}` is not a container image: {problem}; write `[REGISTRY/]PATH[:TAG][@DIGEST]`")]
+    Image {
+        /// The reference, shortened.
+        image: String,
+        /// Which part of it is wrong.
+        problem: String,
+    },
     /// Resource ids start at 1.
     #[error("the resource id is 0; use the id of the group's resource unit, from 1")]
     NoResourceId,

@@ -19,7 +19,7 @@ pub enum HostnameFault {
     /// An IPv4 address in any spelling: URLs read each name with a number as its last label as one.
     #[error("is an IP address")]
     Address,
-    /// A name without a dot.
+    /// `localhost`.
     #[error("has no domain")]
     SingleLabel,
     /// A name of a Service inside the cluster.
@@ -58,7 +58,8 @@ pub fn check_hostname(host: &str) -> Result<(), HostnameFault> {
     if labels.next().is_some_and(is_number) {
         return Err(HostnameFault::Address);
     }
-    if labels.next().is_none() {
+    // The network's tools take names of one label, and public templates have them; this one is each machine's own.
+    if labels.next().is_none() && host == "localhost" {
         return Err(HostnameFault::SingleLabel);
     }
     if host.ends_with(".svc") || is_within(host, CLUSTER_DOMAIN) {
@@ -143,6 +144,7 @@ mod tests {
         }
         for good in [
             "example.com",
+            "https",
             "1.example.com",
             "*.1password.com",
             "a.0x1f.com",

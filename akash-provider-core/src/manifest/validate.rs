@@ -2,6 +2,7 @@
 
 use super::fault::{ManifestError, StructureFault, shown};
 use super::hostname::check_hostname;
+use super::image;
 use super::wildcard::WILDCARD_LABEL;
 use super::{Group, HttpOptions, Manifest, Service, ServiceExpose, limits};
 use std::cmp::Ordering;
@@ -118,6 +119,13 @@ fn check_service<'a>(at: &str, service: &'a Service, seen: &mut Seen<'a>) -> Res
     limits::check_service(at, service)?;
     if service.image.is_empty() {
         return Err(broken(at, StructureFault::NoImage));
+    }
+    if let Err(problem) = image::check(&service.image) {
+        let (image, problem) = (shown(&service.image), problem.to_owned());
+        return Err(broken(
+            &format!("{at}.image"),
+            StructureFault::Image { image, problem },
+        ));
     }
     if service.resources.id == 0 {
         return Err(broken(at, StructureFault::NoResourceId));

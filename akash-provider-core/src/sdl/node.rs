@@ -5,7 +5,7 @@
 
 use super::fault::{ErrorKind, SdlError, Spot, shown};
 use super::notes::Notes;
-use granit_parser::{Event, Options, Parser, ScalarStyle, Tag};
+use granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Tag};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -77,21 +77,75 @@ pub(super) fn load(text: &str, notes: &mut Notes) -> Result<Rc<Node>, SdlError> 
         );
         return Err(Spot::new(1, "document").error(ErrorKind::TooLarge, problem, "shorten it"));
     }
+    let mut text = Cow::Borrowed(text);
+    let mut tries = 0;
+    loop {
+        let (line, error) = match read(&text, notes) {
+            Err(Unread::Shallow(line, error)) => (line, error),
+            Err(Unread::Wrong(error)) => return Err(error),
+            Ok(root) => return Ok(root),
+        };
+        let deeper = deepened(&text, line).filter(|_| tries < MAX_SHALLOW);
+        text = deeper.map(Cow::Owned).ok_or(error)?;
+        tries += 1;
+    }
+}
+
+/// Quoted texts with shallow lines that are read, at least.
+const MAX_SHALLOW: usize = 32;
+/// Lines of one such text, up to a quote.
+const MAX_LINES: usize = 200;
+/// Indentation that such lines get: deeper than any SDL.
+const DEEP: &str =
+    "                                                                                                ";
+
+/// Why a text was not read.
+enum Unread {
+    Wrong(SdlError),
+    /// A quoted text continues on this line, which is indented no deeper than its block. The tools of the network read
+    /// such texts, and YAML does not.
+    Shallow(usize, SdlError),
+}
+
+impl From<SdlError> for Unread {
+    fn from(error: SdlError) -> Self {
+        Self::Wrong(error)
+    }
+}
+
+/// Indents a line within a quoted text and those after it up to the next quote, which leaves the quoted text as it is.
+/// `None` where that is done already, or for too many lines.
+fn deepened(text: &str, line: usize) -> Option<String> {
+    let start: usize = text
+        .split_inclusive('\n')
+        .take(line.checked_sub(1)?)
+        .map(str::len)
+        .sum();
+    let (before, rest) = text.split_at_checked(start)?;
+    if rest.starts_with(DEEP) {
+        return None;
+    }
+    let mut deep = before.to_owned();
+    let mut lines = rest.split_inclusive('\n');
+    for one in lines.by_ref().take(MAX_LINES) {
+        deep.push_str(DEEP);
+        deep.push_str(one);
+        if one.contains(['"', '\'']) {
+            deep.extend(lines);
+            return Some(deep);
+        }
+    }
+    None
+}
+
+fn read(text: &str, notes: &mut Notes) -> Result<Rc<Node>, Unread> {
     let mut options = Options::default();
     // Only other crates of a build may ask for them; here they would be events that nobody wants.
     options.set_emit_comments(false);
     let mut parser = Parser::new_from_str_with_options(text, options);
     let mut tree = Tree::default();
     while let Some(event) = parser.next_event() {
-        let (event, span) = event.map_err(|error| {
-            let spot = Spot::new(line(error.marker().line()), "document");
-            let problem = format!("this is not YAML: {}", shown(&error.info()));
-            spot.error(
-                ErrorKind::Syntax,
-                problem,
-                "check indentation, quotes and brackets here",
-            )
-        })?;
+        let (event, span) = event.map_err(|error| unread(&error))?;
         // What has a tag begins with it, perhaps on a line before its content.
         let line = line(span.tag_start().unwrap_or(span.start).line());
         // After the root only the end of its document may come, or another document.
@@ -108,14 +162,26 @@ pub(super) fn load(text: &str, notes: &mut Notes) -> Result<Rc<Node>, SdlError> 
         }
         tree.take(event, line)?;
     }
-    tree.root.ok_or_else(|| {
+    let empty = || {
         let spot = Spot::new(1, "document");
         spot.error(
             ErrorKind::MissingField,
             "the text is empty",
             "start with `version: \"2.0\"`",
         )
-    })
+    };
+    Ok(tree.root.ok_or_else(empty)?)
+}
+
+fn unread(error: &ScanError) -> Unread {
+    let at = error.marker().line();
+    let problem = format!("this is not YAML: {}", shown(&error.info()));
+    let mend = "check indentation, quotes and brackets here";
+    let wrong = Spot::new(line(at), "document").error(ErrorKind::Syntax, problem, mend);
+    if matches!(error.kind(), granit_parser::ErrorKind::InvalidQuotedScalarIndent) {
+        return Unread::Shallow(at, wrong);
+    }
+    Unread::Wrong(wrong)
 }
 
 fn line(number: usize) -> u32 {

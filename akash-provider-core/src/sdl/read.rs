@@ -71,7 +71,7 @@ fn profiles(top: &Fields<'_>, notes: &mut Notes) -> (Named<Compute>, Named<Place
         (compute.is_unread, placements.is_unread) = (true, true);
         return (compute, placements);
     };
-    profiles.only(&["compute", "placement"], notes);
+    profiles.warn_others(&["compute", "placement"], notes);
     let compute = named(profiles.get("compute"), notes, profile::compute);
     let placements = named(profiles.get("placement"), notes, profile::placement);
     (compute, placements)
@@ -144,7 +144,7 @@ fn deployed(at: &At<'_>, notes: &mut Notes) -> Result<Deployed, SdlError> {
 
 fn placed(at: &At<'_>, notes: &mut Notes) -> Result<Placed, SdlError> {
     let fields = at.map()?;
-    fields.only(&["profile", "count"], notes);
+    fields.warn_others(&["profile", "count"], notes);
     let profile = fields
         .required("profile", "name a compute profile")
         .and_then(|at| at.text());
@@ -169,7 +169,7 @@ fn placed(at: &At<'_>, notes: &mut Notes) -> Result<Placed, SdlError> {
 
 fn endpoint(at: &At<'_>, notes: &mut Notes) -> Result<Spot, SdlError> {
     let fields = at.map()?;
-    fields.only(&["kind"], notes);
+    fields.warn_others(&["kind"], notes);
     let name = at.spot.path.strip_prefix("endpoints.").unwrap_or_default();
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
     let first = name.starts_with(|c: char| c.is_ascii_lowercase());
@@ -192,7 +192,7 @@ fn reclamation(top: &Fields<'_>, notes: &mut Notes) -> Result<Option<Duration>, 
         return Ok(None);
     };
     let fields = at.map()?;
-    fields.only(&["min_window"], notes);
+    fields.warn_others(&["min_window"], notes);
     let at = fields.required("min_window", MEND)?;
     let text = at.text()?;
     let Some(window) = scalar::duration(text) else {

@@ -82,6 +82,91 @@ fn an_empty_value_of_an_attribute_is_left_out_as_the_network_does() {
 }
 
 #[test]
+fn unknown_fields_below_the_top_level_are_ignored_with_a_warning() {
+    let hash = parse(GOOD).unwrap().hash;
+    for (from, to, path) in [
+        (
+            "image: nginx",
+            "image: nginx\n    depends_on: [db]",
+            "services.web.depends_on",
+        ),
+        (
+            "port: 80",
+            "port: 80\n        name: http",
+            "services.web.expose[0].name",
+        ),
+        (
+            "global: true",
+            "global: true\n            servcie: db",
+            "services.web.expose[0].to[0].servcie",
+        ),
+        (
+            "size: 512Mi\n        storage",
+            "size: 512Mi\n        disk: {}\n        storage",
+            "profiles.compute.web.resources.disk",
+        ),
+        (
+            "denom: uakt",
+            "denom: uakt\n          unit: block",
+            "profiles.placement.akash.pricing.web.unit",
+        ),
+        (
+            "count: 1",
+            "count: 1\n      replicas: 2",
+            "deployment.web.akash.replicas",
+        ),
+    ] {
+        assert!(GOOD.contains(from), "{from}");
+        let sdl = parse(&GOOD.replacen(from, to, 1)).unwrap();
+        assert_eq!(sdl.hash, hash, "{path}");
+        let [warning] = &sdl.warnings[..] else {
+            panic!("{path}: {:?}", sdl.warnings)
+        };
+        assert!(
+            warning.path == path && warning.problem.ends_with("is unknown and ignored"),
+            "{warning}"
+        );
+    }
+}
+
+/// The tools of the network read a quoted text whose lines are indented no deeper than its list.
+#[test]
+fn quoted_texts_may_continue_without_indentation() {
+    let with = |args: &str| GOOD.replacen("image: nginx", &format!("image: nginx\n    args:\n{args}"), 1);
+    let args = |text: &str| {
+        parse(text).unwrap().manifest.groups[0].services[0]
+            .args
+            .clone()
+            .unwrap()
+    };
+    for quote in ['\'', '"'] {
+        for lines in [
+            "      a\n      b",
+            "    a\n\n  b",
+            "a\n b",
+            "      it is\n      2",
+        ] {
+            let shallow = with(&format!(
+                "      - {quote}echo 1;\n{lines}{quote}\n      - {quote}x\n    y{quote}"
+            ));
+            let deep = lines.replace('\n', "\n          ");
+            let deep = with(&format!(
+                "      - {quote}echo 1;\n          {deep}{quote}\n      - {quote}x y{quote}"
+            ));
+            assert_eq!(args(&shallow), args(&deep), "{shallow}");
+        }
+    }
+    // The lines of errors are those of the text.
+    let text = with("      - 'a\n      b\"\n      c'").replacen("port: 80", "port: 99999", 1);
+    assert_eq!(parse(&text).unwrap_err().line, 10);
+    // In bounded time.
+    let many = "      - 'a\n    b'\n".repeat(33);
+    assert_eq!(parse(&with(&many)).unwrap_err().kind, K::Syntax);
+    let long = format!("      - 'a\n{}'", "b\n".repeat(200_000));
+    assert_eq!(parse(&with(&long)).unwrap_err().kind, K::Syntax);
+}
+
+#[test]
 fn errors_name_line_path_and_mend() {
     let error = error("port: 80", "port: 99999");
     assert_eq!(
@@ -95,11 +180,18 @@ use ErrorKind as K;
 /// What is replaced in the right text, by what, and the error that makes.
 const SLIPS: &[(&str, &str, K, u32, &str)] = &[
     (
-        "image: nginx",
-        "image: nginx\n    imagee: x",
+        "units: 100m",
+        "units: 100m\n          unit: 1",
         K::UnknownField,
-        5,
-        "services.web.imagee",
+        15,
+        "profiles.compute.web.resources.cpu.unit",
+    ),
+    (
+        "image: nginx",
+        "image: NGINX:latest:oops",
+        K::Invalid,
+        4,
+        "services.web.image",
     ),
     (
         "image: nginx",

@@ -6,6 +6,7 @@ use crate::dev::kubernetes::remove_leftovers;
 use crate::dev::load::{self, Orders};
 use crate::dev::mend::mend;
 use crate::dev::{DevGateway, Outcome, Printer, Tenant, Totals, Turns, World, names, processes};
+use crate::plain::count;
 use crate::signals::on_signals;
 use akash_provider_core::sdl::{self, Sdl};
 use anyhow::{Context, bail};
@@ -72,7 +73,7 @@ async fn live(args: &DevArgs, sdls: Vec<(String, Sdl)>) -> anyhow::Result<ExitCo
         for line in &removed {
             printer.note(&format!("removed {line}"));
         }
-        printer.note(&format!("{} object(s) of {chain} removed", removed.len()));
+        printer.note(&format!("{} of {chain} removed", count(removed.len(), "object")));
         return Ok(ExitCode::SUCCESS);
     }
     let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());

@@ -2,13 +2,12 @@
 
 use super::{read_sdl, read_text};
 use crate::args::{Format, SdlArgs, SdlPart};
-use crate::plain::line;
+use crate::plain::{count, line};
 use crate::say;
 use akash_provider_core::sdl::{self, ErrorKind, Sdl, SdlErrors, Warning};
 use anyhow::bail;
 use data_encoding::HEXLOWER;
 use serde::Serialize;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// Prints a part of an SDL; warnings go to stderr.
@@ -17,11 +16,18 @@ use std::process::ExitCode;
 /// The file cannot be read or is not valid.
 pub fn run(args: &SdlArgs) -> anyhow::Result<ExitCode> {
     if args.what == SdlPart::Validate {
-        return validate(&args.file, args.output);
+        return validate(args);
     }
     let sdl = read_sdl(&args.file)?;
     for warning in &sdl.warnings {
         eprintln!("warning: {}", line(&warning.to_string()));
+    }
+    if args.strict && !sdl.warnings.is_empty() {
+        let warnings = count(sdl.warnings.len(), "warning");
+        bail!(
+            "{}: invalid SDL: {warnings}, refused by --strict",
+            args.file.display()
+        );
     }
     let format = args.output.unwrap_or(Format::Json);
     match args.what {
@@ -77,16 +83,19 @@ impl<'a> From<&'a Warning> for Remark<'a> {
 }
 
 /// All errors and warnings, as `file:line: …` or as data.
-fn validate(file: &Path, format: Option<Format>) -> anyhow::Result<ExitCode> {
-    let text = read_text(file)?;
+fn validate(args: &SdlArgs) -> anyhow::Result<ExitCode> {
+    let text = read_text(&args.file)?;
     let read = sdl::parse_all(&text);
-    let name = match file.to_string_lossy().into_owned() {
+    let name = match args.file.to_string_lossy().into_owned() {
         stdin if stdin == "-" => "<stdin>".to_owned(),
         name => name,
     };
-    if let Some(format) = format {
-        say(&formatted(&verdict(&name, &read), format)?);
-        return Ok(ExitCode::from(u8::from(read.is_err())));
+    let is_refused = |sdl: &Sdl| args.strict && !sdl.warnings.is_empty();
+    if let Some(format) = args.output {
+        let mut verdict = verdict(&name, &read);
+        verdict.is_valid = read.as_ref().is_ok_and(|sdl| !is_refused(sdl));
+        say(&formatted(&verdict, format)?);
+        return Ok(ExitCode::from(u8::from(!verdict.is_valid)));
     }
     let told = |place: u32, what: &str| eprintln!("{}", line(&format!("{name}:{place}: {what}")));
     let warnings = match &read {
@@ -102,8 +111,12 @@ fn validate(file: &Path, format: Option<Format>) -> anyhow::Result<ExitCode> {
         told(w.line, &format!("warning: {}: {}; {}", w.path, w.problem, w.mend));
     }
     match &read {
+        Ok(sdl) if is_refused(sdl) => {
+            let warnings = count(sdl.warnings.len(), "warning");
+            bail!("{name}: invalid SDL: {warnings}, refused by --strict")
+        }
         Ok(sdl) => say(&format!("valid: {}\n", outline(sdl))),
-        Err(errors) => bail!("{name}: is no valid SDL: {}", counted(errors)),
+        Err(errors) => bail!("{name}: invalid SDL: {}", counted(errors)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -133,11 +146,10 @@ fn verdict<'a>(file: &'a str, read: &'a Result<Sdl, Box<SdlErrors>>) -> Verdict<
 }
 
 fn counted(errors: &SdlErrors) -> String {
-    let shown = errors.iter().count();
-    match (shown, errors.more) {
-        (1, 0) => "1 error".to_owned(),
-        (many, 0) => format!("{many} errors"),
-        (many, more) => format!("{many} errors, and {more} more"),
+    let shown = count(errors.iter().count(), "error");
+    match errors.more {
+        0 => shown,
+        more => format!("{shown}, and {more} more"),
     }
 }
 
@@ -145,7 +157,10 @@ fn outline(sdl: &Sdl) -> String {
     let services: usize = sdl.manifest.groups.iter().map(|g| g.services.len()).sum();
     let (groups, warnings) = (sdl.groups.len(), sdl.warnings.len());
     format!(
-        "{groups} group(s), {services} service(s), {warnings} warning(s), hash {}",
+        "{}, {}, {}, hash {}",
+        count(groups, "group"),
+        count(services, "service"),
+        count(warnings, "warning"),
         HEXLOWER.encode(&sdl.hash)
     )
 }

@@ -1,6 +1,7 @@
 //! A tenant: orders, chooses a bid, sends a manifest, updates it, closes.
 
 use super::{Printer, Turns, World, names};
+use crate::plain::count;
 use akash_provider_core::cluster::{Cluster, Health};
 use akash_provider_core::engine::{LeasePhase, RefusalKind};
 use akash_provider_core::manifest::{self, Manifest};
@@ -232,11 +233,8 @@ impl Tenant {
         let create = create_deployment(self.id.clone(), &self.sdl, coin);
         let created = self.world.chain.tenant(create);
         created.map_err(|e| anyhow!("the chain refuses the deployment: {e}"))?;
-        self.printer.tenant(
-            &self.id,
-            "ordered",
-            &format!("{} group(s)", self.sdl.groups.len()),
-        );
+        self.printer
+            .tenant(&self.id, "ordered", &count(self.sdl.groups.len(), "group"));
         Ok(())
     }
 

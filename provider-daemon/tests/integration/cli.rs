@@ -394,7 +394,10 @@ fn sdl_validate_tells_everything_at_once_with_file_and_line() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     for (what, told) in [
-        ("imagee:", "services.web.imagee: the field `imagee` is unknown"),
+        (
+            "imagee:",
+            "warning: services.web.imagee: the field `imagee` is unknown and ignored",
+        ),
         (
             "port: 99999",
             "services.web.expose[0].port: 99999 is out of range; use 1",
@@ -403,15 +406,15 @@ fn sdl_validate_tells_everything_at_once_with_file_and_line() {
         let told = format!("{path}:{}: {told}", line(what));
         assert!(stderr.lines().any(|l| l.starts_with(&told)), "`{told}`: {stderr}");
     }
-    assert!(stderr.ends_with("is no valid SDL: 3 errors\n"), "{stderr}");
+    assert!(stderr.ends_with("invalid SDL: 2 errors\n"), "{stderr}");
     let output = run(&["sdl", "validate", &path, "-o", "json"]);
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         (output.status.code(), &told["is_valid"]),
         (Some(1), &false.into())
     );
-    assert_eq!(told["errors"].as_array().unwrap().len(), 3, "{told}");
-    let last = &told["errors"][2];
+    assert_eq!(told["errors"].as_array().unwrap().len(), 2, "{told}");
+    let last = &told["errors"][1];
     assert_eq!(
         (&last["line"], &last["path"], &last["message"], &last["mend"]),
         (
@@ -430,8 +433,37 @@ fn sdl_validate_tells_everything_at_once_with_file_and_line() {
     // Who needs it to be right is told that there is more.
     let first = text(&run(&["sdl", "hash", &path]).stderr);
     assert!(
-        first.contains("is no valid SDL: line") && first.contains("(and 2 more errors)"),
+        first.contains("invalid SDL: line") && first.contains("(and 1 more error)"),
         "{first}"
+    );
+}
+
+#[test]
+fn warnings_of_an_sdl_are_refused_by_strict_alone() {
+    let web = std::fs::read_to_string(sample("web.yaml")).unwrap();
+    let odd = web.replacen("image:", "restart: always\n    image:", 1);
+    let file = Scratch::new("odd.yaml", odd.as_bytes());
+    let path = file.path();
+    for part in ["validate", "hash"] {
+        let output = run(&["sdl", part, &path]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let output = run(&["sdl", part, "--strict", &path]);
+        let stderr = text(&output.stderr);
+        assert_eq!(
+            (output.status.code(), text(&output.stdout).as_str()),
+            (Some(1), "")
+        );
+        let ends = "invalid SDL: 1 warning, refused by --strict\n";
+        assert!(
+            stderr.contains("services.web.restart") && stderr.ends_with(ends),
+            "{stderr}"
+        );
+    }
+    let told = run(&["sdl", "validate", "--strict", &path, "-o", "json"]);
+    let verdict: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert_eq!(
+        (told.status.code(), &verdict["is_valid"]),
+        (Some(1), &false.into())
     );
 }
 
@@ -447,10 +479,7 @@ fn an_sdl_has_a_manifest_groups_and_a_hash() {
     let valid = text(&run(&["sdl", "validate", &web]).stdout);
     assert_eq!(
         valid,
-        format!(
-            "valid: 1 group(s), 1 service(s), 0 warning(s), hash {}\n",
-            hash.trim()
-        )
+        format!("valid: 1 group, 1 service, 0 warnings, hash {}\n", hash.trim())
     );
 }
 

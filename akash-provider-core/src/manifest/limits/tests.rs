@@ -121,7 +121,7 @@ fn fill_text(field: &str, service: &mut Service, text: String) {
     let params = service.params.as_mut().unwrap();
     let login = service.credentials.as_mut().unwrap();
     match field {
-        "image of a service" => service.image = text,
+        "image of a service" => service.image = text.replacen("aaaaaaaaaaaaa", "nginx@sha256:", 1),
         "each env of a service" => service.env = Some(vec![text]),
         "each command of a service" => service.command = Some(vec![text]),
         "each args of a service" => service.args = Some(vec![text]),

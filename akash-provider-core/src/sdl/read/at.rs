@@ -147,16 +147,29 @@ impl<'a> At<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Notes the fields that are not among `known`.
+    /// Notes an error for each field that is not among `known`.
     pub(super) fn only(&self, known: &[&str], notes: &mut Notes) {
-        for (key, _) in self.entries {
-            if !known.contains(&key.text.as_str()) {
-                let spot = Spot::new(key.line, self.path(&key.text));
-                let problem = format!("the field `{}` is unknown", shown(&key.text));
-                let mend = format!("use one of {}", known.join(", "));
-                notes.wrong(spot.error(ErrorKind::UnknownField, problem, mend));
-            }
+        for (spot, problem, mend) in self.others(known) {
+            notes.wrong(spot.error(ErrorKind::UnknownField, problem, mend));
         }
+    }
+
+    /// Notes a warning for each field that is not among `known`, where the network's tools ignore such fields.
+    pub(super) fn warn_others(&self, known: &[&str], notes: &mut Notes) {
+        for (spot, problem, mend) in self.others(known) {
+            notes.warn(spot.warning(format!("{problem} and ignored"), mend));
+        }
+    }
+
+    /// Place, problem and remedy of each field that is not among `known`.
+    fn others<'k>(&'k self, known: &'k [&str]) -> impl Iterator<Item = (Spot, String, String)> + 'k {
+        let others = self.entries.iter().map(|(key, _)| key);
+        let others = others.filter(|key| !known.contains(&key.text.as_str()));
+        others.map(|key| {
+            let spot = Spot::new(key.line, self.path(&key.text));
+            let problem = format!("the field `{}` is unknown", shown(&key.text));
+            (spot, problem, format!("use one of {}", known.join(", ")))
+        })
     }
 
     /// A field that is there and not null.

@@ -16,11 +16,11 @@ const CLASSES: [&str; 5] = ["default", "beta1", "beta2", "beta3", "ram"];
 /// Reads a compute profile.
 pub(super) fn compute(at: &At<'_>, notes: &mut Notes) -> Result<Compute, SdlError> {
     let fields = at.map()?;
-    fields.only(&["resources"], notes);
+    fields.warn_others(&["resources"], notes);
     let resources = fields
         .required("resources", "say cpu, memory and storage")?
         .map()?;
-    resources.only(&["cpu", "gpu", "memory", "storage"], notes);
+    resources.warn_others(&["cpu", "gpu", "memory", "storage"], notes);
     let mut part = |name: &str, mend: &str| notes.keep(resources.required(name, mend));
     let cpu_at = part("cpu", "write `units: 100m` below it");
     let memory_at = part("memory", "write `size: 512Mi` below it");
@@ -136,7 +136,7 @@ fn gpu_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, SdlE
 fn gpu_model(at: &At<'_>, notes: &mut Notes) -> Result<String, SdlError> {
     const MEND: &str = "name a model as providers do, for example `a100`, or `*` alone for any";
     let fields = at.map()?;
-    fields.only(&["model", "ram", "interface"], notes);
+    fields.warn_others(&["model", "ram", "interface"], notes);
     let model = fields.required("model", MEND)?.text()?;
     let mut key = format!("vendor/nvidia/model/{model}");
     if let Some(at) = fields.get("ram") {
@@ -210,7 +210,7 @@ fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Storage)>, SdlEr
 
 fn volume(at: &At<'_>, notes: &mut Notes) -> Result<(Spot, Storage), SdlError> {
     let fields = at.map()?;
-    fields.only(&["name", "size", "attributes"], notes);
+    fields.warn_others(&["name", "size", "attributes"], notes);
     let bytes = fields.required("size", SIZE)?.quantity(scalar::bytes, SIZE)?;
     let name = match fields.text("name")? {
         "" => "default",
@@ -310,7 +310,7 @@ fn goes_before(a: &Storage, b: &Storage) -> bool {
 /// Reads a placement profile.
 pub(super) fn placement(at: &At<'_>, notes: &mut Notes) -> Result<Placement, SdlError> {
     let fields = at.map()?;
-    fields.only(&["attributes", "signedBy", "pricing"], notes);
+    fields.warn_others(&["attributes", "signedBy", "pricing"], notes);
     // Sorted by key: their order goes into the group on the chain.
     let mut attributes = BTreeMap::new();
     if let Some(at) = fields.get("attributes") {
@@ -328,7 +328,7 @@ pub(super) fn placement(at: &At<'_>, notes: &mut Notes) -> Result<Placement, Sdl
     let mut signed_by = SignedBy::default();
     if let Some(at) = fields.get("signedBy") {
         let fields = at.map()?;
-        fields.only(&["allOf", "anyOf"], notes);
+        fields.warn_others(&["allOf", "anyOf"], notes);
         signed_by.all_of = fields.texts("allOf", notes)?.unwrap_or_default();
         signed_by.any_of = fields.texts("anyOf", notes)?.unwrap_or_default();
     }
@@ -356,7 +356,7 @@ pub(super) fn placement(at: &At<'_>, notes: &mut Notes) -> Result<Placement, Sdl
 
 fn price(at: &At<'_>, notes: &mut Notes) -> Result<DecCoin, SdlError> {
     let fields = at.map()?;
-    fields.only(&["amount", "denom"], notes);
+    fields.warn_others(&["amount", "denom"], notes);
     let mend = "write a number above zero with at most 18 digits after the point";
     let amount_at = fields.required("amount", mend)?;
     let text = amount_at.text()?;

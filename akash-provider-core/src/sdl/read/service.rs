@@ -1,6 +1,7 @@
 //! A service: image, process, ports, mounts, login.
 
 use super::at::{At, Fields};
+use crate::manifest::image;
 use crate::manifest::{
     Credentials, HttpOptions, MAX_BODY, MAX_PROXY_BUFFER, MAX_PROXY_TIMEOUT, NEXT_CASES, Permissions, Proto,
     check_hostname, is_env_name, is_service_name,
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 /// Reads a service.
 pub(super) fn service(at: &At<'_>, notes: &mut Notes) -> Result<Service, SdlError> {
     let fields = at.map()?;
-    fields.only(
+    fields.warn_others(
         &[
             "image",
             "command",
@@ -68,12 +69,17 @@ pub(super) fn service(at: &At<'_>, notes: &mut Notes) -> Result<Service, SdlErro
 
 fn image<'a>(fields: &Fields<'a>) -> Result<&'a str, SdlError> {
     let mend = "name a container image";
-    let image = fields.required("image", mend)?;
-    match image.text()? {
-        "" => Err(image
-            .spot
-            .error(ErrorKind::MissingField, "the image is empty", mend)),
-        text => Ok(text),
+    let at = fields.required("image", mend)?;
+    match at.text()? {
+        "" => Err(at.spot.error(ErrorKind::MissingField, "the image is empty", mend)),
+        text => match image::check(text) {
+            Ok(()) => Ok(text),
+            Err(problem) => {
+                let problem = format!("`{}` is not a container image: {problem}", shown(text));
+                let mend = "write `[REGISTRY/]PATH[:TAG][@DIGEST]`";
+                Err(at.spot.error(ErrorKind::Invalid, problem, mend))
+            }
+        },
     }
 }
 
@@ -82,7 +88,7 @@ fn dependencies(fields: &Fields<'_>, notes: &mut Notes) -> Result<(), SdlError> 
     if let Some(at) = fields.get("dependencies") {
         for item in at.list(notes)? {
             let item = item.map()?;
-            item.only(&["service"], notes);
+            item.warn_others(&["service"], notes);
             item.text("service")?;
         }
     }
@@ -106,7 +112,7 @@ fn check_env(fields: &Fields<'_>, env: Option<&[String]>, notes: &mut Notes) {
 
 fn expose(at: &At<'_>, notes: &mut Notes) -> Result<Expose, SdlError> {
     let fields = at.map()?;
-    fields.only(&["port", "as", "proto", "to", "accept", "http_options"], notes);
+    fields.warn_others(&["port", "as", "proto", "to", "accept", "http_options"], notes);
     let port = inner_port(&fields);
     let port = notes.keep(port).unwrap_or_default();
     let external = fields.get("as").map(|at| self::port(&at)).transpose();
@@ -184,7 +190,7 @@ fn hosts(at: &At<'_>, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
 
 fn to(at: &At<'_>, notes: &mut Notes) -> Result<To, SdlError> {
     let fields = at.map()?;
-    fields.only(&["service", "global", "ip", "http_options"], notes);
+    fields.warn_others(&["service", "global", "ip", "http_options"], notes);
     if let Some(at) = fields.present("http_options") {
         let problem = "options here have no effect";
         notes.warn(at.spot.warning(problem, "move them up to the expose"));
@@ -199,7 +205,7 @@ fn to(at: &At<'_>, notes: &mut Notes) -> Result<To, SdlError> {
 
 fn http_options(at: &At<'_>, notes: &mut Notes) -> Result<HttpOptions, SdlError> {
     let fields = at.map()?;
-    fields.only(
+    fields.warn_others(
         &[
             "max_body_size",
             "proxy_buffer_size",
@@ -256,12 +262,12 @@ fn next_cases(at: &At<'_>, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
 
 fn params(at: &At<'_>, notes: &mut Notes) -> Result<Params, SdlError> {
     let fields = at.map()?;
-    fields.only(&["storage", "permissions", "tee"], notes);
+    fields.warn_others(&["storage", "permissions", "tee"], notes);
     let mut storage = BTreeMap::new();
     if let Some(at) = fields.get("storage") {
         for (name, at) in at.map()?.each() {
             let fields = at.map()?;
-            fields.only(&["mount", "readOnly"], notes);
+            fields.warn_others(&["mount", "readOnly"], notes);
             let mount = fields.text("mount")?.to_owned();
             let read_only = fields.flag("readOnly")?;
             let spot = at.spot;
@@ -301,7 +307,7 @@ fn params(at: &At<'_>, notes: &mut Notes) -> Result<Params, SdlError> {
 
 fn permissions(at: &At<'_>, notes: &mut Notes) -> Result<Permissions, SdlError> {
     let fields = at.map()?;
-    fields.only(&["read"], notes);
+    fields.warn_others(&["read"], notes);
     let read = fields.texts("read", notes)?;
     let known = ["deployment", "logs", "events"];
     for name in read
@@ -317,7 +323,7 @@ fn permissions(at: &At<'_>, notes: &mut Notes) -> Result<Permissions, SdlError> 
 
 fn credentials(at: &At<'_>, notes: &mut Notes) -> Result<Credentials, SdlError> {
     let fields = at.map()?;
-    fields.only(&["host", "email", "username", "password"], notes);
+    fields.warn_others(&["host", "email", "username", "password"], notes);
     for name in ["host", "username", "password"] {
         let mend = "give host, username and password";
         if fields.required(name, mend)?.text()?.trim().is_empty() {

@@ -5,6 +5,7 @@ use crate::args::{ExplainArgs, Output, RunArgs};
 use crate::commands::chain::{addresses, given_chain_id, limits, roots};
 use crate::commands::run::config;
 use crate::dev::{Backend, Kubernetes};
+use crate::plain::count;
 use crate::{say, secrets};
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::Config;
@@ -50,11 +51,11 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: Option<&Sdl>, home: &Path) 
     if run.output == Output::Text {
         let (height, leases, bids) = (
             snapshot.height,
-            snapshot.leases.len(),
-            open_bids(&snapshot).count(),
+            count(snapshot.leases.len(), "lease"),
+            count(open_bids(&snapshot).count(), "open bid"),
         );
         say(&format!(
-            "provider {us} at height {height}: {leases} leases and {bids} open bids hold what they were promised; {cluster}\n"
+            "provider {us} at height {height}: {leases} and {bids} counted; {cluster}\n"
         ));
     }
     let mut desk = Desk {

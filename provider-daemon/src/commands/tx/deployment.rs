@@ -7,6 +7,7 @@ use crate::args::tx::tenant::{CreateArgs, DeploymentArgs, DeploymentTx, DepositT
 use crate::commands::chain::block_on;
 use crate::commands::read_sdl;
 use crate::dev::tenant::create_deployment;
+use crate::plain::count;
 use akash_provider_chain::Reader;
 use akash_provider_chain::convert::tenant_to_any;
 use akash_provider_chain::proto::akash::deployment::v1beta4::QueryParamsRequest;
@@ -209,8 +210,8 @@ fn check_groups(path: &Path, sdl: &Sdl, record: &DeploymentRecord) -> anyhow::Re
     let path = path.display();
     if wanted.len() != record.groups.len() {
         bail!(
-            "{path}: has {} group(s), and deployment {} has {} on the chain: {mend}",
-            wanted.len(),
+            "{path}: has {}, and deployment {} has {} on the chain: {mend}",
+            count(wanted.len(), "group"),
             record.deployment.id,
             record.groups.len()
         );
