@@ -8,6 +8,7 @@ pub mod config;
 pub mod dev;
 pub mod devnet;
 pub mod explain;
+mod faults;
 pub mod keys;
 pub mod migrate;
 pub mod price;

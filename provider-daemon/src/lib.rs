@@ -48,8 +48,11 @@ pub(crate) fn program() -> Program {
 /// # Errors
 /// What the command could not do, for people, with its causes.
 pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_new(levels(&cli.log_level, &cli.command))
-        .map_err(|e| anyhow::anyhow!("--log-level `{}`: {e}; try `info` or `debug`", cli.log_level))?;
+    let wrong =
+        |why: String| anyhow::anyhow!("--log-level `{}`: {why}; try `info` or `debug`", cli.log_level);
+    args::values::check_log_levels(&cli.log_level).map_err(wrong)?;
+    let filter =
+        EnvFilter::try_new(levels(&cli.log_level, &cli.command)).map_err(|e| wrong(e.to_string()))?;
     let is_json = cli.log_format == LogFormat::Json;
     let has_colours = !is_json && cli.log_color.unwrap_or_else(|| std::io::stderr().is_terminal());
     let log = tracing_subscriber::fmt()

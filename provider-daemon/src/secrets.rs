@@ -135,14 +135,32 @@ fn of_environment(name: &str) -> anyhow::Result<Option<SecretString>> {
     Ok(Some(SecretSource::Variable(variable).read()?))
 }
 
+/// Checks the settings of the signing key that need no passphrase.
+///
+/// # Errors
+/// As [`signer`].
+pub fn check(args: &SignerArgs) -> anyhow::Result<()> {
+    args.keyring.keyring_backend.parse::<Backend>()?;
+    if let Some(path) = &args.key_file {
+        SecretSource::File(path.clone()).read()?;
+    } else if of_environment("key-mnemonic")?.is_none() {
+        from(args)?;
+    }
+    Ok(())
+}
+
+fn from(args: &SignerArgs) -> anyhow::Result<&str> {
+    let from = args.from.as_deref().filter(|from| !from.is_empty());
+    from.context("which key signs? name it with --from (`keys list` shows them)")
+}
+
 /// The key that signs.
 ///
 /// # Errors
 /// When it is not said which, or it cannot be had; the text names the place and the mend.
 pub fn signer(args: &SignerArgs, home: &Path) -> anyhow::Result<PrivateKey> {
     let Some(key) = secret_key(args)? else {
-        let from = args.from.as_deref().filter(|from| !from.is_empty());
-        let from = from.context("which key signs? name it with --from (`keys list` shows them)")?;
+        let from = from(args)?;
         return Ok(open_keyring(&args.keyring, home)?.private_key(from)?);
     };
     // A name says nothing about a key that is in no keyring; an address does.

@@ -96,6 +96,28 @@ pub fn log_levels(text: &str) -> String {
     }
 }
 
+/// Checks a filter of the log. A term that is not a level would name a module and silence all others.
+///
+/// # Errors
+/// The term.
+pub fn check_log_levels(text: &str) -> Result<(), String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let levels = log_levels(text);
+    let words = levels.split(',').map(str::trim);
+    // Spans in brackets and numbers are left to the filter.
+    let is_level = |word: &&str| {
+        let number = word.bytes().all(|b| b.is_ascii_digit());
+        word.contains(['=', '[']) || number || LEVELS.contains(&word.to_lowercase().as_str())
+    };
+    match words.clone().find(|word| !is_level(word)) {
+        None => Ok(()),
+        Some(word) => Err(format!(
+            "`{word}` is no level: use {}, or MODULE=LEVEL",
+            LEVELS.join(", ")
+        )),
+    }
+}
+
 /// An amount of a token such as `5000000uact`; above zero.
 ///
 /// # Errors
@@ -337,6 +359,34 @@ mod tests {
             ),
         ] {
             assert_eq!(log_levels(theirs), ours, "{theirs}");
+            assert_eq!(check_log_levels(theirs), Ok(()), "{theirs}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_of_the_log_is_refused() {
+        for good in [
+            "",
+            "info",
+            "WARN",
+            "off,akash_provider_core::engine=trace",
+            "3",
+            "[bid]=debug",
+        ] {
+            assert_eq!(check_log_levels(good), Ok(()), "{good}");
+        }
+        for (bad, word) in [
+            ("verbose", "verbose"),
+            ("inof", "inof"),
+            ("info,debgu", "debgu"),
+            ("akash_provider_core", "akash_provider_core"),
+            ("*:loud", "loud"),
+        ] {
+            let told = check_log_levels(bad).unwrap_err();
+            assert!(
+                told.starts_with(&format!("`{word}` is no level")),
+                "{bad}: {told}"
+            );
         }
     }
 

@@ -3,11 +3,8 @@
 use crate::args::config::{CheckArgs, ShowArgs};
 use crate::args::show::Shown;
 use crate::args::{ConfigCommand, Output, RunArgs};
-use crate::commands::chain::{addresses, given_chain_id};
-use crate::commands::run;
+use crate::commands::faults;
 use crate::say;
-use akash_provider_core::types::Address;
-use anyhow::Context;
 use serde_json::json;
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -88,30 +85,7 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 /// What would end a start, or is not what its author meant.
 fn troubles(args: &RunArgs) -> Vec<String> {
     let mut troubles = args.remarks.unknown.clone();
-    let mut look = |found: anyhow::Result<()>| {
-        if let Err(error) = found {
-            troubles.push(format!("{error:#}"));
-        }
-    };
-    let chain_id = given_chain_id(&args.node).context("--chain-id is missing: say which chain this is for");
-    look(
-        chain_id
-            .as_ref()
-            .map(|_| ())
-            .map_err(|error| anyhow::anyhow!("{error}")),
-    );
-    look(addresses(&args.node).map(|_| ()));
-    look(
-        args.pricing
-            .strategy(1)
-            .map(|_| ())
-            .context("the prices, --bid-price-…"),
-    );
-    look(args.bus.location().map(|_| ()));
-    // The account is not known without its key, and nothing here depends on which it is.
-    let config = Address::from_bytes(&[1; 20]).context("an account");
-    let config = config.and_then(|nobody| run::config(args, nobody, chain_id.as_deref().unwrap_or("chain")));
-    look(config.map(|_| ()));
+    troubles.extend(faults::of_run(args));
     troubles.extend(args.pricing.script_trouble());
     troubles
 }

@@ -1,7 +1,8 @@
 //! `run`: the provider on a chain.
 
 use crate::args::RunArgs;
-use crate::commands::chain::{addresses, given_chain_id};
+use crate::commands::chain::given_chain_id;
+use crate::commands::faults;
 use crate::commands::tx::gas_price;
 use crate::commands::tx::provider::ProviderFile;
 use crate::dev::Printer;
@@ -10,6 +11,7 @@ use crate::secrets;
 use akash_provider_chain::gas::GasConfig;
 use akash_provider_core::Config;
 use akash_provider_core::config::InvalidConfig;
+use akash_provider_core::manifest::{check_hostname, is_wildcard};
 use akash_provider_core::types::{Address, Coin};
 use anyhow::{Context, anyhow, bail};
 use std::path::Path;
@@ -32,10 +34,12 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
     for notice in notices.into_iter().chain(args.warnings()) {
         printer.note(&notice);
     }
-    let chain_id =
-        given_chain_id(&args.node).context("--chain-id is missing: say which chain this is for")?;
-    // For its error alone, before a passphrase is asked for.
-    addresses(&args.node)?;
+    // Before a passphrase is requested.
+    let faults = faults::of_run(args);
+    if !faults.is_empty() {
+        bail!("{}", faults.join("\n"));
+    }
+    let chain_id = given_chain_id(&args.node).context("--chain-id is missing")?;
     let pricing = args
         .pricing
         .strategy(seed())
@@ -88,6 +92,7 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     config.balance_check_interval = args.leases.lease_funds_monitor_interval;
     config.query_timeout = args.leases.rpc_query_timeout;
     let domain = args.leases.deployment_ingress_domain.trim();
+    check_domain(domain)?;
     if args.leases.deployment_ingress_static_hosts {
         if domain.is_empty() {
             bail!(
@@ -113,6 +118,17 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     config.cluster_ready_timeout = CLUSTER_PATIENCE;
     config.validate().map_err(|error| anyhow!(of_flags(&error)))?;
     Ok(config)
+}
+
+/// Refuses what is no domain that names can be made below.
+fn check_domain(domain: &str) -> anyhow::Result<()> {
+    let fault = match check_hostname(&domain.to_lowercase()) {
+        _ if domain.is_empty() => return Ok(()),
+        Err(fault) => fault.to_string(),
+        Ok(()) if is_wildcard(domain) => "is a wildcard".to_owned(),
+        Ok(()) => return Ok(()),
+    };
+    bail!("--deployment-ingress-domain `{domain}` {fault}: write a domain, such as ingress.example.com")
 }
 
 /// An error of a setting in the words of the command line, where a flag sets it.
@@ -171,6 +187,37 @@ mod tests {
     struct Flags {
         #[command(flatten)]
         run: RunArgs,
+    }
+
+    #[test]
+    fn an_ingress_domain_is_a_domain() {
+        for good in [
+            "",
+            "ingress.example.com",
+            "Ingress.Example.com",
+            "ingress.localhost",
+            "internal",
+        ] {
+            assert!(check_domain(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "*.x",
+            "*.example.com",
+            "https://x",
+            ".x",
+            "x.",
+            "a_b.c",
+            "a.b:80",
+            "a..b",
+            "10.0.0.1",
+            "x.cluster.local",
+        ] {
+            let told = check_domain(bad).unwrap_err().to_string();
+            assert!(
+                told.contains(&format!("`{bad}`")) && told.contains("such as ingress.example.com"),
+                "{told}"
+            );
+        }
     }
 
     #[test]

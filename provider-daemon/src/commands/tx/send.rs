@@ -150,8 +150,9 @@ pub(crate) fn gas_price(text: &str) -> anyhow::Result<(Denom, Dec)> {
     let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (amount, denom) = text.split_at(at);
     let wanted = || format!("--gas-prices {text}: write it as 0.025uakt");
+    let is_amount = !amount.is_empty();
     let amount: Dec = amount.parse().with_context(wanted)?;
-    if denom.is_empty() || amount < Dec::ZERO {
+    if !is_amount || denom.is_empty() || amount < Dec::ZERO {
         bail!(wanted());
     }
     Ok((denom.into(), amount))

@@ -74,71 +74,132 @@ fn a_second_signal_aborts() {
     assert!(provider.told().contains("aborting"), "{}", provider.told());
 }
 
+/// Settings, and what is said of them.
+const REFUSED: &[(&[&str], &str)] = &[
+    (&[], "at least one bid price"),
+    (
+        &["--bid-price-cpu-scale=1", "--chain-id="],
+        "--chain-id is missing",
+    ),
+    (&["--bid-price-cpu-scale=1", "--key-file=/nowhere"], "/nowhere"),
+    (&["--bid-price-cpu-scale=1", "--node=ftp://x"], "ftp"),
+    (
+        &["--bid-price-cpu-scale=1", "--bid-deposit=much"],
+        "--bid-deposit much",
+    ),
+    (
+        &["--bid-price-cpu-scale=1", "--bid-deposit=5"],
+        "--bid-deposit 5: `5` names no denomination; write it as 500000uact",
+    ),
+    (
+        &["--bid-price-cpu-scale=1", "--lease-funds-monitor-interval=1s"],
+        "--lease-funds-monitor-interval 1s: must be from 1 m to 24 h",
+    ),
+    (
+        &["--bid-price-cpu-scale=1", "--deployment-ingress-static-hosts"],
+        "--deployment-ingress-domain",
+    ),
+    (
+        &["--bid-price-cpu-scale=1", "--provider-config=/nowhere.yaml"],
+        "/nowhere.yaml",
+    ),
+    (
+        &["--bid-price-cpu-scale=1", "--gas-prices=cheap"],
+        "--gas-prices cheap",
+    ),
+    (
+        &[
+            "--bid-price-cpu-scale=1",
+            "--with-operators=inventory",
+            "--inventory-config={version: v1, clusters: []}",
+        ],
+        "--inventory-config: line 1",
+    ),
+    (
+        &[
+            "--bid-price-cpu-scale=1",
+            "--with-operators=inventory",
+            "--inventory-config=/nowhere.yaml",
+        ],
+        "/nowhere.yaml",
+    ),
+    (
+        &["--bid-price-cpu-scale=1", "--gas-prices=abc"],
+        "--gas-prices abc",
+    ),
+    (
+        &["--bid-price-cpu-scale=1", "--ha=redis"],
+        "--ha redis needs the Redis",
+    ),
+    (&["--bid-price-cpu-scale=1", "--keyring-backend=memory"], "memory"),
+    (
+        &["--bid-price-cpu-scale=1", "--kubeconfig=/nowhere"],
+        "--kubeconfig /nowhere",
+    ),
+    (
+        &["--bid-price-cpu-scale=1", "--node-ca=/nowhere.pem"],
+        "--node-ca /nowhere.pem",
+    ),
+    (
+        &[
+            "--bid-price-cpu-scale=1",
+            "--gateway-tls-cert=/nowhere.crt",
+            "--gateway-tls-key=/nowhere.key",
+        ],
+        "--gateway-tls-cert /nowhere.crt",
+    ),
+    (
+        &["--bid-price-cpu-scale=1", "--node=grpc://127.0.0.1:9090"],
+        "addresses of gRPC alone",
+    ),
+    (
+        &[
+            "--bid-price-cpu-scale=1",
+            "--deployment-ingress-domain=*.example.com",
+        ],
+        "--deployment-ingress-domain `*.example.com` is a wildcard",
+    ),
+];
+
 #[test]
 fn settings_that_make_no_sense_are_refused_at_once() {
     let stage = Stage::new("settings", false);
-    for (words, expected) in [
-        (vec!["run"], "at least one bid price"),
-        (
-            vec!["run", "--bid-price-cpu-scale=1", "--chain-id="],
-            "--chain-id is missing",
-        ),
-        (
-            vec!["run", "--bid-price-cpu-scale=1", "--key-file=/nowhere"],
-            "/nowhere",
-        ),
-        (vec!["run", "--bid-price-cpu-scale=1", "--node=ftp://x"], "ftp"),
-        (
-            vec!["run", "--bid-price-cpu-scale=1", "--bid-deposit=much"],
-            "--bid-deposit much",
-        ),
-        (
-            vec!["run", "--bid-price-cpu-scale=1", "--bid-deposit=5"],
-            "--bid-deposit 5: `5` names no denomination; write it as 500000uact",
-        ),
-        (
-            vec![
-                "run",
-                "--bid-price-cpu-scale=1",
-                "--lease-funds-monitor-interval=1s",
-            ],
-            "--lease-funds-monitor-interval 1s: must be from 1 m to 24 h",
-        ),
-        (
-            vec![
-                "run",
-                "--bid-price-cpu-scale=1",
-                "--deployment-ingress-static-hosts",
-            ],
-            "--deployment-ingress-domain",
-        ),
-        (
-            vec![
-                "run",
-                "--bid-price-cpu-scale=1",
-                "--provider-config=/nowhere.yaml",
-            ],
-            "/nowhere.yaml",
-        ),
-        (
-            vec!["run", "--bid-price-cpu-scale=1", "--gas-prices=cheap"],
-            "--gas-prices cheap",
-        ),
-        (
-            vec![
-                "run",
-                "--bid-price-cpu-scale=1",
-                "--with-operators=inventory",
-                "--inventory-config={version: v1, clusters: []}",
-            ],
-            "--inventory-config: line 1",
-        ),
-    ] {
-        let (code, _, err) = stage.ran(&words);
+    for (words, expected) in REFUSED {
+        let (code, _, err) = stage.ran(&[&["run"], *words].concat());
         assert!(
             code == 1 && err.contains("error: ") && err.contains(expected),
             "{words:?}: {err}"
         );
+        // The same without a start. The client knows the schemes of nodes, and this file is read with the settings.
+        if ["--node=ftp://x", "--provider-config=/nowhere.yaml"]
+            .iter()
+            .any(|word| words.contains(word))
+        {
+            continue;
+        }
+        let (code, out, err) = stage.ran(&[&["config", "check"], *words].concat());
+        assert!(code == 1 && out.contains(expected), "{words:?}: {out}{err}");
+    }
+}
+
+#[test]
+fn all_that_is_missing_is_reported_at_once() {
+    let stage = Stage::new("missing-settings", false);
+    let words = ["--chain-id=", "--node=", "--gas-prices=abc", "--ha=redis"];
+    let expected = [
+        "--chain-id is missing",
+        "--node names no node",
+        "at least one bid price",
+        "--gas-prices abc",
+        "--ha redis needs the Redis",
+    ];
+    let (code, _, run) = stage.ran(&[&["run"], &words[..]].concat());
+    assert_eq!(code, 1);
+    let (code, check, _) = stage.ran(&[&["config", "check"], &words[..]].concat());
+    assert_eq!(code, 1);
+    for fault in expected {
+        assert!(run.contains(fault), "{fault}: {run}");
+        assert!(check.contains(fault), "{fault}: {check}");
     }
 }
 
