@@ -20,6 +20,8 @@ pub struct Settings {
     pub public_hostname: String,
     /// How HTTP reaches a service (`--ingress-mode`).
     pub ingress: IngressMode,
+    /// Pods of proxies, which reach the pods of leases.
+    pub proxies: Vec<ProxyPods>,
     /// Isolation of leases by network policies (`--deployment-network-policies-enabled`).
     pub network_policies: bool,
     /// Runtime class of pods; empty or `none` for the cluster's default (`--deployment-runtime-class`).
@@ -75,6 +77,7 @@ impl Settings {
             manifest_namespace: "lease".to_owned(),
             public_hostname: String::new(),
             ingress: IngressMode::Ingress,
+            proxies: vec![ProxyPods::nginx()],
             network_policies: true,
             runtime_class: String::new(),
             pull_secret: String::new(),
@@ -136,6 +139,37 @@ impl Settings {
             None => (most > 0).then_some((most, 0)),
             Some((total, taken)) if most == 0 => Some((total, taken)),
             Some((total, taken)) => Some((total.min(most.saturating_add(taken)), taken)),
+        }
+    }
+}
+
+/// Pods of a proxy, by labels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyPods {
+    /// Labels of their namespaces; empty for all namespaces.
+    pub namespace: Vec<(String, String)>,
+    /// Labels of the pods; empty for all pods of these namespaces.
+    pub pods: Vec<(String, String)>,
+}
+
+impl ProxyPods {
+    const APP_NAME: &str = "app.kubernetes.io/name";
+
+    /// Pods of ingress-nginx in its namespace, as the Go provider admits them.
+    #[must_use]
+    pub fn nginx() -> Self {
+        Self {
+            namespace: Self::named("ingress-nginx").pods,
+            ..Self::named("ingress-nginx")
+        }
+    }
+
+    /// Pods of an application in any namespace. Tenants give no labels to their pods.
+    #[must_use]
+    pub fn named(app: &str) -> Self {
+        Self {
+            namespace: Vec::new(),
+            pods: vec![(Self::APP_NAME.to_owned(), app.to_owned())],
         }
     }
 }

@@ -5,7 +5,7 @@ use super::context::Context;
 use super::networks::Networks;
 use super::{Refusal, ports};
 use crate::labels::{self, Labels};
-use crate::settings::IngressMode;
+use crate::settings::{IngressMode, ProxyPods};
 use akash_provider_core::manifest::{Service, ServiceExpose};
 use k8s_openapi::api::networking::v1::{
     IPBlock, NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule, NetworkPolicyPeer,
@@ -20,8 +20,6 @@ use std::net::IpAddr;
 pub const RESTRICTIONS: &str = "akash-deployment-restrictions";
 
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-const APP_NAME: &str = "app.kubernetes.io/name";
-const NGINX: &str = "ingress-nginx";
 const WORLD_V4: &str = "0.0.0.0/0";
 const WORLD_V6: &str = "::/0";
 /// Networks that the other provider closes to its leases.
@@ -74,7 +72,8 @@ pub(super) fn names(service: &Service) -> impl Iterator<Item = String> {
 
 fn restrictions(cx: &Context<'_>) -> Result<NetworkPolicy, Refusal> {
     let own = || pods((labels::NAMESPACE, cx.name.as_str()), None);
-    let mut sources = vec![own(), pods((APP_NAME, NGINX), Some(&[(APP_NAME, NGINX)]))];
+    let mut sources = vec![own()];
+    sources.extend(cx.settings.proxies.iter().map(proxy));
     if let IngressMode::GatewayApi { namespace, .. } = &cx.settings.ingress {
         sources.push(pods((NAMESPACE_NAME, namespace.as_str()), None));
     }
@@ -231,6 +230,19 @@ fn to(peers: Vec<NetworkPolicyPeer>, ports: Option<Vec<NetworkPolicyPort>>) -> N
     NetworkPolicyEgressRule {
         to: Some(peers),
         ports,
+    }
+}
+
+fn proxy(proxy: &ProxyPods) -> NetworkPolicyPeer {
+    let selector = |labels: &[(String, String)]| {
+        let labels: Vec<_> = labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        matching(&labels)
+    };
+    NetworkPolicyPeer {
+        // An empty selector is every namespace.
+        namespace_selector: Some(selector(&proxy.namespace)),
+        pod_selector: (!proxy.pods.is_empty()).then(|| selector(&proxy.pods)),
+        ..NetworkPolicyPeer::default()
     }
 }
 

@@ -1,10 +1,12 @@
 //! Flags of the Kubernetes backend.
 
 use super::operators::{DiscoveryArgs, GpuListArgs, InsideArg, NamesArgs, PoolArgs};
-use super::routes::RoutesArgs;
+use super::routes::{ControllerArg, RoutesArgs};
 use super::values;
 use akash_provider_core::types::Address;
-use akash_provider_k8s::settings::{CommitLevels, Drift, Egress, IngressMode, Isolation, Settings};
+use akash_provider_k8s::settings::{
+    CommitLevels, Drift, Egress, IngressMode, Isolation, ProxyPods, Settings,
+};
 use clap::{ArgAction, Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -90,6 +92,12 @@ pub struct KubernetesArgs {
     /// How hostnames become routes.
     #[command(flatten)]
     pub routes: RoutesArgs,
+    /// Namespace of the proxy that reaches the pods of leases [default: by --ingress-controller]
+    #[arg(long, value_name = "NAMESPACE", value_parser = values::dns_name)]
+    pub ingress_proxy_namespace: Option<String>,
+    /// Labels of the pods of that proxy [default: by --ingress-controller]
+    #[arg(long, value_name = "LABEL=VALUE", value_delimiter = ',', value_parser = values::label)]
+    pub ingress_proxy_labels: Vec<(String, String)>,
     /// Operators to run in this process instead of in pods of their own; `none` for none.
     #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',')]
     pub with_operators: Option<Vec<InsideArg>>,
@@ -167,6 +175,25 @@ impl KubernetesArgs {
         self.cluster_domain.clone().or_else(searched)
     }
 
+    /// Pods of the proxy that the flags name, or those of the usual charts of the controller.
+    fn proxies(&self) -> Vec<ProxyPods> {
+        let namespace = self.ingress_proxy_namespace.iter();
+        let namespace: Vec<_> = namespace
+            .map(|name| ("kubernetes.io/metadata.name".to_owned(), name.clone()))
+            .collect();
+        let pods = self.ingress_proxy_labels.clone();
+        if !namespace.is_empty() || !pods.is_empty() {
+            return vec![ProxyPods { namespace, pods }];
+        }
+        match self.routes.ingress_controller {
+            ControllerArg::Nginx => vec![ProxyPods::nginx()],
+            ControllerArg::Traefik => vec![ProxyPods::named("traefik")],
+            ControllerArg::Haproxy => ["kubernetes-ingress", "haproxy-ingress"]
+                .map(ProxyPods::named)
+                .to_vec(),
+        }
+    }
+
     /// The settings of the backend.
     #[must_use]
     pub fn settings(&self, provider: Address, chain_id: &str) -> Settings {
@@ -183,6 +210,7 @@ impl KubernetesArgs {
                     buffer_size: self.routes.proxy_buffer_size.clone(),
                 },
             },
+            proxies: self.proxies(),
             network_policies: self.deployment_network_policies_enabled,
             runtime_class: self.deployment_runtime_class.clone(),
             pull_secret: self.docker_image_pull_secrets_name.trim().to_owned(),
@@ -301,6 +329,45 @@ mod tests {
         ] {
             let error = Flags::try_parse_from(["test", flag]).err().unwrap().to_string();
             assert!(error.contains(mend), "{flag}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_proxy_of_the_controller_or_of_the_flags_reaches_leases() {
+        let label = |key: &str, value: &str| vec![(key.to_owned(), value.to_owned())];
+        let edge = label("kubernetes.io/metadata.name", "edge");
+        for (words, wanted) in [
+            (&[][..], vec![ProxyPods::nginx()]),
+            (
+                &["--ingress-controller=traefik"],
+                vec![ProxyPods::named("traefik")],
+            ),
+            (
+                &["--ingress-controller=haproxy"],
+                ["kubernetes-ingress", "haproxy-ingress"]
+                    .map(ProxyPods::named)
+                    .to_vec(),
+            ),
+            (
+                &["--ingress-proxy-namespace=edge"],
+                vec![ProxyPods {
+                    namespace: edge.clone(),
+                    pods: Vec::new(),
+                }],
+            ),
+            (
+                &[
+                    "--ingress-controller=traefik",
+                    "--ingress-proxy-namespace=edge",
+                    "--ingress-proxy-labels=app=proxy",
+                ],
+                vec![ProxyPods {
+                    namespace: edge.clone(),
+                    pods: label("app", "proxy"),
+                }],
+            ),
+        ] {
+            assert_eq!(settings(words).proxies, wanted, "{words:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::objects::evaluate::{Place, allowed};
 use crate::objects::sdl;
 use akash_provider_k8s::objects::{self, Prior};
-use akash_provider_k8s::settings::{Egress, IngressMode, Isolation, Settings};
+use akash_provider_k8s::settings::{Egress, IngressMode, Isolation, ProxyPods, Settings};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use std::collections::BTreeMap;
 
@@ -113,6 +113,39 @@ fn check(policies: &[NetworkPolicy], flows: Vec<Flow>) {
             expected,
             "{from:?} to {to:?} on {port}/{protocol}"
         );
+    }
+}
+
+#[test]
+fn the_proxy_of_the_settings_reaches_a_lease_and_no_other_one() {
+    let traefik = |namespace: &str| {
+        Place::pod(
+            namespace,
+            &[("name", namespace)],
+            &[("app.kubernetes.io/name", "traefik")],
+        )
+    };
+    let edge = ProxyPods {
+        namespace: vec![("name".to_owned(), "edge".to_owned())],
+        pods: Vec::new(),
+    };
+    for (proxies, from_edge, from_other) in [
+        (vec![ProxyPods::named("traefik")], true, true),
+        (vec![edge], true, false),
+        (vec![ProxyPods::nginx()], false, false),
+    ] {
+        let is_nginx = proxies == [ProxyPods::nginx()];
+        let settings = Settings {
+            proxies,
+            ..settings()
+        };
+        let flows = vec![
+            (traefik("edge"), service("game"), "TCP", 8080, from_edge),
+            (traefik("other"), service("game"), "TCP", 8080, from_other),
+            (nginx(), service("game"), "TCP", 8080, is_nginx),
+            (neighbour(), service("game"), "TCP", 8080, false),
+        ];
+        check(&policies(&settings, Isolation::Baseline), flows);
     }
 }
 

@@ -50,6 +50,11 @@ pub(super) fn of(args: &RunArgs, config: &Config) -> BTreeMap<String, String> {
             &kubernetes.resolver_networks,
             &kubernetes.resolver_pods,
         ),
+        (
+            &kubernetes.ingress_proxy_namespace,
+            &kubernetes.ingress_proxy_labels,
+            &routes.ingress_controller,
+        ),
     );
     let overcommit = (
         kubernetes.overcommit_pct_cpu,
