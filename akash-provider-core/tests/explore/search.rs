@@ -1,8 +1,8 @@
 //! Breadth-first search over all reachable states; a violation prints the shortest way to it.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet;
 use std::fmt::Debug;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::Hash;
 use std::rc::Rc;
 
 /// A machine and the world around it.
@@ -34,8 +34,7 @@ pub(crate) fn explore<W: World>(name: &str, start: W) -> Stats {
 /// As [`explore`], with the violation as a value, so that the search itself can be tested.
 pub(crate) fn search<W: World>(start: W) -> Result<Stats, String> {
     let start = Rc::new(start);
-    let mut seen: HashSet<Rc<W>, BuildHasherDefault<WordHasher>> = HashSet::default();
-    seen.insert(Rc::clone(&start));
+    let mut seen = FxHashSet::from_iter([Rc::clone(&start)]);
     // States in the order of their discovery, each with the one before it and the choice that led from there.
     let mut found = vec![(start, 0, String::new())];
     let (mut at, mut edges) = (0, 0);
@@ -46,9 +45,8 @@ pub(crate) fn search<W: World>(start: W) -> Result<Stats, String> {
         }
         for (choice, next) in state.successors() {
             edges += 1;
-            if !seen.contains(&next) {
-                let next = Rc::new(next);
-                seen.insert(Rc::clone(&next));
+            let next = Rc::new(next);
+            if seen.insert(Rc::clone(&next)) {
                 found.push((next, at, choice));
             }
         }
@@ -69,26 +67,4 @@ fn way<W: World>(found: &[(Rc<W>, usize, String)], to: usize) -> String {
     }
     steps.reverse();
     steps.join("\n")
-}
-
-/// Hashes eight bytes at a time: states are large, and collisions are not an attack here.
-#[derive(Default)]
-struct WordHasher(u64);
-
-impl Hasher for WordHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
 }

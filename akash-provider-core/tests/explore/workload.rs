@@ -481,23 +481,38 @@ impl World for WorkloadWorld {
     }
 }
 
+/// One world for each test, so that they run side by side.
+fn every_interleaving(terms: bool, tripped: bool) {
+    assert_eq!(CONFIG.unhealthy_limit, Some(Duration::from_secs(3600)));
+    let name = format!("workload terms={terms} tripped={tripped}");
+    let budget = 1 + u8::from(!terms && !tripped);
+    let stats = explore(&name, WorkloadWorld::start(terms, tripped, budget));
+    assert!(
+        stats.states > 2_000,
+        "the world has become too small to prove anything: {stats:?}"
+    );
+}
+
 #[test]
 #[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
 fn every_interleaving_of_a_workload() {
-    assert_eq!(CONFIG.unhealthy_limit, Some(Duration::from_secs(3600)));
-    let mut states = 0;
-    for terms in [false, true] {
-        for tripped in [false, true] {
-            let name = format!("workload terms={terms} tripped={tripped}");
-            states += explore(
-                &name,
-                WorkloadWorld::start(terms, tripped, 1 + u8::from(!terms && !tripped)),
-            )
-            .states;
-        }
-    }
-    assert!(
-        states > 2_000,
-        "the world has become too small to prove anything: {states}"
-    );
+    every_interleaving(false, false);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
+fn every_interleaving_of_a_workload_that_the_breaker_holds() {
+    every_interleaving(false, true);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
+fn every_interleaving_of_a_workload_with_reclamation() {
+    every_interleaving(true, false);
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
+fn every_interleaving_of_a_workload_with_reclamation_that_the_breaker_holds() {
+    every_interleaving(true, true);
 }
