@@ -25,7 +25,7 @@ pub use random_range::RandomRange;
 pub use scale::{Scale, ScaleConfig};
 use serde::{Deserialize, Serialize};
 #[cfg(feature = "shell-script")]
-pub use shell_script::{ShellScript, ShellScriptConfig};
+pub use shell_script::{ShellScript, ShellScriptConfig, supervise};
 use std::sync::Arc;
 pub use utilization::{Used, Utilization};
 

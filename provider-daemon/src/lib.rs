@@ -16,6 +16,7 @@ pub mod operators;
 pub mod plain;
 mod prices;
 pub mod run;
+pub mod script_supervisor;
 mod sealed;
 pub mod secrets;
 pub mod shown;

@@ -8,17 +8,21 @@
 //! Whatever begins with `PRICE_` is on it.
 //!
 //! What it may not do is hold the provider up. At most so many processes run at once; one that has not exited
-//! and closed its output within the limit is killed with every process that it started, also those in other
-//! sessions; output is read only up to a bound; a call that is given up kills them too. Nothing is stored from one order to the next.
+//! and closed its output within the limit is killed with its process group, and under a [supervisor](supervise) with every
+//! process that it started; output is read only up to a bound; a call that is given up kills them too. Nothing is stored from one order to the next.
 
 mod input;
 mod process;
+mod supervisor;
+
+pub use supervisor::supervise;
 
 use super::{PriceError, PriceRequest, PricingStrategy, price_of};
 use crate::error::{Error, ErrorKind};
 use crate::types::price::{Dec, ParseDecError};
 use crate::types::{DecCoin, Denom};
 use process::{Outcome, RunError};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -37,6 +41,8 @@ pub struct ShellScriptConfig {
     pub process_limit: usize,
     /// How long one process may take (`bid-price-script-process-timeout`).
     pub timeout: Duration,
+    /// Program and arguments that [`supervise`] the script, whose path is added; empty for none.
+    pub supervisor: Vec<OsString>,
 }
 
 impl ShellScriptConfig {
@@ -47,6 +53,7 @@ impl ShellScriptConfig {
             path: path.into(),
             process_limit: 32,
             timeout: Duration::from_secs(10),
+            supervisor: Vec::new(),
         }
     }
 }
@@ -105,6 +112,7 @@ enum ScriptError {
 pub struct ShellScript {
     path: PathBuf,
     timeout: Duration,
+    supervisor: Vec<OsString>,
     processes: Semaphore,
 }
 
@@ -118,6 +126,7 @@ impl ShellScript {
             path,
             process_limit,
             timeout,
+            supervisor,
         } = config;
         if path.as_os_str().is_empty() {
             Err(InvalidScript::NoPath)
@@ -131,6 +140,7 @@ impl ShellScript {
             Ok(Self {
                 path,
                 timeout,
+                supervisor,
                 processes,
             })
         }
@@ -143,7 +153,7 @@ impl ShellScript {
         input: Vec<u8>,
     ) -> Result<DecCoin, ScriptError> {
         let environment = [("AKASH_OWNER", request.owner.as_str()), ("AKASH_DENOM", denom)];
-        let run = process::run(&self.path, environment, input);
+        let run = process::run(&self.path, &self.supervisor, environment, input);
         let outcome = match tokio::time::timeout(self.timeout, run).await {
             // The process group is killed by dropping what ran it.
             Err(_elapsed) => return Err(ScriptError::Timeout(self.timeout)),

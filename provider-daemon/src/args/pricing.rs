@@ -114,6 +114,7 @@ impl PricingArgs {
                     )?,
                     process_limit: self.bid_price_script_process_limit,
                     timeout: self.bid_price_script_process_timeout,
+                    supervisor: crate::script_supervisor::command(),
                 })?)
             }
         })

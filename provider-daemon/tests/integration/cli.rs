@@ -291,6 +291,51 @@ fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
 }
 
+/// One process of the script is its child, and the parent of the other has ended. Both have another session and an empty
+/// environment.
+const LEAVING: &str = "
+left() { env -i setsid /bin/bash -c \"echo \\$\\$ > '$1'; exec sleep 300\" >/dev/null 2>&1 </dev/null & }
+left DIR/child
+(left DIR/orphan)
+sleep 300
+";
+
+#[test]
+fn a_price_script_ends_with_every_process_that_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let body = LEAVING.replace("DIR", folder.path().to_str().unwrap());
+    std::fs::write(at("script.body"), body).unwrap();
+    // A link, because a program that is open for writing anywhere cannot be started.
+    let runner = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../akash-provider-core/tests/data/run.sh"
+    );
+    std::os::unix::fs::symlink(runner, at("script")).unwrap();
+    let script = format!("--bid-price-script-path={}", at("script").display());
+    let flags = [
+        "--bid-price-strategy=shellScript",
+        &script,
+        "--bid-price-script-process-timeout=2s",
+    ];
+    let web = sample("web.yaml");
+    let output = run(&[&["explain", "--accept-any", &web][..], &flags].concat());
+    let said = text(&output.stdout) + &text(&output.stderr);
+    assert!(said.contains("has not ended within 2s"), "{said}");
+    for name in ["child", "orphan"] {
+        let pid = std::fs::read_to_string(at(name)).unwrap();
+        let stat = format!("/proc/{}/stat", pid.trim().parse::<u32>().unwrap());
+        let began = Instant::now();
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z")) {
+            assert!(
+                began.elapsed() < Duration::from_secs(10),
+                "{name} outlives its script"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
 #[test]
 fn the_first_signal_drains() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {

@@ -1,11 +1,10 @@
 //! One process in a group of its own, with bounded output, that does not outlive the call that runs it.
 
-mod descendants;
-
-use descendants::Mark;
+use nix::sys::signal::Signal;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
@@ -74,22 +73,32 @@ pub(super) fn is_passed(name: &str) -> bool {
 }
 
 /// Runs a program: writes `input` while it takes it, reads what it prints, and waits until its outputs are
-/// closed and it has exited. Dropped before the end, or ended by an error, it kills the whole process group.
+/// closed and it has exited. Dropped before the end, or ended by an error, it kills the whole process group; a
+/// supervisor before the program kills everything that the program started.
 ///
 /// The process is waited for only after its outputs are closed. Until then it keeps its id even when it has
 /// exited, so the group that is killed is never another one that got the same number.
 pub(super) async fn run(
     program: &Path,
+    supervisor: &[OsString],
     environment: [(&str, &str); 2],
     input: Vec<u8>,
 ) -> Result<Outcome, RunError> {
-    let mark = Mark::new();
-    let mut command = CommandWrap::with_new(program, |command| {
+    if !supervisor.is_empty() {
+        // Otherwise the supervisor reports it as a failure of the script.
+        is_executable(program).map_err(RunError::Start)?;
+    }
+    let mut words = supervisor
+        .iter()
+        .map(OsString::as_os_str)
+        .chain([program.as_os_str()]);
+    let first = words.next().unwrap_or_default();
+    let mut command = CommandWrap::with_new(first, |command| {
         command
+            .args(words)
             .env_clear()
             .envs(inherited(std::env::vars_os()))
             .envs(environment)
-            .env(Mark::NAME, mark.value())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -100,7 +109,7 @@ pub(super) async fn run(
         .map_err(RunError::Start)?;
     let mut group = Group {
         child,
-        mark,
+        is_supervised: !supervisor.is_empty(),
         ended: false,
     };
     let stdin = group.child.stdin().take();
@@ -134,19 +143,33 @@ pub(super) async fn run(
     Ok(outcome)
 }
 
-/// A process group that is killed when it is dropped before it has ended, with the processes that left it.
+fn is_executable(program: &Path) -> io::Result<()> {
+    let mode = program.metadata()?.permissions().mode();
+    if mode & 0o111 == 0 {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(())
+}
+
+/// A process group that is killed when it is dropped before it has ended.
 struct Group {
     child: Box<dyn ChildWrapper>,
-    mark: Mark,
+    is_supervised: bool,
     ended: bool,
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.ended {
-            // Fails only when there is nobody left in it. The runtime collects the exit status.
-            let _ = self.child.start_kill();
-            self.mark.kill_all();
+            // Fails only when no process is left in it. The runtime collects the exit status.
+            let _ = match self.child.id().map(i32::try_from) {
+                // Not killed: the supervisor kills what has left the group.
+                Some(Ok(id)) if self.is_supervised => {
+                    nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), Signal::SIGTERM)
+                        .map_err(io::Error::from)
+                }
+                _ => self.child.start_kill(),
+            };
         }
     }
 }

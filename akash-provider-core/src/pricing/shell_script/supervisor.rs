@@ -1,0 +1,86 @@
+//! A process between a provider and one run of a price script, so that the script ends with everything it started.
+//!
+//! Processes of the script whose parents end become children of the supervisor, whatever session, group or environment
+//! they have. SIGTERM kills them all.
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, Signal, kill, raise};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpid};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::process::{Command, ExitCode};
+
+/// Exit code of a supervisor that was told to end, as a shell reports SIGTERM.
+const ENDED: u8 = 143;
+
+/// Runs a program as a price script is run under
+/// [`ShellScriptConfig::supervisor`](super::ShellScriptConfig::supervisor), with the standard streams of this process.
+/// Returns its exit code; a signal that ended the program ends this process too.
+///
+/// It must be called before this process starts a thread or another process.
+///
+/// # Errors
+/// The program cannot be started.
+pub fn supervise(program: &OsStr) -> io::Result<ExitCode> {
+    #[cfg(target_os = "linux")]
+    nix::sys::prctl::set_child_subreaper(true)?;
+    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGCHLD]);
+    // Before the start, so that no signal is lost. The standard library unblocks them for the program.
+    signals.thread_block()?;
+    let script = Command::new(program).spawn()?.id();
+    let is_script = |pid: Pid| u32::try_from(pid.as_raw()) == Ok(script);
+    loop {
+        if signals.wait()? == Signal::SIGTERM {
+            kill_children()?;
+            return Ok(ExitCode::from(ENDED));
+        }
+        loop {
+            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::Exited(pid, code)) if is_script(pid) => {
+                    return Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)));
+                }
+                Ok(WaitStatus::Signaled(pid, signal, _)) if is_script(pid) => {
+                    signals.thread_unblock()?;
+                    raise(signal)?;
+                    // Only a signal that this process ignores, such as SIGPIPE, comes here.
+                    return Ok(ExitCode::from(
+                        u8::try_from(128 + signal as i32).unwrap_or(u8::MAX),
+                    ));
+                }
+                Ok(WaitStatus::StillAlive) | Err(_) => break,
+                // A process that the script left.
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+/// Kills the children of this process until there are none: those of a killed one become ours.
+fn kill_children() -> io::Result<()> {
+    loop {
+        for child in children()? {
+            // Fails only for a process that has ended.
+            let _ = kill(child, Signal::SIGKILL);
+        }
+        match waitpid(None, None) {
+            Err(Errno::ECHILD) => return Ok(()),
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn children() -> io::Result<Vec<Pid>> {
+    let own = getpid().to_string();
+    let all = fs::read_dir("/proc")?.flatten();
+    let children = all.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        // The second field, in parentheses, may contain anything. State and parent follow it.
+        let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
+        (parent == own).then_some(Pid::from_raw(pid))
+    });
+    Ok(children.collect())
+}
