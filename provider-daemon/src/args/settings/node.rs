@@ -3,6 +3,7 @@
 use akash_provider_chain::regular_file;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -120,11 +121,58 @@ impl<'de> Visitor<'de> for Reader {
     fn visit_map<A: MapAccess<'de>>(self, mut lines: A) -> Result<Node, A::Error> {
         let mut fields: Vec<(String, Node)> = Vec::new();
         while let Some((key, node)) = lines.next_entry::<String, Node>()? {
-            if fields.iter().any(|(known, _)| *known == key) {
-                return Err(Error::custom(format!("`{key}` is there twice")));
-            }
             fields.push((key, node));
         }
-        Ok(Node::Fields(fields))
+        match repeated(fields.iter().map(|(key, _)| key)) {
+            Some(key) => Err(Error::custom(format!("`{key}` is there twice"))),
+            None => Ok(Node::Fields(fields)),
+        }
+    }
+}
+
+/// Returns the first item that occurs a second time.
+fn repeated<T: Ord + Copy>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let mut known = BTreeSet::new();
+    items.find(|item| !known.insert(*item))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::cmp::Ordering;
+
+    /// A key that counts how often it is compared.
+    #[derive(Clone, Copy)]
+    struct Counted<'a>(u32, &'a Cell<u32>);
+
+    impl Ord for Counted<'_> {
+        fn cmp(&self, other: &Self) -> Ordering {
+            self.1.set(self.1.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    impl PartialOrd for Counted<'_> {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    impl PartialEq for Counted<'_> {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other) == Ordering::Equal
+        }
+    }
+
+    impl Eq for Counted<'_> {}
+
+    #[test]
+    fn a_repeated_key_is_found_with_few_comparisons() {
+        let count = Cell::new(0);
+        let keys = (0..10_000).chain([7]).map(|number| Counted(number, &count));
+        assert_eq!(repeated(keys).map(|key| key.0), Some(7));
+        assert!(count.get() < 10_000 * 40, "{}", count.get());
+        assert_eq!(repeated([1, 2, 3].iter()), None);
     }
 }
