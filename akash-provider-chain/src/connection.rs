@@ -36,6 +36,16 @@ pub(crate) fn no_plain_http() -> Fault {
     Fault::NotConnected("(this is an https port): write https:// or grpcs://".to_owned())
 }
 
+/// True for a connection that the other end closed before it responded.
+pub(crate) fn is_closed(error: &(dyn Error + 'static)) -> bool {
+    chain(error).any(|cause| {
+        let http = cause.downcast_ref::<hyper::Error>();
+        let socket = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        http.is_some_and(|error| error.is_incomplete_message() || error.is_closed())
+            || matches!(socket, Some(ErrorKind::ConnectionReset | ErrorKind::BrokenPipe))
+    })
+}
+
 /// What is behind an error, and the mend; `None` where that is not known.
 fn explained(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
     let text = causes(error);

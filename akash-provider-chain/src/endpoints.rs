@@ -355,8 +355,11 @@ impl Endpoints {
                 health.is_doubted = true;
             }
             _ => {
-                tracing::warn!(endpoint = %member.endpoint.name, %fault, "a node cannot be used");
-                health.failed(Instant::now(), fault.clone(), spread(at));
+                let now = Instant::now();
+                if health.warnings.is_logged(now) {
+                    tracing::warn!(endpoint = %member.endpoint.name, %fault, "a node cannot be used");
+                }
+                health.failed(now, fault.clone(), spread(at));
             }
         }
     }

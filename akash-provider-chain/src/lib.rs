@@ -52,6 +52,7 @@ mod query;
 mod raw;
 mod reader;
 pub mod regular_file;
+mod repeated;
 mod rpc;
 mod sequence;
 pub mod signer;

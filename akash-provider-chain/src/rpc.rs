@@ -25,6 +25,9 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Unused connections that are kept for later questions.
 const IDLE_MAX: usize = 32;
 
+/// Start of the methods whose calls are not repeated.
+const NOT_REPEATED: &str = "broadcast_";
+
 /// A client of one node's JSON-RPC.
 #[derive(Clone)]
 pub(crate) struct Rpc {
@@ -113,7 +116,13 @@ impl Rpc {
         }
         let request = request.body(Full::new(Bytes::from(body)));
         let request = request.map_err(|e| internal(e.to_string()))?;
-        let response = self.http.request(request).await;
+        let response = match self.http.request(request.clone()).await {
+            // The node closed an idle connection just when it was used again.
+            Err(error) if connection::is_closed(&error) && !method.starts_with(NOT_REPEATED) => {
+                self.http.request(request).await
+            }
+            response => response,
+        };
         let response = response.map_err(|e| connection::fault(&e, e.is_connect()))?;
         let status = response.status();
         let limit = self.limits.answer_bytes;
@@ -172,4 +181,55 @@ fn no_tls() -> Result<rustls::ClientConfig, String> {
     Ok(builder
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    /// Responds to the first request of each connection and closes it at the second. Counts the connections.
+    async fn node() -> (Url, Arc<AtomicUsize>) {
+        const BODY: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(async move {
+                    let mut request = vec![0; 4096];
+                    assert_ne!(stream.read(&mut request).await.unwrap(), 0);
+                    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", BODY.len());
+                    stream
+                        .write_all(format!("{head}{BODY}").as_bytes())
+                        .await
+                        .unwrap();
+                    let _ = stream.read(&mut request).await;
+                });
+            }
+        });
+        (url.parse().unwrap(), connections)
+    }
+
+    #[tokio::test]
+    async fn a_query_on_a_connection_that_the_node_closes_is_repeated_and_a_transaction_is_not() {
+        for (method, is_repeated) in [("status", true), ("broadcast_tx_sync", false)] {
+            let (url, connections) = node().await;
+            let rpc = Rpc::new(&url, Limits::default(), None).unwrap();
+            rpc.call::<Value>("status", json!({})).await.unwrap();
+            let second = rpc.call::<Value>(method, json!({})).await;
+            assert_eq!(second.is_ok(), is_repeated, "{method}: {second:?}");
+            assert_eq!(
+                connections.load(Ordering::Relaxed),
+                1 + usize::from(is_repeated),
+                "{method}"
+            );
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use super::Versions;
 use crate::checkpoint::{BLOCK_MIN_MS, BURST, Checkpoint};
 use crate::fault::Fault;
+use crate::repeated::Repeated;
 use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -33,6 +34,8 @@ pub(crate) struct Health {
     pub(crate) is_doubted: bool,
     /// Why it is not asked.
     pub(crate) fault: Option<Fault>,
+    /// Warnings that it cannot be used.
+    pub(crate) warnings: Repeated,
     /// What it serves; asked again after every outage.
     pub(crate) versions: Option<Versions>,
 }

@@ -8,6 +8,7 @@ use crate::checkpoint::{Checkpoint, now};
 use crate::endpoints::{LAG_MAX, Need};
 use crate::fault::{Fault, NodeError};
 use crate::reader::Reader;
+use crate::repeated::Repeated;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height, MarketParams, ProviderRecord};
 use futures::StreamExt;
@@ -111,6 +112,7 @@ impl Follower {
     pub(super) async fn run(mut self) {
         self.load_floor();
         let mut reason = "the start".to_owned();
+        let mut outages = Repeated::default();
         loop {
             // A clone, because the session borrows the whole follower.
             let out = self.out.clone();
@@ -128,7 +130,9 @@ impl Follower {
                     reason = why;
                 }
                 End::Outage(why) => {
-                    tracing::warn!(why, "no node answers; the present is unknown");
+                    if outages.is_logged(Instant::now()) {
+                        tracing::warn!(why, "no node answers; the present is unknown");
+                    }
                     let error = Error::new(ErrorKind::Unavailable, "subscribe", why.clone());
                     if self.out.send(Err(error)).await.is_err() {
                         break;

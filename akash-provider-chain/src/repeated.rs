@@ -1,0 +1,43 @@
+//! Which of equal warnings are logged.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// A warning after this time without one is the first again.
+const APART: Duration = Duration::from_mins(5);
+
+/// Occurrences of one warning, of which the first, second, fourth, eighth and so on are logged.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Repeated {
+    count: u32,
+    last: Option<Instant>,
+}
+
+impl Repeated {
+    /// Counts an occurrence. Returns true for one that is logged.
+    pub(crate) fn is_logged(&mut self, now: Instant) -> bool {
+        if self.last.is_none_or(|last| now.duration_since(last) >= APART) {
+            self.count = 0;
+        }
+        self.last = Some(now);
+        self.count = self.count.saturating_add(1);
+        self.count.is_power_of_two()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_of_a_minute_is_logged_a_few_times_and_the_next_one_again() {
+        let (start, mut repeated) = (Instant::now(), Repeated::default());
+        let mut logged = |from: u64, seconds: u64| {
+            let moments = (from..from + seconds).map(|second| start + Duration::from_secs(second));
+            moments.filter(|now| repeated.is_logged(*now)).count()
+        };
+        assert_eq!(logged(0, 60), 6);
+        assert_eq!(logged(1_000, 1), 1);
+        assert_eq!(logged(1_001, 3_600), 11);
+    }
+}
