@@ -4,7 +4,7 @@
 //!
 //! | check | refuses |
 //! |---|---|
-//! | block time at most ten seconds ahead of the local clock | times in the future |
+//! | block time at most ten seconds ahead of the local clock, which is corrected where two nodes agree | times in the future |
 //! | growth since the processed block possible in the time that passed | absurd heights |
 //! | a header is served close to the height, where the height is more than a node may lag above the processed block | heights without blocks |
 //!
@@ -13,10 +13,11 @@
 
 use crate::fault::Fault;
 use akash_provider_core::types::{BlockTime, Height};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Largest difference in ms between a block time and the local clock; clocks set by NTP differ by less.
-const AHEAD_MAX_MS: i64 = 10_000;
+pub(crate) const AHEAD_MAX_MS: i64 = 10_000;
 /// Blocks that a chain may grow in no time at all: about two hours of the network, and the rounding of fast test chains.
 pub(crate) const BURST: Height = 1000;
 /// Shortest block in ms that is accepted over time. The network takes 6 s; development networks go down to 100 ms.
@@ -66,14 +67,30 @@ pub(crate) fn check_time(time: BlockTime, now: BlockTime) -> Result<(), Fault> {
     if ahead <= AHEAD_MAX_MS {
         return Ok(());
     }
-    Err(Fault::Untrusted(format!(
-        "its block time is {} s ahead of the clock of this machine; if nodes are right, set the clock",
-        ahead / 1000
-    )))
+    Err(Fault::Ahead {
+        by: Duration::from_millis(u64::try_from(ahead).unwrap_or(u64::MAX)),
+    })
+}
+
+/// Correction of the local clock in ms. It belongs to the machine, and so to the whole process.
+static CORRECTION_MS: AtomicI64 = AtomicI64::new(0);
+
+/// Adds this number of ms to the local clock in all checks of block times.
+pub(crate) fn correct_clock(by_ms: i64) {
+    CORRECTION_MS.store(by_ms, Ordering::Relaxed);
+}
+
+pub(crate) fn correction_ms() -> i64 {
+    CORRECTION_MS.load(Ordering::Relaxed)
+}
+
+/// The corrected clock as a block time.
+pub(crate) fn now() -> BlockTime {
+    BlockTime(local().0.saturating_add(correction_ms()))
 }
 
 /// The local clock as a block time.
-pub(crate) fn now() -> BlockTime {
+pub(crate) fn local() -> BlockTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     BlockTime(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

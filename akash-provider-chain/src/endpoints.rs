@@ -6,6 +6,7 @@
 //! Equal questions under way share one answer.
 
 mod agreement;
+mod clock;
 mod flights;
 mod processed;
 mod status;
@@ -30,6 +31,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 pub use status::EndpointStatus;
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -78,6 +80,8 @@ struct Shared {
     chain_id: String,
     limits: Limits,
     processed: Mutex<Processed>,
+    /// The clock is corrected by these nodes.
+    corrects_clock: AtomicBool,
     choice: Mutex<Choice>,
     refreshing: tokio::sync::Mutex<()>,
     flights: Flights,
@@ -127,6 +131,7 @@ impl Endpoints {
             chain_id: chain_id.to_owned(),
             limits,
             processed: Mutex::default(),
+            corrects_clock: AtomicBool::new(false),
             choice: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),
             flights: Flights::default(),

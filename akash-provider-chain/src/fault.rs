@@ -111,6 +111,16 @@ pub enum Fault {
     /// The node names a height, a time or a record that the clock, the processed blocks or another node contradict.
     #[error("is not trusted: {0}")]
     Untrusted(String),
+    /// The node names a time in the future.
+    #[error(
+        "its block time is {} s ahead of the clock of this machine; if nodes are right, set the clock, for example with \
+         `timedatectl set-ntp true`",
+        .by.as_secs()
+    )]
+    Ahead {
+        /// Time that the newest block is ahead of the corrected clock.
+        by: Duration,
+    },
     /// The node speaks no version we speak.
     #[error("offers {}; a version with market/v1beta5 and deployment/v1beta4 is needed", offered_text(.offered))]
     Version {
@@ -169,6 +179,7 @@ impl Fault {
             | Self::CatchingUp { .. }
             | Self::Behind { .. }
             | Self::Untrusted(_)
+            | Self::Ahead { .. }
             | Self::Version { .. } => Blame::Endpoint,
             // Asking others takes time and brings the same answer.
             Self::NotFound { .. } | Self::Refused { .. } => Blame::Question,
@@ -197,6 +208,7 @@ impl NodeError {
             | Fault::CatchingUp { .. }
             | Fault::Behind { .. }
             | Fault::Untrusted(_)
+            | Fault::Ahead { .. }
             | Fault::Version { .. } => ErrorKind::Unavailable,
         };
         Error::new(kind, operation, self.to_string()).with_source(self.fault)

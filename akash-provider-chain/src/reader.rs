@@ -8,6 +8,7 @@ use crate::query::Told;
 use akash_provider_core::types::{Address, BlockTime, Height};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Times of blocks that are remembered; the oldest go first.
@@ -49,6 +50,8 @@ pub struct ReaderStatus {
     /// The processed block, where no node has reached it for five minutes; `provider-daemon state reset-height` resets
     /// it.
     pub unreached: Option<Checkpoint>,
+    /// Time by which the clock of this machine is behind the nodes; block times are checked with the corrected clock.
+    pub clock_behind: Option<Duration>,
 }
 
 impl Reader {
@@ -111,6 +114,7 @@ impl Reader {
             last_switch,
             follower: lock(&self.following).clone(),
             unreached: self.endpoints.unreached(),
+            clock_behind: self.endpoints.clock_behind(),
         }
     }
 

@@ -33,6 +33,8 @@ enum Name {
     Replay,
     /// The chain client before a node that misbehaves: a hundred seeds of faults, two hundred kills, a cut of a minute.
     Chain,
+    /// The daemon before a node that lies for a minute, alone and beside an honest one, running on and restarted.
+    Lies,
     /// Two daemons on an API server and a chain: a hundred hand-overs, killed, stopped, paused, cut off and deafened, under
     /// a stream of orders.
     Ha,
@@ -60,6 +62,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         ),
         Name::Replay => sim::tapes(workspace, args.seed),
         Name::Chain => chain(workspace, args.seed),
+        Name::Lies => lies(workspace),
         Name::Ha => tiers::hand_overs(workspace, args.seed),
         Name::Fuzz => fuzz::run(workspace, args.seed),
         Name::K8s => tiers::campaign(workspace, args.seed),
@@ -67,6 +70,16 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         Name::Soak => soak(workspace, args.minutes),
         Name::Mutants => mutants::run(workspace, args.seed, &args.mutants),
     }
+}
+
+/// The long form of the test in `run::lies`.
+fn lies(workspace: &Workspace) -> Result<()> {
+    workspace
+        .cargo(&["test", "--locked", "-p", "provider-daemon"])
+        .args(["--test", "integration", "--", "run::lies::", "--nocapture"])
+        .env("LIES_SECONDS", "60")
+        .follow()
+        .map(drop)
 }
 
 /// The long form of the test in `run::soak`.

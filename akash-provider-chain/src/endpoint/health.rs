@@ -24,6 +24,8 @@ pub(crate) struct Health {
     pub(crate) height_at: Option<Instant>,
     /// The newest block that its last status named.
     pub(crate) tip: Checkpoint,
+    /// Time in ms that this block is ahead of the local clock; `None` where the last status could not be read.
+    pub(crate) ahead: Option<i64>,
     /// Smoothed time of an answer.
     pub(crate) latency: Option<Duration>,
     /// Failures since the last answer.

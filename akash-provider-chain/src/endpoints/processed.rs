@@ -16,7 +16,9 @@ const UNREACHED_FOR: Duration = Duration::from_secs(300);
 /// The newest block that was processed, and what nodes say against it.
 #[derive(Debug, Default)]
 pub(super) struct Processed {
-    block: Option<Checkpoint>,
+    pub(super) block: Option<Checkpoint>,
+    /// When it was processed.
+    pub(super) since: Option<Instant>,
     /// Since when nodes contradict it and none has it.
     contradicted: Option<Instant>,
     /// Since when no reachable node has it.
@@ -31,6 +33,7 @@ impl Endpoints {
         if processed.block.is_none_or(|old| old.height < block.height) {
             *processed = Processed {
                 block: Some(block),
+                since: Some(Instant::now()),
                 ..Processed::default()
             };
         }
@@ -165,5 +168,6 @@ const fn is_denial(fault: &Fault) -> bool {
             | Fault::WrongHeight { .. }
             | Fault::Malformed(_)
             | Fault::Untrusted(_)
+            | Fault::Ahead { .. }
     )
 }

@@ -3,7 +3,7 @@
 use super::{
     Choice, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Need, URGENT_MAX, URGENT_MIN, is_able, spread,
 };
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, correction_ms, local};
 use crate::endpoint::Versions;
 use crate::fault::{Fault, NodeError};
 use crate::lock::lock;
@@ -117,6 +117,7 @@ impl Endpoints {
     async fn probe_all(&self, due: Vec<usize>) {
         join_all(due.into_iter().map(|at| self.probe(at))).await;
         // Who is behind is known by comparison only, so all must have been asked.
+        self.judge_clock();
         self.drop_laggards();
     }
 
@@ -134,6 +135,16 @@ impl Endpoints {
         let late = || member.endpoint.error("status", Fault::Timeout(limit));
         let looked = looked.unwrap_or_else(|_| Err(late()));
         let mut health = lock(&member.health);
+        health.ahead = match &looked {
+            Ok((tip, _)) => Some(tip.time.0.saturating_sub(local().0)),
+            Err(error) => match error.fault {
+                Fault::Ahead { by } => {
+                    let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
+                    Some(by.saturating_add(correction_ms()))
+                }
+                _ => None,
+            },
+        };
         match looked {
             Ok((tip, versions)) => {
                 if let Some(old) = &health.fault {

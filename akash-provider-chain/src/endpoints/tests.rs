@@ -1,15 +1,16 @@
 //! Endpoints that are good, bad, slow, behind, of other chains, and dead.
 
 use super::*;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, correct_clock, local};
 use crate::proto::akash::market::v1beta5::QueryParamsRequest;
 use crate::reader::Reader;
-use crate::testing::chain::{Chain, Habits, account};
+use crate::testing::chain::{Chain, Habits, account, rfc3339};
 use crate::testing::{Node, Reply};
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{Agreement, LeaseState};
+use akash_provider_core::types::{Agreement, BlockTime, LeaseState};
 use serde_json::json;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 pub(crate) fn quick() -> Limits {
@@ -477,4 +478,53 @@ async fn accounts_and_certificates_are_stored_when_two_nodes_agree() {
     *two.lock().unwrap() = account("/b");
     drop(second);
     both.ask_agreed(&request).await.unwrap();
+}
+
+/// A node with a newest block this number of ms ahead of the local clock.
+async fn node_ahead(chain: &Chain, ahead: &Arc<AtomicI64>) -> Node {
+    let (chain, ahead, habits) = (chain.clone(), Arc::clone(ahead), habits());
+    Node::start(move |method, params| {
+        let mut reply = chain.reply(&habits, method, params);
+        if let (Reply::Result(status), "status") = (&mut reply, method) {
+            let time = local().0 + ahead.load(Ordering::Relaxed);
+            status["sync_info"]["latest_block_time"] = rfc3339(BlockTime(time)).into();
+        }
+        reply
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_clock_that_is_behind_is_corrected_where_two_nodes_agree_or_one_goes_on() {
+    let (chain, ahead) = (Chain::new(), Arc::new(AtomicI64::new(60_500)));
+    let (first, second) = (node_ahead(&chain, &ahead).await, node_ahead(&chain, &ahead).await);
+    let one = Endpoints::new(&[&first.url], "local", quick()).unwrap();
+    let error = one.sync_info().await.unwrap_err().to_string();
+    assert!(
+        error.contains("60 s ahead") && error.contains("timedatectl"),
+        "{error}"
+    );
+    assert_eq!(one.clock_behind(), None, "one node alone may lie");
+    let both = Endpoints::new(&[&first.url, &second.url], "local", quick()).unwrap();
+    both.sync_info().await.unwrap();
+    let behind = both.clock_behind().unwrap().as_millis();
+    assert!((59_500..=60_500).contains(&behind), "{behind}");
+    // The clock is set.
+    ahead.store(0, Ordering::Relaxed);
+    for _ in 0..100 {
+        if both.clock_behind().is_none() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        both.sync_info().await.unwrap();
+    }
+    assert_eq!(both.clock_behind(), None);
+    // It is set back while the only node goes on.
+    ahead.store(60_500, Ordering::Relaxed);
+    let one = Endpoints::new(&[&first.url], "local", quick()).unwrap();
+    let time = BlockTime(local().0 + 60_500);
+    one.raise_floor(Checkpoint { height: 1, time });
+    one.sync_info().await.unwrap();
+    assert!(one.clock_behind().is_some());
+    correct_clock(0);
 }

@@ -435,9 +435,18 @@ impl Follower {
     async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, End> {
         self.heard = Instant::now();
         let height = block.height;
+        if let Err(error) = self.check_pushed(height).await {
+            return Ok(Err(error));
+        }
         // One below was fetched before it was pushed.
         if block.height >= self.next {
-            if let Err(error) = self.fill(block.height - 1).await? {
+            if let Err(mut error) = self.fill(block.height - 1).await? {
+                if error.is_about_height() {
+                    // The pushed height is false, or of a node ahead: no reason to read everything again.
+                    error.fault = Fault::Untrusted(format!(
+                        "pushed height {height} without the blocks below: {error}"
+                    ));
+                }
                 return Ok(Err(error));
             }
             let is_newest = block.height >= self.reader.endpoints.newest();
@@ -451,6 +460,28 @@ impl Follower {
             return self.fill(newest).await;
         }
         Ok(Ok(()))
+    }
+
+    /// Checks a pushed height that is further ahead than nodes may differ: a status must name it too, because a status is
+    /// checked by the clock and with a header.
+    async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
+        let endpoints = &self.reader.endpoints;
+        if height <= self.next.max(endpoints.newest()).saturating_add(LAG_MAX) {
+            return Ok(());
+        }
+        let info = endpoints.sync_info().await?;
+        if height <= info.height.saturating_add(LAG_MAX) {
+            return Ok(());
+        }
+        let why = format!(
+            "pushed height {height} is above height {} of the status",
+            info.height
+        );
+        Err(NodeError {
+            endpoint: endpoints.chain_id().into(),
+            method: "subscribe".into(),
+            fault: Fault::Untrusted(why),
+        })
     }
 
     /// Fetches and tells every block up to a height, which some node has just named as its newest, or which is just

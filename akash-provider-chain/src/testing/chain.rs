@@ -6,8 +6,11 @@ use super::event::tx_result;
 use super::{Node, Reply};
 use crate::convert::answers;
 use crate::method::Method;
+use crate::proto::akash::cert::v1 as cert;
 use crate::proto::akash::{deployment::v1beta4 as dep, market::v1beta5 as mkt, provider::v1beta4 as prov};
+use crate::proto::cosmos::auth::v1beta1 as auth;
 use crate::proto::cosmos::base::query::v1beta1::{PageRequest, PageResponse};
+use akash_provider_core::chain::Certificate;
 use akash_provider_core::market::{Market, MarketConfig, TenantMsg};
 use akash_provider_core::types::{
     Address, BidId, BlockTime, ChainEvent, Coin, DecCoin, DeploymentId, GroupId, Height, Msg, OrderId,
@@ -503,8 +506,40 @@ pub(crate) fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>
             let params = Some(answers::market_params(market.params()));
             Some(mkt::QueryParamsResponse { params }.encode_to_vec())
         }
+        cert::QueryCertificatesRequest::PATH => {
+            let certificate = Certificate {
+                cert: b"PEM".to_vec(),
+                pubkey: b"KEY".to_vec(),
+                serial: "7".to_owned(),
+                valid: true,
+            };
+            let answer = cert::QueryCertificatesResponse {
+                certificates: vec![answers::certificate(&certificate)],
+                pagination: None,
+            };
+            Some(answer.encode_to_vec())
+        }
+        auth::QueryAccountRequest::PATH => Some(account_answer(7, 0)),
         _ => one(market, path, data),
     }
+}
+
+/// The response of a node about an account with this number and sequence.
+pub(crate) fn account_answer(account_number: u64, sequence: u64) -> Vec<u8> {
+    let account = auth::BaseAccount {
+        address: account(2).to_string(),
+        account_number,
+        sequence,
+        ..auth::BaseAccount::default()
+    };
+    let account = prost_types::Any {
+        type_url: "/cosmos.auth.v1beta1.BaseAccount".to_owned(),
+        value: account.encode_to_vec(),
+    };
+    auth::QueryAccountResponse {
+        account: Some(account),
+    }
+    .encode_to_vec()
 }
 
 fn one(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {

@@ -13,6 +13,7 @@ mod first_steps;
 mod flight;
 mod flight_figures;
 mod ha;
+mod lies;
 mod life;
 mod lifecycle;
 mod outside;

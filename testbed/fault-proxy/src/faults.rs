@@ -1,5 +1,6 @@
 //! What can go wrong, and what holds at the moment.
 
+use crate::lie::Lie;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,8 @@ pub struct Faults {
     pub truncate: u64,
     /// So many of a hundred answers never come, although the node heard the question.
     pub swallow: u64,
+    /// A false response of the JSON-RPC.
+    pub lie: Option<Lie>,
 }
 
 /// What has passed.

@@ -24,6 +24,7 @@ mod control;
 mod faults;
 mod grpc;
 mod http;
+mod lie;
 mod pipe;
 mod rpc;
 mod view;
@@ -31,6 +32,7 @@ mod websocket;
 
 pub use control::Control;
 pub use faults::{Faults, Stats};
+pub use lie::Lie;
 pub use pipe::Pipe;
 
 use faults::Shared;

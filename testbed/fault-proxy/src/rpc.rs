@@ -39,8 +39,43 @@ pub(crate) async fn answer(
         "status" | "block" | "block_results" | "header" => shared.count(|stats| stats.polls += 1),
         _ => {}
     }
+    let asked = number(&call["params"]["height"]);
+    let path = call["params"]["path"].as_str().unwrap_or_default().to_owned();
+    let lie = shared.faults().lie;
+    let body = match lie {
+        Some(lie) => {
+            lie.change_request(&method, &mut call["params"]);
+            call.to_string().into()
+        }
+        None => body,
+    };
     let answer = as_that_node(shared, http, head, body, &method, &mut call).await?;
+    let answer = match lie {
+        Some(lie) => with_result(shared, answer, |result| {
+            lie.change_result(&method, &path, asked, result)
+        }),
+        None => answer,
+    };
     Ok(changed(shared, &method, answer))
+}
+
+/// Changes the result of a response, where it has one.
+fn with_result(
+    shared: &Shared,
+    mut answer: Response<Bytes>,
+    change: impl FnOnce(&mut Value),
+) -> Response<Bytes> {
+    let parsed = serde_json::from_slice::<Value>(answer.body()).ok();
+    let Some(mut said) = parsed.filter(|said| said["result"].is_object()) else {
+        return answer;
+    };
+    let before = said["result"].clone();
+    change(&mut said["result"]);
+    if said["result"] != before {
+        shared.count(|stats| stats.faults += 1);
+        *answer.body_mut() = said.to_string().into();
+    }
+    answer
 }
 
 /// The answer of a node that is behind, or has thrown blocks away.
@@ -71,29 +106,26 @@ async fn as_that_node(
 }
 
 /// What a node says of itself, when that is to be something else.
-fn changed(shared: &Shared, method: &str, mut answer: Response<Bytes>) -> Response<Bytes> {
+fn changed(shared: &Shared, method: &str, answer: Response<Bytes>) -> Response<Bytes> {
     let faults = shared.faults();
     let is_changed = match method {
         "status" => faults.catching_up,
         "akash" => faults.other_versions,
         _ => false,
     };
-    let parsed = is_changed.then(|| serde_json::from_slice::<Value>(answer.body()).ok());
-    let Some(mut said) = parsed.flatten().filter(|said| said["result"].is_object()) else {
+    if !is_changed {
         return answer;
-    };
-    shared.count(|stats| stats.faults += 1);
-    let result = &mut said["result"];
-    if method == "status" {
-        result["sync_info"]["catching_up"] = true.into();
-    } else {
-        let modules = json!([{"module": "market", "version": UNSPOKEN}]);
-        result["client_info"]["api_version"] = UNSPOKEN.into();
-        result["supported_versions"] =
-            json!([{"api_version": UNSPOKEN, "modules": modules, "features": null}]);
     }
-    *answer.body_mut() = said.to_string().into();
-    answer
+    with_result(shared, answer, |result| {
+        if method == "status" {
+            result["sync_info"]["catching_up"] = true.into();
+        } else {
+            let modules = json!([{"module": "market", "version": UNSPOKEN}]);
+            result["client_info"]["api_version"] = UNSPOKEN.into();
+            result["supported_versions"] =
+                json!([{"api_version": UNSPOKEN, "modules": modules, "features": null}]);
+        }
+    })
 }
 
 impl View {
@@ -192,7 +224,7 @@ async fn forward(
 }
 
 /// A number as JSON-RPC writes it; 0 where there is none.
-fn number(value: &Value) -> u64 {
+pub(crate) fn number(value: &Value) -> u64 {
     let text = value.as_str().and_then(|text| text.parse().ok());
     text.or_else(|| value.as_u64()).unwrap_or_default()
 }

@@ -72,7 +72,12 @@ where
             shared.delay().await;
             let is_block = message.to_text().is_ok_and(|text| text.contains(NEW_BLOCK));
             if is_block {
-                late.push_back(message);
+                let lie = shared.faults().lie;
+                let changed = lie.and_then(|lie| lie.change_push(message.to_text().ok()?));
+                if changed.is_some() {
+                    shared.count(|stats| stats.faults += 1);
+                }
+                late.push_back(changed.map_or(message, Message::text));
                 let lag = usize::try_from(shared.faults().lag).unwrap_or(usize::MAX);
                 while late.len() > lag {
                     let Some(block) = late.pop_front() else { break };

@@ -7,9 +7,10 @@ use crate::limits::Limits;
 use crate::reader::Reader;
 use crate::testing::Node;
 use crate::testing::chain::{Chain, Habits, Lie, account};
+use crate::tx::api::TxApi;
 use akash_provider_core::chain::{ChainEvents, ChainQuery};
 use akash_provider_core::error::Error;
-use akash_provider_core::types::{BlockTime, ChainEvent, Height, Snapshot};
+use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height, Snapshot};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use std::sync::atomic::Ordering;
@@ -21,13 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long the lie goes on: as long as many times all limits.
 const LIE: Duration = Duration::from_millis(400);
 
-const LIES: [Lie; 6] = [
+const LIES: [Lie; 8] = [
     Lie::Height(i64::MAX as Height),
     Lie::Height(500),
     Lie::Chain(30),
     Lie::Chain(900),
     Lie::Time,
     Lie::Params,
+    Lie::Account,
+    Lie::Certificates,
 ];
 
 /// A chain, a node that may lie, an honest one or none, and what is stored over a restart.
@@ -105,6 +108,11 @@ impl Stage {
             if let Ok(Some(Ok(event))) = event.await {
                 assert_no_future(&event);
             }
+            if self.nodes.len() > 1 {
+                // A stored value is the true one, or the nodes disagree and there is none.
+                let stored = listener.stored().await;
+                assert!(stored.is_err() || stored == Ok(((7, 0), 1)), "{stored:?}");
+            }
         }
     }
 
@@ -144,7 +152,25 @@ impl Stage {
         let done = tokio::time::timeout(PATIENCE, waiting).await;
         assert!(done.is_ok(), "{case}: {:?}", listener.reader.status());
         assert_eq!(listener.reader.params().await.unwrap(), true_params, "{case}");
+        let stored = listener.stored().await;
+        assert_eq!(stored, Ok(((7, 0), 1)), "{case}");
     }
+}
+
+impl Listener {
+    /// Number and sequence of the account as the transaction writer reads them, and the number of certificates.
+    async fn stored(&self) -> Result<((u64, u64), usize), String> {
+        let account = TxApi::account(&self.reader, &account(2)).await;
+        let account = account.map_err(|e| e.to_string())?;
+        let account = account.map(|account| (account.number, account.sequence));
+        let certificates = self.reader.certificates(&tenant(), Some("7")).await;
+        let certificates = certificates.map_err(|e| e.to_string())?.len();
+        Ok((account.unwrap_or_default(), certificates))
+    }
+}
+
+fn tenant() -> Address {
+    account(1)
 }
 
 fn assert_no_future(event: &ChainEvent) {
@@ -215,4 +241,30 @@ async fn a_stored_height_that_is_impossible_is_not_used() {
         let stored = stage.heights.load().unwrap().unwrap();
         assert!(stored.height <= stage.chain.height(), "{stored:?}");
     }
+}
+
+#[tokio::test]
+async fn heights_that_are_pushed_and_in_no_status_bring_no_resync() {
+    let mut stage = Stage::new(false).await;
+    stage.nodes[0].pushes.refused.store(false, Ordering::Relaxed);
+    let mut listener = stage.start();
+    stage.is_well(&mut listener, "before").await;
+    let resyncs = listener.reader.status().follower.resyncs;
+    for above in [2, 6, 40, 900, 100_000, i64::MAX as Height / 2]
+        .into_iter()
+        .cycle()
+        .take(60)
+    {
+        let newest = stage.chain.end_block();
+        let named = |height: Height| format!("\"height\":\"{height}\"");
+        let frame = stage
+            .chain
+            .frame(newest)
+            .replace(&named(newest), &named(newest + above));
+        stage.nodes[0].push(frame);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    stage.is_well(&mut listener, "after").await;
+    let follower = listener.reader.status().follower;
+    assert_eq!(follower.resyncs, resyncs, "{follower:?}");
 }

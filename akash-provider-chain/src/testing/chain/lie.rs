@@ -2,7 +2,8 @@
 
 use super::Reply;
 use crate::method::Method;
-use crate::proto::akash::market::v1beta5 as mkt;
+use crate::proto::akash::{cert::v1 as cert, market::v1beta5 as mkt};
+use crate::proto::cosmos::auth::v1beta1 as auth;
 use akash_provider_core::types::{BlockTime, Height};
 use prost::Message;
 use serde_json::{Value, json};
@@ -19,6 +20,10 @@ pub(crate) enum Lie {
     Time,
     /// The market takes no bids.
     Params,
+    /// Every account has another number and sequence.
+    Account,
+    /// No account has a certificate.
+    Certificates,
 }
 
 impl Lie {
@@ -39,6 +44,8 @@ impl Lie {
     pub(super) fn content(lie: Option<Self>, path: &str, truth: Vec<u8>) -> Vec<u8> {
         match lie {
             Some(Self::Params) if path == mkt::QueryParamsRequest::PATH => no_bids(&truth),
+            Some(Self::Account) if path == auth::QueryAccountRequest::PATH => super::account_answer(99, 99),
+            Some(Self::Certificates) if path == cert::QueryCertificatesRequest::PATH => Vec::new(),
             _ => truth,
         }
     }
@@ -57,14 +64,14 @@ impl Lie {
         match self {
             Self::Height(height) => height,
             Self::Chain(higher) => newest + higher,
-            Self::Time | Self::Params => newest,
+            Self::Time | Self::Params | Self::Account | Self::Certificates => newest,
         }
     }
 
     pub(super) fn time(self, time: BlockTime) -> BlockTime {
         match self {
             Self::Time => time.plus(Duration::from_secs(100 * 365 * 24 * 3600)),
-            Self::Height(_) | Self::Chain(_) | Self::Params => time,
+            Self::Height(_) | Self::Chain(_) | Self::Params | Self::Account | Self::Certificates => time,
         }
     }
 }

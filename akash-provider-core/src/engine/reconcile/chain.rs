@@ -21,8 +21,10 @@ impl Engine {
             );
             return self.report_findings(vec![finding]);
         }
-        // A node that lags behind what was processed shows the past, not the present.
-        if self.progress.chain_known() && self.is_past(snapshot.height) {
+        // A node that lags behind what was processed shows the past, not the present. A lower height with a later time shows
+        // that the processed height was false: heights and times of a chain rise together.
+        let is_contradiction = snapshot.time > self.progress.block_time();
+        if self.progress.chain_known() && self.is_past(snapshot.height) && !is_contradiction {
             self.scan.soon();
             return self.progress.replays();
         }

@@ -4,8 +4,9 @@ use crate::engine::world::*;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{Call, Input, Leadership, LeasePhase, Lifecycle, RefusalKind};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{BidState, CloseReason, Event, LeaseState};
+use akash_provider_core::types::{BidState, ChainEvent, CloseReason, Event, LeaseState};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
@@ -428,4 +429,20 @@ fn nothing_that_cannot_be_done_has_a_deadline() {
     world.wait(HOUR);
     let now = world.now().mono;
     assert!(world.engine.next_deadline().is_none_or(|at| at > now));
+}
+
+#[test]
+fn a_lower_snapshot_with_a_later_time_replaces_a_false_chain() {
+    let mut world = World::new();
+    let mut higher = world.market.snapshot(&us());
+    higher.height += 900;
+    world.feed(Input::Chain(ChainEvent::Resync(Arc::new(higher))));
+    world.settle();
+    world.deaf = true;
+    let order = world.order(1, &web());
+    world.deaf = false;
+    world.resync();
+    assert!(world.bid(&order).is_some(), "the true chain is followed");
+    let next = world.order(2, &web());
+    assert!(world.bid(&next).is_some(), "and so are its blocks");
 }

@@ -1,0 +1,85 @@
+//! The local clock, compared with the newest blocks of the nodes.
+//!
+//! A clock that is behind makes every node look as if it named times in the future. Then no node could be used, so the
+//! checks of block times use a corrected clock, in this order:
+//!
+//! | nodes | correction |
+//! |---|---|
+//! | two that agree within ten seconds, and with the local clock | none |
+//! | two that agree within ten seconds, ahead of the local clock | by the smaller difference |
+//! | one that agrees with the local clock | none |
+//! | one alone that goes on from the processed block as fast as time passes | by its difference |
+//! | one alone otherwise | as before: a false time could end leases early |
+
+use super::Endpoints;
+use crate::checkpoint::{AHEAD_MAX_MS, correct_clock, correction_ms, local};
+use crate::lock::lock;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::time::Instant;
+
+impl Endpoints {
+    /// Corrects the clock for checks of block times where the nodes agree that the local one is behind.
+    pub(super) fn judge_clock(&self) {
+        let Some(correction) = self.correction() else {
+            return;
+        };
+        // Only the nodes that showed the clock to be wrong show that it is right again.
+        let had_corrected = self.shared.corrects_clock.swap(correction > 0, Ordering::Relaxed);
+        if correction > 0 || had_corrected {
+            correct_clock(correction);
+        }
+        let behind_s = correction / 1000;
+        if !had_corrected && correction > 0 {
+            tracing::warn!(
+                behind_s,
+                "clock of this machine is behind the nodes, corrected for block times: set the clock, for example with \
+                 `timedatectl set-ntp true`"
+            );
+        } else if had_corrected && correction == 0 {
+            tracing::info!("clock of this machine agrees with the nodes again");
+        }
+    }
+
+    /// Returns by how much the local clock is behind the nodes; `None` where it agrees, or nothing is known.
+    #[must_use]
+    pub fn clock_behind(&self) -> Option<Duration> {
+        let corrects = self.shared.corrects_clock.load(Ordering::Relaxed);
+        let behind = u64::try_from(correction_ms()).ok().filter(|_| corrects);
+        behind.map(Duration::from_millis)
+    }
+
+    /// Returns the correction in ms; `None` leaves it as it is.
+    fn correction(&self) -> Option<i64> {
+        let members = self.shared.members.iter().enumerate();
+        let ahead = members.filter_map(|(at, member)| Some((at, lock(&member.health).ahead?)));
+        let ahead: Vec<(usize, i64)> = ahead.collect();
+        let pairs = ahead
+            .iter()
+            .flat_map(|one| ahead.iter().map(move |other| (one, other)));
+        let agreed = pairs.filter(|((one, a), (other, b))| {
+            a <= b && b.saturating_sub(*a) <= AHEAD_MAX_MS && self.is_other_node(*one, *other)
+        });
+        let agreed = agreed.map(|((_, a), _)| *a).min();
+        let smallest = ahead.iter().map(|(_, a)| *a).min()?;
+        match agreed {
+            Some(agreed) if agreed > AHEAD_MAX_MS => Some(agreed),
+            Some(_) => Some(0),
+            None if smallest <= AHEAD_MAX_MS => Some(0),
+            None if self.goes_on(smallest) => Some(smallest),
+            None => None,
+        }
+    }
+
+    /// True where a newest block this number of ms ahead of the local clock follows the processed block as time passes.
+    fn goes_on(&self, ahead: i64) -> bool {
+        let processed = lock(&self.shared.processed);
+        let (Some(block), Some(since)) = (processed.block, processed.since) else {
+            return false;
+        };
+        let passed = Instant::now().duration_since(since).as_millis();
+        let passed = i64::try_from(passed).unwrap_or(i64::MAX);
+        let grown = local().0.saturating_add(ahead).saturating_sub(block.time.0);
+        grown <= passed.saturating_add(AHEAD_MAX_MS)
+    }
+}

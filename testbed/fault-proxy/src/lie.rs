@@ -1,0 +1,120 @@
+//! False responses of a node. Its other responses are true.
+
+use data_encoding::BASE64;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A time that is a century ahead.
+const FUTURE: &str = "2126-01-01T00:00:00Z";
+/// `order_max_bids: 0`, as a second value of the field `params`: the later one counts.
+const NO_BIDS: [u8; 4] = [0x0a, 2, 0x10, 0];
+/// Account number and sequence 99, as later values of these fields.
+const OTHER_ACCOUNT: [u8; 4] = [0x18, 99, 0x20, 99];
+
+/// A false response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lie {
+    /// Status and queries name this height.
+    Height(u64),
+    /// The whole chain is this much higher: status, headers, blocks and queries are consistent.
+    Chain(u64),
+    /// Status and headers name a time that is a century ahead.
+    Time,
+    /// The market takes no bids.
+    Params,
+    /// Every account has another number and sequence.
+    Account,
+    /// No account has a certificate.
+    Certificates,
+    /// Pushed blocks name heights that are this much higher.
+    Pushes(u64),
+}
+
+/// An account as it is wrapped in a response.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Wrapped {
+    #[prost(message, optional, tag = "1")]
+    account: Option<prost_types::Any>,
+}
+
+impl Lie {
+    /// Changes a request so that a node with the true chain can respond to it.
+    pub(crate) fn change_request(self, method: &str, params: &mut Value) {
+        let asked = crate::rpc::number(&params["height"]);
+        let Self::Chain(higher) = self else { return };
+        if asked > 0 && matches!(method, "header" | "block" | "block_results" | "abci_query") {
+            params["height"] = asked.saturating_sub(higher).max(1).to_string().into();
+        }
+    }
+
+    /// Changes the result of a request for a height, 0 for the newest.
+    pub(crate) fn change_result(self, method: &str, path: &str, asked: u64, result: &mut Value) {
+        let named = |true_height: &Value, higher: u64| {
+            let height = match asked {
+                0 => crate::rpc::number(true_height).saturating_add(higher),
+                asked => asked,
+            };
+            Value::from(height.to_string())
+        };
+        match (self, method) {
+            (Self::Height(height), "status") => {
+                result["sync_info"]["latest_block_height"] = height.to_string().into();
+            }
+            (Self::Height(height), "abci_query") if asked == 0 => {
+                result["response"]["height"] = height.to_string().into();
+            }
+            (Self::Chain(higher), "status") => {
+                let height = &mut result["sync_info"]["latest_block_height"];
+                *height = named(height, higher);
+            }
+            (Self::Chain(higher), "header" | "block" | "block_results" | "abci_query") => {
+                let place = match method {
+                    "header" => "/header/height",
+                    "block" => "/block/header/height",
+                    "block_results" => "/height",
+                    _ => "/response/height",
+                };
+                if let Some(height) = result.pointer_mut(place) {
+                    *height = named(height, higher);
+                }
+            }
+            (Self::Time, "status") => result["sync_info"]["latest_block_time"] = FUTURE.into(),
+            (Self::Time, "header") => result["header"]["time"] = FUTURE.into(),
+            (_, "abci_query") => self.change_value(path, &mut result["response"]["value"]),
+            _ => {}
+        }
+    }
+
+    fn change_value(self, path: &str, value: &mut Value) {
+        let Ok(mut bytes) = BASE64.decode(value.as_str().unwrap_or_default().as_bytes()) else {
+            return;
+        };
+        match (self, path) {
+            (Self::Params, "/akash.market.v1beta5.Query/Params") => bytes.extend(NO_BIDS),
+            (Self::Certificates, "/akash.cert.v1.Query/Certificates") => bytes.clear(),
+            (Self::Account, "/cosmos.auth.v1beta1.Query/Account") => {
+                let Ok(mut wrapped) = <Wrapped as prost::Message>::decode(&*bytes) else {
+                    return;
+                };
+                let account = wrapped.account.get_or_insert_default();
+                account.value.extend(OTHER_ACCOUNT);
+                bytes = prost::Message::encode_to_vec(&wrapped);
+            }
+            _ => return,
+        }
+        *value = BASE64.encode(&bytes).into();
+    }
+
+    /// The text of a pushed block with a false height; `None` where it stays as it is.
+    pub(crate) fn change_push(self, text: &str) -> Option<String> {
+        let Self::Pushes(higher) = self else { return None };
+        let mut frame: Value = serde_json::from_str(text).ok()?;
+        let height = frame.pointer_mut("/result/data/value/block/header/height")?;
+        *height = crate::rpc::number(height)
+            .saturating_add(higher)
+            .to_string()
+            .into();
+        Some(frame.to_string())
+    }
+}
