@@ -11,6 +11,8 @@
 
 #[path = "node_tier/access.rs"]
 mod access;
+#[path = "node_tier/isolation.rs"]
+mod isolation;
 #[path = "api_tier/place.rs"]
 mod place;
 #[path = "node_tier/policies.rs"]
