@@ -18,6 +18,7 @@ pub mod subset;
 
 pub(crate) use calls::{Calls, Read};
 
+use crate::cluster::grants::{cannot_bind, needs_access};
 use crate::labels;
 use akash_provider_core::error::{Error, ErrorKind};
 use futures::future::{BoxFuture, FutureExt};
@@ -72,6 +73,7 @@ pub(crate) struct Job<'a> {
 /// What of a plan is still to do.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
+    access: Vec<Write>,
     before_pods: Vec<Write>,
     pods: Vec<Write>,
     rest: Vec<Write>,
@@ -136,6 +138,10 @@ impl Job<'_> {
             ..Steps::default()
         };
         for write in plan.writes {
+            if write.id.is_access() {
+                steps.access.push(write);
+                continue;
+            }
             let turn = write.id.kind.turn();
             match if self.is_new {
                 turn.in_new_namespace()
@@ -152,8 +158,17 @@ impl Job<'_> {
 
     /// Writes what runs, and before it all that must be there then.
     pub(crate) async fn run(&self, calls: &Calls, steps: &mut Steps) -> Result<Vec<Written>, Error> {
+        let access = std::mem::take(&mut steps.access);
         let before_pods = std::mem::take(&mut steps.before_pods);
-        let mut written = self.write_all(calls, before_pods).await?;
+        let is_new = !access.is_empty();
+        let mut written = self
+            .write_all(calls, access)
+            .await
+            .map_err(|error| cannot_bind(self.name, error))?;
+        if is_new && before_pods.iter().any(|write| needs_access(write.id.kind)) {
+            calls.granted(self.name).await?;
+        }
+        written.extend(self.write_all(calls, before_pods).await?);
         let pods = std::mem::take(&mut steps.pods);
         written.extend(self.write_all(calls, pods).await?);
         Ok(written)

@@ -11,6 +11,7 @@
 mod close;
 mod deploy;
 mod differences;
+pub(crate) mod grants;
 mod heal;
 mod lanes;
 mod leftovers;
@@ -35,6 +36,7 @@ use crate::settings::{Egress, Settings};
 use crate::state::State;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
+use k8s_openapi::api::rbac::v1::Subject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, ListParams};
 use kube::runtime::reflector::{Lookup, ObjectRef, Store};
@@ -45,7 +47,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OnceCell, Semaphore};
 
 /// Leases that are written at once: together they keep the API server busy, and who came first runs first.
 const LEASES_AT_ONCE: usize = 8;
@@ -72,6 +74,8 @@ pub(crate) struct Inner {
     leases: Semaphore,
     lanes: lanes::Lanes,
     start: unwatched::Start,
+    /// The account that is bound in the namespaces of leases.
+    account: OnceCell<Option<Subject>>,
 }
 
 impl fmt::Debug for KubeCluster {
@@ -111,6 +115,7 @@ impl KubeCluster {
             leases: Semaphore::new(LEASES_AT_ONCE),
             lanes: lanes::Lanes::default(),
             start: unwatched::Start::default(),
+            account: OnceCell::new(),
         };
         Ok(Arc::new(Self {
             inner: Arc::new(inner),
@@ -142,6 +147,7 @@ impl Inner {
         let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);
         Settings {
             egress: egress.clone(),
+            lease_account: self.lease_account(),
             ..self.settings.clone()
         }
     }
@@ -208,7 +214,8 @@ impl Inner {
         in_time.map_err(|_| {
             let message = "the cluster is not being watched at the moment: the API server does not answer";
             Error::new(ErrorKind::Unavailable, operation, message)
-        })
+        })?;
+        self.identify(operation).await
     }
 
     /// Waits until the watches saw what was written, so that the next question sees it too. Not for long: what was

@@ -20,6 +20,7 @@ mod text;
 mod volumes;
 mod workload;
 
+pub(crate) use account::{ACCESS, LEASE_ROLE};
 pub use policies::{RESTRICTIONS, api_server_policy_name, leased_ip_policy_name, node_port_policy_name};
 pub use ports::{leased_ip_service, leased_ip_service_name, node_port_service_name};
 pub use quota::QUOTA;
@@ -126,6 +127,7 @@ pub fn render(
         namespace: cx.namespace(),
         policies: policies::render(&cx)?,
         quota: quota::render(&cx)?,
+        role_bindings: account::access(&cx).into_iter().collect(),
         ..LeaseObjects::default()
     };
     for service in &deployment.group.services {

@@ -50,7 +50,14 @@ pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'
     // All of them: an apply creates or patches, and either right may be the one that is missing.
     for verb in attempt.verbs {
         // Where nobody answers, it stays what it was.
-        let allowed = may(client, limit, verb, attempt, error.operation()).await;
+        let attributes = ResourceAttributes {
+            verb: Some((*verb).to_owned()),
+            group: Some(attempt.resource.group.clone()),
+            resource: Some(attempt.resource.plural.clone()),
+            namespace: attempt.namespace.map(str::to_owned),
+            ..ResourceAttributes::default()
+        };
+        let allowed = may(client, limit, attributes, error.operation()).await;
         if !allowed.unwrap_or(false) {
             return error;
         }
@@ -83,22 +90,16 @@ fn is_admission(error: &Error) -> bool {
     ADMISSION.iter().any(|said| message.contains(said))
 }
 
-async fn may(
+/// True if the account of the client has a right.
+pub(crate) async fn may(
     client: &Client,
     limit: Duration,
-    verb: &str,
-    attempt: &Attempt<'_>,
+    attributes: ResourceAttributes,
     operation: &'static str,
 ) -> Result<bool, Error> {
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(ResourceAttributes {
-                verb: Some(verb.to_owned()),
-                group: Some(attempt.resource.group.clone()),
-                resource: Some(attempt.resource.plural.clone()),
-                namespace: attempt.namespace.map(str::to_owned),
-                ..ResourceAttributes::default()
-            }),
+            resource_attributes: Some(attributes),
             ..SelfSubjectAccessReviewSpec::default()
         },
         ..SelfSubjectAccessReview::default()

@@ -3,6 +3,7 @@
 use crate::state::Definitions;
 use akash_provider_core::types::Address;
 use ipnet::IpNet;
+use k8s_openapi::api::rbac::v1::Subject;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -54,6 +55,9 @@ pub struct Settings {
     pub leased_ip_count: LeasedIpCount,
     /// Who says when a kind comes that the cluster does not have; one for all of a process.
     pub definitions: Definitions,
+    /// Account that is bound to the ClusterRole of leases in the namespace of each lease. The backend sets it to the account
+    /// of its client, unless that has the rights of this role in the whole cluster.
+    pub lease_account: Option<Subject>,
     /// Limit of one call to the API server.
     pub call_timeout: Duration,
     /// Longest wait for a tenant's command to start. It waits for the container's runtime too, which takes its
@@ -93,6 +97,7 @@ impl Settings {
             metallb_namespace: "metallb-system".to_owned(),
             leased_ip_count: LeasedIpCount::default(),
             definitions: Definitions::default(),
+            lease_account: None,
             call_timeout: Duration::from_secs(4),
             command_start_timeout: Duration::from_secs(15),
             event_history: Duration::from_secs(7 * 24 * 3600),

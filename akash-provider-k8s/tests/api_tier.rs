@@ -31,6 +31,8 @@ mod facets;
 mod faults;
 #[path = "api_tier/foreign.rs"]
 mod foreign;
+#[path = "api_tier/grants.rs"]
+mod grants;
 #[path = "api_tier/heal.rs"]
 mod heal;
 #[path = "api_tier/hostname_operator.rs"]

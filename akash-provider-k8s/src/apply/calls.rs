@@ -81,6 +81,14 @@ impl Calls {
         }
     }
 
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) const fn limit(&self) -> Duration {
+        self.limit
+    }
+
     pub(crate) const fn operation(&self) -> &'static str {
         self.operation
     }
@@ -460,15 +468,26 @@ impl Calls {
         ns: Option<&str>,
         parts: Read,
     ) -> Result<Vec<(ObjectMeta, Data)>, Error> {
-        let api: Api<DynamicObject> = match ns {
-            Some(ns) => self.api(&kind.resource(), ns),
-            None => Api::all_with(self.client.clone(), &kind.resource()),
-        };
         let selector = match ns {
             Some(ns) => labels::to_selector(&labels::selector(ns)),
             None => labels::SELECTOR.to_owned(),
         };
-        let mut params = ListParams::default().labels(&selector).limit(PAGE);
+        self.selected(kind, ns, &selector, parts).await
+    }
+
+    /// The same with a selector.
+    pub(crate) async fn selected(
+        &self,
+        kind: Kind,
+        ns: Option<&str>,
+        selector: &str,
+        parts: Read,
+    ) -> Result<Vec<(ObjectMeta, Data)>, Error> {
+        let api: Api<DynamicObject> = match ns {
+            Some(ns) => self.api(&kind.resource(), ns),
+            None => Api::all_with(self.client.clone(), &kind.resource()),
+        };
+        let mut params = ListParams::default().labels(selector).limit(PAGE);
         let mut found = Vec::new();
         for _ in 0..PAGES {
             let next = match parts {

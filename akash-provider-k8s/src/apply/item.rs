@@ -2,7 +2,7 @@
 
 use super::{APPLIED_VERSION, KEPT, TEMPLATE_HASH, hash, subset::Lists};
 use crate::labels;
-use crate::objects::LeaseObjects;
+use crate::objects::{ACCESS, LeaseObjects};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ResourceQuota, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -176,6 +176,11 @@ impl fmt::Display for Id {
 }
 
 impl Id {
+    /// True for the binding that gives the provider its rights in the namespace of a lease.
+    pub(crate) fn is_access(&self) -> bool {
+        self.kind == Kind::RoleBinding && self.name == ACCESS
+    }
+
     /// The id that [`Display`](fmt::Display) wrote.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -9,6 +9,7 @@ use crate::crd::Manifest;
 use crate::infrastructure::{Infrastructure, InfrastructureWatch};
 use crate::labels;
 use crate::objects::{self, Prior};
+use crate::settings::Settings;
 use akash_provider_core::error::Error;
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::Value;
@@ -67,6 +68,11 @@ impl KubeCluster {
         // Before anything can fail: what is deployed from here on is closed to them.
         found.close(&mut inner.egress.write().unwrap_or_else(PoisonError::into_inner));
         inner.current(CLOSE).await?;
+        // The account is known from here on.
+        let before = Settings {
+            lease_account: inner.lease_account(),
+            ..before
+        };
         let mut leases = 0;
         for manifest in inner.manifests().state() {
             if inner.close(&manifest, &before).await? {
@@ -79,7 +85,7 @@ impl KubeCluster {
 
 impl Inner {
     /// True when something was written.
-    async fn close(&self, manifest: &Manifest, before: &crate::settings::Settings) -> Result<bool, Error> {
+    async fn close(&self, manifest: &Manifest, before: &Settings) -> Result<bool, Error> {
         let Some(lease) = self
             .is_ours(manifest)
             .then_some(&manifest.metadata.labels)

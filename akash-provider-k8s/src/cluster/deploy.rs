@@ -159,7 +159,8 @@ impl Inner {
         let name = deployment.lease.namespace();
         let ledger = namespace.map(ledger_of).unwrap_or_default();
         let kinds = looked_for(&items, &ledger, !kept.is_empty());
-        let there = self.there(&name, &kinds, operation).await?;
+        let is_new = namespace.is_none();
+        let there = self.opened(&name, &items, is_new, kinds, operation).await?;
         if is_whole(&view, deployment, &kept, &items, &there) {
             self.close_metadata(&name, &items, &view, operation).await?;
             return Ok(None);
@@ -296,7 +297,9 @@ impl Inner {
         };
         let edits = plan(&wanted, &view).writes.into_iter();
         let name = deployment.lease.namespace();
+        let knows_secrets = self.has_access(&view);
         let ids = unwatched.into_iter().map(|item| item.id);
+        let ids = ids.filter(|id| knows_secrets || id.kind != Kind::Secret);
         (
             edits
                 .map(|write| (write.id, write.reason))
@@ -431,7 +434,10 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: Wanted<'_>) -> Option<Plan
 /// The kinds of which something may be there without being written again: what was never written is written in any
 /// case. Of a lease that another provider made everything counts.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
-    let unwatched = items.iter().filter(|item| !item.id.kind.is_watched());
+    // The watch answers for the provider's binding.
+    let unwatched = items
+        .iter()
+        .filter(|item| !item.id.kind.is_watched() && !item.id.is_access());
     let known = unwatched.filter(|item| is_adopted || ledger.get(&item.id) == Some(&item.hash));
     known.map(|item| item.id.kind).collect()
 }

@@ -71,7 +71,7 @@ impl Inner {
         };
         let objects = objects::render(&deployment, &self.rendering(), &prior);
         let mut items = objects.map(|objects| items(&objects)).unwrap_or_default();
-        items.retain(|item| item.id.kind == Kind::NetworkPolicy);
+        items.retain(|item| item.id.kind == Kind::NetworkPolicy || item.id.is_access());
         items
     }
 }

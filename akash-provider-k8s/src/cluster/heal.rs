@@ -383,7 +383,12 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
 
 /// Restores one object: by a patch, or by an apply where it is missing. A binding to another role is made again, since
 /// its role cannot be changed.
-async fn write(calls: &Calls, home: &str, write: &Write, live: Option<&Live>) -> Result<ObjectMeta, Error> {
+pub(super) async fn write(
+    calls: &Calls,
+    home: &str,
+    write: &Write,
+    live: Option<&Live>,
+) -> Result<ObjectMeta, Error> {
     let (id, body) = (&write.id, &write.body);
     let is_other_role =
         live.filter(|live| id.kind == Kind::RoleBinding && body["roleRef"] != live.body["roleRef"]);

@@ -5,11 +5,15 @@
 //! start     the first deploy of every lease: one list of each kind in the whole cluster answers for all
 //! findings  the same, anew
 //! ```
+//!
+//! Secrets are listed only in the namespace of the records, and in the namespaces of leases with registry logins.
 
 use super::Inner;
 use crate::apply::item::{Id, Kind};
 use crate::apply::plan::{Found, There};
 use crate::apply::{Calls, Read};
+use crate::crd::convert;
+use crate::{labels, objects};
 use akash_provider_core::error::Error;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -42,13 +46,17 @@ pub(crate) type ByNamespace = HashMap<String, There>;
 struct Lists([OnceCell<ByNamespace>; UNWATCHED.len()]);
 
 impl Lists {
-    async fn of(&self, kind: Kind, calls: &Calls) -> Result<Option<&ByNamespace>, Error> {
+    /// The list of a kind; of Secrets those in the namespace of the records.
+    async fn of(&self, kind: Kind, records: &str, calls: &Calls) -> Result<Option<&ByNamespace>, Error> {
         let place = UNWATCHED.iter().position(|unwatched| *unwatched == kind);
         let Some(cell) = place.and_then(|n| self.0.get(n)) else {
             return Ok(None);
         };
         let list = || async {
-            let found = calls.listed(kind, None, parts_of(kind)).await?;
+            let place = (kind == Kind::Secret).then_some(records);
+            let found = calls
+                .selected(kind, place, labels::SELECTOR, Read::Metadata)
+                .await?;
             let mut all = ByNamespace::new();
             add(&mut all, kind, found);
             Ok(all)
@@ -121,8 +129,8 @@ impl Inner {
         let (lists, calls) = (lists.as_deref(), &self.calls(operation));
         let of_kind = |kind: Kind| {
             async move {
-                if let Some(lists) = lists
-                    && let Some(all) = lists.of(kind, calls).await?
+                if let Some(lists) = lists.filter(|_| kind != Kind::Secret)
+                    && let Some(all) = lists.of(kind, "", calls).await?
                 {
                     let mut there = all.get(namespace).cloned().unwrap_or_default();
                     there.retain(|id, _| id.kind == kind);
@@ -154,7 +162,7 @@ impl Inner {
             name: secret.to_owned(),
         };
         if let Some(lists) = self.start.lists(lease_namespace, false)
-            && let Some(all) = lists.of(Kind::Secret, &self.calls(operation)).await?
+            && let Some(all) = lists.of(Kind::Secret, home, &self.calls(operation)).await?
         {
             return Ok(is_in(all, home, &id));
         }
@@ -166,15 +174,43 @@ impl Inner {
     /// What is there in the whole cluster: one list of each kind.
     pub(crate) async fn all_there(&self, operation: &'static str) -> Result<ByNamespace, Error> {
         let calls = &self.calls(operation);
-        let list =
-            |kind: Kind| async move { Ok((kind, calls.listed(kind, None, Read::Metadata).await?)) }.boxed();
-        let lists: Vec<BoxFuture<'_, Result<_, Error>>> = UNWATCHED.into_iter().map(list).collect();
+        let list = |kind: Kind, place: Option<String>| {
+            async move {
+                let found = calls.selected(kind, place.as_deref(), labels::SELECTOR, Read::Metadata);
+                Ok((kind, found.await?))
+            }
+            .boxed()
+        };
+        let kinds = UNWATCHED.into_iter().filter(|kind| *kind != Kind::Secret);
+        let secrets = self.homes_of_logins().into_iter();
+        let secrets = secrets.chain([self.settings.manifest_namespace.clone()]);
+        let lists: Vec<BoxFuture<'_, Result<_, Error>>> = kinds
+            .map(|kind| list(kind, None))
+            .chain(secrets.map(|home| list(Kind::Secret, Some(home))))
+            .collect();
         let found: Vec<_> = stream::iter(lists).buffer_unordered(LISTS).try_collect().await?;
         let mut all = ByNamespace::new();
         for (kind, objects) in found {
             add(&mut all, kind, objects);
         }
         Ok(all)
+    }
+}
+
+impl Inner {
+    /// Namespaces of leases whose records have registry logins, as far as their Secrets can be read.
+    fn homes_of_logins(&self) -> Vec<String> {
+        let manifests = self.manifests().state();
+        let ours = manifests.iter().filter(|manifest| self.is_ours(manifest));
+        let homes = ours.filter_map(|manifest| {
+            let recorded = convert::from_manifest(manifest).ok()?.deployment;
+            let home = recorded.lease.namespace();
+            let view = self.state.lease_in(&home);
+            let mut services = recorded.group.services.iter();
+            let has_login = services.any(|service| objects::login(service).is_some());
+            (has_login && view.namespace.is_some() && self.has_access(&view)).then_some(home)
+        });
+        homes.collect()
     }
 }
 

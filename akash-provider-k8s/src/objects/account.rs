@@ -7,6 +7,10 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 
 const READ: [&str; 3] = ["get", "list", "watch"];
+/// ClusterRole with the rights that the provider needs in the namespace of a lease, from `deploy/rbac`.
+pub(crate) const LEASE_ROLE: &str = "akash-provider-rs-lease";
+/// Name of the binding to it. No service has a name with a colon.
+pub(crate) const ACCESS: &str = "akash-provider:access";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What a service asks to read; empty for none.
@@ -48,6 +52,20 @@ pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObj
             ..Subject::default()
         }]),
     });
+}
+
+/// Binds the provider's account to the ClusterRole of leases.
+pub(super) fn access(cx: &Context<'_>) -> Option<RoleBinding> {
+    let account = cx.settings.lease_account.clone()?;
+    Some(RoleBinding {
+        metadata: cx.meta(ACCESS, cx.labels()),
+        role_ref: RoleRef {
+            api_group: RBAC.to_owned(),
+            kind: "ClusterRole".to_owned(),
+            name: LEASE_ROLE.to_owned(),
+        },
+        subjects: Some(vec![account]),
+    })
 }
 
 /// What a word allows. Words this version does not know allow nothing.

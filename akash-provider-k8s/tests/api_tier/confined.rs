@@ -12,6 +12,15 @@ use serde_json::{Value, json};
 /// The policy's own words.
 const REFUSAL: &str = "the provider's account may write only in namespaces of leases";
 
+const RBAC: (&str, &str) = ("rbac.authorization.k8s.io", "RoleBinding");
+/// Refused by the rights of the account already.
+const BY_RIGHTS: [&str; 4] = [
+    "a Secret",
+    "a change of a Secret",
+    "the end of a Secret",
+    "a command in a pod",
+];
+
 fn api(client: &Client, kind: (&str, &str), namespace: Option<&str>) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(kind.0, "v1", kind.1));
     match namespace {
@@ -25,6 +34,14 @@ async fn apply(api: &Api<DynamicObject>, object: &Value) -> Result<(), String> {
     let name = object["metadata"]["name"].as_str().unwrap();
     let applied = api.patch(name, &params, &Patch::Apply(object)).await;
     applied.map(drop).map_err(|error| error.to_string())
+}
+
+/// A binding of an account to a role.
+fn binding(name: &str, role: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC.0, "kind": "ClusterRole", "name": role},
+    })
 }
 
 fn secret() -> Value {
@@ -42,13 +59,11 @@ async fn tries(world: &World, theirs: &str) -> Vec<(&'static str, Result<(), Str
         let deleted = api.delete(&name, &DeleteParams::default()).await;
         deleted.map(drop).map_err(|error| error.to_string())
     };
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "more"},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
-            "name": format!("akash-provider-{}", world.settings.manifest_namespace),
-        },
-    });
+    let own = binding(
+        "own",
+        &format!("akash-provider-{}", world.settings.manifest_namespace),
+    );
+    let lease = binding("lease", "akash-provider-rs-lease");
     let exec = http::Request::post(format!(
         "/api/v1/namespaces/{theirs}/pods/theirs/exec?command=id&stdout=true"
     ));
@@ -78,8 +93,9 @@ async fn tries(world: &World, theirs: &str) -> Vec<(&'static str, Result<(), Str
         ("a command in a pod", exec.map(drop).map_err(|error| error.to_string())),
         (
             "rights",
-            apply(&of(("rbac.authorization.k8s.io", "RoleBinding"), Some(theirs)), &binding).await,
+            apply(&of(RBAC, Some(theirs)), &own).await,
         ),
+        ("the rights in a lease", apply(&of(RBAC, Some(theirs)), &lease).await),
         (
             "the label of leases on a namespace of others",
             apply(&of(("", "Namespace"), None), &labelled).await,
@@ -116,13 +132,15 @@ fn the_account_does_its_work_and_touches_nothing_of_others() {
             }
             // A policy takes effect a moment after it was made.
             let refused = || async {
-                let answer = apply(&api(&world.client, ("", "Secret"), Some(&theirs)), &secret()).await;
+                let more = binding("first", "akash-provider-rs-lease");
+                let answer = apply(&api(&world.client, RBAC, Some(&theirs)), &more).await;
                 answer.is_err_and(|error| error.contains(REFUSAL))
             };
             world.until("the policy is in force", refused).await;
             for (what, answer) in tries(world, &theirs).await {
                 let error = answer.expect_err(what);
-                assert!(error.contains(REFUSAL), "{what}: {error}");
+                let is_by_rights = BY_RIGHTS.contains(&what) && error.contains("is forbidden");
+                assert!(is_by_rights || error.contains(REFUSAL), "{what}: {error}");
             }
             let untouched = world.get("Secret", &theirs, "theirs").await.unwrap();
             assert_eq!(untouched.get("data"), None);

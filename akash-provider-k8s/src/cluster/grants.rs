@@ -1,0 +1,201 @@
+//! Rights in the namespaces of leases: a RoleBinding of the provider's account to one ClusterRole.
+//!
+//! Secrets, logs and commands need these rights. The ClusterRole of the account itself has none of them, so the account
+//! has them nowhere else. An account that has these rights in the whole cluster gets no binding.
+
+use super::Inner;
+use super::heal::write;
+use crate::apply::Calls;
+use crate::apply::item::{Item, Kind};
+use crate::apply::plan::{Found, There, Watched, compare};
+use crate::error::within;
+use crate::objects::{ACCESS, LEASE_ROLE};
+use crate::rights;
+use crate::state::{Kind as Watch, LeaseView};
+use akash_provider_core::error::{Error, ErrorKind};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use k8s_openapi::api::rbac::v1::Subject;
+use kube::Api;
+use kube::api::PostParams;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Longest wait until the API server knows of a new binding.
+const GRANTED_LIMIT: Duration = Duration::from_secs(5);
+const GRANTED_PAUSE: Duration = Duration::from_millis(10);
+const HELP: &str =
+    "help: run `kubectl apply --filename deploy/rbac/provider.yaml`, then restart the provider";
+/// Verb, resource and subresource of what the ClusterRole allows.
+const RIGHTS: [(&str, &str, Option<&str>); 4] = [
+    ("list", "secrets", None),
+    ("create", "secrets", None),
+    ("get", "pods", Some("log")),
+    ("create", "pods", Some("exec")),
+];
+const ACCOUNT: &str = "system:serviceaccount:";
+
+impl Inner {
+    /// Finds out which account needs a binding, once.
+    pub(super) async fn identify(&self, operation: &'static str) -> Result<(), Error> {
+        let found = self.account.get_or_try_init(|| async {
+            if self.calls(operation).has_lease_rights(None).await? {
+                return Ok(None);
+            }
+            let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
+            let (params, review) = (PostParams::default(), SelfSubjectReview::default());
+            let call = api.create(&params, &review);
+            let review = within(self.settings.call_timeout, operation, call).await?;
+            let user = review.status.and_then(|status| status.user_info?.username);
+            Ok(user.map(|user| subject(&user)))
+        });
+        found.await.map(drop)
+    }
+
+    /// The account that gets a binding; `None` for none, and before [`Inner::identify`].
+    pub(super) fn lease_account(&self) -> Option<Subject> {
+        self.account.get().cloned().flatten()
+    }
+
+    /// Binds the account in the namespace of a lease, and returns what is there of some kinds. A new namespace has no
+    /// Secrets, and no rights to list them.
+    pub(super) async fn opened(
+        &self,
+        home: &str,
+        items: &[Item],
+        is_new: bool,
+        mut kinds: BTreeSet<Kind>,
+        operation: &'static str,
+    ) -> Result<There, Error> {
+        let mut there = There::new();
+        if is_new {
+            kinds.remove(&Kind::Secret);
+        } else {
+            self.open_access(home, items, &mut there, operation).await?;
+        }
+        there.extend(self.there(home, &kinds, operation).await?);
+        Ok(there)
+    }
+
+    /// Binds the account in a namespace that exists, before anything there is read that needs it.
+    async fn open_access(
+        &self,
+        home: &str,
+        items: &[Item],
+        there: &mut There,
+        operation: &'static str,
+    ) -> Result<(), Error> {
+        let Some(item) = items.iter().find(|item| item.id.is_access()) else {
+            return Ok(());
+        };
+        let listed = || self.state.has_listed(Watch::RoleBindings);
+        self.until_seen(listed).await;
+        let live = self.state.lease_in(home).find(&item.id);
+        if let Some(restored) = compare(item, live.as_ref()) {
+            let calls = self.calls(operation);
+            let written = write(&calls, home, &restored, live.as_ref()).await;
+            written.map_err(|error| cannot_bind(home, error))?;
+            calls.granted(home).await?;
+        }
+        there.insert(item.id.clone(), Found::default());
+        Ok(())
+    }
+
+    /// True if Secrets of the namespace of a lease can be read.
+    pub(super) fn has_access(&self, view: &LeaseView) -> bool {
+        let mut bindings = view.role_bindings.keys();
+        self.lease_account().is_none() || bindings.any(|name| name == ACCESS)
+    }
+}
+
+impl Calls {
+    /// True if the account has the rights of the ClusterRole, in a namespace or in the whole cluster.
+    async fn has_lease_rights(&self, namespace: Option<&str>) -> Result<bool, Error> {
+        let answers = RIGHTS.map(|(verb, resource, subresource)| {
+            let attributes = ResourceAttributes {
+                verb: Some(verb.to_owned()),
+                resource: Some(resource.to_owned()),
+                subresource: subresource.map(str::to_owned),
+                namespace: namespace.map(str::to_owned),
+                ..ResourceAttributes::default()
+            };
+            rights::may(self.client(), self.limit(), attributes, self.operation())
+        });
+        let answers = futures::future::try_join_all(answers).await?;
+        Ok(answers.into_iter().all(|allowed| allowed))
+    }
+
+    /// Waits until a new binding is in force.
+    pub(crate) async fn granted(&self, home: &str) -> Result<(), Error> {
+        let granted = async {
+            while !self.has_lease_rights(Some(home)).await? {
+                tokio::time::sleep(GRANTED_PAUSE).await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(GRANTED_LIMIT, granted).await.unwrap_or_else(|_| {
+            let message =
+                format!("ClusterRole {LEASE_ROLE} gives no rights in namespace {home}: it is missing or old\n{HELP}");
+            Err(Error::new(ErrorKind::Denied, self.operation(), message))
+        })
+    }
+}
+
+/// The API server refuses a binding of rights that the account does not have and may not bind.
+pub(crate) fn cannot_bind(home: &str, error: Error) -> Error {
+    if !matches!(
+        error.kind(),
+        ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::NotFound
+    ) {
+        return error;
+    }
+    let message = format!("cannot bind ClusterRole {LEASE_ROLE} in namespace {home}: {error}\n{HELP}");
+    Error::new(ErrorKind::Denied, error.operation(), message).with_source(error)
+}
+
+/// The account of a user name.
+fn subject(user: &str) -> Subject {
+    let account = user.strip_prefix(ACCOUNT).and_then(|rest| rest.split_once(':'));
+    match account {
+        Some((namespace, name)) => Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: name.to_owned(),
+            namespace: Some(namespace.to_owned()),
+            ..Subject::default()
+        },
+        None => Subject {
+            api_group: Some("rbac.authorization.k8s.io".to_owned()),
+            kind: "User".to_owned(),
+            name: user.to_owned(),
+            ..Subject::default()
+        },
+    }
+}
+
+/// True for a kind that only an account with a binding may write.
+pub(crate) const fn needs_access(kind: Kind) -> bool {
+    matches!(kind, Kind::Secret | Kind::Role)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_and_users_are_told_apart() {
+        let account = subject("system:serviceaccount:lease:akash-provider");
+        assert_eq!(
+            (
+                account.kind.as_str(),
+                account.name.as_str(),
+                account.namespace.as_deref()
+            ),
+            ("ServiceAccount", "akash-provider", Some("lease"))
+        );
+        let user = subject("operator");
+        assert_eq!(
+            (user.kind.as_str(), user.name.as_str(), user.namespace),
+            ("User", "operator", None)
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! Rights on Secrets, logs and commands: in the namespaces of leases, and nowhere else.
+
+use crate::heal::follow;
+use crate::world::{World, deployment, put, run, service};
+use akash_provider_core::cluster::{Cluster, WorkloadSpec};
+use akash_provider_core::error::ErrorKind;
+use akash_provider_core::manifest::{Credentials, Permissions, ServiceParams};
+use akash_provider_core::types::LeaseId;
+use akash_provider_k8s::cluster::LeadershipGate;
+use akash_provider_k8s::labels;
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+const ACCESS: &str = "akash-provider:access";
+
+/// A service with a registry login and an account that may read logs.
+fn private(lease: &LeaseId, replicas: u32) -> WorkloadSpec {
+    let mut web = service("web");
+    web.count = replicas;
+    web.credentials = Some(Credentials {
+        host: "registry.example".to_owned(),
+        email: String::new(),
+        username: "me".to_owned(),
+        password: "hunter2".to_owned(),
+    });
+    web.params = Some(ServiceParams {
+        permissions: Some(Permissions {
+            read: Some(vec!["logs".to_owned()]),
+        }),
+        ..ServiceParams::default()
+    });
+    deployment(lease, vec![web])
+}
+
+/// HTTP status of requests for the Secrets of a namespace, and for the log and a command of a pod that does not exist.
+async fn answers(world: &World, namespace: &str) -> [u16; 3] {
+    let secrets: Api<Secret> = Api::namespaced(world.client.clone(), namespace);
+    let code = |error: kube::Error| match error {
+        kube::Error::Api(status) => status.code,
+        error => panic!("{error}"),
+    };
+    let listed = secrets.list(&ListParams::default()).await;
+    let pod = format!("/api/v1/namespaces/{namespace}/pods/none");
+    let log = http::Request::get(format!("{pod}/log")).body(Vec::new()).unwrap();
+    let exec = http::Request::post(format!("{pod}/exec?command=id&stdout=true"));
+    let exec = exec.body(Vec::new()).unwrap();
+    [
+        listed.map_or_else(code, |_| 200),
+        world.client.request_text(log).await.map_or_else(code, |_| 200),
+        world.client.request_text(exec).await.map_or_else(code, |_| 200),
+    ]
+}
+
+/// The rule that lets the account bind itself is removed.
+async fn forbid_binding(world: &World) {
+    let name = format!("akash-provider-{}", world.settings.manifest_namespace);
+    let mut role = world.get("ClusterRole", "", &name).await.unwrap();
+    let rules = role["rules"].as_array_mut().unwrap();
+    rules.retain(|rule| rule["verbs"] != json!(["bind"]));
+    let rules = role["rules"].take();
+    world
+        .edit("ClusterRole", "", &name, json!({ "rules": rules }))
+        .await;
+}
+
+/// An object without the mark of a version that had no bindings.
+async fn upgraded(world: &World, lease: &LeaseId) {
+    let ns = lease.namespace();
+    world.delete("RoleBinding", &ns, ACCESS).await;
+    let namespace = world.get("Namespace", "", &ns).await.unwrap();
+    let key = "provider.akash.network/ledger";
+    let ledger = namespace["metadata"]["annotations"][key].as_str().unwrap();
+    let mut ledger: Value = serde_json::from_str(ledger).unwrap();
+    ledger
+        .as_object_mut()
+        .unwrap()
+        .remove(&format!("RoleBinding/{ACCESS}"));
+    let annotations = json!({key: ledger.to_string(), labels::APPLIED: "before"});
+    world
+        .edit(
+            "Namespace",
+            "",
+            &ns,
+            json!({"metadata": {"annotations": annotations}}),
+        )
+        .await;
+}
+
+#[test]
+fn secrets_logs_and_commands_are_allowed_in_the_namespaces_of_leases_alone() {
+    run("grants", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let ns = lease.namespace();
+            cluster.deploy(&private(&lease, 1)).await.unwrap();
+            assert!(world.get("Secret", &ns, "docker-creds-web").await.is_some());
+            assert_eq!(answers(world, &ns).await, [200, 404, 404]);
+            for theirs in ["kube-system", "default"] {
+                assert_eq!(answers(world, theirs).await, [403; 3], "{theirs}");
+            }
+            let all = Api::<Secret>::all(world.client.clone());
+            assert!(all.list(&ListParams::default()).await.is_err());
+
+            let following = follow(&cluster, &LeadershipGate::new(true));
+            world.delete("RoleBinding", &ns, ACCESS).await;
+            let is_bound = || async { answers(world, &ns).await == [200, 404, 404] };
+            world.until("the binding is restored", is_bound).await;
+            drop(following);
+
+            cluster.record(&private(&lease, 2)).await.unwrap();
+            cluster.deploy(&private(&lease, 2)).await.unwrap();
+            assert!(cluster.lease_status(&lease).await.is_ok());
+            drop(cluster);
+            let restarted = world.connect().await;
+            let listing = restarted.deployments().await.unwrap();
+            assert_eq!(listing.deployments, [private(&lease, 2)]);
+            let is_about_it =
+                |remark: &String| remark.contains(&ns) || remark.contains("cannot be looked up");
+            assert!(!listing.remarks.iter().any(is_about_it), "{:?}", listing.remarks);
+            world.take_calls();
+            restarted.deploy(&listing.deployments[0]).await.unwrap();
+            let writes = world.take_writes();
+            assert_eq!(writes, [], "nothing is left for a deploy");
+            drop(restarted);
+
+            upgraded(world, &lease).await;
+            let after = world.connect().await;
+            let recorded = after.deployments().await.unwrap().deployments;
+            after.deploy(&recorded[0]).await.unwrap();
+            assert_eq!(answers(world, &ns).await, [200, 404, 404]);
+            let findings = after.findings().await.unwrap();
+            assert!(
+                !findings.iter().any(|finding| finding.to_string().contains(&ns)),
+                "{findings:?}"
+            );
+            world.remove(&after, &lease).await;
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn a_deploy_without_the_right_to_bind_names_the_remedy() {
+    run("grants-missing", |world| {
+        async move {
+            forbid_binding(world).await;
+            let cluster = world.connect().await;
+            let lease = world.lease(1, 1);
+            let refused = || async {
+                match cluster.deploy(&private(&lease, 1)).await {
+                    Ok(()) => false,
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+                        error
+                            .to_string()
+                            .contains("kubectl apply --filename deploy/rbac/provider.yaml")
+                    }
+                }
+            };
+            world.until("the deploy names the remedy", refused).await;
+            let own = crate::world::rights(&world.settings.manifest_namespace);
+            for document in &own {
+                put(&world.admin, document, "api-tier").await;
+            }
+            let deployed = || async { cluster.deploy(&private(&lease, 1)).await.is_ok() };
+            world.until("the lease is deployed", deployed).await;
+        }
+        .boxed()
+    });
+}
