@@ -9,7 +9,11 @@ use akash_provider_core::types::{
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-const MEASURE_FOR: Duration = Duration::from_secs(2);
+const MEASURE_FOR: Duration = if cfg!(debug_assertions) {
+    Duration::from_millis(50)
+} else {
+    Duration::from_secs(2)
+};
 
 type Failed = Box<dyn std::error::Error>;
 

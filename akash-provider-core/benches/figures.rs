@@ -10,13 +10,21 @@ use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::{AdjustOptions, Inventory};
 use akash_provider_core::pricing::PriceRequest;
 use akash_provider_core::pricing::scale::{Scale, ScaleConfig};
-use akash_provider_core::types::{ChainEvent, TxOutcome};
+use akash_provider_core::types::{ChainEvent, Coin, TxOutcome};
 use fixture::{World, calls, nodes_of, now};
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// Long enough for a steady mean, short enough that all figures together take seconds.
-const MEASURE_FOR: Duration = Duration::from_millis(500);
+const MEASURE_FOR: Duration = if cfg!(debug_assertions) {
+    Duration::from_millis(10)
+} else {
+    Duration::from_millis(500)
+};
+
+/// Orders in hand, against which a hundred are compared.
+const MANY: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 
 type Failed = Box<dyn std::error::Error>;
 
@@ -63,7 +71,7 @@ fn engine(world: &World) -> Result<(), Failed> {
     print("engine_inputs_per_s", each / history_us * 1e6, "1/s");
     print("order_history_us", history_us, "us");
     let few = event_us(world, 100)?;
-    let many = event_us(world, 100_000)?;
+    let many = event_us(world, MANY)?;
     print("event_us_at_100_orders", few, "us");
     print("event_us_at_100000_orders", many, "us");
     print("event_cost_ratio", many / few, "");
@@ -74,22 +82,25 @@ fn engine(world: &World) -> Result<(), Failed> {
 fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
     let order = world.order(dseq);
     let mut inputs = 0;
-    let mut effects = engine.step(
-        now(1),
-        Input::Chain(ChainEvent::OrderCreated { id: order.id.clone() }),
-    );
-    loop {
+    let created = Input::Chain(ChainEvent::OrderCreated { id: order.id.clone() });
+    let mut waiting: VecDeque<_> = calls(engine.step(now(1), created)).collect();
+    inputs += 1;
+    while let Some((id, call)) = waiting.pop_front() {
         inputs += 1;
-        let Some((id, call)) = calls(effects).next() else {
-            break;
-        };
         let completion = match call {
             Call::FetchOrder(_) => Completion::Order(Ok(Some(order.clone()))),
             Call::CountBids(_) => Completion::BidCount(Ok(3)),
             Call::CalculatePrice(_) => Completion::Price(Ok(world.price())),
+            Call::FetchBalances(denoms) => Completion::Balances(Ok(denoms
+                .into_iter()
+                .map(|denom| Coin {
+                    denom,
+                    amount: 1 << 60,
+                })
+                .collect())),
             _ => Completion::Tx(Ok(TxOutcome::Committed { height: 11 })),
         };
-        effects = engine.step(now(1), Input::Completed(id, completion));
+        waiting.extend(calls(engine.step(now(1), Input::Completed(id, completion))));
     }
     let lost = akash_provider_core::types::BidId {
         order: order.id,
@@ -102,7 +113,7 @@ fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
             price: world.price(),
         }),
     );
-    inputs + 2
+    inputs + 1
 }
 
 /// One event for one of so many orders in hand, each in its turn.

@@ -12,7 +12,7 @@ use akash_provider_core::inventory::{AdjustOptions, Inventory};
 use fixture::{World, nodes_of};
 
 /// Leases held at once.
-const LEASES: u64 = 100_000;
+const LEASES: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 
 type Failed = Box<dyn std::error::Error>;
 

@@ -29,8 +29,8 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-const NODES: usize = 5_000;
-const PODS: usize = 10_000;
+const NODES: usize = if cfg!(debug_assertions) { 250 } else { 5_000 };
+const PODS: usize = if cfg!(debug_assertions) { 500 } else { 10_000 };
 const LOAD: Load = Load {
     nodes: NODES,
     pods: PODS,
@@ -39,7 +39,7 @@ const LOAD: Load = Load {
 /// Objects of one answer, as the source asks for them.
 const PAGE: usize = 250;
 /// Samples of each figure.
-const SAMPLES: usize = 500;
+const SAMPLES: usize = if cfg!(debug_assertions) { 20 } else { 500 };
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 

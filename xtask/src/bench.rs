@@ -11,6 +11,7 @@ use clap::{Args as Arguments, ValueEnum};
 
 use crate::error::{Error, Result};
 use crate::figures::{self, Figure};
+use crate::process::Process;
 use crate::sim;
 use crate::workspace::Workspace;
 
@@ -183,15 +184,17 @@ const SIM_SEEDS: u64 = 5_000;
 
 /// Measures, prints, and fails when a figure is missing.
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
-    let (found, wanted) = match args.what {
-        What::Core => (core(workspace)?, &CORE[..]),
-        What::Chain => (chain::figures(workspace)?, &CHAIN[..]),
-        What::K8s => (k8s::figures(workspace)?, &K8S[..]),
-        What::Operators => (operators::figures(workspace)?, &OPERATORS[..]),
-        What::Gateway => (gateway::figures(workspace)?, &GATEWAY[..]),
-        What::Ha => (ha::figures(workspace)?, &HA[..]),
-        What::Build => (build::figures(workspace)?, &BUILD[..]),
+    let mut found = Vec::new();
+    let (outcome, wanted) = match args.what {
+        What::Core => (core(workspace, &mut found), &CORE[..]),
+        What::Chain => (chain::measure(workspace, &mut found), &CHAIN[..]),
+        What::K8s => (k8s::measure(workspace, &mut found), &K8S[..]),
+        What::Operators => (operators::measure(workspace, &mut found), &OPERATORS[..]),
+        What::Gateway => (gateway::measure(workspace, &mut found), &GATEWAY[..]),
+        What::Ha => (ha::measure(workspace, &mut found), &HA[..]),
+        What::Build => (build::measure(workspace, &mut found), &BUILD[..]),
     };
+    // Also those that were measured before a failure.
     for figure in &found {
         println!(
             "{}",
@@ -202,11 +205,33 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
             }
         );
     }
+    outcome?;
     Error::from_findings("figures that nothing measured", &missing(&found, wanted))
 }
 
-fn core(workspace: &Workspace) -> Result<Vec<Figure>> {
-    let mut found = benches(workspace)?;
+/// Runs a program and adds the figures that it prints, also those that it printed before it failed.
+fn collect(program: Process, found: &mut Vec<Figure>) -> Result<()> {
+    let (lines, outcome) = program.collect(|_| {})?;
+    found.extend(figures::find(lines.iter().map(String::as_str)));
+    if outcome.is_err() {
+        lines.iter().for_each(|line| eprintln!("{line}"));
+    }
+    outcome
+}
+
+fn core(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
+    let core = [
+        "bench",
+        "--locked",
+        "-p",
+        "akash-provider-core",
+        "--features",
+        "conformance",
+    ];
+    let benches = workspace
+        .cargo(&core)
+        .args(["--bench", "figures", "--bench", "memory"]);
+    collect(benches, found)?;
     found.push(build::core(workspace)?);
     found.extend(sim::seeds(
         workspace,
@@ -216,23 +241,7 @@ fn core(workspace: &Workspace) -> Result<Vec<Figure>> {
             seed: 1,
         },
     )?);
-    Ok(found)
-}
-
-fn benches(workspace: &Workspace) -> Result<Vec<Figure>> {
-    let core = [
-        "bench",
-        "--locked",
-        "-p",
-        "akash-provider-core",
-        "--features",
-        "conformance",
-    ];
-    let lines = workspace
-        .cargo(&core)
-        .args(["--bench", "figures", "--bench", "memory"])
-        .lines()?;
-    Ok(figures::find(lines.iter().map(String::as_str)))
+    Ok(())
 }
 
 fn missing(found: &[Figure], wanted: &[(&str, Aim)]) -> Vec<String> {
@@ -294,6 +303,16 @@ mod tests {
         assert!(missing(&all, &CORE).is_empty());
         all.remove(0);
         assert_eq!(missing(&all, &CORE), ["engine_inputs_per_s"]);
+    }
+
+    #[test]
+    fn figures_measured_before_a_failure_are_found() {
+        let script = r#"echo '{"name":"a","value":1,"unit":"us"}'; exit 3"#;
+        let bench = Process::new("sh", std::path::Path::new("/")).args(["-c", script]);
+        let mut found = Vec::new();
+        let error = collect(bench, &mut found).unwrap_err().to_string();
+        assert!(error.contains("exit status: 3"), "{error}");
+        assert_eq!(found, [micros("a", 1.0)]);
     }
 
     #[test]

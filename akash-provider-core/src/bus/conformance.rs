@@ -10,7 +10,7 @@
 
 use super::{Bus, Delivery, EventStream};
 use crate::conformance::{Found, Rule};
-use crate::types::{Event, Topic};
+use crate::types::{Address, DeploymentId, Event, GroupId, OrderId, Topic};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 pub struct Setup {
     /// How long a delivery may take.
     pub patience: Duration,
-    /// Events published to a subscriber that does not read; more than the bus keeps for one.
+    /// Events of 4 KiB published to a subscriber that does not read; more than the bus keeps for one.
     pub flood: u32,
 }
 
@@ -35,6 +35,20 @@ impl Default for Setup {
 
 fn fact(number: u32) -> Arc<Event> {
     Arc::new(Event::BreakerTripped { wanted: number })
+}
+
+/// An event of the flood, so large that the buffers of a connection do not hold all of them.
+fn large(number: u32) -> Arc<Event> {
+    let owner = Address::from_bytes(&[7; 20]).expect("20 bytes are an address");
+    let deployment = DeploymentId {
+        owner,
+        dseq: number.into(),
+    };
+    let group = GroupId { deployment, gseq: 1 };
+    Arc::new(Event::BidsNotCounted {
+        order: OrderId { group, oseq: 1 },
+        message: "x".repeat(4096),
+    })
 }
 
 async fn next(stream: &mut EventStream, rule: &Rule) -> Delivery {
@@ -131,7 +145,7 @@ pub async fn a_slow_subscriber_is_told_what_it_lost(bus: &dyn Bus, setup: &Setup
     let rule = setup.rule("a slow subscriber is told what it lost");
     let mut stream = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
     for number in 0..setup.flood {
-        rule.ok("publish", bus.publish(Topic::Facts, fact(number))).await;
+        rule.ok("publish", bus.publish(Topic::Facts, large(number))).await;
     }
     let (mut accounted, mut lagged) = (0, false);
     while accounted < u64::from(setup.flood) {
@@ -148,11 +162,8 @@ pub async fn a_slow_subscriber_is_told_what_it_lost(bus: &dyn Bus, setup: &Setup
             Delivery::Event { event, .. } => {
                 let number = u32::try_from(accounted).unwrap_or(u32::MAX);
                 rule.holds(
-                    event == fact(number),
-                    format!(
-                        "after {accounted} events, lost ones counted, the next was expected to be {:?}; it is {event:?}",
-                        fact(number)
-                    ),
+                    event == large(number),
+                    format!("after {accounted} events, lost ones counted, the next was expected to be number {number}"),
                 );
                 accounted += 1;
             }
@@ -222,11 +233,12 @@ mod tests {
         TellsAllTopics,
         TellsNobody,
         Repeats,
+        WaitsForReaders,
     }
 
     use Mistake as M;
 
-    const CAUGHT: [(Mistake, &str); 10] = [
+    const CAUGHT: [(Mistake, &str); 11] = [
         (
             M::LosesInSilence,
             "a slow subscriber is told what it lost: after 0 events, lost ones counted",
@@ -264,6 +276,10 @@ mod tests {
             "was expected to get the next delivery within 5s and did not",
         ),
         (
+            M::WaitsForReaders,
+            "a slow subscriber is told what it lost: `publish` was expected to answer within 5s",
+        ),
+        (
             M::Repeats,
             "subscribers get their topics in order: a subscriber was expected to get",
         ),
@@ -274,12 +290,21 @@ mod tests {
         truth: LocalBus,
         kept: std::sync::Mutex<std::collections::BTreeMap<Topic, Arc<Event>>>,
         mistake: Mistake,
+        waiting: std::sync::atomic::AtomicUsize,
     }
 
     #[async_trait::async_trait]
     impl Bus for Liar {
         async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), crate::Error> {
             if self.mistake == M::PublishHangs {
+                std::future::pending::<()>().await;
+            }
+            // As a connection does, which takes 8 MiB that nobody has read yet.
+            let bytes = serde_json::to_vec(&event).map_or(0, |text| text.len());
+            let waiting = self
+                .waiting
+                .fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
+            if self.mistake == M::WaitsForReaders && waiting > 8 << 20 {
                 std::future::pending::<()>().await;
             }
             let mut kept = crate::feed::lock(&self.kept).clone();
@@ -332,6 +357,7 @@ mod tests {
                 truth: LocalBus::with_limit(limit),
                 kept: Default::default(),
                 mistake,
+                waiting: Default::default(),
             };
             let setup = Setup::default();
             let said = crate::conformance::verdict(suite(&liar, &setup)).await;

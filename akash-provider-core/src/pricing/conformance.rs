@@ -14,7 +14,7 @@
 
 use super::{PRICE_PRECISION, PriceRequest, PricingStrategy};
 use crate::conformance::Rule;
-use crate::error::{ErrorKind, chain_text};
+use crate::error::{Error, ErrorKind, chain_text};
 use crate::types::price::Dec;
 use crate::types::{
     Address, Attribute, Cpu, DecCoin, Endpoint, Gpu, GroupSpec, Memory, PlacementRequirements, ResourceUnit,
@@ -38,15 +38,20 @@ pub struct Setup {
     pub unit: ResourceUnit,
     /// How long one call may take.
     pub patience: Duration,
+    /// The strategy's source of prices is away: no order has a price, and each call says so with `Unavailable` or
+    /// `Timeout`.
+    pub source_is_away: bool,
 }
 
 impl Default for Setup {
-    /// `uact`; a replica of a core, 512 MiB, 1 GiB ephemeral and an HTTP endpoint for at most 1000; 30 s.
+    /// `uact`; a replica of a core, 512 MiB, 1 GiB ephemeral and an HTTP endpoint for at most 1000; 30 s; a source that
+    /// is there.
     fn default() -> Self {
         Self {
             denoms: vec!["uact".to_owned()],
             unit: plain_unit(),
             patience: Duration::from_secs(30),
+            source_is_away: false,
         }
     }
 }
@@ -86,11 +91,15 @@ pub async fn suite(strategy: Arc<dyn PricingStrategy>) {
 /// When the contract is broken, saying how.
 pub async fn suite_of(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
     let strategy = strategy.as_ref();
+    if setup.source_is_away {
+        return a_strategy_without_its_source_says_so(strategy, setup).await;
+    }
     a_plain_order_has_a_price_in_its_denomination(strategy, setup).await;
     a_group_without_units_is_invalid(strategy, setup).await;
     calls_at_once_keep_their_answers(strategy, setup).await;
     reserved_units_are_priced(strategy, setup).await;
     odd_orders_get_a_price_or_an_error(strategy, setup).await;
+    other_denominations_get_their_own_price_or_an_error(strategy, setup).await;
     a_call_given_up_harms_no_later_one(strategy, setup).await;
 }
 
@@ -108,6 +117,9 @@ pub async fn suite_deterministic(strategy: Arc<dyn PricingStrategy>) {
 /// When the contract is broken, saying how.
 pub async fn suite_deterministic_of(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
     suite_of(Arc::clone(&strategy), setup).await;
+    if setup.source_is_away {
+        return;
+    }
     let rule = setup.rule("the same order has the same price");
     let request = setup.order(setup.denom());
     let first = price(&rule, strategy.as_ref(), &request).await;
@@ -116,6 +128,44 @@ pub async fn suite_deterministic_of(strategy: Arc<dyn PricingStrategy>, setup: &
         rule.holds(
             again == first,
             format!("the price was expected to be {first} again and is {again}"),
+        );
+    }
+    more_costs_no_less(strategy.as_ref(), setup, &first).await;
+}
+
+/// An order with more of everything than the first one, up to amounts that no sum of small numbers holds.
+async fn more_costs_no_less(strategy: &dyn PricingStrategy, setup: &Setup, first: &DecCoin) {
+    let rule = setup.rule("more costs no less");
+    for (count, factor) in [(50, 1), (50, 1 << 20), (u32::MAX, 1 << 20), (u32::MAX, 1 << 33)] {
+        let mut unit = setup.unit(setup.denom());
+        unit.count = count;
+        let resources = &mut unit.resources;
+        resources.cpu.units = resources.cpu.units.saturating_mul(factor);
+        resources.memory.bytes = resources.memory.bytes.saturating_mul(factor);
+        for volume in &mut resources.storage {
+            volume.bytes = volume.bytes.saturating_mul(factor);
+        }
+        let request = request(vec![unit]);
+        if let Some(price) = price_or_error(&rule, strategy, &request).await {
+            rule.holds(
+                price.amount >= first.amount,
+                format!("{count} replicas of {factor} times the size were expected to cost {first} or more, and cost {price}"),
+            );
+        }
+    }
+}
+
+/// Without its source a strategy knows no price, which is a failure that passes.
+async fn a_strategy_without_its_source_says_so(strategy: &dyn PricingStrategy, setup: &Setup) {
+    let rule = setup.rule("a strategy without its source says so");
+    for denom in &setup.denoms {
+        let answer = rule
+            .answer(CALL, strategy.calculate_price(&setup.order(denom)))
+            .await;
+        let is_transient = answer.as_ref().is_err_and(Error::is_transient);
+        rule.holds(
+            is_transient,
+            format!("`{CALL}` was expected to fail with Unavailable or Timeout, and said {answer:?}"),
         );
     }
 }
@@ -218,21 +268,41 @@ async fn odd_orders_get_a_price_or_an_error(strategy: &dyn PricingStrategy, setu
     let mut odd_size = unit();
     odd_size.resources.memory.bytes = (512 << 20) + 1;
     for unit in [malformed_gpu, unknown_class, largest, odd_size] {
-        let request = request(vec![unit]);
-        match rule.answer(CALL, strategy.calculate_price(&request)).await {
-            Ok(price) => is_a_price(&rule, &request, &price),
-            Err(error) => {
-                let known = [ErrorKind::Invalid, ErrorKind::Timeout, ErrorKind::Unavailable];
-                rule.holds(
-                    known.contains(&error.kind()),
-                    format!(
-                        "an error was expected to be Invalid, Timeout or Unavailable and is {:?}: {}",
-                        error.kind(),
-                        chain_text(&error)
-                    ),
-                );
-            }
+        price_or_error(&rule, strategy, &request(vec![unit])).await;
+    }
+}
+
+/// The price of an order that may have none; `None` for an error that a caller knows what to do with.
+async fn price_or_error(
+    rule: &Rule,
+    strategy: &dyn PricingStrategy,
+    request: &PriceRequest,
+) -> Option<DecCoin> {
+    match rule.answer(CALL, strategy.calculate_price(request)).await {
+        Ok(price) => {
+            is_a_price(rule, request, &price);
+            Some(price)
         }
+        Err(error) => {
+            let known = [ErrorKind::Invalid, ErrorKind::Timeout, ErrorKind::Unavailable];
+            rule.holds(
+                known.contains(&error.kind()),
+                format!(
+                    "an error was expected to be Invalid, Timeout or Unavailable and is {:?}: {}",
+                    error.kind(),
+                    chain_text(&error)
+                ),
+            );
+            None
+        }
+    }
+}
+
+/// A denomination that the setup does not name is priced in itself, or refused: a price in another one is another price.
+async fn other_denominations_get_their_own_price_or_an_error(strategy: &dyn PricingStrategy, setup: &Setup) {
+    let rule = setup.rule("other denominations get their own price or an error");
+    for denom in ["uact", "uakt", "uother"] {
+        price_or_error(&rule, strategy, &setup.order(denom)).await;
     }
 }
 

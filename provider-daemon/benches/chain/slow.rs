@@ -21,15 +21,21 @@ pub(crate) const NODE: &str = "CHAIN_BENCH_NODE";
 const BLOCK: Duration = Duration::from_millis(200);
 /// Most by which an answer or a pushed block is late: several blocks.
 const LATE: Duration = Duration::from_millis(1500);
-const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = if cfg!(debug_assertions) {
+    Duration::from_secs(2)
+} else {
+    Duration::from_secs(60)
+};
 /// The first is for connections and caches to get what they need; what is there after it is compared with the end.
-const MINUTES: u32 = 4;
+const MINUTES: u32 = if cfg!(debug_assertions) { 2 } else { 4 };
 /// How many instead, for who wants to see more of them.
 const MINUTES_SETTING: &str = "CHAIN_BENCH_MINUTES";
 /// Bids that a provider has under way; more orders are let go, as one lets go that runs into its time limits.
 const UNDER_WAY: usize = 64;
+/// Bids in a minute of a client that goes on.
+const BIDS_MIN: usize = if cfg!(debug_assertions) { 1 } else { 50 };
 /// Looks at the memory, of which the middle one counts.
-const LOOKS: usize = 21;
+const LOOKS: usize = if cfg!(debug_assertions) { 3 } else { 21 };
 const TOLD_EVERY: Duration = Duration::from_millis(250);
 
 /// The client: it asks about every order and bids on it.
@@ -190,7 +196,7 @@ pub(crate) async fn growth() -> anyhow::Result<()> {
         ensure!(!ordering.is_finished(), "tenants order to the end");
         // A client that hangs does not grow either.
         ensure!(
-            bids >= bids_before + 50,
+            bids >= bids_before + BIDS_MIN,
             "the client bids: {bids_before}, a minute later {bids}"
         );
         bids_before = bids;

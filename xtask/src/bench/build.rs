@@ -33,19 +33,22 @@ pub(super) fn core(workspace: &Workspace) -> Result<Figure> {
 }
 
 /// All others, one after the other. What a build takes of the processors is read as Linux tells it.
-pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
+pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     let begun = processor_seconds()?;
     let (release, bytes) = cold(workspace, &RELEASE, |folder| size(&folder.join(BINARY)))?;
     let between = processor_seconds()?;
-    let (tests, ()) = cold(workspace, &TESTS, |_| Ok(()))?;
-    let ended = processor_seconds()?;
-    Ok(vec![
+    found.extend([
         Figure::new("build_release_cold_cpu_s", between - begun, CPU),
         Figure::new("build_release_cold_s", release, "s"),
         Figure::new("binary_mib", bytes / MIB, "MiB"),
+    ]);
+    let (tests, ()) = cold(workspace, &TESTS, |_| Ok(()))?;
+    let ended = processor_seconds()?;
+    found.extend([
         Figure::new("build_test_cold_cpu_s", ended - between, CPU),
         Figure::new("build_test_cold_s", tests, "s"),
-    ])
+    ]);
+    Ok(())
 }
 
 /// Builds into a folder that is empty before and gone after `look` has seen what came of it; seconds.

@@ -1,16 +1,14 @@
 //! Figures of the chain client: signing by itself, the rest before a development network.
 
 use crate::error::Result;
-use crate::figures::{self, Figure};
+use crate::figures::Figure;
 use crate::workspace::Workspace;
 
 /// Both benches.
-pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
-    let mut found = Vec::new();
+pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     for (package, bench) in [("akash-provider-chain", "sign"), ("provider-daemon", "chain")] {
         let bench = workspace.cargo(&["bench", "--locked", "-p", package, "--bench", bench]);
-        let lines = bench.lines()?;
-        found.extend(figures::find(lines.iter().map(String::as_str)));
+        super::collect(bench, found)?;
     }
-    Ok(found)
+    Ok(())
 }

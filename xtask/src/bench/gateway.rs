@@ -1,11 +1,11 @@
 //! Figures of the gateway: a daemon on backends in memory, and its load in another process.
 
 use crate::error::Result;
-use crate::figures::{self, Figure};
+use crate::figures::Figure;
 use crate::workspace::Workspace;
 
 /// All of them, one after the other.
-pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
+pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     let bench = workspace.cargo(&[
         "bench",
         "--locked",
@@ -14,6 +14,5 @@ pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
         "--bench",
         "gateway",
     ]);
-    let lines = bench.lines()?;
-    Ok(figures::find(lines.iter().map(String::as_str)))
+    super::collect(bench, found)
 }

@@ -5,12 +5,12 @@ use testbed::Tier;
 
 use crate::cluster;
 use crate::error::{Error, Result};
-use crate::figures::{self, Figure};
+use crate::figures::Figure;
 use crate::tiers;
 use crate::workspace::Workspace;
 
 /// All of them, on one API server that is thrown away afterwards.
-pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
+pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     if let Some(obstacle) = testbed::obstacle() {
         return Err(Error::new(format!("no cluster can come up: {obstacle}")));
     }
@@ -34,22 +34,21 @@ pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
         "--bench",
         "bus",
     ];
-    let mut found = figures::find(workspace.cargo(&bus).lines()?.iter().map(String::as_str));
+    super::collect(workspace.cargo(&bus), found)?;
     let program = workspace.released("provider-daemon");
     let recorded = test("integration")
         .args(["--", "--ignored", "--nocapture", "--test-threads=1"])
         .args(["run::flight_figures::"])
+        .env("FIGURES_SECONDS", "40")
         .env("MEASURED_PROGRAM", &program);
-    found.extend(figures::find(recorded.lines()?.iter().map(String::as_str)));
+    super::collect(recorded, found)?;
     let options = cluster::options(workspace, Tier::Api, "bench-ha", None);
-    found.extend(tiers::with_cluster(&options, |cluster| {
+    tiers::with_cluster(&options, |cluster| {
         let measured = test("api_tier")
             .args(["--", "--ignored", "--exact", "--nocapture"])
             .args(["ha_figures::figures_of_takeovers_and_of_a_thousand_leases"])
             .env(tiers::VARIABLE, cluster.dir())
             .env("MEASURED_PROGRAM", &program);
-        let lines = measured.lines()?;
-        Ok(figures::find(lines.iter().map(String::as_str)))
-    })?);
-    Ok(found)
+        super::collect(measured, found)
+    })
 }

@@ -4,13 +4,13 @@ use testbed::{Component, Tier};
 
 use crate::cluster;
 use crate::error::{Error, Result};
-use crate::figures::{self, Figure};
+use crate::figures::Figure;
 use crate::process::Process;
 use crate::tiers;
 use crate::workspace::Workspace;
 
 /// All of them, on one API server that is thrown away afterwards.
-pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
+pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<()> {
     if let Some(obstacle) = testbed::obstacle() {
         return Err(Error::new(format!("no cluster can come up: {obstacle}")));
     }
@@ -32,7 +32,6 @@ pub(super) fn figures(workspace: &Workspace) -> Result<Vec<Figure>> {
                 workspace.released("provider-daemon").as_os_str(),
             ])
             .args(["--scratch".as_ref(), scratch.as_os_str()]);
-        let lines = bench.lines()?;
-        Ok(figures::find(lines.iter().map(String::as_str)))
+        super::collect(bench, found)
     })
 }

@@ -147,10 +147,17 @@ pub async fn a_snapshot_says_what_queries_say(client: &dyn ChainClient, driver: 
     let what = &rule("a snapshot says what queries say");
     let us = driver.provider();
     let orders = what
-        .answer("Driver::create_deployment", driver.create_deployment(3))
+        .answer("Driver::create_deployment", driver.create_deployment(4))
         .await;
     what.answer("Driver::next_block", driver.next_block()).await;
-    let ids: Vec<BidId> = orders.iter().map(|o| bid_id(o, &us)).collect();
+    // Another provider bids beside us, and has a lease of the same deployment.
+    for order in &orders[2..] {
+        what.answer("Driver::rival_bid", driver.rival_bid(order)).await;
+    }
+    let theirs = bid_id(&orders[3], &driver.rival());
+    what.answer("Driver::create_lease", driver.create_lease(&theirs))
+        .await;
+    let ids: Vec<BidId> = orders[..3].iter().map(|o| bid_id(o, &us)).collect();
     for id in &ids {
         commit(client, driver, create_bid(id, driver), what).await;
     }
@@ -188,6 +195,15 @@ pub async fn a_snapshot_says_what_queries_say(client: &dyn ChainClient, driver: 
             "{what}: open orders alone are in it"
         );
     }
+    let mut of_all = snapshot
+        .bids
+        .iter()
+        .map(|b| &b.id)
+        .chain(snapshot.leases.iter().map(|l| &l.lease.id));
+    assert!(
+        of_all.all(|id| id.provider == us),
+        "{what}: bids and leases of other providers are not in it"
+    );
     listings_agree(client, &ids, &snapshot, what).await;
     what.answer(
         "Driver::close_deployment",
@@ -219,7 +235,7 @@ async fn listings_agree(client: &dyn ChainClient, ids: &[BidId], snapshot: &Snap
         what.ok("deployment", client.deployment(deployment)).await,
     );
     assert!(snapshot.deployments.contains(&record), "{what}");
-    assert_eq!(record.groups.len(), 3, "{what}");
+    assert_eq!(record.groups.len(), 4, "{what}");
     let bids = BidFilter {
         order: None,
         provider: Some(us.clone()),
@@ -234,8 +250,9 @@ async fn listings_agree(client: &dyn ChainClient, ids: &[BidId], snapshot: &Snap
         "{what}: open bids are listed"
     );
     assert!(
-        open.iter().all(|b| b.state == BidState::Open),
-        "{what}: and no others"
+        open.iter()
+            .all(|b| b.state == BidState::Open && b.id.provider == *us),
+        "{what}: and no others, nor those of other providers"
     );
     let bids = BidFilter {
         order: Some(ids[2].order.clone()),

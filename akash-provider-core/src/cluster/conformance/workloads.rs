@@ -243,9 +243,11 @@ pub async fn what_never_runs_is_never_healthy(cluster: &dyn Cluster, setup: &Set
         ..setup.clone()
     };
     let deployment = broken.deployment(&lease, 1);
+    // Before the deploy, since a health that is claimed for a moment is claimed.
+    let mut changes = rule.at_once("changes", || cluster.changes());
+    wait_for(&mut changes, setup, &lease, None, &rule).await;
     match rule.answer("deploy", cluster.deploy(&deployment)).await {
         Ok(()) => {
-            let mut changes = rule.at_once("changes", || cluster.changes());
             let claimed = |health| health == Some(Health::Good);
             let claimed = hears(&mut changes, setup, &lease, claimed, &rule).await;
             rule.holds(

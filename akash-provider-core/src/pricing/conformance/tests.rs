@@ -1,5 +1,4 @@
 use super::*;
-use crate::error::Error;
 use crate::pricing::{RandomRange, Scale, ScaleConfig};
 use std::collections::BTreeMap;
 
@@ -55,6 +54,8 @@ enum Broken {
     Waits,
     MixesUp,
     ForgetsPermits,
+    OneDenom,
+    Wraps,
 }
 
 #[derive(Debug)]
@@ -95,6 +96,19 @@ impl PricingStrategy for Strategy {
                 maximum
             }
             Broken::OddError => maximum,
+            // Right for whoever asks in this denomination alone.
+            Broken::OneDenom => maximum.map(|m| DecCoin::new(&"uact".into(), m.amount)),
+            Broken::Wraps => {
+                let maximum = maximum?;
+                let cores = request
+                    .units()
+                    .iter()
+                    .map(|u| u.resources.cpu.units.wrapping_mul(u.count.into()));
+                let cores = cores.fold(0, u64::wrapping_add);
+                #[expect(clippy::cast_possible_truncation, reason = "the mistake")]
+                let price = i64::from(cores as u32).max(1);
+                Ok(DecCoin::new(&maximum.denom, Dec::from_int(price)))
+            }
         }
     }
 }
@@ -161,6 +175,61 @@ impl PricingStrategy for Narrow {
             "GPUs for uakt and nothing else",
         ))
     }
+}
+
+#[tokio::test]
+async fn mistakes_that_plain_orders_do_not_show_are_found() {
+    for (broken, expected) in [
+        (
+            Broken::OneDenom,
+            "other denominations get their own price or an error: the price was expected in the order's denomination",
+        ),
+        (Broken::Wraps, "more costs no less: "),
+    ] {
+        let strategy = Strategy {
+            broken,
+            last: Default::default(),
+            permits: 32.into(),
+        };
+        let said = crate::conformance::verdict(suite_deterministic(Arc::new(strategy))).await;
+        let said = said.unwrap_or_else(|| panic!("{broken:?} is not found"));
+        assert!(said.contains(expected), "{broken:?} is found as: {said}");
+    }
+}
+
+/// Prices by a feed that is not there.
+#[derive(Debug)]
+struct Feedless(ErrorKind);
+
+#[async_trait::async_trait]
+impl PricingStrategy for Feedless {
+    async fn calculate_price(&self, _: &PriceRequest) -> Result<DecCoin, Error> {
+        Err(Error::new(self.0, "test", "the feed is away"))
+    }
+}
+
+#[tokio::test]
+async fn a_strategy_without_its_feed_conforms_when_it_says_so() {
+    let setup = Setup {
+        source_is_away: true,
+        ..Setup::default()
+    };
+    suite_deterministic_of(Arc::new(Feedless(ErrorKind::Unavailable)), &setup).await;
+    for strategy in [
+        Arc::new(Feedless(ErrorKind::Invalid)) as Arc<dyn PricingStrategy>,
+        Arc::new(scale()),
+    ] {
+        let said = crate::conformance::verdict(suite_of(strategy, &setup))
+            .await
+            .unwrap();
+        assert!(
+            said.contains("was expected to fail with Unavailable or Timeout"),
+            "{said}"
+        );
+    }
+    // Without the word of its setup it is one that never has a price.
+    let said = crate::conformance::verdict(suite(Arc::new(Feedless(ErrorKind::Unavailable)))).await;
+    assert!(said.unwrap().contains("was expected to give a price"));
 }
 
 #[tokio::test]

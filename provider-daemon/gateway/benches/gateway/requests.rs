@@ -11,11 +11,19 @@ use std::time::{Duration, Instant};
 /// Connections at once, as in the figures of today's provider.
 const CONNECTIONS: u8 = 10;
 /// Caches fill and the scheduler settles.
-const WARM_UP: Duration = Duration::from_secs(2);
-const MEASURED: Duration = Duration::from_secs(8);
+const WARM_UP: Duration = if cfg!(debug_assertions) {
+    Duration::from_millis(200)
+} else {
+    Duration::from_secs(2)
+};
+const MEASURED: Duration = if cfg!(debug_assertions) {
+    Duration::from_millis(500)
+} else {
+    Duration::from_secs(8)
+};
 /// Requests whose memory is watched, and those before, after which it has reached its size.
-const MANY: u32 = 1_000_000;
-const MANY_BEFORE: u32 = 100_000;
+const MANY: u32 = if cfg!(debug_assertions) { 1_000 } else { 1_000_000 };
+const MANY_BEFORE: u32 = if cfg!(debug_assertions) { 100 } else { 100_000 };
 
 /// Anybody's status, at full speed.
 pub(crate) async fn status() -> anyhow::Result<()> {

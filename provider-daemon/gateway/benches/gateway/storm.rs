@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
-const STRANGERS: u16 = 2_000;
+const STRANGERS: u16 = if cfg!(debug_assertions) { 100 } else { 2_000 };
 /// At once.
 const TOGETHER: usize = 50;
 

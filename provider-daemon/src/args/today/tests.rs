@@ -110,6 +110,19 @@ fn what_has_the_same_in_its_place_is_told_in_one_line_and_what_is_off_not_at_all
     );
 }
 
+/// Returns the default of a flag of `run`, or `None` if it has none.
+fn default_here(name: &str) -> Option<String> {
+    let command = command();
+    let run = command.find_subcommand("run").unwrap();
+    let arg = run.get_arguments().find(|arg| arg.get_long() == Some(name))?;
+    let defaults: Vec<_> = arg
+        .get_default_values()
+        .iter()
+        .filter_map(|value| value.to_str())
+        .collect();
+    (!defaults.is_empty()).then(|| defaults.join(","))
+}
+
 #[test]
 fn the_guide_has_a_row_for_each_and_for_nothing_else() {
     let guide = include_str!("../../../../docs/configuration.md");
@@ -130,9 +143,17 @@ fn the_guide_has_a_row_for_each_and_for_nothing_else() {
             "" => String::new(),
             default => format!("`{default}`"),
         };
-        let here = match today.here() {
-            Here::Same => "the same",
-            Here::Instead(what) => what,
+        let here = match (today.name(), today.here()) {
+            (_, Here::Instead(what)) => what.to_owned(),
+            ("gas", Here::Same) => "`auto` only; a number has no effect".to_owned(),
+            ("fees", Here::Same) => {
+                "no effect: the fee follows from `gas-prices` and `gas-adjustment`".to_owned()
+            }
+            ("log-color", Here::Same) => "the same; without the flag, colours on a terminal".to_owned(),
+            (name, Here::Same) => match default_here(name) {
+                Some(here) if here != today.default() => format!("the same; default `{here}`"),
+                _ => "the same".to_owned(),
+            },
         };
         format!("| `{}` | {kind} | {default} | {here} |", today.name())
     };

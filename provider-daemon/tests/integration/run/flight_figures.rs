@@ -1,5 +1,5 @@
 //! What a recording costs, and how fast it is decided again, as figures: one JSON object a line, `{"name", "value", "unit"}`.
-//! `cargo xtask bench ha` runs it on the released program.
+//! `cargo xtask bench ha` runs it on the released program, for `FIGURES_SECONDS`; without it in a small form.
 
 use crate::run::crowd::Crowd;
 use crate::run::served::Served;
@@ -29,21 +29,23 @@ const FAST: Option<Duration> = Some(Duration::from_millis(250));
 const NETWORK: Option<Duration> = Some(Duration::from_secs(6));
 /// Twenty orders a second, each leased, served and closed.
 const PAUSE: Duration = Duration::from_millis(50);
-const LIFE: Duration = Duration::from_secs(10);
 /// Clock ticks of a second, as Linux counts processor time for programs.
 const TICKS: f64 = 100.0;
-/// Leases that do nothing but live.
-const IDLE: u64 = 100;
-/// Orders in the recording that is decided again; each is some ten inputs.
-const ORDERS: u64 = 20_000;
+/// Duration of each measurement of the bench, in seconds.
+const WHOLE: u64 = 40;
 
 fn print(name: &str, value: f64, unit: &str) {
     println!("{}", json!({"name": name, "value": value, "unit": unit}));
 }
 
-/// Another length where a small form is wanted.
+/// Duration of each measurement, in seconds: one without `FIGURES_SECONDS`.
 fn seconds() -> u64 {
-    std::env::var("FIGURES_SECONDS").map_or(40, |text| text.parse().unwrap())
+    std::env::var("FIGURES_SECONDS").map_or(1, |text| text.parse().unwrap())
+}
+
+/// Returns `count` for a whole measurement, and a part of it for a shorter one.
+fn share(count: u64) -> u64 {
+    count * seconds().min(WHOLE) / WHOLE
 }
 
 /// Processor time that it took since its start.
@@ -89,7 +91,7 @@ fn served(name: &str, blocks: Option<Duration>, record: Option<&Path>) -> Served
 /// Processor time for each order, of the whole process: chain client, engine, cluster, gateway, and the recorder.
 fn cost_of_an_order(name: &str, record: Option<&Path>) -> f64 {
     let served = served(name, FAST, record);
-    let mut crowd = Crowd::new(&served, LIFE);
+    let mut crowd = Crowd::new(&served, Duration::from_secs(seconds().min(10)));
     let (began, before) = (Instant::now(), cpu_seconds(&served.provider));
     crowd.lives(began, Duration::from_secs(seconds()), PAUSE, |_| ());
     let took = cpu_seconds(&served.provider) - before;
@@ -104,7 +106,7 @@ fn figures_of_a_recording() {
     let dir = tempfile::tempdir().unwrap();
     // In turns, and the least of each, so that what else the machine does is in neither or in both.
     let (mut without, mut with) = (f64::INFINITY, f64::INFINITY);
-    for turn in 0..3 {
+    for turn in 0..1 + share(2) {
         without = without.min(cost_of_an_order(&format!("figures-without-{turn}"), None));
         let folder = dir.path().join(turn.to_string());
         with = with.min(cost_of_an_order(&format!("figures-with-{turn}"), Some(&folder)));
@@ -119,9 +121,11 @@ fn figures_of_a_recording() {
 fn figures_of_a_recording_of_leases_that_live() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("flight");
-    let served = served("figures-idle", NETWORK, Some(&folder));
+    let is_whole = seconds() >= WHOLE;
+    let (blocks, leases) = if is_whole { (NETWORK, 100) } else { (FAST, 5) };
+    let served = served("figures-idle", blocks, Some(&folder));
     let mut crowd = Crowd::new(&served, Duration::from_secs(86_400));
-    for _ in 0..IDLE {
+    for _ in 0..leases {
         crowd.order();
     }
     until(
@@ -134,15 +138,15 @@ fn figures_of_a_recording_of_leases_that_live() {
     );
     crowd.reap(true);
     // What the last manifest brought is over.
-    sleep(Duration::from_secs(10));
+    sleep(Duration::from_secs(if is_whole { 10 } else { 1 }));
     let (began, before) = (Instant::now(), bytes_of(&folder));
-    sleep(Duration::from_secs(seconds().max(12)));
+    sleep(Duration::from_secs(seconds()));
     let hours = began.elapsed().as_secs_f64() / 3600.0;
     let bytes = (bytes_of(&folder) - before) as f64;
     // That of the program's own blocks and looks too, shared by all leases.
     print(
         "recorder_bytes_per_lease_hour",
-        bytes / hours / IDLE as f64,
+        bytes / hours / f64::from(leases),
         "bytes",
     );
 }
@@ -293,7 +297,8 @@ fn figures_of_a_replay() {
     let health = recording.health();
     let sdl = sdl::parse(include_str!("../../../samples/web.yaml")).unwrap();
     let mut deciding = Deciding::new(config, recorder);
-    let orders = if seconds() < 40 { ORDERS / 20 } else { ORDERS };
+    // Each is some ten inputs.
+    let orders = share(20_000);
     for dseq in 1..=orders {
         deciding.order(dseq, &sdl);
     }
@@ -314,7 +319,8 @@ fn figures_of_a_replay() {
         assert_eq!(code, 0, "{out}{err}");
         let told: Value = serde_json::from_str(out.trim()).unwrap();
         assert_eq!(told["replay"]["inputs"], turns, "{out}");
-        assert!(told["replay"]["effects"].as_u64().unwrap() > orders * 8, "{out}");
+        // At least the record, the price and the bid of each order were called for again.
+        assert!(told["replay"]["effects"].as_u64().unwrap() >= orders * 3, "{out}");
     }
     print("replay_inputs_per_s", turns as f64 / best, "1/s");
 }

@@ -24,6 +24,7 @@ enum Mistake {
     IgnoresTail,
     GivesHead,
     ClaimsHealth,
+    GoodAtFirst,
     ListsForeign,
     TellsForeign,
     ListsTwice,
@@ -49,7 +50,7 @@ enum Mistake {
 use Mistake as M;
 
 /// What each is caught by, and with which words.
-const CAUGHT: [(Mistake, &str); 28] = [
+const CAUGHT: [(Mistake, &str); 29] = [
     (
         M::OlderTermRecords,
         "an older term writes nothing: `record` was expected to be refused with Conflict",
@@ -80,6 +81,10 @@ const CAUGHT: [(Mistake, &str); 28] = [
     ),
     (
         M::ClaimsHealth,
+        "what never runs is never healthy: `changes` was expected to claim no health that",
+    ),
+    (
+        M::GoodAtFirst,
         "what never runs is never healthy: `changes` was expected to claim no health that",
     ),
     (
@@ -247,6 +252,18 @@ impl Cluster for Liar {
                 let first = stream::iter([Ok(ClusterChange::Health { lease, health })]);
                 first.chain(told).boxed()
             }
+            M::GoodAtFirst => told
+                .flat_map(|change| {
+                    let first = match &change {
+                        Ok(ClusterChange::Health { lease, .. }) => Some(Ok(ClusterChange::Health {
+                            lease: lease.clone(),
+                            health: Health::Good,
+                        })),
+                        _ => None,
+                    };
+                    stream::iter(first.into_iter().chain([change]))
+                })
+                .boxed(),
             M::RecreatesUnseen => {
                 // Whoever looks finds everything as it was.
                 let is_as_now = move |change: &Result<ClusterChange, Error>| match change {
