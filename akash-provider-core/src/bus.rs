@@ -4,6 +4,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod fan_out;
+mod leader;
 mod local;
 
 use crate::error::Error;
@@ -14,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use fan_out::FanOut;
+pub use leader::LeaderBus;
 pub use local::{LocalBus, QUEUE_LIMIT};
 
 /// What a subscriber gets: an event, or word of those it lost. A reader answers both, so neither may hide behind a `_`.

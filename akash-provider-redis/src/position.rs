@@ -43,6 +43,10 @@ impl Keys {
         format!("{}:publisher:{id}", self.prefix)
     }
 
+    pub(crate) fn fact(&self, id: &str) -> String {
+        format!("{}:fact:{id}", self.prefix)
+    }
+
     pub(crate) fn election(&self, name: &str) -> String {
         format!("{}:election:{name}", self.prefix)
     }

@@ -15,19 +15,25 @@ use tokio::sync::Mutex;
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// For how long the server remembers what a publisher sent last.
 const REMEMBERED_S: u64 = 3600;
+/// Time for which the server stores the id of a fact, in seconds: longer than two of the longest leases, which is what
+/// a new leader publishes again.
+const IDS_KEPT_S: u64 = 900;
 
 /// Numbers stay below 2^53, so they are exact in Lua: a sequence above 2^50, which no provider reaches, is forged and
 /// counts as lost. A sequence that went back, or a stream that is ahead of it, means
 /// that what was there is lost or not ours: from there on it is another epoch, whose ids are higher than all before, so
 /// that readers that wait for higher ones see it. Its name ends with the sequence after which it begins.
 ///
-/// Keys: epoch, sequence, counts, publisher, and of each event its stream and its last. Arguments: a name for a new epoch,
-/// the sequence that is known, the number of the first event, the version, for how long the publisher is remembered, and of
+/// Keys: epoch, sequence, counts, publisher, and of each event its stream, its last and the key of its id. Arguments: a name for a new epoch,
+/// the sequence that is known, the number of the first event, the version, the lifetimes of the publisher and of ids, and of
 /// each event its topic, how many are kept, itself.
+///
+/// A fact with an id that was published within the last [`IDS_KEPT_S`] is not written again: after a fail-over the new leader
+/// publishes facts of the time between, and the old one may have published some of them.
 const SOURCE: &str = r"
 local number = function(value) return string.format('%.0f', value) end
 local first = tonumber(ARGV[3])
-local many = (#KEYS - 4) / 2
+local many = (#KEYS - 4) / 3
 local sent = tonumber(redis.call('GET', KEYS[4]) or '0')
 local sequence = tonumber(redis.call('GET', KEYS[2]) or '0') or 0
 if not (sequence >= 0 and sequence <= 2^50) then
@@ -40,7 +46,7 @@ local epoch = redis.call('GET', KEYS[1])
 local known = tonumber(ARGV[2])
 local looked = {}
 for at = 0, many - 1 do
-  local stream = KEYS[5 + 2 * at]
+  local stream = KEYS[5 + 3 * at]
   if not looked[stream] then
     looked[stream] = true
     local info = redis.pcall('XINFO', 'STREAM', stream)
@@ -58,15 +64,17 @@ end
 local time = redis.call('TIME')
 local now = number(tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000))
 for at = math.max(0, sent + 1 - first), many - 1 do
-  local stream, last = KEYS[5 + 2 * at], KEYS[6 + 2 * at]
-  local topic, kept, event = ARGV[6 + 3 * at], ARGV[7 + 3 * at], ARGV[8 + 3 * at]
-  sequence = sequence + 1
-  local count = tonumber(redis.call('HGET', KEYS[3], topic) or '0') + 1
-  redis.call('XADD', stream, 'MAXLEN', kept, number(sequence) .. '-' .. number(count),
-    'v', ARGV[4], 'epoch', epoch, 'at', now, 'event', event)
-  redis.call('HSET', KEYS[3], topic, number(count))
-  if last ~= '' then
-    redis.call('SET', last, event)
+  local stream, last, id = KEYS[5 + 3 * at], KEYS[6 + 3 * at], KEYS[7 + 3 * at]
+  local topic, kept, event = ARGV[7 + 3 * at], ARGV[8 + 3 * at], ARGV[9 + 3 * at]
+  if id == '' or redis.call('SET', id, '1', 'NX', 'EX', ARGV[6]) then
+    sequence = sequence + 1
+    local count = tonumber(redis.call('HGET', KEYS[3], topic) or '0') + 1
+    redis.call('XADD', stream, 'MAXLEN', kept, number(sequence) .. '-' .. number(count),
+      'v', ARGV[4], 'epoch', epoch, 'at', now, 'event', event)
+    redis.call('HSET', KEYS[3], topic, number(count))
+    if last ~= '' then
+      redis.call('SET', last, event)
+    end
   end
 end
 redis.call('SET', KEYS[1], epoch)
@@ -115,19 +123,19 @@ impl Publisher {
     /// Publishes all of them in their order; one outcome for each.
     pub(crate) async fn publish(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         let mut outcomes = Vec::with_capacity(events.len());
-        let mut waiting: Vec<(Topic, String)> = Vec::new();
+        let mut waiting: Vec<Written> = Vec::new();
         let mut bytes = 0;
         for (topic, event) in events {
-            let text = written(*topic, event);
-            let length = text.as_ref().map_or(0, String::len);
-            if waiting.len() >= AT_ONCE || bytes + length > TOGETHER_BYTES || text.is_err() {
+            let written = Written::new(*topic, event);
+            let length = written.as_ref().map_or(0, |written| written.text.len());
+            if waiting.len() >= AT_ONCE || bytes + length > TOGETHER_BYTES || written.is_err() {
                 self.send_all(&mut waiting, &mut outcomes).await;
                 bytes = 0;
             }
-            match text {
-                Ok(text) => {
+            match written {
+                Ok(written) => {
                     bytes += length;
-                    waiting.push((*topic, text));
+                    waiting.push(written);
                 }
                 Err(error) => outcomes.push(Err(error)),
             }
@@ -136,7 +144,7 @@ impl Publisher {
         outcomes
     }
 
-    async fn send_all(&self, waiting: &mut Vec<(Topic, String)>, outcomes: &mut Vec<Result<(), Error>>) {
+    async fn send_all(&self, waiting: &mut Vec<Written>, outcomes: &mut Vec<Result<(), Error>>) {
         if waiting.is_empty() {
             return;
         }
@@ -160,7 +168,7 @@ impl Publisher {
         }));
     }
 
-    async fn send(&self, events: &[(Topic, String)], number: u64) -> Result<u64, Error> {
+    async fn send(&self, events: &[Written], number: u64) -> Result<u64, Error> {
         let keys = self.line.link().keys();
         let mut script = self.script.prepare_invoke();
         script
@@ -172,8 +180,9 @@ impl Publisher {
             .arg(self.acknowledged.load(Ordering::Relaxed))
             .arg(number)
             .arg(VERSION)
-            .arg(REMEMBERED_S);
-        for (topic, text) in events {
+            .arg(REMEMBERED_S)
+            .arg(IDS_KEPT_S);
+        for Written { topic, id, text } in events {
             let last = topic.is_retained().then(|| keys.last(*topic));
             let kept = if topic.is_retained() {
                 STATUSES_KEPT
@@ -183,6 +192,7 @@ impl Publisher {
             script
                 .key(keys.stream(*topic))
                 .key(last.unwrap_or_default())
+                .key(id.as_deref().map(|id| keys.fact(id)).unwrap_or_default())
                 .arg(topic.name())
                 .arg(kept)
                 .arg(text);
@@ -205,17 +215,26 @@ impl Publisher {
 }
 
 /// An event as it is sent.
-fn written(topic: Topic, event: &Event) -> Result<String, Error> {
-    let internal = |why: String| Error::new(ErrorKind::Internal, "publish", why);
-    let text = serde_json::to_string(event).map_err(|error| internal(error.to_string()))?;
-    if text.len() > BYTES_MAX {
-        let length = text.len();
-        return Err(internal(format!(
-            "an event of {} has {length} bytes, more than the {BYTES_MAX} that a reader takes",
-            topic.name()
-        )));
+struct Written {
+    topic: Topic,
+    id: Option<String>,
+    text: String,
+}
+
+impl Written {
+    fn new(topic: Topic, event: &Event) -> Result<Self, Error> {
+        let internal = |why: String| Error::new(ErrorKind::Internal, "publish", why);
+        let text = serde_json::to_string(&event.with_id()).map_err(|error| internal(error.to_string()))?;
+        if text.len() > BYTES_MAX {
+            let length = text.len();
+            return Err(internal(format!(
+                "an event of {} has {length} bytes, more than the {BYTES_MAX} that a reader takes",
+                topic.name()
+            )));
+        }
+        let id = event.id();
+        Ok(Self { topic, id, text })
     }
-    Ok(text)
 }
 
 /// What went wrong with several events, for one of them.

@@ -71,6 +71,27 @@ async fn it_conforms() {
 }
 
 #[tokio::test]
+async fn a_fact_that_two_leaders_publish_is_there_once_and_an_observation_each_time() {
+    let Some(server) = Server::start() else { return };
+    let leaders = [0, 1].map(|_| RedisBus::new(server.location()));
+    let mut facts = leaders[0].subscribe(&[Topic::Facts]).await.unwrap();
+    let order = |number: u64| {
+        let order = format!("akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/{number}/1/1");
+        let order = order.parse().unwrap();
+        Arc::new(Event::OrderSeen { order })
+    };
+    for leader in &leaders {
+        let both = [order(1), fact(7), order(1)].map(|event| (Topic::Facts, event));
+        assert!(leader.publish_all(&both).await.iter().all(Result::is_ok));
+    }
+    leaders[1].publish(Topic::Facts, order(2)).await.unwrap();
+    for event in [order(1), fact(7), fact(7), order(2)] {
+        let topic = Topic::Facts;
+        assert_eq!(next(&mut facts).await, Delivery::Event { topic, event });
+    }
+}
+
+#[tokio::test]
 async fn another_process_reads_what_this_one_publishes() {
     let Some(server) = Server::start() else { return };
     let writer = RedisBus::new(server.location());

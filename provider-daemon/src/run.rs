@@ -17,6 +17,7 @@ mod ha;
 mod hardware;
 mod parts;
 mod summary;
+mod writers;
 
 use crate::args::RunArgs;
 use crate::commands::chain::{addresses, roots};
@@ -48,6 +49,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+pub(crate) use writers::Writers;
 
 /// Everything a provider is started with.
 #[derive(Debug)]
@@ -100,9 +102,17 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     remember(&mut settings, &state, &config.chain_id, key.address())?;
     let ha = Ha::start(args, &config, &shut, &state, &printer).await?;
     let mut parts = Supervisor::new(shutdown.clone());
-    let chain = connect(settings, &background, &mut parts)?;
+    let writers = ha.writers(args.ha.ha_lease);
+    let chain = connect(settings, &writers, &background, &mut parts)?;
     let desks = Desks::of(ha.gate());
-    let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, operators).await;
+    let plan = hardware::Plan {
+        args,
+        config: &config,
+        desks: &desks,
+        writers: &writers,
+        operators,
+    };
+    let hardware = Hardware::start(plan, &background, &mut parts).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let screening = screening(&config, &pricing);
     let gateway = gateway::Plan::of(args, home, key, screening, ha.source());
@@ -113,11 +123,9 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.
         builder = builder.bids_held(gateway::STARTS);
     }
-    builder = builder
-        .bus(buses.of_provider())
-        .leadership(ha.at_first())
-        .keeper(breaker);
-    let (provider, handle) = builder.chain(Arc::new(ha.fenced(&chain))).build()?;
+    let bus = buses.of_provider(&writers);
+    builder = builder.bus(bus.bus()).leadership(ha.at_first()).keeper(breaker);
+    let (provider, handle) = builder.chain(chain.clone()).build()?;
     // Those who listen subscribe before the provider runs, or its first facts are told to nobody.
     print(&mut parts, &buses, &printer, &background).await?;
     let distant = hardware.distant.clone();
@@ -127,6 +135,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         cluster: hardware.cluster,
         chain,
         memory: state.tenants(),
+        writers,
     };
     let end = gateway::End::of(&shutdown);
     gateway::start(gateway, served, desks.gateway, &printer, &end, &mut parts);
@@ -145,7 +154,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     shutdown.cancel();
     end.over.cancel();
     let parts = all_ended(parts).await;
-    buses.finish().await;
+    bus.finish().await;
     written(recording).await;
     signals.abort();
     // The part that failed first is the cause. Whatever failed after it may only follow from that.

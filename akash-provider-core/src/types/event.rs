@@ -307,10 +307,103 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Returns the id of a fact, or `None` for a status and for an observation or act of one instance.
+    ///
+    /// The id depends on the fact alone: every instance, before and after a restart or a fail-over, gives a fact the
+    /// same id. A consumer that drops ids it has seen processes each fact once. Facts without an id are published by
+    /// the instance that made them, while it leads, and by no other.
+    #[must_use]
+    pub fn id(&self) -> Option<String> {
+        Some(match self {
+            Self::OrderSeen { order } => format!("order_seen/{order}"),
+            Self::OrderDeclined { order, reason, .. } => format!("order_declined/{order}/{reason}"),
+            Self::BidPlaced { bid, .. } => format!("bid_placed/{bid}"),
+            Self::BidAdopted { bid, .. } => format!("bid_adopted/{bid}"),
+            Self::BidEnded { bid, outcome } => format!("bid_ended/{bid}/{outcome}"),
+            Self::LeaseAdopted { lease, .. } => format!("lease_adopted/{lease}"),
+            Self::LeaseWon { lease, .. } => format!("lease_won/{lease}"),
+            Self::LeaseClosed { lease, .. } => format!("lease_closed/{lease}"),
+            // These may happen again with the same content, and only the leader makes them.
+            Self::BidsNotCounted { .. }
+            | Self::BidUnfunded { .. }
+            | Self::ManifestReceived { .. }
+            | Self::ManifestRefused { .. }
+            | Self::Deployed { .. }
+            | Self::DeployFailed { .. }
+            | Self::HealthChanged { .. }
+            | Self::LeaseEnding { .. }
+            | Self::BalanceChecked { .. }
+            | Self::Withdrawn { .. }
+            | Self::WithdrawFailed { .. }
+            | Self::BreakerTripped { .. }
+            | Self::BreakerTrippedFor { .. }
+            | Self::EndHeld { .. }
+            | Self::BreakerReleased
+            | Self::BreakerReleasedFor { .. }
+            | Self::RecordUnusable { .. }
+            | Self::RecordUsable { .. }
+            | Self::RecordsNotFound { .. }
+            | Self::RecordsFound
+            | Self::DriftFound { .. }
+            | Self::Status { .. } => return None,
+        })
+    }
+
+    /// Returns the event with its [id](Self::id) as the field `id`: the form that other processes read.
+    #[must_use]
+    pub fn with_id(&self) -> impl Serialize + '_ {
+        WithId {
+            id: self.id(),
+            event: self,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct WithId<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(flatten)]
+    event: &'a Event,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cluster::Outage;
+
+    #[test]
+    fn a_fact_of_the_market_has_one_id_and_an_observation_has_none() {
+        let lease: LeaseId =
+            "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"
+                .parse()
+                .unwrap();
+        let price = |amount: &str| DecCoin::new(&"uact".into(), amount.parse().unwrap());
+        let placed = |amount: &str| Event::BidPlaced {
+            bid: lease.clone(),
+            price: price(amount),
+        };
+        let written = serde_json::to_value(placed("1").with_id()).unwrap();
+        assert_eq!(written["id"], format!("bid_placed/{lease}"));
+        assert_eq!(serde_json::from_value::<Event>(written).unwrap(), placed("1"));
+        assert_eq!(placed("1").id(), placed("2").id());
+        let declined = |reason| {
+            let (order, message) = (lease.order.clone(), "any".to_owned());
+            let declined = Event::OrderDeclined {
+                order,
+                reason,
+                message,
+            };
+            declined.id()
+        };
+        assert_ne!(declined(DeclineCode::Gpu), declined(DeclineCode::PriceTooHigh));
+        for event in [Event::RecordsFound, Event::Withdrawn { lease: lease.clone() }] {
+            let written = serde_json::to_value(event.with_id()).unwrap();
+            assert_eq!(written, serde_json::to_value(&event).unwrap());
+            assert_eq!(serde_json::from_value::<Event>(written).unwrap(), event);
+        }
+    }
 
     #[test]
     fn words_are_written_as_they_are_shown() {

@@ -4,8 +4,11 @@ use super::event::Event;
 use super::id::{Address, BidId, DeploymentId, OrderId};
 use super::price::Dec;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::borrow::Cow;
+
+const ID: &str = "Id of the fact, the same from every instance and after every restart; drop an id that was seen \
+                  before. A fact without an id is published once, by the leader that made it.";
 
 /// The JSON Schema (draft 2020-12) of an [`Event`]. Readers that are older than a provider meet fields and events that it
 /// does not have: they pass over them.
@@ -13,7 +16,11 @@ use std::borrow::Cow;
 pub fn event_schema() -> Value {
     let mut schema = schemars::schema_for!(Event);
     schema.insert("title".to_owned(), "Event of an Akash provider".into());
-    schema.to_value()
+    let mut schema = schema.to_value();
+    for event in schema["oneOf"].as_array_mut().into_iter().flatten() {
+        event["properties"]["id"] = json!({ "type": "string", "description": ID });
+    }
+    schema
 }
 
 macro_rules! text {

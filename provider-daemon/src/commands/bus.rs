@@ -64,8 +64,8 @@ fn say(line: &str) -> std::io::Result<()> {
 fn shown(output: Output, topic: Topic, event: &Event) -> anyhow::Result<String> {
     let name = topic.name();
     Ok(match output {
-        Output::Json => format!("{}\n", json!({ "topic": name, "event": event })),
-        Output::Text => format!("{name:<34} {}\n", serde_json::to_string(event)?),
+        Output::Json => format!("{}\n", json!({ "topic": name, "event": event.with_id() })),
+        Output::Text => format!("{name:<34} {}\n", serde_json::to_string(&event.with_id())?),
     })
 }
 

@@ -3,6 +3,7 @@
 use crate::args::KubernetesArgs;
 use crate::cluster_client::client;
 use crate::operators::{Inside, Prepared};
+use crate::run::Writers;
 use akash_provider_core::Error;
 use akash_provider_core::types::{Address, LeaseId};
 use akash_provider_k8s::adopt::{Foreign, foreign_leases};
@@ -66,6 +67,7 @@ impl Kubernetes {
         refuse_foreign(&client, chain_id, args).await?;
         // Nobody else serves the embedded chain.
         Self::start(
+            client.clone(),
             client,
             args,
             provider,
@@ -81,20 +83,24 @@ impl Kubernetes {
     ///
     /// # Errors
     /// The kubeconfig is wrong, or the cluster does not answer.
-    pub async fn adopt(
+    pub(crate) async fn adopt(
         kubeconfig: Option<&Path>,
         args: &KubernetesArgs,
         provider: Address,
         chain_id: &str,
         capacity: &Options,
         leading: LeadershipGate,
+        writers: &Writers,
     ) -> anyhow::Result<Self> {
         let client = client(kubeconfig).await?;
-        Self::start(client, args, provider, chain_id, capacity, leading).await
+        let guarded = writers.kubernetes(&client);
+        Self::start(client, guarded, args, provider, chain_id, capacity, leading).await
     }
 
+    /// `client` is for operators in this process, which have elections of their own; `guarded` for everything else.
     async fn start(
         client: Client,
+        guarded: Client,
         args: &KubernetesArgs,
         provider: Address,
         chain_id: &str,
@@ -105,12 +111,12 @@ impl Kubernetes {
         // One watch of them for all that works in this process.
         settings.definitions = capacity.definitions.clone();
         // Before anything is deployed: the first pods must not reach nodes and API servers either.
-        let found = Infrastructure::read(&client, settings.call_timeout).await;
+        let found = Infrastructure::read(&guarded, settings.call_timeout).await;
         let found = found.context("reading the addresses of nodes and API servers")?;
         found.close(&mut settings.egress);
-        let cluster = KubeCluster::connect(client.clone(), settings.clone())?;
-        let inventory = Arc::new(KubeInventory::start(&client, &settings, capacity));
-        let watch = InfrastructureWatch::start(&client, found);
+        let cluster = KubeCluster::connect(guarded.clone(), settings.clone())?;
+        let inventory = Arc::new(KubeInventory::start(&guarded, &settings, capacity));
+        let watch = InfrastructureWatch::start(&guarded, found);
         let closing = Arc::clone(&cluster);
         let closes = task::kept(
             "closing of addresses, leftovers, rollouts and drift",

@@ -59,13 +59,6 @@ impl Desks {
     }
 }
 
-impl Desks {
-    /// The gate of the election, where there is one.
-    pub(super) fn elected(&self) -> Option<LeadershipGate> {
-        self.is_elected.then(|| self.leading.clone())
-    }
-}
-
 impl Desk {
     fn awaits(&self) -> Option<String> {
         let awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,7 +11,6 @@ use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, LeasedIpUsage};
 use akash_provider_core::manifest::Group;
 use akash_provider_core::types::LeaseId;
-use akash_provider_k8s::cluster::LeadershipGate;
 use async_trait::async_trait;
 use futures::stream::{BoxStream, StreamExt};
 use serde_json::Value;
@@ -27,23 +26,7 @@ type Items<T> = BoxStream<'static, Result<T, Error>>;
 pub(crate) struct Distant {
     there: Arc<SetOnce<Backend>>,
     has_leased_ips: bool,
-    /// Nothing is written while it is shut.
-    gate: Option<LeadershipGate>,
 }
-
-/// What changes something on the cluster.
-const WRITES: [&str; 10] = [
-    "deploy",
-    "record",
-    "teardown_lease",
-    "harden",
-    "declare_hostname",
-    "purge_declared_hostname",
-    "purge_declared_hostnames",
-    "declare_ip",
-    "purge_declared_ip",
-    "purge_declared_ips",
-];
 
 impl Distant {
     /// One that is away.
@@ -51,23 +34,7 @@ impl Distant {
         Self {
             there: Arc::default(),
             has_leased_ips,
-            gate: None,
         }
-    }
-
-    /// The same, which writes only while the gate is open.
-    pub(super) fn fenced(self, gate: Option<LeadershipGate>) -> Self {
-        Self { gate, ..self }
-    }
-
-    /// Whether this may be done at the moment.
-    fn permit(&self, operation: &'static str) -> Result<(), Error> {
-        let is_shut = self.gate.as_ref().is_some_and(|gate| gate.term().is_none());
-        if is_shut && WRITES.contains(&operation) {
-            let message = "nothing was written: another instance may lead by now";
-            return Err(Error::new(ErrorKind::Unavailable, operation, message));
-        }
-        Ok(())
     }
 
     /// It is connected. Only the first one counts.
@@ -80,7 +47,6 @@ impl Distant {
     /// Gives the pods of a lease the isolation of the settings.
     pub(crate) async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
         const HARDEN: &str = "harden";
-        self.permit(HARDEN)?;
         match self.there.get() {
             Some(Backend::Kubernetes(kubernetes)) => kubernetes.harden(lease).await,
             Some(Backend::Memory(_) | Backend::Processes(_)) => {
@@ -115,7 +81,6 @@ impl Distant {
     }
 
     fn cluster(&self, operation: &'static str) -> Result<Arc<dyn Cluster>, Error> {
-        self.permit(operation)?;
         self.there
             .get()
             .map(Backend::cluster)
@@ -276,25 +241,6 @@ mod tests {
 
     fn kind<T>(answer: Result<T, Error>) -> Option<ErrorKind> {
         answer.err().map(|error| error.kind())
-    }
-
-    #[tokio::test]
-    async fn an_instance_that_does_not_lead_reads_and_writes_nothing() {
-        let gate = LeadershipGate::new(false);
-        let args = Hardware::parse_from(["test"]).cluster;
-        let distant = Distant::new(true).fenced(Some(gate.clone()));
-        distant.set(Backend::in_memory(&args).await);
-        let lease = lease();
-        let refused = distant.teardown_lease(&lease).await.unwrap_err();
-        assert!(refused.message().contains("another instance"), "{refused}");
-        let names = distant.hostnames().unwrap();
-        assert!(names.purge_declared_hostnames(&lease).await.is_err());
-        assert_eq!(kind(distant.harden(&lease).await), Some(ErrorKind::Unavailable));
-        assert_eq!(names.all_hostnames().await.unwrap(), []);
-        assert_eq!(distant.deployments().await.unwrap().deployments, []);
-        gate.set(true);
-        names.purge_declared_hostnames(&lease).await.unwrap();
-        assert_eq!(kind(distant.harden(&lease).await), Some(ErrorKind::Invalid));
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 //! there is one.
 
 use super::awaited::Desk;
+use super::writers::Writers;
 use crate::args::RunArgs;
 use crate::dev::Printer;
 use crate::operators::serve;
@@ -53,6 +54,7 @@ pub(super) struct Served {
     pub(super) cluster: Arc<dyn Cluster>,
     pub(super) chain: AkashClient,
     pub(super) memory: Arc<dyn Memory>,
+    pub(super) writers: Writers,
 }
 
 impl Plan {
@@ -162,7 +164,7 @@ impl End {
 /// Serves until the end.
 async fn serve(plan: Arc<Plan>, served: Arc<Served>, desk: Desk, printer: Arc<Printer>, end: End) {
     let shutdown = &end.draining;
-    let keeping = keep(&plan, served.chain.clone(), shutdown);
+    let keeping = keep(&plan, &served, shutdown);
     let health = Arc::new(OnceLock::new());
     let probing = probes(plan.health, &health, &printer, &end.over);
     let serving = async {
@@ -226,7 +228,7 @@ async fn probes(
 }
 
 /// Makes and renews the certificate, where that is wanted.
-async fn keep(plan: &Plan, chain: AkashClient, shutdown: &CancellationToken) {
+async fn keep(plan: &Plan, served: &Served, shutdown: &CancellationToken) {
     if plan.domains.is_empty() {
         return;
     }
@@ -234,13 +236,20 @@ async fn keep(plan: &Plan, chain: AkashClient, shutdown: &CancellationToken) {
         domains: plan.domains.clone(),
     };
     let rotation = Rotation::new(
-        Arc::new(chain),
+        Arc::new(served.chain.clone()),
         plan.home.clone(),
         Arc::clone(&plan.key),
         RotationSettings::new(usage),
     );
-    // The file is looked at whoever wrote it.
-    rotation.run(|_| {}, shutdown.clone()).await;
+    let rotating = served
+        .writers
+        // `begin` and `follow` read the file, whoever wrote it.
+        .while_leading(|| rotation.run(|_| {}, shutdown.clone()));
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => {}
+        () = rotating => {}
+    }
 }
 
 /// A gateway with its address, and the state of the file that its certificate is from. `None` at the shutdown.

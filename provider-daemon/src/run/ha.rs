@@ -9,6 +9,7 @@
 
 mod settings;
 
+use super::writers::Writers;
 use crate::args::RunArgs;
 use crate::args::ha::HaStore;
 use crate::cluster_client::client;
@@ -17,7 +18,6 @@ use crate::operators::identity;
 use crate::state::State;
 use crate::state::terms::Terms;
 use crate::supervise::{Part, Supervisor};
-use akash_provider_chain::AkashClient;
 use akash_provider_core::election::{Candidate, Election, ElectionConfig, LeadershipGate};
 use akash_provider_core::engine::Leadership;
 use akash_provider_core::error::ErrorKind;
@@ -134,12 +134,9 @@ impl Ha {
         self.election.as_ref().map(|election| election.gate())
     }
 
-    /// The chain client of the provider: it sends while this instance leads.
-    pub(super) fn fenced(&self, chain: &AkashClient) -> AkashClient {
-        match self.gate() {
-            Some(gate) => chain.fenced(move || gate.term().is_some()),
-            None => chain.clone(),
-        }
+    /// Returns the write access of this instance.
+    pub(super) fn writers(&self, lease: Duration) -> Writers {
+        Writers::new(self.gate(), lease)
     }
 
     /// How it stands, for whoever asks the gateway.

@@ -2,6 +2,7 @@
 
 use super::awaited::{Desk, Desks};
 use super::distant::Distant;
+use super::writers::Writers;
 use crate::args::{KubernetesArgs, RunArgs};
 use crate::dev::{Backend, Kubernetes};
 use crate::operators::Prepared;
@@ -28,6 +29,15 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Longest such wait: a cluster that comes late is used so soon after it.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// What a cluster is started with.
+pub(super) struct Plan<'a> {
+    pub(super) args: &'a RunArgs,
+    pub(super) config: &'a Config,
+    pub(super) desks: &'a Desks,
+    pub(super) writers: &'a Writers,
+    pub(super) operators: Prepared,
+}
+
 /// A cluster and its capacity.
 #[derive(Debug)]
 pub(super) struct Hardware {
@@ -40,23 +50,22 @@ pub(super) struct Hardware {
 impl Hardware {
     /// Begins to connect to a real cluster, and goes on whether that answers or not.
     pub(super) async fn start(
-        args: &RunArgs,
-        config: &Config,
-        desks: &Desks,
+        plan: Plan<'_>,
         background: &CancellationToken,
         parts: &mut Supervisor,
-        operators: Prepared,
     ) -> Self {
+        let args = plan.args;
         if args.cluster_k8s || args.kubernetes.kubeconfig.is_some() {
-            let distant = Distant::new(args.kubernetes.ip_operator).fenced(desks.elected());
+            let distant = Distant::new(args.kubernetes.ip_operator);
             let connecting = Connecting {
                 kubernetes: args.kubernetes.clone(),
                 options: args.cluster.inventory_options(),
-                provider: config.provider.clone(),
-                chain_id: config.chain_id.clone(),
-                desk: desks.cluster.clone(),
-                leading: desks.leading.clone(),
-                operators,
+                provider: plan.config.provider.clone(),
+                chain_id: plan.config.chain_id.clone(),
+                desk: plan.desks.cluster.clone(),
+                leading: plan.desks.leading.clone(),
+                writers: plan.writers.clone(),
+                operators: plan.operators,
             };
             let working = connecting.work(distant.clone(), background.clone());
             parts.once(Part::Cluster, |_| working.boxed());
@@ -114,6 +123,7 @@ struct Connecting {
     chain_id: String,
     desk: Desk,
     leading: LeadershipGate,
+    writers: Writers,
     /// What runs beside the provider once the cluster is there.
     operators: Prepared,
 }
@@ -143,6 +153,7 @@ impl Connecting {
                 &self.chain_id,
                 &self.options,
                 self.leading.clone(),
+                &self.writers,
             );
             let connected = tokio::select! {
                 biased;

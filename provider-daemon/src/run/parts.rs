@@ -3,6 +3,7 @@
 use super::awaited::Watch;
 use super::bus::Buses;
 use super::distant::Distant;
+use super::writers::Writers;
 use crate::dev::Printer;
 use crate::dev::output::follow_facts;
 use crate::operator;
@@ -25,12 +26,13 @@ const PARTS_END: Duration = Duration::from_secs(10);
 /// The client of the chain, and with it the first part that the provider stands on.
 pub(super) fn connect(
     settings: ClientSettings,
+    writers: &Writers,
     until: &CancellationToken,
     parts: &mut Supervisor,
 ) -> anyhow::Result<AkashClient> {
     let (chain, writer) = AkashClient::start(settings, until.clone())?;
     parts.once(Part::Writer, |_| writer.map(Ok).boxed());
-    Ok(chain)
+    Ok(writers.chain(chain))
 }
 
 /// Prints what happens; after a fault from then on.

@@ -6,6 +6,7 @@ use crate::commands::chain::{addresses, given_chain_id, limits, roots};
 use crate::commands::run::config;
 use crate::dev::{Backend, Kubernetes};
 use crate::plain::count;
+use crate::run::Writers;
 use crate::{say, secrets};
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::Config;
@@ -96,6 +97,7 @@ async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'
         ));
     }
     let options = args.cluster.inventory_options();
+    let writers = Writers::read_only();
     let connecting = Kubernetes::adopt(
         args.kubernetes.kubeconfig.as_deref(),
         &args.kubernetes,
@@ -104,6 +106,7 @@ async fn cluster(args: &RunArgs, config: &Config) -> anyhow::Result<(Backend, &'
         &options,
         // A command that only looks cleans up nothing.
         LeadershipGate::new(false),
+        &writers,
     );
     let kubernetes = connecting.await.context("the cluster")?;
     Ok((

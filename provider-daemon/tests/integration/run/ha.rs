@@ -47,6 +47,7 @@ impl Pair {
         self.starts += 1;
         let home = format!("--home={}", self.stage.path(&format!("home-{name}")).display());
         let url = format!("--ha-url=redis://127.0.0.1:{}", self.port);
+        let bus = format!("--bus=redis://127.0.0.1:{}", self.port);
         let (identity, address) = (
             format!("--ha-identity={name}"),
             format!("--ha-address={name}.test:8443"),
@@ -60,6 +61,7 @@ impl Pair {
             "--ha-lease=4s",
             "--nodes=8",
             "-o=json",
+            &bus,
         ];
         let file = format!("{name}-{}", self.starts);
         self.stage.provider(&file, &[&ours[..], more].concat())
@@ -83,6 +85,13 @@ impl Pair {
                 told()
             );
         }
+    }
+
+    /// Reads facts of the bus as another process.
+    fn facts(&self) -> Running {
+        let bus = format!("--bus=redis://127.0.0.1:{}", self.port);
+        let words = ["bus", "tail", "akash.provider.facts", "--output=json", &bus];
+        self.stage.running("facts", &words)
     }
 
     /// Everything is gone.
@@ -135,6 +144,7 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
     let mut term = leads(&first);
     let mut second = pair.start("b", &[]);
     second.says("the leadership, which another instance has");
+    let facts = pair.facts();
     for hand_over in 0..6 {
         for _ in 0..3 {
             pair.order();
@@ -183,6 +193,70 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
     }
     pair.order();
     pair.all_are_answered(|| first.told());
+    let published = |event: &str| -> Vec<String> {
+        let output = facts.output();
+        let objects = output
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let of_kind = objects.filter(|object| object["event"]["event"] == event);
+        let id = |object: Value| object["event"]["id"].as_str().unwrap().to_owned();
+        of_kind.map(id).collect()
+    };
+    for event in ["order_seen", "bid_placed"] {
+        let told = || format!("{event}\n{}\n{}", facts.output(), first.told());
+        let all = || published(event).len() >= pair.orders.len();
+        until("each order is on the bus", told, all);
+        let ids = published(event);
+        let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
+        assert_eq!(
+            (ids.len(), distinct.len()),
+            (pair.orders.len(), ids.len()),
+            "{}",
+            told()
+        );
+    }
+}
+
+/// Each instance has a key of its own in its home: a standby that made its certificate known would leave two valid ones,
+/// of which tenants cannot tell which is served.
+#[test]
+fn a_standby_publishes_no_certificate_and_no_event_and_does_both_once_it_leads() {
+    let Some(mut pair) = Pair::new("ha-writers") else {
+        return;
+    };
+    let serve = [
+        "--gateway-listen-address=127.0.0.1:0",
+        "--certificate-domain=localhost",
+    ];
+    let mut first = pair.start("a", &serve);
+    leads(&first);
+    let owner = crate::stage::ADDRESS.parse().unwrap();
+    let certificates = |pair: &Pair| {
+        pair.stage
+            .chain
+            .market(|market| market.certificates(&owner).len())
+    };
+    until("a certificate", || first.told(), || certificates(&pair) == 1);
+    let facts = pair.facts();
+    let second = pair.start("b", &serve);
+    second.says("a certificate, so that tenants reach it");
+    pair.order();
+    pair.all_are_answered(|| first.told());
+    facts.says("\"event\":\"bid_placed\"");
+    // The standby's log has the bid too, so it had every reason to publish it.
+    second.says("\"event\":\"bid_placed\"");
+    // Longer than the first wait of a certificate that cannot be published.
+    std::thread::sleep(Duration::from_secs(6));
+    assert_eq!(certificates(&pair), 1, "{}", second.told());
+    let placed = || facts.output().matches("\"event\":\"bid_placed\"").count();
+    assert_eq!(placed(), 1, "{}", facts.output());
+    first.kill();
+    leads(&second);
+    until("its certificate", || second.told(), || certificates(&pair) == 2);
+    until("it is ready", || second.told(), || is_ready(&second));
+    pair.order();
+    pair.all_are_answered(|| second.told());
+    until("its events", || second.told(), || placed() == 2);
 }
 
 #[test]

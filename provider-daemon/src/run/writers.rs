@@ -1,0 +1,106 @@
+//! Write access of one instance: every port through which `run` changes something outside of its home folder is made
+//! here, and refuses writes while another instance leads.
+//!
+//! Two clients are not made here, because they decide who leads: that of the provider's election, and that of the
+//! operators in this process, each of which has an election of its own.
+
+use akash_provider_chain::AkashClient;
+use akash_provider_core::bus::{Bus, LeaderBus};
+use akash_provider_core::election::LeadershipGate;
+use http::{Method, Request, Response, StatusCode};
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Requests with a body that are queries: the API server stores nothing.
+const REVIEWS: [&str; 2] = ["/apis/authorization.k8s.io/", "/apis/authentication.k8s.io/"];
+const REFUSED: &str = "nothing was written: another instance may lead by now";
+
+/// Makes ports that write while this instance leads. A clone has the same gate.
+#[derive(Debug, Clone)]
+pub(crate) struct Writers {
+    gate: Option<LeadershipGate>,
+    lease: Duration,
+}
+
+impl Writers {
+    /// With the gate of the election, or `None` for a single instance, which always writes.
+    pub(super) const fn new(gate: Option<LeadershipGate>, lease: Duration) -> Self {
+        Self { gate, lease }
+    }
+
+    /// Returns the access of a command that only reads.
+    pub(crate) fn read_only() -> Self {
+        Self::new(Some(LeadershipGate::new(false)), Duration::ZERO)
+    }
+
+    /// Returns the chain client of this instance: it reads always and sends while the instance leads.
+    pub(super) fn chain(&self, chain: AkashClient) -> AkashClient {
+        match self.gate.clone() {
+            Some(gate) => chain.fenced(move || gate.term().is_some()),
+            None => chain,
+        }
+    }
+
+    /// Returns a bus that publishes while the instance leads. Two lease durations cover a fail-over.
+    pub(super) fn bus(&self, bus: impl Bus) -> Arc<dyn Bus> {
+        match self.gate.clone() {
+            Some(gate) => Arc::new(LeaderBus::new(bus, gate, self.lease * 2)),
+            None => Arc::new(bus),
+        }
+    }
+
+    /// Returns a client of the cluster for all parts of the program. Requests that change an object get the response
+    /// 503 while another instance leads.
+    pub(crate) fn kubernetes(&self, client: &Client) -> Client {
+        let Some(gate) = self.gate.clone() else {
+            return client.clone();
+        };
+        let (namespace, client) = (client.default_namespace().to_owned(), client.clone());
+        let guarded = tower::service_fn(move |request: Request<Body>| {
+            let (client, may_pass) = (client.clone(), !is_write(&request) || gate.term().is_some());
+            async move {
+                match may_pass {
+                    true => client.send(request).await,
+                    false => Ok(refusal()),
+                }
+            }
+        });
+        Client::new(guarded, namespace)
+    }
+
+    /// Runs `work` while the instance leads, from its start again in each term.
+    pub(super) async fn while_leading<F: Future<Output = ()>>(&self, work: impl Fn() -> F) {
+        let Some(gate) = &self.gate else {
+            return work().await;
+        };
+        loop {
+            gate.begins().await;
+            if gate.during(work()).await.is_some() {
+                return;
+            }
+        }
+    }
+}
+
+fn is_write(request: &Request<Body>) -> bool {
+    let reads = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    // A review is a query in the form of an object.
+    !reads && !REVIEWS.iter().any(|path| request.uri().path().starts_with(path))
+}
+
+/// The refusal in the form of the API server, so that callers see an unavailable server and try again later.
+fn refusal() -> Response<Body> {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "code": StatusCode::SERVICE_UNAVAILABLE.as_u16(), "reason": "ServiceUnavailable", "message": REFUSED,
+    });
+    let mut response = Response::new(Body::from(status.to_string().into_bytes()));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+use super::*;
+use akash_provider_chain::ClientSettings;
+use akash_provider_chain::private_key::PrivateKey;
+use akash_provider_core::bus::{Delivery, LocalBus};
+use akash_provider_core::chain::ChainTx;
+use akash_provider_core::types::{Address, Event, Msg, Topic};
+use futures::{FutureExt, StreamExt};
+use http::Method;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use std::convert::Infallible;
+use std::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+const LEASE: Duration = Duration::from_secs(12);
+
+/// An API server that records requests and has no object.
+fn server(seen: &Arc<Mutex<Vec<Method>>>) -> Client {
+    let seen = Arc::clone(seen);
+    let answer = tower::service_fn(move |request: Request<Body>| {
+        seen.lock().unwrap().push(request.method().clone());
+        async {
+            let mut absent = Response::new(Body::from(b"{\"items\":[]}".to_vec()));
+            *absent.status_mut() = StatusCode::NOT_FOUND;
+            Ok::<_, Infallible>(absent)
+        }
+    });
+    Client::new(answer, "default")
+}
+
+/// Every method of HTTP that there is, and one that does not exist yet: what is not a read is a write.
+const METHODS: [&str; 10] = [
+    "GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "TRACE", "FUTURE",
+];
+
+#[tokio::test]
+async fn a_standby_sends_the_cluster_no_method_but_those_that_read() {
+    let (gate, seen) = (LeadershipGate::new(false), Arc::default());
+    let client = Writers::new(Some(gate.clone()), LEASE).kubernetes(&server(&seen));
+    let send_all = async || {
+        for method in METHODS {
+            let request = Request::builder()
+                .method(method)
+                .uri("/api/v1/namespaces/a/pods/b");
+            client.send(request.body(Body::empty()).unwrap()).await.unwrap();
+        }
+        std::mem::take(&mut *seen.lock().unwrap())
+    };
+    assert_eq!(send_all().await, [Method::GET, Method::HEAD, Method::OPTIONS]);
+    gate.set(true);
+    assert_eq!(send_all().await.len(), METHODS.len());
+    gate.set_until(3, tokio::time::Instant::now());
+    assert_eq!(send_all().await.len(), 3, "a term that is over");
+    let review = Request::post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
+    client.send(review.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), [Method::POST]);
+}
+
+#[tokio::test]
+async fn every_call_that_changes_an_object_is_refused_as_by_a_server_that_is_away() {
+    let seen: Arc<Mutex<Vec<Method>>> = Arc::default();
+    let client = Writers::read_only().kubernetes(&server(&seen));
+    let pods: Api<Pod> = Api::namespaced(client, "a");
+    let (pod, post, patch) = (Pod::default(), PostParams::default(), PatchParams::apply("test"));
+    let delete = DeleteParams::default();
+    let errors = [
+        pods.create(&post, &pod).await.err(),
+        pods.replace("b", &post, &pod).await.err(),
+        pods.patch("b", &patch, &Patch::Apply(&pod)).await.err(),
+        pods.delete("b", &delete).await.err(),
+        pods.delete_collection(&delete, &ListParams::default())
+            .await
+            .err(),
+    ];
+    for error in errors {
+        let error = akash_provider_k8s::error::from_kube("deploy", error.unwrap());
+        assert_eq!(error.kind(), akash_provider_core::ErrorKind::Unavailable);
+        assert!(
+            error.is_transient() && error.message().contains("another instance"),
+            "{error}"
+        );
+    }
+    assert!(seen.lock().unwrap().is_empty());
+}
+
+fn msg() -> Msg {
+    let owner = Address::from_bytes(&[1; 20]).unwrap();
+    Msg::RevokeCertificate {
+        owner,
+        serial: "1".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn a_standby_sends_no_transaction_and_publishes_no_event() {
+    let gate = LeadershipGate::new(false);
+    let writers = Writers::new(Some(gate.clone()), LEASE);
+    let mut settings = ClientSettings::new(vec!["http://127.0.0.1:1".to_owned()], "test");
+    settings.key = Some(PrivateKey::from_bytes(&[1; 32]).unwrap());
+    let (chain, writer) = AkashClient::start(settings, CancellationToken::new()).unwrap();
+    let _writing = AbortOnDropHandle::new(tokio::spawn(writer));
+    let local = LocalBus::new();
+    let mut events = local.subscribe(&Topic::ALL).await.unwrap();
+    let bus = writers.bus(local);
+    let chain = writers.chain(chain);
+    let mut publish = async || {
+        let event = Arc::new(Event::Status { body: 1.into() });
+        bus.publish(Topic::ClusterStatus, event).await.unwrap();
+        events.next().now_or_never().flatten()
+    };
+    assert_eq!(publish().await, None);
+    let refused = chain.broadcast_msgs(vec![msg()]).await.unwrap_err();
+    assert!(refused.message().contains("another instance"), "{refused}");
+    gate.set(true);
+    assert!(matches!(publish().await, Some(Delivery::Event { .. })));
+    // No node responds, so a message that is accepted waits for one.
+    let sent = tokio::time::timeout(Duration::from_millis(200), chain.broadcast_msgs(vec![msg()])).await;
+    assert!(sent.is_err(), "{sent:?}");
+}
