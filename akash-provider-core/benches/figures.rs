@@ -171,6 +171,7 @@ fn price(world: &World) -> Result<(), Failed> {
         allocated: None,
         precision: 6,
         utilization: None,
+        height: None,
     };
     scale.price(&request)?;
     print(

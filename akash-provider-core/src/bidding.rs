@@ -264,6 +264,8 @@ impl Decline {
                 | Self::LeasedIpsExhausted { .. }
                 | Self::ExternalPortsExhausted { .. }
                 | Self::Price { .. }
+                | Self::PriceDenom { .. }
+                | Self::PriceTooHigh { .. }
                 | Self::Unknown { .. }
         )
     }

@@ -45,6 +45,8 @@ pub struct Config {
     /// A bid that the chain refuses costs nothing, because it is tried before it is sent: then no node is asked
     /// how many bids an order has.
     pub refused_bids_are_free: bool,
+    /// Prices depend on the capacity in use: orders declined for a high price are judged again when capacity comes back.
+    pub prices_follow_capacity: bool,
     /// Deposits in other denominations, by preference; used where the chain does not take the first.
     pub other_bid_deposits: Vec<Coin>,
     /// Expected fee of a bid (`gas-prices`), kept back for each bid that is sent. With an amount of 0, no money is kept back:
@@ -184,6 +186,7 @@ impl Config {
                 amount: 500_000,
             },
             refused_bids_are_free: false,
+            prices_follow_capacity: false,
             other_bid_deposits: Vec::new(),
             bid_fee: Coin {
                 denom: "uakt".into(),

@@ -142,6 +142,7 @@ impl Engine {
             Input::Leadership(leadership) => self.leadership_changed(leadership),
             Input::HoldBids(why) => self.hold_bids(why),
             Input::Kept(kept) => self.remind(&kept),
+            Input::PricesChanged => self.prices_changed(),
             Input::Shutdown => self.shutdown(),
         }
         self.finish()

@@ -19,7 +19,7 @@ pub mod shell_script;
 mod utilization;
 
 use crate::types::price::Dec;
-use crate::types::{Address, DecCoin, Denom, GroupSpec, ResourceUnit};
+use crate::types::{Address, DecCoin, Denom, GroupSpec, Height, ResourceUnit};
 pub use policy::Policy;
 pub use random_range::RandomRange;
 pub use scale::{Scale, ScaleConfig};
@@ -49,6 +49,10 @@ pub struct PriceRequest {
     /// How much of the cluster is in use before and after this order; `None` where that is not known. It is of the
     /// moment at which the price is asked for.
     pub utilization: Option<Box<Utilization>>,
+    /// Height of the order's block, where the order is priced for the first time; `None` for a later look and for a
+    /// screening. Orders of one block are to have one price list.
+    #[serde(default)]
+    pub height: Option<Height>,
 }
 
 impl PriceRequest {

@@ -58,6 +58,7 @@ pub fn hide_in_input(input: &mut Input, cover: &Cover<'_>) {
         | Input::Leadership(_)
         | Input::HoldBids(_)
         | Input::Kept(_)
+        | Input::PricesChanged
         | Input::Shutdown => {}
     }
 }

@@ -259,6 +259,7 @@ impl<B: Brain> Driver<B> {
             | Input::Leadership(_)
             | Input::HoldBids(_)
             | Input::Kept(_)
+            | Input::PricesChanged
             | Input::Shutdown => {}
         }
         self.step(input);
@@ -293,6 +294,10 @@ impl<B: Brain> Driver<B> {
             }
             Ask::Kept(kept, done) => {
                 self.step(Input::Kept(kept));
+                let _ = done.send(());
+            }
+            Ask::PricesChanged(done) => {
+                self.step(Input::PricesChanged);
                 let _ = done.send(());
             }
             Ask::Leadership(leadership, done) => {

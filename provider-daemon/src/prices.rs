@@ -4,7 +4,9 @@ use crate::files;
 use akash_provider_core::error::Error;
 use akash_provider_core::pricing::policy::PolicyFile;
 use akash_provider_core::pricing::{Policy, PriceRequest, PricingStrategy};
-use akash_provider_core::types::DecCoin;
+use akash_provider_core::provider::ProviderHandle;
+use akash_provider_core::types::{DecCoin, Height};
+use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,27 +14,36 @@ use std::time::{Duration, Instant};
 
 /// Largest file: a thousand rules with a hundred tenants each have room in it.
 const BYTES_MAX: u64 = 8 << 20;
-/// How old what is known of the file may be when a price is made.
+/// Maximum age of what is known of the file when a price is calculated.
 const AGE_MAX: Duration = Duration::from_millis(500);
+/// Number of blocks whose policy is known. Orders of one block are priced within seconds.
+const BLOCKS: usize = 16;
 
-/// Prices by the policy of a file. A change counts for the next price that is asked for half a second later; a file that is no policy changes
-/// nothing, and is told once.
-#[derive(Debug)]
+/// Prices by the policy of a file, which is read again when it changed. An invalid file leaves the policy in force and is
+/// logged once. A clone has the same policy.
+#[derive(Debug, Clone)]
 pub(crate) struct PolicyOfFile {
     path: PathBuf,
     state: Arc<Mutex<State>>,
+    /// Time of the last look. One caller looks at the file, and the others wait for what it finds.
+    looked: Arc<tokio::sync::Mutex<Instant>>,
 }
 
 #[derive(Debug)]
 struct State {
     policy: Arc<Policy>,
-    /// Of the file when it was read.
+    /// Incremented with each policy.
+    version: u64,
+    /// Policy of the first price of each block, so that the orders of one block have one policy.
+    of_blocks: VecDeque<(Height, Arc<Policy>)>,
+    /// Stamp of the content that was read last; `None` after a failure, so that the file is read again.
     stamp: Option<Stamp>,
-    looked_at: Instant,
+    /// Error of the last look, which is logged once.
+    error: Option<String>,
 }
 
-/// What changes with a file: Kubernetes puts another file in its place, and an editor may keep it.
-type Stamp = (u64, u64, i64, i64);
+/// What changes with a file: Kubernetes replaces it, an editor may write into it, and `chmod` changes its ctime.
+type Stamp = (u64, u64, [i64; 4]);
 
 impl PolicyOfFile {
     /// The policy that lies there now.
@@ -40,63 +51,101 @@ impl PolicyOfFile {
     /// # Errors
     /// The file and what is wrong with it.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        // Before the content, so that a later change is another stamp.
         let stamp = stamp(path);
         let state = State {
             policy: Arc::new(read(path)?),
+            version: 0,
+            of_blocks: VecDeque::new(),
             stamp,
-            looked_at: Instant::now(),
+            error: None,
         };
         Ok(Self {
             path: path.to_owned(),
             state: Arc::new(Mutex::new(state)),
+            looked: Arc::new(tokio::sync::Mutex::new(Instant::now())),
         })
     }
 
-    /// The policy in force.
-    async fn current(&self) -> Arc<Policy> {
-        {
-            let mut state = locked(&self.state);
-            if state.looked_at.elapsed() < AGE_MAX {
-                return Arc::clone(&state.policy);
+    /// Reads the file again if it changed, and notifies the provider of another policy, until the provider stops.
+    /// Orders that were declined for their price are judged again then.
+    pub(crate) async fn follow(self, handle: ProviderHandle) {
+        let mut known = locked(&self.state).version;
+        loop {
+            tokio::time::sleep(AGE_MAX).await;
+            let version = self.refresh().await;
+            if version == known {
+                continue;
             }
-            // Set before the look, so that one price looks and the others go on with what is known.
-            state.looked_at = Instant::now();
+            known = version;
+            if handle.prices_changed().await.is_err() {
+                return;
+            }
         }
-        let (path, state) = (self.path.clone(), Arc::clone(&self.state));
-        // A file on a disk that hangs must not hold the loop; the price then ends at its own limit.
-        let looked = tokio::task::spawn_blocking(move || look(&path, &state)).await;
-        if let Err(error) = looked {
-            tracing::error!("the price policy could not be looked at: {error}");
+    }
+
+    /// Looks at the file unless that was done within [`AGE_MAX`]. Returns the version of the policy in force.
+    async fn refresh(&self) -> u64 {
+        let mut looked = self.looked.lock().await;
+        if looked.elapsed() >= AGE_MAX {
+            let (path, state) = (self.path.clone(), Arc::clone(&self.state));
+            // A file on a disk that hangs must not hold the loop; the price then ends at its own limit.
+            let look = tokio::task::spawn_blocking(move || look(&path, &state)).await;
+            if let Err(error) = look {
+                tracing::error!(%error, "cannot read price policy");
+            }
+            *looked = Instant::now();
         }
-        Arc::clone(&locked(&self.state).policy)
+        locked(&self.state).version
+    }
+
+    /// Returns the policy of an order.
+    fn policy_of(&self, request: &PriceRequest) -> Arc<Policy> {
+        let mut state = locked(&self.state);
+        let policy = Arc::clone(&state.policy);
+        let Some(height) = request.height else {
+            return policy;
+        };
+        if let Some((_, first)) = state.of_blocks.iter().find(|(of, _)| *of == height) {
+            return Arc::clone(first);
+        }
+        state.of_blocks.truncate(BLOCKS - 1);
+        state.of_blocks.push_front((height, Arc::clone(&policy)));
+        policy
     }
 }
 
 #[async_trait::async_trait]
 impl PricingStrategy for PolicyOfFile {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
-        self.current().await.calculate_price(request).await
+        self.refresh().await;
+        self.policy_of(request).calculate_price(request).await
     }
 }
 
 /// Reads the file again where it is another than the one that was read.
 fn look(path: &Path, state: &Mutex<State>) {
     let seen = stamp(path);
-    if locked(state).stamp == seen {
+    if seen.is_some() && locked(state).stamp == seen {
         return;
     }
-    let read = read(path);
+    let text = text(path);
+    let is_read = text.is_ok();
+    let read = text.and_then(|text| policy(path, &text));
     let mut state = locked(state);
-    state.stamp = seen;
+    state.stamp = seen.filter(|_| is_read);
     match read {
         Ok(policy) => {
             state.policy = Arc::new(policy);
-            tracing::info!(
-                "the price policy {} was read again and counts from now on",
-                path.display()
-            );
+            state.version += 1;
+            state.error = None;
+            tracing::info!(path = %path.display(), "price policy changed");
         }
-        Err(error) => tracing::warn!("the price policy stays as it was: {error}"),
+        Err(error) if state.error.as_ref() == Some(&error) => {}
+        Err(error) => {
+            tracing::warn!("invalid price policy, the previous one stays in force: {error}");
+            state.error = Some(error);
+        }
     }
 }
 
@@ -105,7 +154,7 @@ fn look(path: &Path, state: &Mutex<State>) {
 /// # Errors
 /// The file, the line or key, and what is wrong there.
 pub(crate) fn read(path: &Path) -> Result<Policy, String> {
-    parse(path).and_then(|file| Policy::new(file).map_err(|error| format!("{}: {error}", path.display())))
+    text(path).and_then(|text| policy(path, &text))
 }
 
 /// The same as it is written.
@@ -113,18 +162,34 @@ pub(crate) fn read(path: &Path) -> Result<Policy, String> {
 /// # Errors
 /// As [`read`], but for what a policy cannot be made of.
 pub(crate) fn parse(path: &Path) -> Result<PolicyFile, String> {
-    let shown = path.display();
-    let text = files::text(path, BYTES_MAX).map_err(|error| format!("{shown}: {error}"))?;
-    serde_saphyr::from_str(&text).map_err(|error| {
+    text(path).and_then(|text| parsed(path, &text))
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    files::text(path, BYTES_MAX).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn policy(path: &Path, text: &str) -> Result<Policy, String> {
+    Policy::new(parsed(path, text)?).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn parsed(path: &Path, text: &str) -> Result<PolicyFile, String> {
+    serde_saphyr::from_str(text).map_err(|error| {
         let place = error.location().map(|at| format!("line {}: ", at.line()));
         let words = error.without_snippet().to_string();
-        format!("{shown}: {}{words}", place.unwrap_or_default())
+        format!("{}: {}{words}", path.display(), place.unwrap_or_default())
     })
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {
     let about = std::fs::metadata(path).ok()?;
-    Some((about.ino(), about.len(), about.mtime(), about.mtime_nsec()))
+    let times = [
+        about.mtime(),
+        about.mtime_nsec(),
+        about.ctime(),
+        about.ctime_nsec(),
+    ];
+    Some((about.ino(), about.len(), times))
 }
 
 /// What is kept is whole whenever the lock is free.
@@ -152,6 +217,7 @@ mod tests {
             allocated: None,
             precision: 6,
             utilization: None,
+            height: None,
         }
     }
 
@@ -179,6 +245,69 @@ mod tests {
         assert_eq!(price().await, "4", "nor does one that is gone");
         write(&POLICY.replace("1.5", "10")).await;
         assert_eq!(price().await, "20");
+    }
+
+    /// While one price read the file, the other prices of a burst used the old policy.
+    #[tokio::test]
+    async fn a_burst_after_a_change_has_one_price_and_so_has_a_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prices.yaml");
+        std::fs::write(&path, POLICY).unwrap();
+        let policy = PolicyOfFile::open(&path).unwrap();
+        let burst = async |height| {
+            let request = PriceRequest { height, ..request() };
+            let prices = (0..50).map(|_| policy.calculate_price(&request));
+            let prices = futures::future::join_all(prices).await.into_iter();
+            let prices: std::collections::BTreeSet<_> =
+                prices.map(|p| p.unwrap().amount.to_plain()).collect();
+            prices.into_iter().collect::<Vec<_>>()
+        };
+        for round in 2..6 {
+            let height = Some(round);
+            let old = burst(height).await;
+            std::fs::write(&path, POLICY.replace("1.5", &round.to_string())).unwrap();
+            tokio::time::sleep(AGE_MAX).await;
+            assert_eq!(
+                burst(None).await,
+                [(2 * round).to_string()],
+                "as soon as half a second is over"
+            );
+            assert_eq!(
+                burst(height).await,
+                old,
+                "orders of a block that was started before the change"
+            );
+            assert_eq!(burst(Some(round + 100)).await, [(2 * round).to_string()]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_could_not_be_read_is_read_again_and_a_change_is_noticed_without_an_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prices.yaml");
+        std::fs::write(&path, POLICY).unwrap();
+        let policy = PolicyOfFile::open(&path).unwrap();
+        let look = async || {
+            tokio::time::sleep(AGE_MAX).await;
+            let version = policy.refresh().await;
+            (version, locked(&policy.state).error.clone())
+        };
+        assert_eq!(look().await, (0, None));
+        // Root can read a file with mode 000, but not a folder.
+        let aside = folder.path().join("aside");
+        std::fs::rename(&path, &aside).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let (version, error) = look().await;
+        assert_eq!(version, 0);
+        assert!(error.unwrap().contains("prices.yaml"));
+        std::fs::remove_dir(&path).unwrap();
+        // The same file with the same times of its content.
+        std::fs::rename(&aside, &path).unwrap();
+        assert_eq!(look().await, (1, None));
+        std::fs::write(&path, "version: 7\n").unwrap();
+        let (version, error) = look().await;
+        assert_eq!((version, error.is_some()), (1, true), "reported without a price");
+        assert_eq!(look().await, (1, error));
     }
 
     #[test]

@@ -25,6 +25,7 @@ use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::flight;
 use crate::operators::Prepared;
+use crate::prices::PolicyOfFile;
 use crate::signals::on_signals;
 use crate::state::{Opened, State};
 use crate::supervise::{self, PartFailed, Supervisor};
@@ -49,6 +50,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 pub(crate) use writers::Writers;
 
 /// Everything a provider is started with.
@@ -64,6 +66,8 @@ pub struct Plan<'a> {
     pub key: PrivateKey,
     /// Calculates what leases cost, for bids and for whoever is screened.
     pub pricing: Arc<dyn PricingStrategy>,
+    /// The file of `pricing`, if that is a policy.
+    pub(crate) policy: Option<PolicyOfFile>,
     /// Tells what happens, in lines for people or objects for programs.
     pub printer: Arc<Printer>,
 }
@@ -79,6 +83,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         mut config,
         key,
         pricing,
+        policy,
         printer,
     } = plan;
     // Signals are heard before anything slow begins, so that one during the start stops it in order.
@@ -140,6 +145,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let end = gateway::End::of(&shutdown);
     gateway::start(gateway, served, desks.gateway, &printer, &end, &mut parts);
     ha.follow(&handle, &background, &mut parts);
+    let _following = policy.map(|policy| AbortOnDropHandle::new(tokio::spawn(policy.follow(handle.clone()))));
     let running = provider.run_until(shutdown.clone(), abort.clone());
     let running = run_and_look(&mut parts, running, watch, &handle, &background);
     let _watchdog = parts.watchdog().context("starting the watchdog")?;

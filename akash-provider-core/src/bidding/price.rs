@@ -16,6 +16,7 @@ pub fn price_request(order: &Order, units: Arc<Vec<ResourceUnit>>) -> PriceReque
         allocated: Some(units),
         precision: PRICE_PRECISION,
         utilization: None,
+        height: None,
     }
 }
 

@@ -37,6 +37,8 @@ pub enum Input {
     HoldBids(Option<Arc<str>>),
     /// What the leader before us kept, or what was kept over a restart: it is so from here on.
     Kept(Kept),
+    /// The prices changed.
+    PricesChanged,
     /// Finish what is in flight, start nothing new.
     Shutdown,
 }

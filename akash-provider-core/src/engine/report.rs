@@ -27,6 +27,7 @@ impl Engine {
             | Input::Leadership(_)
             | Input::HoldBids(_)
             | Input::Kept(_)
+            | Input::PricesChanged
             | Input::Shutdown => false,
         };
         self.changes += u64::from(!is_quiet);

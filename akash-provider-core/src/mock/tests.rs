@@ -102,6 +102,7 @@ async fn bus_pricing_and_inventory_are_mocked() {
         allocated: None,
         precision: 6,
         utilization: None,
+        height: None,
     };
     let pricing: Arc<dyn PricingStrategy> = Arc::new(pricing);
     assert_eq!(pricing.calculate_price(&request).await.unwrap(), price);

@@ -356,6 +356,7 @@ fn request(resources: Vec<ResourceUnit>) -> PriceRequest {
         allocated: None,
         precision: PRICE_PRECISION,
         utilization: None,
+        height: None,
     }
 }
 

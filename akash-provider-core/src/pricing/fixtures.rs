@@ -46,6 +46,7 @@ pub(super) fn request(units: Vec<ResourceUnit>) -> PriceRequest {
         allocated: None,
         precision: PRICE_PRECISION,
         utilization: None,
+        height: None,
     }
 }
 

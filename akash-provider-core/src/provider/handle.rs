@@ -145,6 +145,14 @@ impl ProviderHandle {
         self.ask("hold bids", |reply| Ask::HoldBids(why, reply)).await
     }
 
+    /// Judges orders again that were declined for their price. Call it when the prices of the strategy changed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    pub async fn prices_changed(&self) -> Result<(), Error> {
+        self.ask("judge prices again", Ask::PricesChanged).await
+    }
+
     /// A plain snapshot of everything. Before the provider runs it is the one it was built with, whose lifecycle is
     /// `init`; once it has stopped, the last one. Both are answered at once.
     ///

@@ -19,6 +19,7 @@ pub(crate) enum Ask {
     Request(Request, oneshot::Sender<Response>),
     Leadership(Leadership, oneshot::Sender<()>),
     Kept(Kept, oneshot::Sender<()>),
+    PricesChanged(oneshot::Sender<()>),
     HoldBids(Option<Arc<str>>, oneshot::Sender<()>),
     Status(oneshot::Sender<Arc<Status>>),
     Capacity(oneshot::Sender<Option<Box<Capacity>>>),

@@ -159,7 +159,7 @@ impl Told {
             }
             Input::Leadership(leadership) => self.leadership = *leadership,
             // No history holds bids back: the tests of the engine do.
-            Input::HoldBids(_) | Input::Kept(_) => {}
+            Input::HoldBids(_) | Input::Kept(_) | Input::PricesChanged => {}
             Input::Shutdown => self.stopping = true,
             unknown => panic!("an oracle that overlooks {unknown:?} allows too much"),
         }

@@ -96,14 +96,7 @@ impl PricingArgs {
     pub fn strategy(&self, seed: u64) -> anyhow::Result<Arc<dyn PricingStrategy>> {
         Ok(match self.bid_price_strategy {
             Strategy::Scale => Arc::new(self.scale()?),
-            Strategy::Policy => {
-                let path = self.bid_price_policy.as_deref();
-                let path = path
-                    .filter(|path| !path.as_os_str().is_empty())
-                    .context("--bid-price-strategy policy needs the file: name it with --bid-price-policy")?;
-                let policy = PolicyOfFile::open(path).map_err(anyhow::Error::msg);
-                Arc::new(policy.context("--bid-price-policy")?)
-            }
+            Strategy::Policy => Arc::new(self.policy()?),
             Strategy::RandomRange => Arc::new(RandomRange::new(seed)),
             Strategy::ShellScript => {
                 let path = self.bid_price_script_path.clone();
@@ -118,6 +111,19 @@ impl PricingArgs {
                 })?)
             }
         })
+    }
+
+    /// Returns the price policy of the strategy `policy`.
+    ///
+    /// # Errors
+    /// The file and what is wrong with it.
+    pub(crate) fn policy(&self) -> anyhow::Result<PolicyOfFile> {
+        let path = self.bid_price_policy.as_deref();
+        let path = path
+            .filter(|path| !path.as_os_str().is_empty())
+            .context("--bid-price-strategy policy needs the file: name it with --bid-price-policy")?;
+        let policy = PolicyOfFile::open(path).map_err(anyhow::Error::msg);
+        policy.context("--bid-price-policy")
     }
 
     /// What is wrong with the price script, and the mend; it may be put right while the provider runs.

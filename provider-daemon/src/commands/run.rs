@@ -1,6 +1,7 @@
 //! `run`: the provider on a chain.
 
 use crate::args::RunArgs;
+use crate::args::pricing::Strategy;
 use crate::commands::chain::given_chain_id;
 use crate::commands::faults;
 use crate::commands::tx::gas_price;
@@ -12,6 +13,7 @@ use akash_provider_chain::gas::GasConfig;
 use akash_provider_core::Config;
 use akash_provider_core::config::InvalidConfig;
 use akash_provider_core::manifest::{check_hostname, is_wildcard};
+use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::types::{Address, Coin};
 use anyhow::{Context, anyhow, bail};
 use std::path::Path;
@@ -22,6 +24,8 @@ use url::Url;
 
 /// The cluster may be away at the start for as long as it likes: nothing is bid on meanwhile, and the status says so.
 const CLUSTER_PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+const PRICES: &str = "the prices, --bid-price-…";
 
 /// Runs the provider until it is stopped.
 ///
@@ -40,10 +44,14 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
         bail!("{}", faults.join("\n"));
     }
     let chain_id = given_chain_id(&args.node).context("--chain-id is missing")?;
-    let pricing = args
-        .pricing
-        .strategy(seed())
-        .context("the prices, --bid-price-…")?;
+    let policy = match args.pricing.bid_price_strategy {
+        Strategy::Policy => Some(args.pricing.policy().context(PRICES)?),
+        Strategy::Scale | Strategy::RandomRange | Strategy::ShellScript => None,
+    };
+    let pricing: Arc<dyn PricingStrategy> = match &policy {
+        Some(policy) => Arc::new(policy.clone()),
+        None => args.pricing.strategy(seed()).context(PRICES)?,
+    };
     let key = secrets::signer(&args.signer, home)?;
     let config = config(args, key.address().clone(), chain_id)?;
     config.validate()?;
@@ -53,6 +61,7 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
         config,
         key,
         pricing,
+        policy,
         printer,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -85,6 +94,8 @@ pub(crate) fn config(args: &RunArgs, provider: Address, chain_id: &str) -> anyho
     config.bid_fee = gas.bid_fee();
     // Bids are simulated before they are sent, one of each shape.
     config.refused_bids_are_free = true;
+    // A policy may name steps of scarcity.
+    config.prices_follow_capacity = args.pricing.bid_price_strategy == Strategy::Policy;
     config.bid_timeout = set(args.bids.bid_timeout);
     config.reclamation_window = set(args.bids.reclamation_window);
     config.manifest_timeout = set(args.leases.manifest_timeout);

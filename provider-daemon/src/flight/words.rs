@@ -26,6 +26,7 @@ pub(super) fn input(input: Option<&Input>) -> String {
         Some(Input::Leadership(leadership)) => format!("leadership: {leadership:?}"),
         Some(Input::HoldBids(Some(why))) => format!("bids are held back: {why}"),
         Some(Input::HoldBids(None)) => "bids go again".to_owned(),
+        Some(Input::PricesChanged) => "the prices changed".to_owned(),
         Some(Input::Shutdown) => "it was told to stop".to_owned(),
         // What a newer version may be given has no words here yet.
         Some(other) => format!("{other:?}"),

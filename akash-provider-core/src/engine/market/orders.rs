@@ -128,7 +128,14 @@ impl Orders {
     }
 
     /// `may_know`: what could not be found out may be there when it is asked for again.
-    fn remember_end(&mut self, now: Mono, id: &OrderId, end: &End, may_know: bool) {
+    /// `prices_follow_capacity`: a price that was too high may be lower once capacity comes back.
+    fn remember_end(
+        &mut self,
+        now: Mono,
+        id: &OrderId,
+        end: &End,
+        (may_know, prices_follow_capacity): (bool, bool),
+    ) {
         let memory = match end {
             End::Won | End::Lost | End::OrderClosed | End::Stopped => None,
             End::BidClosed | End::BidTimeout => Some(Ended::Spent),
@@ -151,6 +158,14 @@ impl Orders {
             (Ended::MayPass, _) if awaits_parameters => {}
             (Ended::MayPass, Some(Decline::Price { .. })) => {
                 self.retries.unpriced(now, id);
+                self.retries.when_prices_change(id);
+            }
+            (Ended::MayPass, Some(Decline::PriceTooHigh { .. } | Decline::PriceDenom { .. })) => {
+                self.retries.forget(id);
+                if prices_follow_capacity {
+                    self.retries.when_capacity_comes(id);
+                }
+                self.retries.when_prices_change(id);
             }
             (Ended::MayPass, Some(Decline::Unknown { .. })) if may_know => self.retries.undecided(now, id),
             (Ended::MayPass, _) => self.retries.when_capacity_comes(id),
@@ -241,9 +256,15 @@ impl Engine {
         if self.market.of_group.get(&id.group) == Some(id) {
             self.market.of_group.remove(&id.group);
         }
-        self.market
-            .orders
-            .remember_end(self.progress.mono(), id, end, self.market.facts.is_registered());
+        self.market.orders.remember_end(
+            self.progress.mono(),
+            id,
+            end,
+            (
+                self.market.facts.is_registered(),
+                self.config.prices_follow_capacity,
+            ),
+        );
         if let End::Declined(decline) = end
             && self.market.orders.count_decline(id, decline)
         {
@@ -274,6 +295,10 @@ impl Engine {
                     if let Call::CalculatePrice(request) = &mut call {
                         // As late as this, so that the amounts are those of the moment of asking.
                         request.utilization = self.reservations.utilization(id).map(Box::new);
+                        // A decline is judged again by the prices of the moment.
+                        let order = self.market.orders.get(id).and_then(Order::record);
+                        let is_first = !self.market.orders.last_decline.contains_key(id);
+                        request.height = order.filter(|_| is_first).map(|order| order.created_at);
                     }
                     let effect = self.call(Target::Order(id.clone()), call);
                     self.market.orders.machines.sent(id, Lane::Main, effect);
@@ -432,6 +457,11 @@ impl Engine {
         }
         // After those in hand, which have waited since before capacity was known.
         self.market.orders.retries.capacity_freed();
+    }
+
+    /// The prices changed: orders that were declined for theirs are looked at again.
+    pub(in crate::engine) fn prices_changed(&mut self) {
+        self.market.orders.retries.prices_changed();
     }
 
     /// Looks again at orders that were declined for a passing reason, a few at a time.

@@ -34,6 +34,9 @@ pub(in crate::engine) struct Retries {
     undecided: BTreeSet<(Mono, OrderId)>,
     /// How often that was so in a row, and when the next look is due.
     failures: FxHashMap<OrderId, (u32, Mono)>,
+    /// Until the prices change.
+    #[serde(default)]
+    prices: BTreeSet<OrderId>,
     /// To be looked at now, a few at a time.
     queue: VecDeque<OrderId>,
     next: Mono,
@@ -48,6 +51,22 @@ impl Retries {
             self.moment += 1;
             self.capacity.insert(self.moment, id.clone());
             self.declined.insert(id.clone(), self.moment);
+        }
+    }
+
+    /// Declined for its price.
+    pub(in crate::engine) fn when_prices_change(&mut self, id: &OrderId) {
+        // Past the limit an order is left to the full scans.
+        if self.prices.len() < MAX {
+            self.prices.insert(id.clone());
+        }
+    }
+
+    /// Queues orders declined for their price after the prices changed.
+    pub(in crate::engine) fn prices_changed(&mut self) {
+        for id in std::mem::take(&mut self.prices) {
+            self.forget(&id);
+            self.queue.push_back(id);
         }
     }
 
@@ -81,6 +100,7 @@ impl Retries {
 
     /// It is being looked at; how often that was in vain is still known.
     pub(in crate::engine) fn picked_up(&mut self, id: &OrderId) {
+        self.prices.remove(id);
         if let Some(moment) = self.declined.remove(id) {
             self.capacity.remove(&moment);
         }
@@ -101,6 +121,7 @@ impl Retries {
         self.declined.retain(|id, _| open.contains(id));
         self.undecided.retain(|(_, id)| open.contains(id));
         self.failures.retain(|id, _| open.contains(id));
+        self.prices.retain(|id| open.contains(id));
     }
 
     /// Capacity came back: whoever was declined for want of it is queued.
@@ -264,6 +285,21 @@ mod tests {
             looks += 1;
         }
         assert_eq!(looks, PRICES_TRIED);
+    }
+
+    #[test]
+    fn whoever_was_declined_for_its_price_is_looked_at_once_when_prices_change() {
+        let mut retries = declined([1]);
+        retries.when_prices_change(&order(1));
+        retries.unpriced(at(0), &order(2));
+        retries.when_prices_change(&order(2));
+        retries.when_prices_change(&order(3));
+        retries.picked_up(&order(3));
+        retries.prices_changed();
+        retries.prices_changed();
+        retries.capacity_freed();
+        assert_eq!(retries.take_due(at(0)), [order(1), order(2)]);
+        assert_eq!(retries.deadline(), None);
     }
 
     #[test]

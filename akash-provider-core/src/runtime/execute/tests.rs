@@ -74,6 +74,7 @@ fn all_calls() -> Vec<(Call, &'static str)> {
         allocated: None,
         precision: 6,
         utilization: None,
+        height: None,
     };
     let deploy = Call::Deploy {
         deployment: deployment(),

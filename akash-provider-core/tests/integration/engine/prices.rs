@@ -1,13 +1,14 @@
 //! Orders without a price, and whom a reservation that comes to nothing wakes.
 
 use crate::engine::world::*;
+use akash_provider_core::Config;
 use akash_provider_core::engine::{Call, Completion, Input};
 use akash_provider_core::inventory::InventoryUpdate;
 use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::pricing::Used;
-use akash_provider_core::types::{BidState, DeclineCode};
+use akash_provider_core::types::{BidState, Dec, DecCoin, DeclineCode};
 use std::sync::Arc;
 
 fn is_fetch(call: &Call) -> bool {
@@ -158,4 +159,73 @@ fn the_end_of_a_lease_wakes_a_declined_order() {
     world.blocks(2, BLOCK);
     world.wait(MINUTE);
     assert_eq!(world.bid(&order).map(|b| b.state), Some(BidState::Open));
+}
+
+/// Orders too dear, one without a price, and one in another denomination.
+fn declined_for_prices(config: Config) -> World {
+    let mut world = World::with(config);
+    world.price = Ok(price(1_000_000));
+    world.order(1, &web());
+    world.price = Err(failure(false));
+    world.order(2, &web());
+    world.price = Ok(DecCoin::new(&"uakt".into(), Dec::from_int(1)));
+    world.order(3, &web());
+    assert_eq!(world.pending(), []);
+    let declines = [
+        DeclineCode::PriceTooHigh,
+        DeclineCode::Price,
+        DeclineCode::PriceDenom,
+    ];
+    assert!(
+        declines
+            .iter()
+            .all(|code| world.status().declines.get(code) == Some(&1))
+    );
+    world.price = Ok(price(10));
+    world
+}
+
+#[test]
+fn orders_declined_for_their_price_are_judged_again_when_prices_change() {
+    let mut config = settings();
+    config.scan_interval = 100 * HOUR;
+    let mut world = declined_for_prices(config);
+    // Capacity has no part in these prices.
+    for _ in 0..5 {
+        world.feed_capacity();
+    }
+    assert_eq!(world.pending(), []);
+    world.feed(Input::PricesChanged);
+    world.wait(MINUTE);
+    assert_eq!(world.pending().len(), 3);
+    let heights = world.calls.iter().filter_map(|call| match call {
+        Call::CalculatePrice(request) => Some(request.height.is_some()),
+        _ => None,
+    });
+    let heights: Vec<bool> = heights.collect();
+    assert_eq!(
+        heights.iter().filter(|first| **first).count(),
+        3,
+        "one look by the block's prices: {heights:?}"
+    );
+}
+
+#[test]
+fn a_full_scan_judges_orders_declined_for_their_price_again() {
+    let mut world = declined_for_prices(settings());
+    world.resync();
+    world.wait(HOUR);
+    assert_eq!(world.pending().len(), 3);
+}
+
+#[test]
+fn capacity_that_comes_back_wakes_an_order_too_dear_where_prices_follow_it() {
+    let mut config = settings();
+    config.scan_interval = 100 * HOUR;
+    config.prices_follow_capacity = true;
+    let mut world = declined_for_prices(config);
+    world.feed_capacity();
+    world.wait(MINUTE);
+    // The order without a price has a retry of its own.
+    assert_eq!(world.pending().len(), 3);
 }
