@@ -1,7 +1,7 @@
 //! How an operator speaks to a provider that runs: a Unix socket in its home folder.
 //!
 //! ```text
-//! breaker show|release, leases, reconcile, harden ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
+//! breaker show|release, leases, reconcile, harden, end-lease ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
 //!                                    ◀── one line of JSON ──
 //! ```
 //!
@@ -15,7 +15,7 @@ pub use ask::{operators, run};
 pub(crate) use serve::{Desk, serve};
 
 use akash_provider_core::cluster::Health;
-use akash_provider_core::types::{Address, LeaseId};
+use akash_provider_core::types::{Address, CloseReason, LeaseId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -62,6 +62,13 @@ enum Question {
     Harden {
         /// Order and provider of the lease.
         lease: LeaseId,
+    },
+    /// End a lease.
+    EndLease {
+        /// Order and provider of the lease.
+        lease: LeaseId,
+        /// Reason that the chain records.
+        reason: CloseReason,
     },
 }
 
@@ -137,6 +144,8 @@ enum Answer {
     },
     /// The lease has the isolation of the settings.
     Hardened,
+    /// The close of the lease is on its way to the chain.
+    Ending,
     /// It was not done.
     Refused {
         /// Why not, in words for the operator; they may hold words of the cluster.

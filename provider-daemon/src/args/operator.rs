@@ -1,8 +1,8 @@
 //! Flags of the commands with which an operator speaks to a provider that runs.
 
 use super::Output;
-use akash_provider_core::types::{Address, LeaseId};
-use clap::{Args, Subcommand};
+use akash_provider_core::types::{Address, CloseReason, LeaseId};
+use clap::{Args, Subcommand, ValueEnum};
 
 /// What an operator asks of the provider that runs with the home folder.
 #[derive(Debug, Subcommand)]
@@ -17,6 +17,44 @@ pub enum OperatorCommand {
     /// Give the pods of running leases the isolation of the provider's settings; they are replaced where that
     /// changes them.
     Harden(HardenArgs),
+    /// End a lease of the provider that runs: its bid is closed on the chain, and its workload is removed.
+    EndLease(EndLeaseArgs),
+}
+
+/// Settings of `end-lease`.
+#[derive(Debug, Args)]
+pub struct EndLeaseArgs {
+    /// The lease, as OWNER/DSEQ/GSEQ/OSEQ/PROVIDER.
+    pub lease: LeaseId,
+    /// Reason that the chain records.
+    #[arg(long, value_enum, default_value = "unspecified")]
+    pub reason: EndReason,
+    /// How to print.
+    #[command(flatten)]
+    pub printed: Printed,
+}
+
+/// Reasons that a provider may give by command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EndReason {
+    /// The workload is not healthy.
+    Unstable,
+    /// The capacity is taken away.
+    Decommission,
+    /// None is given.
+    Unspecified,
+}
+
+impl EndReason {
+    /// Returns the reason as the chain records it.
+    #[must_use]
+    pub const fn on_chain(self) -> CloseReason {
+        match self {
+            Self::Unstable => CloseReason::Unstable,
+            Self::Decommission => CloseReason::Decommission,
+            Self::Unspecified => CloseReason::Unspecified,
+        }
+    }
 }
 
 /// Settings of `breaker`.

@@ -2,7 +2,9 @@
 
 use super::{ANSWER_MAX, Answer, LeaseLine, Question, WORK_LIMIT, path};
 use crate::args::Output;
-use crate::args::operator::{BreakerAction, HardenArgs, OperatorCommand, ReconcileArgs, ReleaseArgs};
+use crate::args::operator::{
+    BreakerAction, EndLeaseArgs, HardenArgs, OperatorCommand, ReconcileArgs, ReleaseArgs,
+};
 use crate::{plain, say};
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::LeaseId;
@@ -31,6 +33,7 @@ pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
         OperatorCommand::Leases(printed) => leases(home, printed.output),
         OperatorCommand::Reconcile(args) => reconcile(home, args),
         OperatorCommand::Harden(args) => harden(home, args),
+        OperatorCommand::EndLease(args) => end_lease(home, args),
     }
 }
 
@@ -206,6 +209,21 @@ fn clock(line: &LeaseLine) -> Option<String> {
         "{} of {limit}, {state}",
         seconds(line.known_unhealthy_ms)
     ))
+}
+
+fn end_lease(home: &Path, args: &EndLeaseArgs) -> anyhow::Result<ExitCode> {
+    let (lease, reason) = (args.lease.clone(), args.reason.on_chain());
+    let Answer::Ending = granted(ask(home, &Question::EndLease { lease, reason })?)? else {
+        bail!(odd());
+    };
+    let value = json!({ "lease": args.lease.to_string(), "reason": reason, "ending": true });
+    print(args.printed.output, &value, || {
+        format!(
+            "ending {}; `leases` shows it until its workload is removed\n",
+            args.lease
+        )
+    });
+    Ok(ExitCode::SUCCESS)
 }
 
 fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {

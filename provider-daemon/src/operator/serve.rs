@@ -176,6 +176,13 @@ impl Desk {
                 Ok(()) => Answer::Hardened,
                 Err(message) => refused(message),
             },
+            Question::EndLease { lease, reason } => match self.handle.end_lease(&lease, reason).await {
+                Ok(()) => {
+                    tracing::warn!(%lease, ?reason, "lease ended by an operator");
+                    Answer::Ending
+                }
+                Err(refusal) => refused(refusal.message),
+            },
         }
     }
 

@@ -338,6 +338,13 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "end-lease",
+        &[
+            "end-lease akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0/42/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm \
+             --reason decommission",
+        ],
+    ),
+    (
         "send-manifest",
         &[
             "send-manifest my-app.yaml --dseq 42 --from main",

@@ -159,3 +159,45 @@ fn an_operator_asks_a_provider_that_runs_and_strangers_do_not() {
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
     assert!(!socket.exists(), "it goes with its provider");
 }
+
+#[test]
+fn an_operator_ends_a_lease_by_command_and_no_other() {
+    let mut stage = Stage::new("end-lease", true);
+    stage.start_node(FAST);
+    let provider = stage.provider("provider", &["--manifest-timeout=1h"]);
+    provider.says("ready: bidding");
+    let leases = [1, 2].map(|number| {
+        let id = stage.order(number);
+        let bid = stage.bid(&id, &provider).id;
+        stage
+            .chain
+            .tenant(TenantMsg::CreateLease { bid: bid.clone() })
+            .unwrap();
+        bid
+    });
+    let listed = || {
+        object(&stage, &["leases", "--output=json"])["leases"]
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    until("both are known", || provider.told(), || listed() == 2);
+    let [ended, kept] = &leases;
+    let ended = ended.to_string();
+    let said = object(
+        &stage,
+        &["end-lease", &ended, "--reason=decommission", "--output=json"],
+    );
+    assert_eq!(
+        (&said["lease"], &said["reason"]),
+        (&json!(ended), &json!("decommission"))
+    );
+    until("it is closed", || provider.told(), || stage.live_leases() == 1);
+    until("it is removed", || provider.told(), || listed() == 1);
+    let left = object(&stage, &["leases", "--output=json"]);
+    assert_eq!(left["leases"][0]["lease"], json!(kept.to_string()), "{left}");
+    let (code, _, problem) = stage.ran(&["end-lease", &ended]);
+    assert!(code == 1 && problem.contains("refused"), "{problem}");
+    let (code, _, problem) = stage.ran(&["end-lease", &ended, "--reason=owner"]);
+    assert!(code == 2 && problem.contains("decommission"), "{problem}");
+}
