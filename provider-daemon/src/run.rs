@@ -100,24 +100,15 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let domain = &args.leases.deployment_ingress_domain;
     let operators = Prepared::read(&args.kubernetes, &[], domain, Some(home))?;
     let background = CancellationToken::new();
-    let mut settings = client(args, nodes, &config.chain_id, key.clone())?;
     // Opening the state is also the lock of the home: a second provider of the same home ends here, before it sends
     // anything.
     let state = state(home, &printer)?;
-    remember(&mut settings, &state, &config.chain_id, key.address())?;
+    let settings = client(args, nodes, &config.chain_id, key.clone(), &state)?;
     let ha = Ha::start(args, &config, &shut, &state, &printer).await?;
     let mut parts = Supervisor::new(shutdown.clone());
-    let writers = ha.writers(args.ha.ha_lease);
-    let chain = connect(settings, &writers, &background, &mut parts)?;
-    let desks = Desks::of(ha.gate());
-    let plan = hardware::Plan {
-        args,
-        config: &config,
-        desks: &desks,
-        writers: &writers,
-        operators,
-    };
-    let hardware = Hardware::start(plan, &background, &mut parts).await;
+    let desks = Desks::of(ha.gate(), ha.writers(args.ha.ha_lease));
+    let chain = connect(settings, &desks.writers, &background, &mut parts)?;
+    let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, operators).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let screening = screening(&config, &pricing);
     let gateway = gateway::Plan::of(args, home, key, screening, ha.source());
@@ -128,7 +119,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         // Held from the first moment: a lease that is won before tenants reach the gateway gets no manifest.
         builder = builder.bids_held(gateway::STARTS);
     }
-    let bus = buses.of_provider(&writers);
+    let bus = buses.of_provider(&desks.writers);
     builder = builder.bus(bus.bus()).leadership(ha.at_first()).keeper(breaker);
     let (provider, handle) = builder.chain(chain.clone()).build()?;
     // Those who listen subscribe before the provider runs, or its first facts are told to nobody.
@@ -140,7 +131,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
         cluster: hardware.cluster,
         chain,
         memory: state.tenants(),
-        writers,
+        writers: desks.writers,
     };
     let end = gateway::End::of(&shutdown);
     gateway::start(gateway, served, desks.gateway, &printer, &end, &mut parts);
@@ -254,8 +245,10 @@ fn client(
     nodes: Vec<String>,
     chain_id: &str,
     key: PrivateKey,
+    state: &State,
 ) -> anyhow::Result<ClientSettings> {
     let mut settings = ClientSettings::new(nodes, chain_id);
+    remember(&mut settings, state, chain_id, key.address())?;
     settings.key = Some(key);
     settings.roots = roots(&args.node);
     settings.limits.answer_time = args.node.node_timeout;

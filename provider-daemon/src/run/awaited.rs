@@ -2,6 +2,7 @@
 
 use super::breaker::Breaker;
 use super::summary;
+use super::writers::Writers;
 use crate::args::{PricingArgs, RunArgs};
 use crate::dev::Printer;
 use crate::flight;
@@ -42,14 +43,16 @@ pub(super) struct Desks {
     pub(super) cluster: Desk,
     pub(super) gateway: Desk,
     pub(super) leading: LeadershipGate,
+    pub(super) writers: Writers,
     /// An election says who leads, and not the provider.
     is_elected: bool,
 }
 
 impl Desks {
     /// With the gate of an election, where there is one.
-    pub(super) fn of(elected: Option<LeadershipGate>) -> Self {
+    pub(super) fn of(elected: Option<LeadershipGate>, writers: Writers) -> Self {
         Self {
+            writers,
             is_elected: elected.is_some(),
             cluster: Desk::default(),
             gateway: Desk::default(),

@@ -29,15 +29,6 @@ const WAIT_MIN: Duration = Duration::from_secs(1);
 /// Longest such wait: a cluster that comes late is used so soon after it.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What a cluster is started with.
-pub(super) struct Plan<'a> {
-    pub(super) args: &'a RunArgs,
-    pub(super) config: &'a Config,
-    pub(super) desks: &'a Desks,
-    pub(super) writers: &'a Writers,
-    pub(super) operators: Prepared,
-}
-
 /// A cluster and its capacity.
 #[derive(Debug)]
 pub(super) struct Hardware {
@@ -50,22 +41,24 @@ pub(super) struct Hardware {
 impl Hardware {
     /// Begins to connect to a real cluster, and goes on whether that answers or not.
     pub(super) async fn start(
-        plan: Plan<'_>,
+        args: &RunArgs,
+        config: &Config,
+        desks: &Desks,
         background: &CancellationToken,
         parts: &mut Supervisor,
+        operators: Prepared,
     ) -> Self {
-        let args = plan.args;
         if args.cluster_k8s || args.kubernetes.kubeconfig.is_some() {
             let distant = Distant::new(args.kubernetes.ip_operator);
             let connecting = Connecting {
                 kubernetes: args.kubernetes.clone(),
                 options: args.cluster.inventory_options(),
-                provider: plan.config.provider.clone(),
-                chain_id: plan.config.chain_id.clone(),
-                desk: plan.desks.cluster.clone(),
-                leading: plan.desks.leading.clone(),
-                writers: plan.writers.clone(),
-                operators: plan.operators,
+                provider: config.provider.clone(),
+                chain_id: config.chain_id.clone(),
+                desk: desks.cluster.clone(),
+                leading: desks.leading.clone(),
+                writers: desks.writers.clone(),
+                operators,
             };
             let working = connecting.work(distant.clone(), background.clone());
             parts.once(Part::Cluster, |_| working.boxed());
