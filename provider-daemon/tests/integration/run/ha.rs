@@ -94,6 +94,32 @@ impl Pair {
         self.stage.running("facts", &words)
     }
 
+    /// The facts of every order are on the bus, each with an id of its own.
+    fn each_order_is_on_the_bus_once(&self, facts: &Running, told: impl Fn() -> String) {
+        let published = |event: &str| -> Vec<String> {
+            let output = facts.output();
+            let objects = output
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let of_kind = objects.filter(|object| object["event"]["event"] == event);
+            let id = |object: Value| object["event"]["id"].as_str().unwrap().to_owned();
+            of_kind.map(id).collect()
+        };
+        for event in ["order_seen", "bid_placed"] {
+            let told = || format!("{event}\n{}\n{}", facts.output(), told());
+            let all = || published(event).len() >= self.orders.len();
+            until("each order is on the bus", told, all);
+            let ids = published(event);
+            let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
+            assert_eq!(
+                (ids.len(), distinct.len()),
+                (self.orders.len(), ids.len()),
+                "{}",
+                told()
+            );
+        }
+    }
+
     /// Everything is gone.
     fn forgets(&self) {
         assert_eq!(self.say("FLUSHALL"), "+OK");
@@ -193,28 +219,7 @@ fn of_two_one_bids_and_the_other_takes_over_after_a_kill_a_stop_and_a_pause() {
     }
     pair.order();
     pair.all_are_answered(|| first.told());
-    let published = |event: &str| -> Vec<String> {
-        let output = facts.output();
-        let objects = output
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let of_kind = objects.filter(|object| object["event"]["event"] == event);
-        let id = |object: Value| object["event"]["id"].as_str().unwrap().to_owned();
-        of_kind.map(id).collect()
-    };
-    for event in ["order_seen", "bid_placed"] {
-        let told = || format!("{event}\n{}\n{}", facts.output(), first.told());
-        let all = || published(event).len() >= pair.orders.len();
-        until("each order is on the bus", told, all);
-        let ids = published(event);
-        let distinct: std::collections::BTreeSet<_> = ids.iter().collect();
-        assert_eq!(
-            (ids.len(), distinct.len()),
-            (pair.orders.len(), ids.len()),
-            "{}",
-            told()
-        );
-    }
+    pair.each_order_is_on_the_bus_once(&facts, || first.told());
 }
 
 /// Each instance has a key of its own in its home: a standby that made its certificate known would leave two valid ones,
