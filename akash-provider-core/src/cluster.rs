@@ -158,6 +158,8 @@ pub enum ClusterChange {
     },
     /// The backend cannot be watched: every health is unknown until the next snapshot.
     Lost,
+    /// Records of running leases were deleted, such as their hostnames: the cluster is compared with the leases soon.
+    RecordsLost,
 }
 
 /// Answer to a teardown.

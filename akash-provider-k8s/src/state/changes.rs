@@ -28,6 +28,8 @@ struct Listener {
     signals: broadcast::Receiver<Signal>,
     watches: watch::Receiver<Watches>,
     told: Told,
+    /// Number of losses of records that the listener received.
+    losses: u64,
 }
 
 /// A snapshot first, and after each gap; in between what changed. It ends with the state.
@@ -37,6 +39,7 @@ pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<Cluster
         signals: shared.signals.subscribe(),
         watches: shared.board.subscribe(),
         told: Told::Nothing,
+        losses: shared.index().losses,
     };
     let next = |mut listener: Listener| async {
         let change = listener.next().await?;
@@ -62,6 +65,11 @@ impl Listener {
                     return Some(ClusterChange::Lost);
                 }
                 _ => {}
+            }
+            let losses = shared.index().losses;
+            if known && losses != self.losses {
+                self.losses = losses;
+                return Some(ClusterChange::RecordsLost);
             }
             // Somebody who only waits must not keep the state alive.
             drop(shared);

@@ -8,6 +8,7 @@ use super::{Kind, LeaseView, Watched};
 use crate::labels;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{Address, LeaseId};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub(super) struct Entry {
     pub(super) health: Option<Health>,
     writes: Vec<(Write, Instant)>,
     held: usize,
+    /// Number of records before the list that replaces them.
+    records_before: usize,
 }
 
 impl Entry {
@@ -102,6 +105,16 @@ impl Entry {
         self.view.is_empty() && self.held == 0 && self.writes.is_empty()
     }
 
+    /// Number of records of a lease that runs; zero while this process deploys it or while its namespace ends.
+    fn records(&self) -> usize {
+        let view = &self.view;
+        let is_live = |namespace: &Arc<Namespace>| namespace.metadata.deletion_timestamp.is_none();
+        if self.held > 0 || self.lease.is_none() || !view.namespace.as_ref().is_some_and(is_live) {
+            return 0;
+        }
+        usize::from(view.manifest.is_some()) + view.hosts.len() + view.ips.len()
+    }
+
     /// No write of ours is unseen.
     pub(super) fn is_settled(&self) -> bool {
         self.writes.is_empty() && self.held == 0
@@ -123,6 +136,8 @@ pub(super) struct Index {
     pub(super) unread_nodes: Arc<Notify>,
     /// Objects with our label that name no lease, and why.
     pub(super) strays: BTreeMap<Key, String>,
+    /// How often records of leases were deleted and not by this process.
+    pub(super) losses: u64,
 }
 
 fn key_of(kind: Kind, meta: &ObjectMeta) -> Key {
@@ -144,6 +159,7 @@ impl Index {
             nodes: Nodes::new(),
             unread_nodes: Arc::default(),
             strays: BTreeMap::new(),
+            losses: 0,
         }
     }
 
@@ -213,6 +229,7 @@ impl Index {
         self.homes.retain(|(k, ..), _| *k != kind);
         self.strays.retain(|(k, ..), _| *k != kind);
         for entry in self.leases.values_mut() {
+            entry.records_before = entry.records();
             K::clear(&mut entry.view);
             entry.view.unreadable.retain(|(k, _), _| *k != kind);
             // The list is later than these: it shows them, or what came after.
@@ -247,6 +264,7 @@ impl Index {
             if matches!(kind, Kind::Namespaces | Kind::Manifests) {
                 entry.identify(home, &self.ours);
             }
+            self.losses += u64::from(kind.is_record() && entry.records() < entry.records_before);
             entry.reconsider(home, &self.nodes);
             if entry.awaits_node(&self.nodes) {
                 self.unread_nodes.notify_one();
@@ -330,11 +348,17 @@ impl Index {
     fn change(&mut self, home: &str, kind: Kind, f: impl FnOnce(&mut Entry)) -> Option<Signal> {
         let entry = self.leases.entry(home.to_owned()).or_default();
         let (ran, was) = (entry.health.is_some(), entry.lease.is_some());
+        let records = entry.records();
         f(entry);
         if matches!(kind, Kind::Namespaces | Kind::Manifests) && !entry.view.is_empty() {
             entry.identify(home, &self.ours);
         }
         let mut signal = entry.reconsider(home, &self.nodes);
+        if kind.is_record() && entry.records() < records {
+            self.losses += 1;
+            // Wakes the listeners, which read the counter.
+            signal.get_or_insert_with(|| Signal::Lease(home.into()));
+        }
         if entry.awaits_node(&self.nodes) {
             self.unread_nodes.notify_one();
         }

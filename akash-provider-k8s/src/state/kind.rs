@@ -75,6 +75,12 @@ impl Kind {
         )
     }
 
+    /// Returns true for Manifests, hostnames and leased addresses.
+    #[must_use]
+    pub(super) const fn is_record(self) -> bool {
+        matches!(self, Self::Manifests | Self::Hosts | Self::Ips)
+    }
+
     /// True for a kind that a cluster may go without: it is then as if there were none.
     #[must_use]
     pub const fn may_be_absent(self) -> bool {

@@ -23,6 +23,8 @@ mod definitions;
 mod modes;
 #[path = "hostname_operator/names.rs"]
 mod names;
+#[path = "hostname_operator/on_chain.rs"]
+mod on_chain;
 
 /// The rights, given to the account whose calls are counted.
 pub(crate) async fn give_rights(world: &World) {

@@ -17,6 +17,7 @@ use futures::stream::StreamExt;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -124,12 +125,33 @@ fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> B
 /// The clusters in which the kinds were defined, by their files.
 static KINDS: Mutex<BTreeMap<PathBuf, Arc<OnceCell<()>>>> = Mutex::new(BTreeMap::new());
 
+/// Plural names of the kinds of records.
+const RECORDS: [&str; 3] = ["manifests", "providerhosts", "providerleasedips"];
+
 pub(crate) async fn define(admin: &Client) {
-    for kind in ["manifests", "providerhosts", "providerleasedips"] {
+    for kind in RECORDS {
         for document in documents(&format!("crds/{kind}.yaml")) {
             put(admin, &document, "api-tier").await;
         }
     }
+}
+
+/// Deletes the definitions of all kinds of records, and the records with them.
+pub(crate) async fn undefine(admin: &Client) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(admin.clone());
+    let names = RECORDS.map(|kind| format!("{kind}.akash.network"));
+    for name in &names {
+        definitions.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    let deleted = async {
+        for name in &names {
+            while definitions.get_opt(name).await.unwrap().is_some() {
+                tokio::time::sleep(Duration::from_millis(25)).await;
+            }
+        }
+    };
+    let deleted = tokio::time::timeout(PATIENCE, deleted).await;
+    deleted.expect("the definitions are deleted");
 }
 
 /// Has a namespace end, whatever holds it; true once that is accepted.
@@ -449,7 +471,7 @@ pub(crate) async fn remove(world: &World, kind: &str, name: &str) {
     world.delete(kind, "", name).await;
 }
 
-fn resource(kind: &str) -> ApiResource {
+pub(crate) fn resource(kind: &str) -> ApiResource {
     let group = match kind {
         "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => "admissionregistration.k8s.io",
         "Deployment" | "StatefulSet" | "ReplicaSet" => "apps",

@@ -7,6 +7,7 @@
 use crate::place::Place;
 use crate::tenant::{PATIENCE, Tenant, client, deployment, put};
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration, Reach, WorkloadSpec};
+use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::operators::handover::open_to_gateway;
 use akash_provider_k8s::operators::hostname::index::Plan;
@@ -95,6 +96,37 @@ impl Prober for Asks {
     }
 }
 
+fn operator(client: &Client, records: &str, mode: Mode, keep_other_routes: bool) -> HostnameOperator {
+    let options = Options {
+        manifest_namespace: records.to_owned(),
+        plan: Plan {
+            mode,
+            keep_other_routes,
+            ..Plan::default()
+        },
+        probe: Some(Probe {
+            prober: Arc::new(Asks),
+            budget: Budget {
+                every: Duration::from_secs(1),
+                per_minute: 600,
+            },
+        }),
+        ..Options::default()
+    };
+    HostnameOperator::start(client, options)
+}
+
+/// Declares the name for a service of a lease.
+async fn declare(tenant: &Tenant, service: &str) -> Result<(), Error> {
+    let names = tenant.cluster.hostnames().unwrap();
+    let name = HostnameDeclaration {
+        hostname: NAME.to_owned(),
+        service: service.to_owned(),
+        external_port: 80,
+    };
+    names.declare_hostname(&tenant.lease, &name).await
+}
+
 /// What the story is played with.
 struct Stage {
     client: Client,
@@ -109,34 +141,12 @@ struct Stage {
 
 impl Stage {
     fn operator(&self, mode: Mode, keep_other_routes: bool) -> HostnameOperator {
-        let options = Options {
-            manifest_namespace: self.records.clone(),
-            plan: Plan {
-                mode,
-                keep_other_routes,
-                ..Plan::default()
-            },
-            probe: Some(Probe {
-                prober: Arc::new(Asks),
-                budget: Budget {
-                    every: Duration::from_secs(1),
-                    per_minute: 600,
-                },
-            }),
-            ..Options::default()
-        };
-        HostnameOperator::start(&self.client, options)
+        operator(&self.client, &self.records, mode, keep_other_routes)
     }
 
     /// Has the name lead to a service, as the provider does when its tenant moves it.
     async fn declare(&self, tenant: &Tenant, service: &str) {
-        let names = tenant.cluster.hostnames().unwrap();
-        let name = HostnameDeclaration {
-            hostname: NAME.to_owned(),
-            service: service.to_owned(),
-            external_port: 80,
-        };
-        names.declare_hostname(&tenant.lease, &name).await.unwrap();
+        declare(tenant, service).await.unwrap();
     }
 
     /// Waits until what the operator says of the name is so.

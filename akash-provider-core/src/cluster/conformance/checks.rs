@@ -123,7 +123,7 @@ pub(super) fn health_in(
             is_ours(rule, setup, of, "changes");
             (of == lease).then_some(Some(*health))
         }
-        Ok(ClusterChange::Lost) | Err(_) => None,
+        Ok(ClusterChange::Lost | ClusterChange::RecordsLost) | Err(_) => None,
     }
 }
 

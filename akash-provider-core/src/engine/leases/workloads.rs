@@ -206,6 +206,11 @@ impl Engine {
                     self.drive_workload(&id, Input::Health(Health::Unknown));
                 }
             }
+            ClusterChange::RecordsLost => {
+                if self.progress.cluster_known() {
+                    self.scan.look_soon(self.progress.mono());
+                }
+            }
         }
     }
 

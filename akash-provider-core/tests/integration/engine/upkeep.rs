@@ -1,10 +1,11 @@
 //! What is kept up while nothing new happens: workloads, names, payouts, and the breaker's count.
 
 use crate::engine::world::*;
-use akash_provider_core::cluster::{Health, HostnameDeclaration};
+use akash_provider_core::cluster::{ClusterChange, Health, HostnameDeclaration};
 use akash_provider_core::engine::{Call, Completion, Input, Leadership, Reply};
 use akash_provider_core::types::{ChainEvent, Event, Msg, TxError, TxOutcome};
 use std::sync::Arc;
+use std::time::Duration;
 
 #[test]
 fn a_manifest_of_several_groups_is_accepted_when_each_of_them_is_recorded() {
@@ -63,6 +64,18 @@ fn a_workload_that_the_cluster_lost_is_deployed_again() {
     let lost =
         |e: &Event| matches!(e, Event::DriftFound { findings } if findings[0].contains("not in the cluster"));
     assert_eq!(world.told(lost), 1);
+}
+
+#[test]
+fn a_lost_record_is_declared_again_within_seconds() {
+    let mut world = World::new();
+    let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
+    let mut without = (*world.cluster[&lease]).clone();
+    let declared = std::mem::take(&mut without.hostnames);
+    world.cluster.insert(lease.clone(), Arc::new(without));
+    world.feed(Input::Cluster(ClusterChange::RecordsLost));
+    world.wait(Duration::from_secs(2));
+    assert_eq!(world.cluster[&lease].hostnames, declared);
 }
 
 #[test]

@@ -3,7 +3,7 @@ use super::*;
 use crate::crd::{Manifest, ProviderHost};
 use akash_provider_core::cluster::Outage;
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 fn index() -> Index {
     Index::new(Ours {
@@ -83,6 +83,35 @@ fn what_is_gone_is_told_to_everybody() {
     let record = manifest(&lease, &[]);
     assert_eq!(index.deleted::<Manifest>(&record.metadata), []);
     assert!(index.leases.is_empty(), "nothing is kept of what is gone");
+}
+
+#[test]
+fn a_record_that_others_delete_is_a_loss() {
+    let mut index = good(1);
+    let lease = lease(1);
+    let (record, name) = (manifest(&lease, &[("web", 1)]), host(&lease, "a.example", "web"));
+    apply(&mut index, name.clone());
+    let gone = index.deleted::<ProviderHost>(&name.metadata);
+    assert_eq!((gone, index.losses), (changed(1), 1));
+    index.deleted::<ProviderHost>(&name.metadata);
+    assert_eq!(index.losses, 1, "the same event again");
+    index.deleted::<Manifest>(&record.metadata);
+    assert_eq!(index.losses, 2);
+    apply(&mut index, name.clone());
+    index.replaced::<ProviderHost>(&[], &[], Instant::now());
+    assert_eq!(index.losses, 3, "a list without the record");
+    index.replaced::<ProviderHost>(&[], &[], Instant::now());
+    apply(&mut index, name.clone());
+    let home = lease.namespace();
+    index.hold(&home, 1);
+    index.deleted::<ProviderHost>(&name.metadata);
+    index.hold(&home, -1);
+    apply(&mut index, name.clone());
+    let mut ending = namespace(&lease);
+    ending.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::now()));
+    apply(&mut index, ending);
+    index.deleted::<ProviderHost>(&name.metadata);
+    assert_eq!(index.losses, 3, "deleted by a deploy and by a teardown");
 }
 
 #[test]

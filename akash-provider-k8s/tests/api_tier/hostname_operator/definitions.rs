@@ -1,111 +1,125 @@
-//! Routes outlive the definitions of the records.
+//! Routes and load balancers outlive the definitions of the records, and the provider declares the records again.
 
+use super::on_chain::{NAMES, OnChain, PORT};
 use super::{declare, give_rights, is_written, options, record, start, take_rights};
 use crate::ip_operator::corner::{self, account};
-use crate::world::{World, define, deployment, run, run_alone, service};
+use crate::world::{World, define, deployment, resource, run, run_alone, service, undefine};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::HttpOptions;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::operators::hostname::route::Mode;
 use futures::FutureExt;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::ListParams;
+use kube::core::DynamicObject;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
-/// Port of the leased address.
-const PORT: u16 = 8080;
-const NAMES: [&str; 3] = ["a.example.com", "b.example.com", "c.example.com"];
+/// Limit until lost records are declared again.
+const SOON: Duration = Duration::from_secs(10);
 
-/// UIDs of the routes: another UID is a route that was deleted meanwhile.
-async fn routes(world: &World, home: &str) -> Vec<String> {
-    let mut uids = Vec::new();
+/// UID and generation of the routes and the load balancer: another UID is an object that was deleted meanwhile.
+async fn objects(world: &World, lease: &LeaseId) -> Vec<String> {
+    let home = lease.namespace();
+    let mut all = Vec::new();
     for name in NAMES {
-        let route = world.get("Ingress", home, name).await;
-        uids.push(route.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned());
+        all.push(world.get("Ingress", &home, name).await);
     }
-    uids
+    all.push(corner::balancer(world, lease, PORT).await);
+    let identity = |object: Option<serde_json::Value>| {
+        let metadata = object.unwrap()["metadata"].take();
+        format!("{} {}", metadata["uid"], metadata["generation"])
+    };
+    all.into_iter().map(identity).collect()
 }
 
-async fn records(world: &World, lease: &LeaseId) {
-    record(world, lease, &HttpOptions::default()).await;
-    for name in NAMES {
-        declare(world, lease, name).await;
-    }
+async fn are_served(world: &World) -> bool {
+    let own = &world.settings.manifest_namespace;
+    let kinds = ["Manifest", "ProviderHost", "ProviderLeasedIP"];
+    let lists = kinds.map(async |kind| {
+        let api: Api<DynamicObject> = Api::namespaced_with(world.admin.clone(), own, &resource(kind));
+        api.list(&ListParams::default()).await
+    });
+    futures::future::try_join_all(lists).await.is_ok()
 }
 
-async fn are_established(definitions: &Api<CustomResourceDefinition>, names: &[String]) -> bool {
-    let all = names.iter().map(|name| definitions.get(name));
-    let all = futures::future::try_join_all(all).await.unwrap();
-    all.iter().all(|definition| {
-        let conditions = definition
-            .status
-            .iter()
-            .flat_map(|status| status.conditions.iter().flatten());
-        conditions
+/// Waits until all records of a lease are there, while the provider has blocks; how long that took.
+async fn until_declared(world: &World, provider: &OnChain, lease: &LeaseId) -> Duration {
+    let (own, since) = (&world.settings.manifest_namespace, Instant::now());
+    let (home, address) = (lease.namespace(), corner::declared(lease, "front", PORT));
+    let records = [("Manifest", home.as_str()), ("ProviderLeasedIP", &address)];
+    let records = || {
+        NAMES
+            .map(|name| ("ProviderHost", name))
             .into_iter()
-            .any(|c| c.type_ == "Established" && c.status == "True")
-    })
+            .chain(records)
+    };
+    let is_declared = || {
+        provider.block(async || {
+            let found = records().map(|(kind, name)| world.get(kind, own, name));
+            futures::future::join_all(found).await.iter().all(Option::is_some)
+        })
+    };
+    world
+        .until("the provider has declared all records", is_declared)
+        .await;
+    since.elapsed()
 }
 
 #[test]
-fn deleted_definitions_delete_no_route_and_a_manifest_is_not_refused_meanwhile() {
+fn deleted_definitions_delete_no_route_and_the_provider_declares_its_records_again() {
     run_alone("op-definitions", |world, _testbed| {
         async move {
             give_rights(world).await;
-            let cluster = world.connect().await;
-            let lease = world.lease(1, 1);
-            let home = lease.namespace();
-            records(world, &lease).await;
+            let ip_account = account(world).await;
+            let mut settings = world.settings.clone();
+            (settings.leased_ips, settings.leased_ip_pool) = (true, 2);
+            let cluster = world.connect_with(settings).await;
+            let provider = OnChain::start(world, Arc::clone(&cluster)).await;
+            let lease = provider.lease(world).await;
+            until_declared(world, &provider, &lease).await;
+            // Before the operators start: they delete the route of a name if its record alone is missing.
+            world
+                .delete("ProviderHost", &world.settings.manifest_namespace, NAMES[0])
+                .await;
+            let took = until_declared(world, &provider, &lease).await;
+            assert!(took < SOON, "one record: {took:?}");
             let operator = start(&world.client, options(world, Mode::default())).await;
-            let written = || async { NAMES.iter().all(|name| is_written(&operator, name)) };
-            world.until("all have their routes", written).await;
-            let before = routes(world, &home).await;
-            let definitions: Api<CustomResourceDefinition> = Api::all(world.admin.clone());
-            let names = ["manifests", "providerhosts", "providerleasedips"]
-                .map(|kind| format!("{kind}.akash.network"));
-            for name in &names {
-                definitions.delete(name, &DeleteParams::default()).await.unwrap();
-            }
-            let deleted = || async {
-                let all = names.iter().map(|name| definitions.get_opt(name));
-                futures::future::try_join_all(all)
-                    .await
-                    .unwrap()
-                    .iter()
-                    .all(Option::is_none)
+            let ips = corner::start(&ip_account, corner::options(world)).await;
+            let written = || async {
+                NAMES.iter().all(|name| is_written(&operator, name)) && corner::is_written(&ips, &lease, PORT)
             };
-            world.until("the definitions are deleted", deleted).await;
+            world.until("all have their objects", written).await;
+            let before = objects(world, &lease).await;
+            undefine(&world.admin).await;
             let is_held = || async {
-                operator
-                    .status()
-                    .hold
-                    .is_some_and(|hold| hold.names == NAMES.len())
+                let hold = operator.status().hold;
+                hold.is_some_and(|hold| hold.names == NAMES.len())
             };
             world.until("the deletions are held", is_held).await;
             let update = deployment(&world.lease(1, 2), vec![service("web")]);
             let error = cluster.record(&update).await.unwrap_err();
-            assert!(
-                error.kind() == ErrorKind::Unavailable && error.is_transient(),
-                "{error}"
-            );
-            define(&world.admin).await;
-            let served = || are_established(&definitions, &names);
-            world.until("the definitions are served", served).await;
-            // Longer than the operator waits between two readings of the empty list.
+            let is_outage = error.kind() == ErrorKind::Unavailable && error.is_transient();
+            assert!(is_outage, "{error}");
+            // Longer than the operators wait between two readings.
             tokio::time::sleep(Duration::from_secs(6)).await;
-            assert_eq!(
-                routes(world, &home).await,
-                before,
-                "the empty kinds delete nothing"
-            );
-            records(world, &lease).await;
-            let released = || async { operator.status().hold.is_none() && written().await };
-            world.until("the hold has ended", released).await;
-            assert_eq!(routes(world, &home).await, before);
-            assert_eq!(operator.status().counts.deleted, 0);
-            operator.stop().await;
+            define(&world.admin).await;
+            let served = || are_served(world);
+            world.until("the kinds are served", served).await;
+            let took = until_declared(world, &provider, &lease).await;
+            println!("all records are declared again {took:?} after the definitions");
+            assert!(took < SOON, "all records: {took:?}");
+            let released = || async {
+                operator.status().hold.is_none() && ips.status().hold.is_none() && written().await
+            };
+            world.until("the holds have ended", released).await;
+            assert_eq!(objects(world, &lease).await, before);
+            let deleted = (operator.status().counts.deleted, ips.status().counts.deleted);
+            assert_eq!(deleted, (0, 0));
+            tokio::join!(operator.stop(), ips.stop());
+            corner::take_rights(world).await;
             take_rights(world).await;
         }
         .boxed()

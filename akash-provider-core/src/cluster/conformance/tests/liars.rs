@@ -206,7 +206,7 @@ impl Liar {
                 lease,
                 health: better(health),
             },
-            ClusterChange::Lost => ClusterChange::Lost,
+            other @ (ClusterChange::Lost | ClusterChange::RecordsLost) => other,
         }
     }
 }
