@@ -247,9 +247,13 @@ fn endpoints(expose: &ServiceExpose) -> Vec<Endpoint> {
 fn resources(compute: &Compute, endpoints: Vec<Endpoint>) -> Resources {
     Resources {
         id: 0,
-        cpu: compute.cpu.1.clone(),
-        memory: compute.memory.1.clone(),
-        storage: compute.storage.iter().map(|(_, volume)| volume.clone()).collect(),
+        cpu: compute.cpu.1.value.clone(),
+        memory: compute.memory.1.value.clone(),
+        storage: compute
+            .storage
+            .iter()
+            .map(|(_, volume)| volume.value.clone())
+            .collect(),
         gpu: compute.gpu.1.clone(),
         endpoints,
     }

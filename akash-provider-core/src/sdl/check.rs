@@ -150,7 +150,7 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut N
     let mut taken = BTreeMap::new();
     for (name, mount) in mounts {
         let spot = &mount.spot;
-        let mut volumes = compute.storage.iter().map(|(_, volume)| volume);
+        let mut volumes = compute.storage.iter().map(|(_, volume)| &volume.value);
         let Some(volume) = volumes.find(|volume| volume.name == *name) else {
             let problem = format!("the compute profile has no volume `{}`", shown(name));
             notes.wrong(missing(spot, problem, "add it under `storage` of the profile"));
@@ -177,6 +177,7 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut N
         }
     }
     for (spot, volume) in &compute.storage {
+        let volume = &volume.value;
         if volume.is_persistent() && !mounts.contains_key(&volume.name) {
             let noted = unmounted(version, spot, volume, mounts.is_empty(), notes);
             notes.keep(noted);

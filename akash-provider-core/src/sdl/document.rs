@@ -130,15 +130,22 @@ pub(super) struct Mount {
     pub(super) read_only: bool,
 }
 
+/// A resource, with its quantity as the author wrote it.
+#[derive(Debug, Default)]
+pub(super) struct Written<T> {
+    pub(super) value: T,
+    pub(super) text: String,
+}
+
 #[derive(Debug)]
 pub(super) struct Compute {
     pub(super) spot: Spot,
-    pub(super) cpu: (Spot, Cpu),
-    pub(super) memory: (Spot, Memory),
+    pub(super) cpu: (Spot, Written<Cpu>),
+    pub(super) memory: (Spot, Written<Memory>),
     /// Zero units at the profile's own spot when there is none.
     pub(super) gpu: (Spot, Gpu),
     /// In the network's order.
-    pub(super) storage: Vec<(Spot, Storage)>,
+    pub(super) storage: Vec<(Spot, Written<Storage>)>,
 }
 
 #[derive(Debug)]

@@ -4,11 +4,12 @@ use super::build::Built;
 use super::document::{Compute, Document};
 use super::fault::{ErrorKind, SdlError, Spot};
 use super::notes::Notes;
+use super::scalar::{binary, cores};
 use crate::types::{Dec, GroupSpec, ResourceUnit};
 
 const MI: u64 = 1 << 20;
 const TI: u64 = 1 << 40;
-/// Thousandths of a core per replica.
+/// Millicores per replica.
 const CPU: (u64, u64) = (10, 384_000);
 /// GPUs per replica.
 const GPU: u64 = 24;
@@ -57,26 +58,59 @@ pub(super) fn groups(built: &Built, document: &Document, notes: &mut Notes) {
 
 fn check_compute(compute: &Compute, notes: &mut Notes) {
     let (spot, cpu) = &compute.cpu;
-    notes.keep(within(spot, "thousandths of a core", cpu.units, CPU));
+    let millicores = |value| format!("{value}m");
+    let unit = if cpu.text.ends_with('m') {
+        millicores
+    } else {
+        cores
+    };
+    notes.keep(within(spot, "CPU", &cpu.text, cpu.value.units, CPU, unit));
     let (spot, memory) = &compute.memory;
-    notes.keep(within(spot, "bytes of memory", memory.bytes, MEMORY));
+    notes.keep(within(
+        spot,
+        "memory",
+        &memory.text,
+        memory.value.bytes,
+        MEMORY,
+        binary,
+    ));
     let (spot, gpu) = &compute.gpu;
-    notes.keep(within(spot, "GPUs", gpu.units, (0, GPU)));
+    let written = gpu.units.to_string();
+    let devices = |value: u128| value.to_string();
+    notes.keep(within(spot, "GPUs", &written, gpu.units, (0, GPU), devices));
     if gpu.units == 0 && !gpu.attributes.is_empty() {
         let problem = "GPU models are named and no GPUs asked for".to_owned();
         notes.wrong(limit(spot, problem, "set `units` or leave `gpu` out".to_owned()));
     }
     for (spot, volume) in &compute.storage {
-        notes.keep(within(spot, "bytes of storage", volume.bytes, VOLUME));
+        notes.keep(within(
+            spot,
+            "storage",
+            &volume.text,
+            volume.value.bytes,
+            VOLUME,
+            binary,
+        ));
     }
 }
 
-fn within(spot: &Spot, what: &str, value: u64, (least, most): (u64, u64)) -> Result<(), SdlError> {
-    if (least..=most).contains(&value) {
-        return Ok(());
-    }
-    let problem = format!("{value} {what} are not what the network takes");
-    Err(limit(spot, problem, format!("use {least} to {most}")))
+/// Checks a quantity against its range. The error has the quantity as `written`, and the range in `unit`.
+fn within(
+    spot: &Spot,
+    what: &str,
+    written: &str,
+    value: u64,
+    (least, most): (u64, u64),
+    unit: fn(u128) -> String,
+) -> Result<(), SdlError> {
+    let direction = match value {
+        small if small < least => "less",
+        large if large > most => "more",
+        _ => return Ok(()),
+    };
+    let problem = format!("`{written}` is {direction} {what} than the network accepts");
+    let (least, most) = (unit(least.into()), unit(most.into()));
+    Err(limit(spot, problem, format!("use `{least}` to `{most}`")))
 }
 
 fn check_group(group: &GroupSpec, spot: &Spot) -> Result<(), SdlError> {
@@ -96,25 +130,28 @@ fn check_group(group: &GroupSpec, spot: &Spot) -> Result<(), SdlError> {
         .resources
         .iter()
         .map(|unit| u128::from(largest_volume(unit)) * u128::from(unit.count));
-    let totals = [
+    let totals: [(_, _, _, fn(u128) -> String); 4] = [
+        ("CPU", total(|unit| unit.resources.cpu.units), CPU.1, cores),
+        ("GPUs", total(|unit| unit.resources.gpu.units), GPU, |value| {
+            value.to_string()
+        }),
         (
-            "thousandths of a core",
-            total(|unit| unit.resources.cpu.units),
-            CPU.1,
-        ),
-        ("GPUs", total(|unit| unit.resources.gpu.units), GPU),
-        (
-            "bytes of memory",
+            "of memory",
             total(|unit| unit.resources.memory.bytes),
             MEMORY.1,
+            binary,
         ),
-        ("bytes of one volume", volume.max().unwrap_or(0), VOLUME.1),
+        ("in one volume", volume.max().unwrap_or(0), VOLUME.1, binary),
     ];
-    for (what, total, each) in totals {
+    for (what, total, each, unit) in totals {
         let most = u128::from(each) * GROUP;
         if total > most {
-            let problem = format!("its services want {total} {what} together");
-            return Err(limit(spot, problem, format!("use at most {most} per placement")));
+            let problem = format!("its services request {} {what} together", unit(total));
+            return Err(limit(
+                spot,
+                problem,
+                format!("use at most {} per placement", unit(most)),
+            ));
         }
     }
     Ok(())

@@ -218,6 +218,25 @@ fn part(number: &str, unit: u128) -> Option<u128> {
         .checked_add(fraction * unit / 1_000_000_000_000_000_000)
 }
 
+/// Returns millicores as cores: `384`, `0.01`.
+pub(super) fn cores(millicores: u128) -> String {
+    let (whole, rest) = (millicores / 1000, millicores % 1000);
+    format!("{whole}.{rest:03}")
+        .trim_end_matches('0')
+        .trim_end_matches('.')
+        .to_owned()
+}
+
+/// Returns bytes in the largest binary unit that divides them: `2Ti`, `1536Mi`, `7`.
+pub(super) fn binary(bytes: u128) -> String {
+    let mut units = BINARY.iter().rev();
+    let unit = units.find(|(_, power)| bytes >= 1 << (10 * power) && bytes % (1 << (10 * power)) == 0);
+    unit.map_or_else(
+        || bytes.to_string(),
+        |(name, power)| format!("{}{name}", bytes >> (10 * power)),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

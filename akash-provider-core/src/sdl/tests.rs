@@ -520,6 +520,70 @@ fn rules_between_parts_hold() {
 }
 
 #[test]
+fn sizes_in_errors_are_in_the_unit_of_the_author() {
+    let volume = "size: 512Mi\n        storage";
+    for (from, to, problem, mend) in [
+        (
+            "units: 100m",
+            "units: 500",
+            "`500` is more CPU than the network accepts",
+            "use `0.01` to `384`",
+        ),
+        (
+            "units: 100m",
+            "units: 500000m",
+            "`500000m` is more CPU than the network accepts",
+            "use `10m` to `384000m`",
+        ),
+        (
+            "units: 100m",
+            "units: 0.001",
+            "`0.001` is less CPU than the network accepts",
+            "use `0.01` to `384`",
+        ),
+        (
+            volume,
+            "size: 4096Gi\n        storage",
+            "`4096Gi` is more memory than the network accepts",
+            "use `1Mi` to `2Ti`",
+        ),
+        (
+            volume,
+            "size: 512\n        storage",
+            "`512` is less memory than the network accepts",
+            "use `1Mi` to `2Ti`",
+        ),
+        (
+            "storage:\n          size: 512Mi",
+            "storage:\n          size: 1M",
+            "`1M` is less storage than the network accepts",
+            "use `5Mi` to `32Ti`",
+        ),
+        (
+            volume,
+            "size: 512Mi\n        gpu: {units: 25, attributes: {vendor: {nvidia: []}}}\n        storage",
+            "`25` is more GPUs than the network accepts",
+            "use `0` to `24`",
+        ),
+        (
+            "count: 1",
+            "count: 192001",
+            "its services request 19200.1 CPU together",
+            "use at most 19200 per placement",
+        ),
+    ] {
+        let error = error(from, to);
+        assert_eq!((error.problem.as_str(), error.mend.as_str()), (problem, mend));
+    }
+    let large = GOOD
+        .replace("count: 1", "count: 101")
+        .replacen("size: 512Mi", "size: 1Ti", 1);
+    let error = parse(&large).unwrap_err();
+    assert_eq!(error.problem, "its services request 101Ti of memory together");
+    assert_eq!(error.mend, "use at most 100Ti per placement");
+}
+
+#[test]
 fn an_address_has_each_port_once() {
     let exposes = |second: &str| {
         let to = format!(

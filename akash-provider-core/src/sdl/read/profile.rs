@@ -1,7 +1,7 @@
 //! Profiles: what a replica needs, where it may run, what it may cost.
 
 use super::at::At;
-use crate::sdl::document::{Compute, Placement};
+use crate::sdl::document::{Compute, Placement, Written};
 use crate::sdl::fault::{ErrorKind, SdlError, Spot, shown};
 use crate::sdl::notes::Notes;
 use crate::sdl::scalar;
@@ -50,22 +50,24 @@ fn part_of<T: Default>(
     (at.spot, notes.keep(part).unwrap_or_default())
 }
 
-fn memory(at: &At<'_>, notes: &mut Notes) -> Result<Memory, SdlError> {
+fn memory(at: &At<'_>, notes: &mut Notes) -> Result<Written<Memory>, SdlError> {
     let fields = at.map()?;
     fields.only(&["size"], notes);
-    Ok(Memory {
-        bytes: fields.required("size", SIZE)?.quantity(scalar::bytes, SIZE)?,
+    let size = fields.required("size", SIZE)?;
+    let value = Memory {
+        bytes: size.quantity(scalar::bytes, SIZE)?,
         attributes: Vec::new(),
-    })
+    };
+    let text = shown(size.text()?);
+    Ok(Written { value, text })
 }
 
-fn cpu(at: &At<'_>, notes: &mut Notes) -> Result<Cpu, SdlError> {
-    const MEND: &str = "write thousandths such as `100m` or cores such as `0.5`";
+fn cpu(at: &At<'_>, notes: &mut Notes) -> Result<Written<Cpu>, SdlError> {
+    const MEND: &str = "write millicores such as `100m` or cores such as `0.5`";
     let fields = at.map()?;
     fields.only(&["units", "attributes"], notes);
-    let units = fields
-        .required("units", MEND)?
-        .quantity(scalar::milli_cpu, MEND)?;
+    let written = fields.required("units", MEND)?;
+    let units = written.quantity(scalar::milli_cpu, MEND)?;
     let mut attributes = Vec::new();
     if let Some(at) = fields.get("attributes") {
         let fields = at.map()?;
@@ -74,7 +76,9 @@ fn cpu(at: &At<'_>, notes: &mut Notes) -> Result<Cpu, SdlError> {
             attributes.push(Attribute::new(key, at.text()?));
         }
     }
-    Ok(Cpu { units, attributes })
+    let value = Cpu { units, attributes };
+    let text = shown(written.text()?);
+    Ok(Written { value, text })
 }
 
 fn gpu(at: &At<'_>, notes: &mut Notes) -> Result<Gpu, SdlError> {
@@ -175,7 +179,7 @@ fn is_attribute_key(key: &str) -> bool {
     fits && body.starts_with(|c: char| c.is_ascii_alphabetic()) && body.bytes().all(allowed)
 }
 
-fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Storage)>, SdlError> {
+fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Written<Storage>)>, SdlError> {
     let (mut volumes, mut is_wrong) = (Vec::new(), false);
     if at.is_list() {
         for item in at.list(notes)? {
@@ -187,7 +191,7 @@ fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Storage)>, SdlEr
     } else {
         let (spot, mut volume) = volume(at, notes)?;
         // One that stands alone is called so, whatever name it is given.
-        volume.name = "default".to_owned();
+        volume.value.name = "default".to_owned();
         volumes.push((spot, volume));
     }
     if volumes.is_empty() && !is_wrong {
@@ -198,8 +202,9 @@ fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Storage)>, SdlEr
     }
     let mut names = BTreeSet::new();
     for (spot, volume) in &volumes {
-        if !names.insert(volume.name.as_str()) {
-            let problem = format!("another volume is named `{}`", shown(&volume.name));
+        let name = &volume.value.name;
+        if !names.insert(name) {
+            let problem = format!("another volume is named `{}`", shown(name));
             let mend = "give each its own `name`; one without a name is called `default`";
             notes.wrong(spot.error(ErrorKind::DuplicateKey, problem, mend));
         }
@@ -208,10 +213,11 @@ fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Storage)>, SdlEr
     Ok(volumes)
 }
 
-fn volume(at: &At<'_>, notes: &mut Notes) -> Result<(Spot, Storage), SdlError> {
+fn volume(at: &At<'_>, notes: &mut Notes) -> Result<(Spot, Written<Storage>), SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["name", "size", "attributes"], notes);
-    let bytes = fields.required("size", SIZE)?.quantity(scalar::bytes, SIZE)?;
+    let size = fields.required("size", SIZE)?;
+    let bytes = size.quantity(scalar::bytes, SIZE)?;
     let name = match fields.text("name")? {
         "" => "default",
         name => name,
@@ -220,12 +226,13 @@ fn volume(at: &At<'_>, notes: &mut Notes) -> Result<(Spot, Storage), SdlError> {
         Some(at) => volume_attributes(&at, notes)?,
         None => Vec::new(),
     };
-    let volume = Storage {
+    let value = Storage {
         name: name.to_owned(),
         bytes,
         attributes,
     };
-    Ok((at.spot.clone(), volume))
+    let text = shown(size.text()?);
+    Ok((at.spot.clone(), Written { value, text }))
 }
 
 /// `class` and `persistent`, completed the way the network's tools do it.
@@ -277,13 +284,13 @@ fn volume_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, S
 
 /// The order the network's tools give volumes. It feeds the hash, so it is theirs to the letter: an insertion
 /// sort by a comparison that calls two ephemeral volumes of equal size smaller than each other.
-fn sort(volumes: &mut [(Spot, Storage)]) {
+fn sort(volumes: &mut [(Spot, Written<Storage>)]) {
     for end in 1..volumes.len() {
         for at in (1..=end).rev() {
             let (Some((_, before)), Some((_, volume))) = (volumes.get(at - 1), volumes.get(at)) else {
                 break;
             };
-            if !goes_before(volume, before) {
+            if !goes_before(&volume.value, &before.value) {
                 break;
             }
             volumes.swap(at, at - 1);
