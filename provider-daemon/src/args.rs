@@ -37,7 +37,7 @@ pub use kubernetes::KubernetesArgs;
 pub use migrate::MigrateCommand;
 pub use operator::OperatorCommand;
 pub use operators::OperatorsCommand;
-pub use pricing::{PriceCheckArgs, PriceCommand, PricingArgs};
+pub use pricing::{PriceCheckArgs, PriceCommand, PricingArgs, Strategy};
 pub use query::{NodeArgs, QueryArgs};
 pub use run::RunArgs;
 pub use state::StateAction;

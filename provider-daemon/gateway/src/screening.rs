@@ -159,13 +159,23 @@ pub(super) async fn screen(
         // A price may be a program that runs, so it is asked for only where everything else is right.
         Ok(request) if taken.is_empty() => match price(app, screening, &request).await? {
             Ok(offer) => Screened::yes(offer),
-            Err(decline) => Screened::no(vec![decline.to_string()]),
+            Err(decline) => Screened::no(vec![public_reason(&decline)]),
         },
         Ok(_) => Screened::no(taken),
         Err(reasons) => Screened::no([reasons, taken].concat()),
     };
     screened.turn = Some(turn);
     Ok(screened)
+}
+
+/// Returns the text of a decline for any caller. The text of a price error has the path of the operator's script and
+/// its standard error, so that one goes to the log alone.
+fn public_reason(decline: &Decline) -> String {
+    let Decline::Price { message } = decline else {
+        return decline.to_string();
+    };
+    tracing::warn!(error = message.as_str(), "price calculation failed");
+    "the provider could not calculate a price".to_owned()
 }
 
 fn unavailable(error: &Error) -> Unscreened {

@@ -1,16 +1,15 @@
 //! What to say to `dev` so that an SDL it declined is served.
 
-use crate::args::{ClusterArgs, DevArgs};
+use crate::args::{ClusterArgs, DevArgs, PricingArgs, Strategy};
 use akash_provider_core::types::{DeclineCode, GroupSpec};
+use std::path::{Path, PathBuf};
 
 /// The flags, or a hint where flags cannot do it.
 #[must_use]
 pub fn mend(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) -> String {
     let flags = match reason {
-        DeclineCode::Price | DeclineCode::PriceTooHigh => {
-            return "lower the prices, as with --bid-price-cpu-scale 0.0001, or let the SDL pay more"
-                .to_owned();
-        }
+        DeclineCode::Price => return no_price(&args.pricing),
+        DeclineCode::PriceTooHigh => return too_expensive(&args.pricing),
         DeclineCode::NoHostnames => {
             return "processes have ports and no hostnames: expose another port than 80, as with `as: 8080`"
                 .to_owned();
@@ -36,6 +35,31 @@ pub fn mend(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) -> String
         return "--accept-any gives the provider whatever the SDLs ask for".to_owned();
     }
     format!("{}, or --accept-any", flags.join(" "))
+}
+
+/// Advice for a strategy that calculated no price, or a price that is not above zero.
+fn no_price(pricing: &PricingArgs) -> String {
+    let path = |path: &Option<PathBuf>| path.as_deref().unwrap_or(Path::new("")).display().to_string();
+    match pricing.bid_price_strategy {
+        Strategy::ShellScript => format!(
+            "fix the price script {}: it must exit with 0 and print one number above zero",
+            path(&pricing.bid_price_script_path)
+        ),
+        Strategy::Policy => format!("run `price check {}`", path(&pricing.bid_price_policy)),
+        Strategy::Scale | Strategy::RandomRange => {
+            "set prices above zero, as with --bid-price-cpu-scale 0.0001".to_owned()
+        }
+    }
+}
+
+/// Advice for a price above the maximum of the SDL.
+fn too_expensive(pricing: &PricingArgs) -> String {
+    let lower = match pricing.bid_price_strategy {
+        Strategy::ShellScript => "lower the prices of the price script",
+        Strategy::Policy => "lower the prices of the policy file",
+        Strategy::Scale | Strategy::RandomRange => "lower the prices, as with --bid-price-cpu-scale 0.0001",
+    };
+    format!("{lower}, or raise the price in the SDL")
 }
 
 fn attributes(cluster: &ClusterArgs, groups: &[GroupSpec]) -> Vec<String> {
@@ -109,4 +133,60 @@ fn bytes(size: i64) -> String {
         || size.to_string(),
         |(name, factor)| format!("{}{name}", size / factor),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn advice(flags: &[&str], reason: DeclineCode) -> String {
+        let words = ["provider-daemon", "dev", "web.yaml"].iter().chain(flags);
+        let Command::Dev(args) = Cli::try_parse_from(words).unwrap().command else {
+            panic!("not `dev`");
+        };
+        mend(&args, &[], reason)
+    }
+
+    #[test]
+    fn advice_on_prices_names_what_makes_them() {
+        let script = [
+            "--bid-price-strategy=shellScript",
+            "--bid-price-script-path=/opt/price.sh",
+        ];
+        let policy = ["--bid-price-strategy=policy", "--bid-price-policy=prices.yaml"];
+        for (flags, reason, expected) in [
+            (
+                &script[..],
+                DeclineCode::Price,
+                "fix the price script /opt/price.sh",
+            ),
+            (
+                &script,
+                DeclineCode::PriceTooHigh,
+                "lower the prices of the price script",
+            ),
+            (&policy, DeclineCode::Price, "run `price check prices.yaml`"),
+            (
+                &policy,
+                DeclineCode::PriceTooHigh,
+                "lower the prices of the policy file",
+            ),
+            (&[], DeclineCode::Price, "set prices above zero"),
+            (
+                &[],
+                DeclineCode::PriceTooHigh,
+                "lower the prices, as with --bid-price-cpu-scale",
+            ),
+        ] {
+            let advice = advice(flags, reason);
+            assert!(advice.starts_with(expected), "{advice}");
+            assert_eq!(
+                advice.contains("--bid-price-cpu-scale"),
+                flags.is_empty(),
+                "{advice}"
+            );
+        }
+    }
 }

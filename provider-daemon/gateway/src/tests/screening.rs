@@ -5,7 +5,7 @@ use super::grpc;
 use super::world::{SDL, World, hardware, until};
 use akash_provider_chain::convert::wire_group_spec;
 use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse};
-use akash_provider_core::error::Error;
+use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::spec::{ClusterSpec, NodeSpec};
 use akash_provider_core::inventory::{
@@ -357,6 +357,32 @@ async fn a_screening_is_priced_by_what_a_bid_would_reserve() {
         .as_ref()
         .unwrap();
     assert!(offered.attributes[0].key.contains("/model/a100"), "{offered:?}");
+    world.stop().await;
+}
+
+/// A script that fails, with its path and standard error.
+#[derive(Debug)]
+struct Failing;
+
+#[async_trait::async_trait]
+impl PricingStrategy for Failing {
+    async fn calculate_price(&self, _: &PriceRequest) -> Result<DecCoin, Error> {
+        let cause = Error::new(ErrorKind::Invalid, "script", "it said: password=hunter2");
+        Err(Error::new(ErrorKind::Invalid, "calculate price", "/opt/secret/price.sh").with_source(cause))
+    }
+}
+
+#[tokio::test]
+async fn errors_of_a_price_script_do_not_reach_callers_of_screening() {
+    let world = World::with(|s| s.screening.as_mut().unwrap().pricing = Arc::new(Failing)).await;
+    let validated = validate(&world, &group()).await;
+    let (message, _) = screen(&world, &group()).await;
+    let screened = BidScreeningResponse::decode(&message[..]).unwrap();
+    assert_eq!(screened.reasons, ["the provider could not calculate a price"]);
+    assert_eq!(validated.status, 422, "{}", validated.body);
+    for secret in ["/opt/secret", "hunter2"] {
+        assert!(!validated.body.contains(secret), "{}", validated.body);
+    }
     world.stop().await;
 }
 
