@@ -145,6 +145,12 @@ impl Executor {
             let expires = block_time.plus(self.room.tx_timeout).plus(TX_EXPIRY);
             unanswered(&call, failure, expires)
         });
+        // The tenant's reply has no text of the failure, so the log has it.
+        if let (Call::FetchDeployment(_), Completion::Deployment(Err(failure)))
+        | (Call::Record(_), Completion::Cluster(Err(failure))) = (&*call, &completion)
+        {
+            tracing::warn!(call = name(&call), error = %failure, "manifest not accepted");
+        }
         Some((id, completion))
     }
 }

@@ -374,8 +374,9 @@ impl Deployment {
                     self.phase = Phase::Fetching { retry_at };
                     return self;
                 }
+                // Without the failure: its text has addresses and errors of the provider's connections.
                 let message = format!(
-                    "the chain cannot be asked about {}: {failure}; submit again",
+                    "the provider cannot read deployment {} from the chain; submit again",
                     self.id
                 );
                 self.answer(
@@ -653,7 +654,7 @@ fn not_recorded(failure: &Failure) -> Refusal {
     if failure.transient {
         return Refusal {
             kind: RefusalKind::Unavailable,
-            message: format!("the cluster could not keep the manifest: {failure}; submit again"),
+            message: "the provider cannot store the manifest at the moment; submit again".to_owned(),
         };
     }
     let message = format!("the cluster does not take the manifest: {failure}");

@@ -84,7 +84,13 @@ impl Engine {
             gone.extend(self.claim_possible(lease, hosts::custom_hosts(&accepted.group)));
         }
         let deployment = Arc::new(self.deployment_of(lease, Arc::clone(&accepted.group)));
-        self.drive_workload(lease, workload::Input::Desire(deployment, gone.clone()));
+        let running = self.workload(lease).and_then(Workload::deployment);
+        let input = if gone.is_empty() && running == Some(&deployment) {
+            workload::Input::Resent
+        } else {
+            workload::Input::Desire(deployment, gone.clone())
+        };
+        self.drive_workload(lease, input);
         self.hostnames_freed(&gone);
     }
 

@@ -73,6 +73,8 @@ pub struct Ending {
 pub enum Input {
     /// An accepted manifest, and the hostnames that go with the one before.
     Desire(Arc<WorkloadSpec>, Vec<String>),
+    /// The manifest in force was sent again: no new version, and a failed deploy is tried at once.
+    Resent,
     /// The cluster has it from before.
     Adopt(Arc<WorkloadSpec>),
     /// The cluster has it, perhaps from another leader: that counts.
@@ -314,6 +316,7 @@ impl Workload {
     pub fn transition(mut self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         match input {
             Input::Desire(deployment, purge) => self.desire(cx, deployment, purge, out),
+            Input::Resent => self.retry_now(out),
             Input::Adopt(deployment) => {
                 if self.desired.is_none() {
                     self.desire(cx, deployment, Vec::new(), out);
@@ -361,7 +364,11 @@ impl Workload {
             self.call_off(CloseReason::Unstable, out);
         }
         self.desired = Some(Desired::after(self.desired.take(), deployment, purge));
-        // It was another version that failed; this one is tried at once.
+        self.retry_now(out);
+    }
+
+    /// Drops the back-off of a failed deploy: a manifest was accepted, and is tried at once.
+    fn retry_now(&mut self, out: &mut Vec<Action>) {
         self.cluster_attempts = 0;
         self.keeps_back_off = false;
         if let ClusterLane::Retry(_) = self.cluster {

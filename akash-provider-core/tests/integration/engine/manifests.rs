@@ -229,6 +229,63 @@ fn w42_a_manifest_is_checked_against_the_hash_on_the_chain() {
 }
 
 #[test]
+fn a_manifest_sent_again_deploys_no_new_version() {
+    let mut world = World::new();
+    world.running(1, &web());
+    let deployed = |world: &World| {
+        let events = world.facts.iter();
+        events
+            .filter_map(|event| match event {
+                Event::Deployed { generation, .. } => Some(*generation),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(deployed(&world), [1]);
+    assert_eq!(kind(world.submit(1, &web())), None);
+    assert_eq!(deployed(&world), [1]);
+    let new = sdl_of("web", "nginx:2", &[], &["east"]);
+    update(&mut world, 1, &new);
+    for _ in 0..2 {
+        assert_eq!(kind(world.submit(1, &new)), None);
+    }
+    assert_eq!(deployed(&world), [1, 2]);
+}
+
+#[test]
+fn a_manifest_sent_again_tries_a_failed_deploy_at_once() {
+    let mut world = World::new();
+    world.lease(1, &web());
+    world.fail = Some(is_deploy);
+    assert_eq!(kind(world.submit(1, &web())), None);
+    world.fail = None;
+    assert_eq!(kind(world.submit(1, &web())), None);
+    assert!(world.cluster.contains_key(&lease_id(1)));
+}
+
+#[test]
+fn failures_of_the_providers_connections_do_not_reach_tenants() {
+    let is_fetch: Which = |call| matches!(call, Call::FetchDeployment(_));
+    for (fails, message) in [
+        (
+            is_record as Which,
+            "the provider cannot store the manifest at the moment; submit again",
+        ),
+        (is_fetch, "the provider cannot read deployment akash1"),
+    ] {
+        let mut world = World::new();
+        world.lease(1, &web());
+        world.fail = Some(fails);
+        let id = world.submit_later(1, &web());
+        world.wait(Duration::from_secs(10));
+        let refusal = world.replies[&id].clone().unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::Unavailable);
+        assert!(refusal.message.starts_with(message), "{refusal:?}");
+        assert!(!refusal.message.contains(&failure(true).message), "{refusal:?}");
+    }
+}
+
+#[test]
 fn a_field_that_is_not_known_here_may_count_in_the_hash_or_not() {
     let sdl = web();
     let mut sent = serde_json::to_value(&sdl.manifest).unwrap();
