@@ -22,6 +22,9 @@ const PRICE: i64 = 10_000_000;
 /// A group may have as much as this many of the largest replicas.
 const GROUP: u128 = 50;
 
+/// Writes a quantity in a unit.
+type Unit = fn(u128) -> String;
+
 /// Checks the profiles and prices that are used against the limits every deployment has on the chain.
 pub(super) fn parts(document: &Document, notes: &mut Notes) {
     let mut denom = None;
@@ -101,7 +104,7 @@ fn within(
     written: &str,
     value: u64,
     (least, most): (u64, u64),
-    unit: fn(u128) -> String,
+    unit: Unit,
 ) -> Result<(), SdlError> {
     let direction = match value {
         small if small < least => "less",
@@ -130,7 +133,7 @@ fn check_group(group: &GroupSpec, spot: &Spot) -> Result<(), SdlError> {
         .resources
         .iter()
         .map(|unit| u128::from(largest_volume(unit)) * u128::from(unit.count));
-    let totals: [(_, _, _, fn(u128) -> String); 4] = [
+    let totals: [(&str, u128, u64, Unit); 4] = [
         ("CPU", total(|unit| unit.resources.cpu.units), CPU.1, cores),
         ("GPUs", total(|unit| unit.resources.gpu.units), GPU, |value| {
             value.to_string()

@@ -230,7 +230,7 @@ pub(super) fn cores(millicores: u128) -> String {
 /// Returns bytes in the largest binary unit that divides them: `2Ti`, `1536Mi`, `7`.
 pub(super) fn binary(bytes: u128) -> String {
     let mut units = BINARY.iter().rev();
-    let unit = units.find(|(_, power)| bytes >= 1 << (10 * power) && bytes % (1 << (10 * power)) == 0);
+    let unit = units.find(|(_, power)| bytes > 0 && bytes.is_multiple_of(1 << (10 * power)));
     unit.map_or_else(
         || bytes.to_string(),
         |(name, power)| format!("{}{name}", bytes >> (10 * power)),
