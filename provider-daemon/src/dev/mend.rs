@@ -2,7 +2,7 @@
 
 use crate::args::{ClusterArgs, DevArgs, PricingArgs, Strategy};
 use akash_provider_core::types::{DeclineCode, GroupSpec};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The flags, or a hint where flags cannot do it.
 #[must_use]
@@ -39,7 +39,10 @@ pub fn mend(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) -> String
 
 /// Advice for a strategy that calculated no price, or a price that is not above zero.
 fn no_price(pricing: &PricingArgs) -> String {
-    let path = |path: &Option<PathBuf>| path.as_deref().unwrap_or(Path::new("")).display().to_string();
+    let path = |path: &Option<PathBuf>| {
+        let path = path.as_ref().map(|path| path.display().to_string());
+        path.unwrap_or_default()
+    };
     match pricing.bid_price_strategy {
         Strategy::ShellScript => format!(
             "fix the price script {}: it must exit with 0 and print one number above zero",
