@@ -106,6 +106,14 @@ impl Leases {
         self.workloads.each_mut().for_each(|machine| machine.hide(cover));
     }
 
+    /// Lowers the heights that leases wait for.
+    pub(super) fn lower_heights(&mut self, to: Height) {
+        self.won.iter_mut().for_each(|(_, at)| *at = to.min(*at));
+        self.workloads
+            .each_mut()
+            .for_each(|machine| machine.lower_heights(to));
+    }
+
     /// Who holds a hostname.
     pub(super) fn holder(&self, name: &str) -> Option<&LeaseId> {
         self.hostnames.holder(name)

@@ -11,7 +11,9 @@ mod observed;
 
 use crate::bidding::Decline;
 use crate::config::Config;
-use crate::types::{BlockTime, Coin, DeclineCode, GroupId, MarketParams, Mono, Now, OrderId, ProviderRecord};
+use crate::types::{
+    BlockTime, Coin, DeclineCode, GroupId, Height, MarketParams, Mono, Now, OrderId, ProviderRecord,
+};
 use facts::Facts;
 use order::Order;
 use orders::Orders;
@@ -59,6 +61,11 @@ impl Market {
     /// A bid of ours on it has ended: it gets no other.
     pub(super) fn spend(&mut self, id: &OrderId) {
         self.orders.spend(id);
+    }
+
+    /// Lowers the heights that orders wait for.
+    pub(super) fn lower_heights(&mut self, to: Height) {
+        self.orders.lower_heights(to);
     }
 
     /// Forgets what is remembered of orders that are not open.

@@ -22,6 +22,9 @@ pub(super) enum Follows {
 pub(super) struct Progress {
     now: Now,
     height: Height,
+    /// Time of the block at that height. The clock is no substitute: the block that is handled moves it first.
+    #[serde(default)]
+    height_time: BlockTime,
     pace: Pace,
     /// Height of the newest snapshot that was applied; a full scan may be ahead of the stream.
     snapshot_height: Height,
@@ -107,7 +110,8 @@ impl Progress {
         } else {
             Follows::Directly
         };
-        self.height = height;
+        self.drop_contradicted_snapshot(height, time);
+        (self.height, self.height_time) = (height, time);
         self.pace.block(height, time);
         // A block beyond what was followed ends the replay.
         self.replayed = false;
@@ -115,18 +119,32 @@ impl Progress {
         follows
     }
 
-    /// The stream restarts with this snapshot. Returns true where no newer one was applied. A lower one with a later
-    /// time shows that the newer one was false: heights and times of a chain rise together.
+    /// The stream restarts with this snapshot. Returns true where no newer one was applied.
     pub(super) fn resync(&mut self, height: Height, time: BlockTime) -> bool {
-        if height < self.snapshot_height && time > self.snapshot_time {
-            self.snapshot_height = 0;
-        }
+        self.drop_contradicted_snapshot(height, time);
         self.replayed = false;
-        self.height = height;
+        (self.height, self.height_time) = (height, time);
         self.within_block = false;
         self.chain_known = true;
         self.pass_block_time(time);
         height >= self.snapshot_height
+    }
+
+    /// Returns true where a block is lower and later than the followed one. Heights and times of a chain rise together, so
+    /// the followed height is false.
+    pub(super) fn is_contradicted_by(&self, height: Height, time: BlockTime) -> bool {
+        height < self.height && time > self.height_time
+    }
+
+    /// The same for the newest snapshot.
+    fn is_snapshot_contradicted_by(&self, height: Height, time: BlockTime) -> bool {
+        height < self.snapshot_height && time > self.snapshot_time
+    }
+
+    fn drop_contradicted_snapshot(&mut self, height: Height, time: BlockTime) {
+        if self.is_snapshot_contradicted_by(height, time) {
+            self.snapshot_height = 0;
+        }
     }
 
     /// The stream starts anew before what was followed.
@@ -144,9 +162,9 @@ impl Progress {
         self.snapshot_time = time;
     }
 
-    /// A snapshot of this height is older than one that was applied.
-    pub(super) const fn is_before_snapshot(&self, height: Height) -> bool {
-        height < self.snapshot_height
+    /// A snapshot of this height and time is older than one that was applied.
+    pub(super) fn is_before_snapshot(&self, height: Height, time: BlockTime) -> bool {
+        height < self.snapshot_height && !self.is_snapshot_contradicted_by(height, time)
     }
 }
 
@@ -161,7 +179,24 @@ mod tests {
         progress.snapshot_applied(1_000, BlockTime(10_000));
         assert!(!progress.resync(990, BlockTime(9_000)), "an older state");
         assert!(progress.is_replayed());
+        assert!(progress.is_before_snapshot(991, BlockTime(9_500)));
+        assert!(
+            !progress.is_before_snapshot(109, BlockTime(15_000)),
+            "a scan of the true chain"
+        );
         assert!(progress.resync(110, BlockTime(16_000)));
-        assert!(!progress.is_replayed() && !progress.is_before_snapshot(111));
+        assert!(!progress.is_replayed() && !progress.is_before_snapshot(111, BlockTime(16_500)));
+    }
+
+    #[test]
+    fn a_block_contradicts_a_snapshot_of_a_scan() {
+        let mut progress = Progress::default();
+        assert!(progress.resync(100, BlockTime(10_000)));
+        progress.snapshot_applied(1_000, BlockTime(10_500));
+        assert!(progress.is_replayed());
+        progress.block(101, BlockTime(10_400));
+        assert!(progress.is_replayed(), "the scan is ahead of the stream");
+        progress.block(102, BlockTime(11_000));
+        assert!(!progress.is_replayed());
     }
 }

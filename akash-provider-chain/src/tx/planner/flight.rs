@@ -62,6 +62,18 @@ pub(super) struct Flight {
 }
 
 impl Flight {
+    /// Lowers the heights from which blocks count: they are of a false chain.
+    pub(super) fn lower_heights(&mut self, to: u64) {
+        let searched_at = match &mut self.phase {
+            Phase::Waiting { searched_at, .. } => searched_at,
+            _ => &mut None,
+        };
+        let heights = [&mut self.absent_until, &mut self.accepted_at, searched_at];
+        for height in heights.into_iter().flatten() {
+            *height = to.min(*height);
+        }
+    }
+
     pub(super) fn new(members: Vec<Request>, priority: u8, phase: Phase, gas: Option<u64>) -> Self {
         Self {
             members,

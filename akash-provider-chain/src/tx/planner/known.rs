@@ -63,6 +63,10 @@ pub(super) struct Known {
     tip: Need<Tip>,
     /// When the tip was last heard of.
     tip_at: Mono,
+    /// Height of the last tip, also while it is forgotten.
+    highest: u64,
+    /// The tip is lower than the one before, which was false.
+    is_lower: bool,
     account: Need<u64>,
     prices: Need<Vec<DecCoin>>,
 }
@@ -74,6 +78,11 @@ impl Known {
 
     pub(super) fn height(&self) -> Option<u64> {
         self.tip.value.map(|tip| tip.height)
+    }
+
+    /// Returns the height of a tip that is lower than the one before, once.
+    pub(super) fn take_lower(&mut self) -> Option<u64> {
+        std::mem::take(&mut self.is_lower).then_some(self.highest)
     }
 
     /// Number of the signing account.
@@ -127,6 +136,8 @@ impl Known {
             // A lower block with a later time shows that the old one is false.
             .filter(|old| old.height >= new.height && old.time >= new.time)
             .unwrap_or(new);
+        self.is_lower |= best.height < self.highest;
+        self.highest = best.height;
         self.tip.answered(best);
         self.tip_at = now;
         self.tip.retry_at = now.plus(config.poll);
@@ -135,7 +146,8 @@ impl Known {
     /// The newest block as the follower tells it, without being asked.
     pub(super) fn told(&mut self, now: Mono, config: &PlannerConfig, block: SyncInfo) {
         // What a subscription that lags tells is no news, and must not put off the question for what is.
-        if self.height().is_none_or(|known| known <= block.height) {
+        let is_news = |tip: Tip| tip.height <= block.height || tip.time < block.time;
+        if self.tip().is_none_or(is_news) {
             // A question that is under way is not answered by this: its own answer still comes.
             let asked = self.tip.asked;
             self.block(now, config, Ok(block));

@@ -22,6 +22,10 @@ impl Planner {
         }
         self.known.ask(self.now, self.sequencer.must_learn(), out);
         if let Some(tip) = self.known.tip() {
+            if let Some(height) = self.known.take_lower() {
+                let flights = self.flights.values_mut();
+                flights.for_each(|flight| flight.lower_heights(height));
+            }
             self.unresolved
                 .retain(|(expiry, _)| !expiry.passed(tip.height, tip.time));
             // In this order a call can go from the queue to a send in one step.

@@ -23,6 +23,8 @@ struct Faults {
     ignorant: u32,
     /// What every simulation says, whatever is true.
     claims: Option<u64>,
+    /// A false chain: the newest block is named this much higher.
+    higher: u64,
     lag: u64,
     owner: u64,
     restart: u64,
@@ -131,6 +133,7 @@ impl World {
                     let mut info = self.node.sync_info();
                     info.height -= lag.min(info.height - 1);
                     info.time = self.node.chain.market(|m| m.block_time(info.height)).unwrap();
+                    info.height += self.faults.higher;
                     info
                 }))
             }
@@ -356,6 +359,23 @@ fn blocks_that_are_told_late_do_not_keep_it_from_asking_for_the_newest() {
         "{} questions in 9 s",
         world.looks - before
     );
+}
+
+#[test]
+fn what_is_sent_at_a_false_height_is_sent_again_at_the_true_one() {
+    let mut world = World::calm();
+    world.faults.higher = 900;
+    let bid = world.node.bid(&world.node.order(1));
+    let ticket = world.submit(vec![bid]);
+    while world.sends == 0 {
+        world.run(Duration::from_millis(50));
+    }
+    // The lie ends, and the node loses what was sent.
+    world.faults.higher = 0;
+    world.node.forget_mempool();
+    world.run(Duration::from_secs(30));
+    world.committed(ticket);
+    world.judge();
 }
 
 #[test]

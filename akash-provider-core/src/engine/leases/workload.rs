@@ -31,7 +31,8 @@ use crate::engine::timers::Deadlines;
 use crate::error::{ErrorKind, Failure};
 use crate::record::{Cover, hide_in_spec};
 use crate::types::{
-    BlockTime, CloseReason, DecCoin, Event, LeaseId, LeaseRecord, Mono, Observed, Reclamation, TxOutcome,
+    BlockTime, CloseReason, DecCoin, Event, Height, LeaseId, LeaseRecord, Mono, Observed, Reclamation,
+    TxOutcome,
 };
 use desired::Desired;
 use health::HealthClock;
@@ -248,6 +249,13 @@ impl Workload {
     #[must_use]
     pub const fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
+    }
+
+    /// Lowers the height that evidence of its end must be above.
+    pub(crate) fn lower_heights(&mut self, to: Height) {
+        if let Some(heard) = &mut self.heard {
+            heard.height = to.min(heard.height);
+        }
     }
 
     /// What we heard of its end.

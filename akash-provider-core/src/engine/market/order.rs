@@ -297,6 +297,13 @@ impl Order {
         }
     }
 
+    /// Lowers the heights from which readings and blocks count.
+    pub(crate) fn lower_heights(&mut self, to: Height) {
+        for height in [&mut self.shows_from, &mut self.clock_from].into_iter().flatten() {
+            *height = to.min(*height);
+        }
+    }
+
     fn at(id: &OrderId, phase: Phase) -> Self {
         Self {
             id: id.clone(),

@@ -7,7 +7,7 @@ use crate::bidding::{self, Decline};
 use crate::engine::cx::Cx;
 use crate::engine::table::{Lane, Table};
 use crate::engine::{Call, EffectId, Engine, Target, sorted};
-use crate::types::{self, BidId, BlockTime, DeclineCode, Event, Mono, Msg, Now, OrderId, TxOutcome};
+use crate::types::{self, BidId, BlockTime, DeclineCode, Event, Height, Mono, Msg, Now, OrderId, TxOutcome};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -105,6 +105,13 @@ impl Orders {
         self.ended.remove(id);
         self.retries.forget(id);
         self.last_decline.remove(id);
+    }
+
+    /// Lowers the heights that orders wait for.
+    pub(in crate::engine) fn lower_heights(&mut self, to: Height) {
+        self.machines
+            .each_mut()
+            .for_each(|machine| machine.lower_heights(to));
     }
 
     /// Keeps memories of these only.

@@ -21,10 +21,10 @@ impl Engine {
             );
             return self.report_findings(vec![finding]);
         }
-        // A node that lags behind what was processed shows the past, not the present. A lower height with a later time shows
-        // that the processed height was false: heights and times of a chain rise together.
-        let is_contradiction = snapshot.time > self.progress.block_time();
-        if self.progress.chain_known() && self.is_past(snapshot.height) && !is_contradiction {
+        if self.progress.is_contradicted_by(snapshot.height, snapshot.time) {
+            self.lower_heights(snapshot.height);
+        } else if self.progress.chain_known() && self.is_past(snapshot.height) {
+            // A node that lags behind what was processed shows the past, not the present.
             self.scan.soon();
             return self.progress.replays();
         }
@@ -45,6 +45,12 @@ impl Engine {
             self.scan.soon();
         }
         self.scan.after_resync();
+    }
+
+    /// Lowers the heights that orders, leases and their clocks wait for: they are of a false chain.
+    fn lower_heights(&mut self, to: Height) {
+        self.market.lower_heights(to);
+        self.leases.lower_heights(to);
     }
 
     /// A reading of this height shows less than what was processed: facts of the block after

@@ -223,7 +223,8 @@ impl Engine {
         if snapshot.chain_id != self.config.chain_id {
             return Some(format!("the node belongs to chain `{}`", snapshot.chain_id));
         }
-        let past = self.is_past(snapshot.height) || self.progress.is_before_snapshot(snapshot.height);
+        let past =
+            self.is_past(snapshot.height) || self.progress.is_before_snapshot(snapshot.height, snapshot.time);
         past.then(|| {
             let known = self.progress.known_height();
             format!("the node is at height {}, {known} is known", snapshot.height)

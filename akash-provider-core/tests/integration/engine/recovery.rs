@@ -4,7 +4,7 @@ use crate::engine::world::*;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::engine::{Call, Input, Leadership, LeasePhase, Lifecycle, RefusalKind};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{BidState, ChainEvent, CloseReason, Event, LeaseState};
+use akash_provider_core::types::{BidId, BidState, ChainEvent, CloseReason, Event, LeaseState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -431,13 +431,18 @@ fn nothing_that_cannot_be_done_has_a_deadline() {
     assert!(world.engine.next_deadline().is_none_or(|at| at > now));
 }
 
-#[test]
-fn a_lower_snapshot_with_a_later_time_replaces_a_false_chain() {
-    let mut world = World::new();
+/// The same chain, 900 blocks higher.
+fn follow_false_chain(world: &mut World) {
     let mut higher = world.market.snapshot(&us());
     higher.height += 900;
     world.feed(Input::Chain(ChainEvent::Resync(Arc::new(higher))));
     world.settle();
+}
+
+#[test]
+fn a_lower_snapshot_with_a_later_time_replaces_a_false_chain() {
+    let mut world = World::new();
+    follow_false_chain(&mut world);
     world.deaf = true;
     let order = world.order(1, &web());
     world.deaf = false;
@@ -445,4 +450,30 @@ fn a_lower_snapshot_with_a_later_time_replaces_a_false_chain() {
     assert!(world.bid(&order).is_some(), "the true chain is followed");
     let next = world.order(2, &web());
     assert!(world.bid(&next).is_some(), "and so are its blocks");
+}
+
+#[test]
+fn heights_of_a_false_chain_hold_up_no_lease_and_no_order() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    follow_false_chain(&mut world);
+    world.deaf = true;
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    let (id, reason) = (lease.clone(), CloseReason::Owner);
+    world.feed(Input::Chain(ChainEvent::LeaseClosed { id, reason }));
+    let bid = BidId {
+        order: order_id(7),
+        provider: us(),
+    };
+    let price = world.bid(&lease.order).unwrap().price.clone();
+    world.feed(Input::Chain(ChainEvent::BidCreated { id: bid, price }));
+    world.settle();
+    assert!(world.cluster.contains_key(&lease), "read below the false height");
+    assert_eq!(world.status().orders.len(), 1, "read below the false height");
+    world.deaf = false;
+    world.resync();
+    world.blocks(2, BLOCK);
+    world.wait(MINUTE);
+    assert!(!world.cluster.contains_key(&lease));
+    assert_eq!(world.status().orders.len(), 0);
 }

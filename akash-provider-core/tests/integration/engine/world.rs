@@ -302,10 +302,14 @@ impl World {
     }
 
     pub(crate) fn feed(&mut self, input: Input) {
-        let now = Now {
-            mono: self.mono,
-            ..Now::default()
+        // As the runtime: the time of the block that is fed already counts.
+        let block_time = match &input {
+            Input::Chain(ChainEvent::Resync(snapshot)) => snapshot.time,
+            Input::Chain(ChainEvent::Block { time, .. }) => *time,
+            _ => Default::default(),
         };
+        let mono = self.mono;
+        let now = Now { mono, block_time };
         let before = self.shown();
         let effects = self.engine.step(now, input);
         self.compare(before);
