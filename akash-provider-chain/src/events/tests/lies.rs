@@ -99,8 +99,17 @@ impl Stage {
         Listener { reader, events }
     }
 
-    /// Blocks come for a while, and are listened to.
-    async fn lie_for(&mut self, time: Duration, listener: &mut Listener) {
+    /// Pushes the newest block with a height that is this much higher.
+    fn push(&self, above: Height) {
+        let newest = self.chain.height();
+        let named = |height: Height| format!("\"height\":\"{height}\"");
+        let frame = self.chain.frame(newest);
+        self.nodes[0].push(frame.replace(&named(newest), &named(newest + above)));
+    }
+
+    /// Blocks come for a while, and are listened to. Returns how often the nodes disagreed about a value to store.
+    async fn lie_for(&mut self, time: Duration, listener: &mut Listener) -> usize {
+        let mut disagreements = 0;
         let until = tokio::time::Instant::now() + time;
         while tokio::time::Instant::now() < until {
             self.chain.end_block();
@@ -112,8 +121,10 @@ impl Stage {
                 // A stored value is the true one, or the nodes disagree and there is none.
                 let stored = listener.stored().await;
                 assert!(stored.is_err() || stored == Ok(((7, 0), 1)), "{stored:?}");
+                disagreements += usize::from(stored.is_err());
             }
         }
+        disagreements
     }
 
     /// A new order reaches the provider, with the true parameters.
@@ -158,6 +169,10 @@ impl Stage {
 }
 
 impl Listener {
+    fn connections(&self) -> u64 {
+        self.reader.status().follower.connections
+    }
+
     /// Number and sequence of the account as the transaction writer reads them, and the number of certificates.
     async fn stored(&self) -> Result<((u64, u64), usize), String> {
         let account = TxApi::account(&self.reader, &account(2)).await;
@@ -192,7 +207,10 @@ async fn after_any_lie_orders_are_told_again_also_after_a_restart() {
         let mut listener = stage.start();
         stage.is_well(&mut listener, &case).await;
         stage.lie(Some(lie));
-        stage.lie_for(LIE, &mut listener).await;
+        let disagreements = stage.lie_for(LIE, &mut listener).await;
+        if has_honest && matches!(lie, Lie::Account | Lie::Certificates) {
+            assert!(disagreements > 0, "{case}: one node alone was asked");
+        }
         // A provider that starts while the node lies.
         let mut second = stage.start();
         stage.lie_for(LIE, &mut second).await;
@@ -250,19 +268,14 @@ async fn heights_that_are_pushed_and_in_no_status_bring_no_resync() {
     let mut listener = stage.start();
     stage.is_well(&mut listener, "before").await;
     let resyncs = listener.reader.status().follower.resyncs;
-    for above in [2, 6, 40, 900, 100_000, i64::MAX as Height / 2]
-        .into_iter()
-        .cycle()
-        .take(60)
-    {
-        let newest = stage.chain.end_block();
-        let named = |height: Height| format!("\"height\":\"{height}\"");
-        let frame = stage
-            .chain
-            .frame(newest)
-            .replace(&named(newest), &named(newest + above));
-        stage.nodes[0].push(frame);
-        tokio::time::sleep(Duration::from_millis(10)).await;
+    // Far ones first. Then as many near ones without a block between them as a block may be refused.
+    let far = [900, 100_000, i64::MAX as Height / 2, 40, 6];
+    for above in far.into_iter().chain([2; 12]) {
+        let before = listener.connections();
+        while listener.connections() == before {
+            stage.push(above);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
     stage.is_well(&mut listener, "after").await;
     let follower = listener.reader.status().follower;
