@@ -75,6 +75,15 @@ impl Reply {
         Self::Json(200, Vec::new(), body)
     }
 
+    /// Result of an access review: the account has the right.
+    fn allowed() -> Self {
+        let body = json!({
+            "kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1", "spec": {},
+            "status": {"allowed": true},
+        });
+        Self::Json(201, Vec::new(), body)
+    }
+
     /// Lines of a watch, then what comes after.
     pub(crate) fn watch(events: &[Value], then: Option<Part>) -> Self {
         let line = |event: &Value| Part::Bytes(format!("{event}\n").into_bytes());
@@ -93,7 +102,8 @@ pub(crate) fn bookmark(version: &str) -> Value {
     )
 }
 
-/// What to answer to the n-th call (from 0) of its resource and verb; `None` for an empty list or a quiet watch.
+/// What to answer to the n-th call (from 0) of its resource and verb; `None` for an empty list, a quiet
+/// watch or an allowed review.
 pub(crate) type Script = dyn Fn(&Request, usize) -> Option<Reply> + Send + Sync;
 
 pub(crate) struct Server {
@@ -195,6 +205,8 @@ async fn serve(stream: TcpStream, log: Arc<Mutex<Vec<Request>>>, script: Arc<Scr
         let reply = script(&request, nth).unwrap_or_else(|| {
             if request.is_watch() {
                 Reply::Stream(vec![Part::Stall])
+            } else if request.resource == "selfsubjectaccessreviews" {
+                Reply::allowed()
             } else {
                 Reply::list("1", Vec::new())
             }
