@@ -32,6 +32,8 @@ use traffic::{Traffic, ask};
 
 #[path = "proxied/controller.rs"]
 mod controller;
+#[path = "proxied/definitions.rs"]
+mod definitions;
 #[path = "proxied/routes.rs"]
 mod routes;
 #[path = "proxied/traffic.rs"]

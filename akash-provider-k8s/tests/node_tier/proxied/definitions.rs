@@ -1,0 +1,90 @@
+//! Requests for a hostname while the definitions of the records are deleted and restored.
+
+use super::controller::Controller;
+use super::routes::Follows;
+use super::traffic::Traffic;
+use super::{CLASS, NAME, answering, declare, define_routes, ingress, operator};
+use crate::tenant::{PATIENCE, Tenant, client, put};
+use crate::world::{define, undefine};
+use akash_provider_core::cluster::Cluster;
+use akash_provider_k8s::operators::hostname::HostnameOperator;
+use futures::FutureExt;
+use kube::Client;
+use serde_json::json;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::time::Duration;
+use testbed::Tier;
+use tokio::time::{sleep, timeout};
+
+const RECORDS: &str = "undefined-state";
+
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let met = async {
+        while !is_so().await {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    assert!(timeout(PATIENCE, met).await.is_ok(), "it never is: {what}");
+}
+
+/// The definitions are deleted and restored under requests; the records are written again as the provider does.
+async fn story(client: &Client, tenant: &Tenant, operator: &HostnameOperator, proxy: &Controller) {
+    let wanted = answering(&tenant.lease, &[("web", "web")]);
+    tenant.deploy_as(&wanted).await;
+    declare(tenant, "web").await.unwrap();
+    proxy
+        .until_led(NAME, "Ingress", &tenant.lease.namespace(), "web")
+        .await;
+    let traffic = Traffic::start(NAME, proxy.port());
+    undefine(client).await;
+    // Longer than the operator waits between two readings.
+    sleep(Duration::from_secs(6)).await;
+    define(client).await;
+    until("the deletion is held", async || operator.status().hold.is_some()).await;
+    until("the records are written again", async || {
+        tenant.cluster.record(&wanted).await.is_ok() && declare(tenant, "web").await.is_ok()
+    })
+    .await;
+    until("the hold has ended", async || operator.status().hold.is_none()).await;
+    let answered = traffic.was_answered_by(&["web"]).await;
+    println!("{answered} requests without definitions, and none was lost");
+    assert_eq!(operator.status().counts.deleted, 0);
+}
+
+#[test]
+fn deleted_definitions_lose_no_request() {
+    let Some((testbed, _alone)) = testbed::Cluster::exclusive_from_env(Tier::Node).unwrap() else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(async {
+        let client = client(&testbed.kubeconfig()).await;
+        // The controller watches both kinds of routes.
+        define_routes(&client).await;
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": RECORDS}});
+        put(&client, &namespace).await;
+        let tenant = Tenant::with(&testbed.kubeconfig(), |settings| {
+            settings.manifest_namespace = RECORDS.to_owned();
+        })
+        .await;
+        let follows = Follows {
+            class: Some(CLASS.to_owned()),
+            gateway: None,
+            is_silent: false,
+        };
+        let proxy = Controller::start(&client, "undefined", follows).await;
+        let operator = operator(&client, RECORDS, ingress(), false);
+        let outcome = AssertUnwindSafe(story(&client, &tenant, &operator, &proxy))
+            .catch_unwind()
+            .await;
+        operator.stop().await;
+        define(&client).await;
+        tenant.remove().await;
+        if let Err(panic) = outcome {
+            resume_unwind(panic);
+        }
+    });
+}
