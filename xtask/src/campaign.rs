@@ -44,6 +44,8 @@ enum Name {
     K8s,
     /// A kubelet that is paused for ten minutes: no lease is closed.
     Kubelet,
+    /// Requests through a proxy while the CustomResourceDefinitions of the records are deleted and restored.
+    Definitions,
     /// A provider under five orders a second for an hour: memory, descriptors, threads and tasks must not grow.
     Soak,
     /// Whether a test notices when a decision is changed: two hundred changes, an hour on two cores.
@@ -67,6 +69,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         Name::Fuzz => fuzz::run(workspace, args.seed),
         Name::K8s => tiers::campaign(workspace, args.seed),
         Name::Kubelet => tiers::paused_kubelet(workspace, args.seed),
+        Name::Definitions => tiers::definitions(workspace, args.seed),
         Name::Soak => soak(workspace, args.minutes),
         Name::Mutants => mutants::run(workspace, args.seed, &args.mutants),
     }

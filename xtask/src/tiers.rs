@@ -56,30 +56,38 @@ const CAMPAIGN: [(&str, &str); 2] = [("K8S_OUTAGE_S", "60"), ("K8S_KILLS", "100"
 
 /// The faults of the node tier in their long form; every test shows what it has to say.
 pub(crate) fn campaign(workspace: &Workspace, seed: u64) -> Result<()> {
-    node_campaign(workspace, "", seed, &CAMPAIGN)
+    node_campaign(workspace, DAEMON, &[], seed, &CAMPAIGN)
 }
 
 /// The pause of a kubelet in its long form: ten times the limit of unhealthy time.
 pub(crate) fn paused_kubelet(workspace: &Workspace, seed: u64) -> Result<()> {
     const TEST: &str = "outages::a_paused_kubelet_ends_no_lease";
-    node_campaign(workspace, TEST, seed, &[("K8S_OUTAGE_S", "600")])
+    node_campaign(workspace, DAEMON, &[TEST], seed, &[("K8S_OUTAGE_S", "600")])
 }
 
-/// Runs the daemon's tests of the node tier that have `filter` in their name, on a cluster that is there for them.
-fn node_campaign(workspace: &Workspace, filter: &str, seed: u64, numbers: &[(&str, &str)]) -> Result<()> {
+/// Requests through a proxy while the definitions of the records are deleted and restored.
+pub(crate) fn definitions(workspace: &Workspace, seed: u64) -> Result<()> {
+    const TEST: &str = "proxied::definitions::";
+    node_campaign(workspace, "akash-provider-k8s", &[TEST, "--ignored"], seed, &[])
+}
+
+const DAEMON: &str = "provider-daemon";
+
+/// Runs tests of a package's node tier on a cluster of their own.
+fn node_campaign(
+    workspace: &Workspace,
+    package: &str,
+    tests: &[&str],
+    seed: u64,
+    numbers: &[(&str, &str)],
+) -> Result<()> {
     let options = cluster::options(workspace, Tier::Node, "campaign", None);
     with_cluster(&options, |cluster| {
         let tests = workspace
-            .cargo(&["test", "--locked", "-p", "provider-daemon", "--all-features"])
-            .args([
-                "--test",
-                "node_tier",
-                "--no-fail-fast",
-                "--",
-                filter,
-                "--nocapture",
-                "--test-threads=1",
-            ])
+            .cargo(&["test", "--locked", "-p", package, "--all-features"])
+            .args(["--test", "node_tier", "--no-fail-fast", "--"])
+            .args(tests)
+            .args(["--nocapture", "--test-threads=1"])
             .env(VARIABLE, cluster.dir())
             .env("K8S_SEED", seed.to_string());
         let tests = numbers

@@ -52,6 +52,7 @@ async fn story(client: &Client, tenant: &Tenant, operator: &HostnameOperator, pr
 }
 
 #[test]
+#[ignore = "takes most of a minute: cargo xtask campaign definitions"]
 fn deleted_definitions_lose_no_request() {
     let Some((testbed, _alone)) = testbed::Cluster::exclusive_from_env(Tier::Node).unwrap() else {
         return;
