@@ -358,9 +358,15 @@ impl World {
                     Err(_) => {}
                 }
             }
-            let step = seconds(if round < 40 { 10 } else { 120 });
-            self.block(step);
-            self.mono = self.mono.plus(step);
+            if round < 40 {
+                self.block(seconds(10));
+                self.mono = self.mono.plus(seconds(10));
+            } else {
+                self.block(seconds(120));
+                self.mono = self.mono.plus(seconds(120));
+                // The next block is soon, so that it takes the transactions that are sent now.
+                self.block(seconds(6));
+            }
             self.wake()?;
         }
         let status = self.engine.status(self.now());

@@ -8,7 +8,7 @@ use crate::world::World;
 use akash_provider_core::Config;
 use akash_provider_core::engine::Call;
 use akash_provider_core::market::Market;
-use akash_provider_core::types::{BlockTime, Coin, LeaseId, Msg};
+use akash_provider_core::types::{BidId, BlockTime, Coin, LeaseId, Msg};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -143,10 +143,12 @@ impl Deed<'_> {
         };
         // A bid of unknown outcome is sent again with its old deposit.
         let is_again = self.told.unsure.contains_key(&id.order);
+        // A bid that the chain has shown is not in flight. A lost bid has its deposit back, or fails.
+        let is_over = |other: &BidId| self.told.shown.contains(other) || self.told.lost.contains(other);
         let others = self.told.calls.values().filter_map(|call| match call {
             Call::Broadcast(Msg::CreateBid {
                 id: other, deposit, ..
-            }) if other != id => Some(deposit),
+            }) if other != id && !is_over(other) => Some(deposit),
             _ => None,
         });
         let in_flight = others.chain([deposit]).filter(|coin| coin.denom == deposit.denom);

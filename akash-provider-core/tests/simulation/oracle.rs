@@ -81,6 +81,8 @@ pub(crate) struct Told {
     pub(crate) balances: Option<Vec<Coin>>,
     /// Until when bids of unknown fate can land.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
+    /// Bids that the chain has shown.
+    pub(crate) shown: BTreeSet<BidId>,
     /// Leases it has heard of.
     pub(crate) leases: BTreeSet<LeaseId>,
     /// Bids it knows to be lost.
@@ -124,6 +126,7 @@ impl Told {
             unpaid: BTreeMap::new(),
             balances: None,
             unsure: BTreeMap::new(),
+            shown: BTreeSet::new(),
             leases: BTreeSet::new(),
             lost: BTreeSet::new(),
             recorded: BTreeSet::new(),
@@ -183,6 +186,7 @@ impl Told {
                 self.height = snapshot.height;
                 self.block_time = self.block_time.max(snapshot.time);
                 self.bids.extend(snapshot.bids.iter().map(|b| b.id.order.clone()));
+                self.shown.extend(snapshot.bids.iter().map(|b| b.id.clone()));
                 let bids = snapshot.bids.iter();
                 self.offers
                     .extend(bids.map(|b| (b.id.order.clone(), b.resources_offer.clone())));
@@ -198,6 +202,7 @@ impl Told {
                 if id.provider == *OURS && self.height > 0 =>
             {
                 self.bids.insert(id.order.clone());
+                self.shown.insert(id.clone());
             }
             ChainEvent::LeaseCreated { id, .. } if id.provider == *OURS => {
                 self.leases.insert(id.clone());

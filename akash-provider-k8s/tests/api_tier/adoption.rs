@@ -334,8 +334,13 @@ fn adopted_leases_lose_the_addresses_of_metadata_and_nothing_else() {
                     versions(world, &recording.lease).await,
                 );
                 let mut others = before.1.clone();
-                let policy = format!("NetworkPolicy {RESTRICTIONS}");
-                others.insert(policy.clone(), after.1[&policy].clone());
+                // The first deploy closes the metadata, and binds the account to its rights in the namespace.
+                for written in [
+                    format!("NetworkPolicy {RESTRICTIONS}"),
+                    "RoleBinding akash-provider:access".to_owned(),
+                ] {
+                    others.insert(written.clone(), after.1[&written].clone());
+                }
                 assert_eq!(after, (before.0, others), "{}", recording.lease);
             }
             println!("adopted {} leases", recordings.len());
