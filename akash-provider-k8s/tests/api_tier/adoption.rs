@@ -4,6 +4,7 @@
 //! address, and the namespace that follows from it, are the test's own.
 
 use crate::apply::decided;
+use crate::grants::ACCESS;
 use crate::world::{World, run};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_core::types::LeaseId;
@@ -337,7 +338,7 @@ fn adopted_leases_lose_the_addresses_of_metadata_and_nothing_else() {
                 // The first deploy closes the metadata, and binds the account to its rights in the namespace.
                 for written in [
                     format!("NetworkPolicy {RESTRICTIONS}"),
-                    "RoleBinding akash-provider:access".to_owned(),
+                    format!("RoleBinding {ACCESS}"),
                 ] {
                     others.insert(written.clone(), after.1[&written].clone());
                 }

@@ -1,10 +1,10 @@
 //! Rights on Secrets, logs and commands: in the namespaces of leases, and nowhere else.
 
 use crate::heal::follow;
-use crate::world::{World, deployment, put, run, service};
-use akash_provider_core::cluster::{Cluster, WorkloadSpec};
+use crate::missing::rich;
+use crate::world::{World, put, run};
+use akash_provider_core::cluster::Cluster;
 use akash_provider_core::error::ErrorKind;
-use akash_provider_core::manifest::{Credentials, Permissions, ServiceParams};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::cluster::LeadershipGate;
 use akash_provider_k8s::labels;
@@ -14,26 +14,7 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-const ACCESS: &str = "akash-provider:access";
-
-/// A service with a registry login and an account that may read logs.
-fn private(lease: &LeaseId, replicas: u32) -> WorkloadSpec {
-    let mut web = service("web");
-    web.count = replicas;
-    web.credentials = Some(Credentials {
-        host: "registry.example".to_owned(),
-        email: String::new(),
-        username: "me".to_owned(),
-        password: "hunter2".to_owned(),
-    });
-    web.params = Some(ServiceParams {
-        permissions: Some(Permissions {
-            read: Some(vec!["logs".to_owned()]),
-        }),
-        ..ServiceParams::default()
-    });
-    deployment(lease, vec![web])
-}
+pub(crate) const ACCESS: &str = "akash-provider:access";
 
 /// HTTP status of requests for the Secrets of a namespace, and for the log and a command of a pod that does not exist.
 async fn answers(world: &World, namespace: &str) -> [u16; 3] {
@@ -96,7 +77,7 @@ fn secrets_logs_and_commands_are_allowed_in_the_namespaces_of_leases_alone() {
             let cluster = world.connect().await;
             let lease = world.lease(1, 1);
             let ns = lease.namespace();
-            cluster.deploy(&private(&lease, 1)).await.unwrap();
+            cluster.deploy(&rich(&lease, "hunter2", 1)).await.unwrap();
             assert!(world.get("Secret", &ns, "docker-creds-web").await.is_some());
             assert_eq!(answers(world, &ns).await, [200, 404, 404]);
             for theirs in ["kube-system", "default"] {
@@ -111,13 +92,13 @@ fn secrets_logs_and_commands_are_allowed_in_the_namespaces_of_leases_alone() {
             world.until("the binding is restored", is_bound).await;
             drop(following);
 
-            cluster.record(&private(&lease, 2)).await.unwrap();
-            cluster.deploy(&private(&lease, 2)).await.unwrap();
+            cluster.record(&rich(&lease, "hunter2", 2)).await.unwrap();
+            cluster.deploy(&rich(&lease, "hunter2", 2)).await.unwrap();
             assert!(cluster.lease_status(&lease).await.is_ok());
             drop(cluster);
             let restarted = world.connect().await;
             let listing = restarted.deployments().await.unwrap();
-            assert_eq!(listing.deployments, [private(&lease, 2)]);
+            assert_eq!(listing.deployments, [rich(&lease, "hunter2", 2)]);
             let is_about_it =
                 |remark: &String| remark.contains(&ns) || remark.contains("cannot be looked up");
             assert!(!listing.remarks.iter().any(is_about_it), "{:?}", listing.remarks);
@@ -151,7 +132,7 @@ fn a_deploy_without_the_right_to_bind_names_the_remedy() {
             let cluster = world.connect().await;
             let lease = world.lease(1, 1);
             let refused = || async {
-                match cluster.deploy(&private(&lease, 1)).await {
+                match cluster.deploy(&rich(&lease, "hunter2", 1)).await {
                     Ok(()) => false,
                     Err(error) => {
                         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
@@ -166,7 +147,7 @@ fn a_deploy_without_the_right_to_bind_names_the_remedy() {
             for document in &own {
                 put(&world.admin, document, "api-tier").await;
             }
-            let deployed = || async { cluster.deploy(&private(&lease, 1)).await.is_ok() };
+            let deployed = || async { cluster.deploy(&rich(&lease, "hunter2", 1)).await.is_ok() };
             world.until("the lease is deployed", deployed).await;
         }
         .boxed()

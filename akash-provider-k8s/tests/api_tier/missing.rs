@@ -23,7 +23,7 @@ const UNWATCHED: [(&str, &str, &str); 5] = [
 ];
 
 /// A lease that has all of them.
-fn rich(lease: &LeaseId, password: &str, replicas: u32) -> WorkloadSpec {
+pub(crate) fn rich(lease: &LeaseId, password: &str, replicas: u32) -> WorkloadSpec {
     let mut web = service("web");
     web.count = replicas;
     web.credentials = Some(Credentials {

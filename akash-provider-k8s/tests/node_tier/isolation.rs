@@ -1,7 +1,6 @@
 //! Edits of a lease's isolation on a real node, while the pods of another lease must not move.
 
-use crate::place::Place;
-use crate::tenant::{Tenant, client, deployment};
+use crate::tenant::{Tenant, client, deployment, on_node};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{Permissions, ServiceParams};
 use akash_provider_k8s::cluster::LeadershipGate;
@@ -14,7 +13,6 @@ use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use testbed::Tier;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -149,15 +147,7 @@ async fn story(edited: &Tenant, other: &Tenant, client: &Client) {
 
 #[test]
 fn edits_of_isolation_are_repaired_and_no_pod_of_another_lease_restarts() {
-    let Some(place) = Place::find(Tier::Node) else {
-        return;
-    };
-    let _shared = place.shared();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(async {
+    on_node(async |place| {
         let client = client(&place.kubeconfig).await;
         let edited = Tenant::with(&place.kubeconfig, |_| {}).await;
         let other = Tenant::with(&place.kubeconfig, |_| {}).await;

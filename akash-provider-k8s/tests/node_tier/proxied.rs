@@ -4,8 +4,7 @@
 //! Three controllers stand before the pods: one of Ingresses alone, one of HTTPRoutes alone, and one that reads both
 //! kinds behind one address. Clients of the first two find them by a name in DNS, which somebody has to change.
 
-use crate::place::Place;
-use crate::tenant::{PATIENCE, Tenant, client, deployment, put};
+use crate::tenant::{PATIENCE, Tenant, client, deployment, on_node, put};
 use akash_provider_core::cluster::{Cluster, HostnameDeclaration, Reach, WorkloadSpec};
 use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
@@ -26,7 +25,6 @@ use serde_json::json;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
-use testbed::Tier;
 use tokio::time::{sleep, timeout};
 use traffic::{Traffic, ask};
 
@@ -338,15 +336,7 @@ async fn hand_over(stage: &Stage, clients: &Traffic, mode: Mode, to: &Controller
 
 #[test]
 fn a_hostname_moves_and_changes_its_kind_of_route_and_no_request_is_lost() {
-    let Some(place) = Place::find(Tier::Node) else {
-        return;
-    };
-    let _shared = place.shared();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(async {
+    on_node(async |place| {
         let client = client(&place.kubeconfig).await;
         define_routes(&client).await;
         let records = "proxied-state".to_owned();

@@ -1,7 +1,6 @@
 //! An update that comes after one that could not run.
 
-use crate::place::Place;
-use crate::tenant::{PATIENCE, Tenant, client, deployment};
+use crate::tenant::{PATIENCE, Tenant, client, deployment, on_node};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_core::manifest::{ServiceParams, StorageParams};
 use akash_provider_core::types::{Attribute, Storage};
@@ -15,7 +14,6 @@ use serde_json::json;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
-use testbed::Tier;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -118,15 +116,7 @@ async fn story(tenant: &Tenant, client: &Client) {
 
 #[test]
 fn the_right_update_comes_through_after_a_bad_image_and_volumes_stay() {
-    let Some(place) = Place::find(Tier::Node) else {
-        return;
-    };
-    let _shared = place.shared();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(async {
+    on_node(async |place| {
         let client = client(&place.kubeconfig).await;
         offer_storage(&client).await;
         let tenant = Tenant::with(&place.kubeconfig, |_| {}).await;

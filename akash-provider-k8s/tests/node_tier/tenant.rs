@@ -38,8 +38,8 @@ pub(crate) struct Tenant {
     pub(crate) lease: LeaseId,
 }
 
-/// Runs a test with a lease that runs `script` as its service `web`, and removes it afterwards.
-pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFuture<'a, ()>) {
+/// Runs a test on the cluster of this tier, beside other tests; does nothing where there is no cluster.
+pub(crate) fn on_node(test: impl AsyncFnOnce(&Place)) {
     let Some(place) = Place::find(Tier::Node) else {
         return;
     };
@@ -48,7 +48,12 @@ pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFutu
         .worker_threads(2)
         .enable_all()
         .build();
-    runtime.unwrap().block_on(async {
+    runtime.unwrap().block_on(test(&place));
+}
+
+/// Runs a test with a lease that runs `script` as its service `web`, and removes it afterwards.
+pub(crate) fn run(script: &str, test: impl for<'a> FnOnce(&'a Tenant) -> BoxFuture<'a, ()>) {
+    on_node(async |place| {
         let tenant = Tenant::with(&place.kubeconfig, |_| {}).await;
         let story = async {
             tenant.deploy(script, 1).await;
