@@ -1,10 +1,12 @@
 //! `cargo xtask fix`: writes what `verify` would complain about and a program can mend.
 
 use crate::error::Result;
+use crate::prose::lower_limit;
 use crate::verify::write_weights;
 use crate::workspace::Workspace;
 
-/// Formats, applies clippy's machine-applicable mends, formats again, and writes what dependencies weigh.
+/// Formats, applies clippy's machine-applicable mends, formats again, writes what dependencies weigh,
+/// and records a lower score of the prose.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     workspace.cargo(&["fmt", "--all"]).run()?;
     let dirty = ["--allow-dirty", "--allow-staged"];
@@ -19,5 +21,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         .args(dirty)
         .run()?;
     workspace.cargo(&["fmt", "--all"]).run()?;
-    write_weights(workspace)
+    write_weights(workspace)?;
+    lower_limit(workspace)
 }

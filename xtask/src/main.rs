@@ -17,6 +17,7 @@ mod fuzz;
 mod layers;
 mod mutants;
 mod process;
+mod prose;
 mod replay;
 mod report;
 mod sim;
@@ -63,6 +64,8 @@ enum Command {
     Layers,
     /// Checks every crate by itself, and the core with each of its features.
     Alone,
+    /// Lists the words of the prose that have a plainer replacement, and the score.
+    Prose(prose::Args),
     /// Builds the documentation with warnings denied, runs its code, follows its links.
     Docs,
     /// A long run, for nights and releases.
@@ -97,6 +100,7 @@ fn run(command: Command) -> Result<()> {
         Command::Figures => survey::run(&workspace),
         Command::Layers => layers::run(&workspace),
         Command::Alone => alone::run(&workspace),
+        Command::Prose(args) => prose::run(&workspace, &args),
         Command::Docs => docs::run(&workspace),
         Command::Campaign(args) => campaign::run(&workspace, &args),
         Command::Conformance => conformance::run(&workspace),

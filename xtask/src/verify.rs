@@ -14,7 +14,7 @@ mod semver;
 use crate::error::Result;
 use crate::report::{Kind, Notes, Report};
 use crate::workspace::Workspace;
-use crate::{alone, docs, layers, survey};
+use crate::{alone, docs, layers, prose, survey};
 pub(crate) use manifests::version;
 pub(crate) use reasons::write_weights;
 
@@ -42,6 +42,7 @@ pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
         }),
         report.stage(Kind::Run, "manifests", || done(manifests::run(workspace))),
         report.stage(Kind::Run, "public types", || done(survey::unreached(workspace))),
+        report.stage(Kind::Run, "prose", || prose::verify(workspace)),
         report.stage(Kind::Run, "links", || done(docs::links(workspace))),
         report.stage(Kind::Run, "layers", || done(layers::run(workspace))),
         report.stage(Kind::Build, "clippy", || done(clippy(workspace))),
