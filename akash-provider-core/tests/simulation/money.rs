@@ -8,7 +8,7 @@ use crate::world::World;
 use akash_provider_core::Config;
 use akash_provider_core::engine::Call;
 use akash_provider_core::market::Market;
-use akash_provider_core::types::{BidId, BlockTime, Coin, LeaseId, Msg};
+use akash_provider_core::types::{BlockTime, Coin, LeaseId, Msg};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ impl Deed<'_> {
 }
 
 impl Deed<'_> {
-    /// Bids in flight take no more deposits together than the account had at the last reading.
+    /// Bids that the last reading of the account may lack take no more deposits together than the reading showed.
     pub(crate) fn bids_in_flight_are_payable(&self) -> Checked {
         let Call::Broadcast(Msg::CreateBid { id, deposit, .. }) = self.call else {
             return Ok(());
@@ -143,15 +143,9 @@ impl Deed<'_> {
         };
         // A bid of unknown outcome is sent again with its old deposit.
         let is_again = self.told.unsure.contains_key(&id.order);
-        // A bid that the chain has shown is not in flight. A lost bid has its deposit back, or fails.
-        let is_over = |other: &BidId| self.told.shown.contains(other) || self.told.lost.contains(other);
-        let others = self.told.calls.values().filter_map(|call| match call {
-            Call::Broadcast(Msg::CreateBid {
-                id: other, deposit, ..
-            }) if other != id && !is_over(other) => Some(deposit),
-            _ => None,
-        });
-        let in_flight = others.chain([deposit]).filter(|coin| coin.denom == deposit.denom);
+        let others = self.told.unread.iter().filter(|(other, _)| *other != id);
+        let in_flight = others.map(|(_, coin)| coin).chain([deposit]);
+        let in_flight = in_flight.filter(|coin| coin.denom == deposit.denom);
         let in_flight: u128 = in_flight.map(|coin| coin.amount).sum();
         let held = balances.iter().find(|coin| coin.denom == deposit.denom);
         let held = held.map_or(0, |coin| coin.amount);

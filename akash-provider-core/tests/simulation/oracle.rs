@@ -79,6 +79,10 @@ pub(crate) struct Told {
     pub(crate) unpaid: BTreeMap<(OrderId, Denom), u128>,
     /// The last reading of the account.
     pub(crate) balances: Option<Vec<Coin>>,
+    /// Deposits of bids that the last reading may lack: the chain had not shown them when the reading started.
+    pub(crate) unread: BTreeMap<BidId, Coin>,
+    /// The same for the reading in flight.
+    in_reading: Option<BTreeMap<BidId, Coin>>,
     /// Until when bids of unknown fate can land.
     pub(crate) unsure: BTreeMap<OrderId, BlockTime>,
     /// Bids that the chain has shown.
@@ -125,6 +129,8 @@ impl Told {
             offers: BTreeMap::new(),
             unpaid: BTreeMap::new(),
             balances: None,
+            unread: BTreeMap::new(),
+            in_reading: None,
             unsure: BTreeMap::new(),
             shown: BTreeSet::new(),
             leases: BTreeSet::new(),
@@ -170,14 +176,33 @@ impl Told {
 
     /// Takes note of a call it makes.
     pub(crate) fn called(&mut self, id: EffectId, call: &Call) {
-        if let Call::Broadcast(Msg::CreateBid {
-            id, resources_offer, ..
-        }) = call
-        {
-            self.offers.insert(id.order.clone(), resources_offer.clone());
-            self.unsure.remove(&id.order);
+        match call {
+            Call::Broadcast(Msg::CreateBid {
+                id,
+                deposit,
+                resources_offer,
+                ..
+            }) => {
+                self.offers.insert(id.order.clone(), resources_offer.clone());
+                self.unsure.remove(&id.order);
+                for unread in self.in_reading.iter_mut().chain([&mut self.unread]) {
+                    unread.insert(id.clone(), deposit.clone());
+                }
+            }
+            Call::FetchBalances(_) => self.in_reading = Some(self.in_flight()),
+            _ => {}
         }
         self.calls.insert(id, call.clone());
+    }
+
+    /// Deposits of bids that were sent and not shown. A lost bid has its deposit back, or fails.
+    fn in_flight(&self) -> BTreeMap<BidId, Coin> {
+        let bids = self.calls.values().filter_map(|call| match call {
+            Call::Broadcast(Msg::CreateBid { id, deposit, .. }) => Some((id.clone(), deposit.clone())),
+            _ => None,
+        });
+        bids.filter(|(id, _)| !self.shown.contains(id) && !self.lost.contains(id))
+            .collect()
     }
 
     fn event(&mut self, event: &ChainEvent) {
@@ -254,6 +279,7 @@ impl Told {
                 let amount = |denom: &Denom| coins.iter().find(|c| c.denom == *denom).map_or(0, |c| c.amount);
                 self.unpaid.retain(|(_, denom), deposit| amount(denom) < *deposit);
                 self.balances = Some(coins.clone());
+                self.unread = self.in_reading.take().unwrap_or_default();
             }
             _ => {}
         }

@@ -40,6 +40,9 @@ pub(in crate::engine) struct Wallet {
     read: BTreeMap<Denom, u128>,
     /// A reading is in flight.
     asked: bool,
+    /// Deposits that the reading in flight may lack: of bids under way when the reading was requested, and of bids sent
+    /// since.
+    unread: BTreeMap<OrderId, Coin>,
     /// Height at which the last reading was requested, and whether events of the next block were received already.
     asked_at: Option<(Height, bool)>,
     /// The chain refused a deposit while a reading was in flight, so the reading may be older than the refusal.
@@ -186,6 +189,9 @@ impl Wallet {
     pub(in crate::engine) fn send(&mut self, order: &OrderId, deposit: &Coin, fee: &Coin) {
         self.spend(deposit);
         self.spend(fee);
+        if self.asked {
+            self.unread.insert(order.clone(), deposit.clone());
+        }
         if self.is_uncertain() {
             self.alone = Some(order.clone());
         }
@@ -210,9 +216,9 @@ impl Wallet {
         }
     }
 
-    /// Stores a reading and returns true where it shows more money for fees. Bids in flight may be in the reading or not,
-    /// so their deposits and fees are subtracted.
-    fn take(&mut self, balances: Vec<Coin>, in_flight: &[Coin], fee: &Coin) -> bool {
+    /// Stores a reading and returns true where it shows more money for fees. Deposits and fees that the reading may lack
+    /// are subtracted.
+    fn take(&mut self, balances: Vec<Coin>, fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
         let before = std::mem::replace(&mut self.read, read.clone());
         let is_first = self.coins.is_none();
@@ -231,7 +237,7 @@ impl Wallet {
         }
         let has_more_fee = is_more(&fee.denom);
         self.coins = Some(read);
-        for deposit in in_flight {
+        for deposit in std::mem::take(&mut self.unread).values() {
             self.spend(deposit);
             self.spend(fee);
         }
@@ -267,6 +273,9 @@ impl Engine {
         denoms.sort_unstable();
         // Two deposits in one denomination take one query.
         denoms.dedup();
+        let machines = self.market.orders.machines().into_iter();
+        let under_way = machines.filter_map(|(id, m)| Some((id.clone(), m.deposit_under_way()?.clone())));
+        self.market.wallet.unread = under_way.collect();
         self.market.wallet.asked = true;
         self.market.wallet.asked_at = Some(self.within());
         self.market.wallet.next = None;
@@ -338,14 +347,7 @@ impl Engine {
         self.market.wallet.has_failed = result.is_err();
         let mut has_more_fee = false;
         if let Ok(balances) = result {
-            let machines = self.market.orders.machines().into_iter();
-            let in_flight: Vec<Coin> = machines
-                .filter_map(|(_, m)| m.deposit_under_way().cloned())
-                .collect();
-            has_more_fee = self
-                .market
-                .wallet
-                .take(balances, &in_flight, &self.config.bid_fee);
+            has_more_fee = self.market.wallet.take(balances, &self.config.bid_fee);
         }
         let is_outdated = std::mem::take(&mut self.market.wallet.is_outdated);
         let is_changed = std::mem::take(&mut self.market.wallet.is_changed);

@@ -2,7 +2,7 @@
 
 use crate::engine::world::*;
 use akash_provider_core::Config;
-use akash_provider_core::engine::{Call, Completion, Input, OrderPhase};
+use akash_provider_core::engine::{Call, Completion, EffectId, Input, OrderPhase};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Coin, DeclineCode, Event, Msg, OrderId, TxError, TxOutcome};
 use std::time::Duration;
@@ -168,10 +168,40 @@ fn bids_under_way_are_no_money_for_others() {
     );
 }
 
-/// The chain refuses the first call of a kind that is held.
-fn refuse(world: &mut World, which: fn(&Call) -> bool, error: TxError, code: &str) {
+#[test]
+fn a_reading_from_before_a_bid_landed_is_no_money_for_others() {
+    // The reading starts while the bid is under way, and before the bid is sent.
+    let cases: [Which; 2] = [is_bid, is_price];
+    for held in cases {
+        let mut world = with(&[uact(600_000)]);
+        world.hold = Some(held);
+        world.order(1, &web());
+        world.hold = Some(|call| is_bid(call) || is_price(call) || is_look(call));
+        world.wait(MINUTE + Duration::from_secs(1));
+        let (look, call) = take_held(&mut world, is_look);
+        let outdated = world.answer(&call);
+        world.hold = None;
+        world.settle();
+        assert!(world.bid(&order_id(1)).is_some());
+        let second = world.order(2, &web());
+        world.feed(Input::Completed(look, outdated));
+        world.settle();
+        assert_eq!(
+            (world.count(is_bid), phase(&world, &second)),
+            (1, OrderPhase::Unfunded)
+        );
+    }
+}
+
+/// Takes the first call of a kind that is held.
+fn take_held(world: &mut World, which: Which) -> (EffectId, Call) {
     let at = world.in_flight.iter().position(|(_, call)| which(call)).unwrap();
-    let (id, _) = world.in_flight.remove(at).unwrap();
+    world.in_flight.remove(at).unwrap()
+}
+
+/// The chain refuses the first call of a kind that is held.
+fn refuse(world: &mut World, which: Which, error: TxError, code: &str) {
+    let (id, _) = take_held(world, which);
     let (code, log) = (code.to_owned(), "refused".to_owned());
     let refused = TxOutcome::Rejected { error, code, log };
     world.feed(Input::Completed(id, Completion::Tx(Ok(refused))));
@@ -550,6 +580,20 @@ fn a_refused_fee_is_not_tried_again_before_the_account_has_more_for_it() {
             assert_eq!(world.count(is_bid), 2);
         }
     }
+}
+
+#[test]
+fn a_fee_that_is_higher_than_expected_is_not_tried_again_before_the_parameters_were_read() {
+    // Enough for the expected fee.
+    let mut world = with_config(with_fee(5_000), &[uact(100_000_000), uakt(6_000)]);
+    world.hold = Some(is_bid);
+    world.order(1, &web());
+    refuse(&mut world, is_bid, TxError::FeeUnpaid, "sdk/5");
+    world.settle();
+    world.wait(10 * MINUTE);
+    assert_eq!(world.count(is_bid), 1);
+    world.resync();
+    assert_eq!(world.count(is_bid), 2);
 }
 
 #[test]
