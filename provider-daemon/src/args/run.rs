@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(
             args.notices(|_| None),
             [
-                "--minimum-balance: it has no effect, as in today's provider",
+                "--minimum-balance: no effect, as in the Go provider",
                 "--fees is for a single transaction: what is paid follows from --gas-prices and --gas-adjustment",
             ]
         );

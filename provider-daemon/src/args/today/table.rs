@@ -3,17 +3,14 @@
 use super::{Kind, Today};
 use Kind::{Bool, Coin, Duration, List, Number, Price, Text};
 
-const DEAD: &str = "it has no effect, as in today's provider";
-const WATCHED: &str = "leases are watched and not polled, and one that is known to be unhealthy is closed after \
-                       --unhealthy-limit";
-const ACME: &str = "no certificate is asked for from an ACME authority: have one made elsewhere (cert-manager, certbot) and \
-                    name it with --gateway-tls-cert and --gateway-tls-key, which are read again when they change";
-const ONE_TX: &str = "it is for a single transaction, and `run` sends what the provider needs by itself";
-const TEE: &str = "confidential computing is not offered, and no webhook is served";
-const KEPT: &str = "what is kept lies in the home folder, in a file of its own";
-const MIGRATE: &str =
-    "nothing is changed at a start: `provider-daemon migrate run` does it when it is wanted";
-const OPERATORS: &str = "the operators' objects are read from the API server, and no operator is asked";
+const DEAD: &str = "no effect, as in the Go provider";
+const WATCHED: &str = "leases are watched and not polled; see --unhealthy-limit";
+const ACME: &str = "no ACME client is built in; set --gateway-tls-cert instead";
+const ONE_TX: &str = "applies to single transactions, not to `run`";
+const TEE: &str = "confidential computing is not offered";
+const HOME: &str = "state is stored in the home directory";
+const MIGRATE: &str = "use the command `provider-daemon migrate run`";
+const OPERATORS: &str = "objects are read from the API server";
 
 /// All of them: the flags of `run`, those of its transactions and its log, and what the chart sets besides.
 pub const TABLE: &[Today] = &[
@@ -85,18 +82,18 @@ pub const TABLE: &[Today] = &[
         "cached-result-max-age",
         Duration,
         "5s",
-        "each manifest is checked against a fresh record of the chain",
+        "manifests are checked against the current record",
     ),
     Today::instead("hostname-operator-endpoint", Text, "", OPERATORS),
     Today::instead("ip-operator-endpoint", Text, "", OPERATORS),
-    Today::instead("metrics-listener", Text, "", "there are no metrics"),
+    Today::instead("metrics-listener", Text, "", "no metrics endpoint is served"),
     Today::instead("monitor-max-retries", Number, "40", WATCHED),
     Today::instead("monitor-retry-period", Duration, "4s", WATCHED),
     Today::instead("monitor-retry-period-jitter", Duration, "15s", WATCHED),
     Today::instead("monitor-healthcheck-period", Duration, "10s", WATCHED),
     Today::instead("monitor-healthcheck-period-jitter", Duration, "5s", WATCHED),
-    Today::instead("persistent-config-backend", Text, "bbolt", KEPT),
-    Today::instead("persistent-config-path", Text, "", KEPT),
+    Today::instead("persistent-config-backend", Text, "bbolt", HOME),
+    Today::instead("persistent-config-path", Text, "", HOME),
     Today::instead("cert-issuer-enabled", Bool, "false", ACME),
     Today::instead("cert-issuer-email", Text, "", ACME),
     Today::instead("cert-issuer-kid", Text, "", ACME),
@@ -128,25 +125,25 @@ pub const TABLE: &[Today] = &[
         "fee-payer",
         Text,
         "",
-        "the provider's own account pays; --fee-granter names an allowance",
+        "the provider pays the fees; see --fee-granter",
     ),
     Today::instead(
         "ledger",
         Bool,
         "false",
-        "keys on a Ledger are not read: the provider signs by itself, with --from or --key-file",
+        "Ledger keys are not supported; use --from or --key-file",
     ),
     Today::instead(
         "minimum-gas-prices",
         Coin,
         "",
-        "it is a setting of a node; what is paid follows from --gas-prices and from what the node asks for",
+        "a setting of nodes; see --gas-prices",
     ),
     Today::instead(
         "log_timestamp",
         Text,
         "",
-        "lines of the log have the time in RFC 3339",
+        "log lines always have RFC 3339 timestamps",
     ),
     Today::instead("attestation-webhook-enabled", Bool, "false", TEE),
     Today::instead("attestation-sidecar-image", Text, "", TEE),
