@@ -123,41 +123,47 @@ fn default_here(name: &str) -> Option<String> {
     (!defaults.is_empty()).then(|| defaults.join(","))
 }
 
-#[test]
-fn the_guide_has_a_row_for_each_and_for_nothing_else() {
+/// Lines of the table of the guide with this head.
+fn table(head: &str) -> Vec<&'static str> {
     let guide = include_str!("../../../../docs/configuration.md");
-    let (_, table) = guide
-        .split_once("| default there | here |\n|---|---|---|---|\n")
-        .unwrap();
-    let row = |today: &Today| {
-        let kind = match today.kind() {
-            Kind::Bool => "true or false",
-            Kind::Duration => "duration",
-            Kind::Number => "number",
-            Kind::Price => "price",
-            Kind::Coin => "coin",
-            Kind::List => "list",
-            Kind::Text => "text",
+    let (_, rows) = guide.split_once(head).unwrap();
+    rows.lines().take_while(|line| line.starts_with('|')).collect()
+}
+
+#[test]
+fn the_guide_has_each_other_default() {
+    let same = TABLE.iter().filter(|today| today.here() == Here::Same);
+    let mut wanted: Vec<String> = same
+        .filter_map(|today| {
+            let (name, there) = (today.name(), today.default());
+            let here = default_here(name).filter(|here| here != there)?;
+            Some(format!("| `{name}` | `{there}` | `{here}` |"))
+        })
+        .collect();
+    wanted.push("| `log-color` | `false` | on a terminal |".to_owned());
+    assert_eq!(
+        table("| flag | default there | default here |\n|---|---|---|\n"),
+        wanted
+    );
+}
+
+#[test]
+fn the_guide_has_each_flag_without_effect() {
+    let mut rows = vec![(
+        "the fee follows from --gas-prices and --gas-adjustment",
+        vec!["`fees`, `gas` with a number".to_owned()],
+    )];
+    for today in without_effect() {
+        let Here::Instead(reason) = today.here() else {
+            continue;
         };
-        let default = match today.default() {
-            "" => String::new(),
-            default => format!("`{default}`"),
-        };
-        let here = match (today.name(), today.here()) {
-            (_, Here::Instead(what)) => what.to_owned(),
-            ("gas", Here::Same) => "`auto` only; a number has no effect".to_owned(),
-            ("fees", Here::Same) => {
-                "no effect: the fee follows from `gas-prices` and `gas-adjustment`".to_owned()
-            }
-            ("log-color", Here::Same) => "the same; without the flag, colours on a terminal".to_owned(),
-            (name, Here::Same) => match default_here(name) {
-                Some(here) if here != today.default() => format!("the same; default `{here}`"),
-                _ => "the same".to_owned(),
-            },
-        };
-        format!("| `{}` | {kind} | {default} | {here} |", today.name())
-    };
-    let wanted: Vec<String> = TABLE.iter().map(row).collect();
-    let there: Vec<&str> = table.lines().collect();
-    assert_eq!(there, wanted);
+        let flag = format!("`{}`", today.name());
+        match rows.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, flags)) => flags.push(flag),
+            None => rows.push((reason, vec![flag])),
+        }
+    }
+    let row = |(reason, flags): &(&str, Vec<String>)| format!("| {} | {reason} |", flags.join(", "));
+    let wanted: Vec<String> = rows.iter().map(row).collect();
+    assert_eq!(table("| flags | reason |\n|---|---|\n"), wanted);
 }
