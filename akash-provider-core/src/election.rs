@@ -44,6 +44,7 @@ use crate::error::{Error, ErrorKind};
 use crate::feed::lock;
 use contest::{Contest, Plan};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -67,7 +68,7 @@ pub struct ElectionConfig {
     pub kept: String,
     /// The highest term that is known to have been; a leadership that begins has a later one.
     pub known_term: u64,
-    /// Limit of one call to the store.
+    /// Longest limit of one call to the store.
     pub call_timeout: Duration,
     /// Where the store refuses every question from the start on, we lead without an election.
     pub may_be_alone: bool,
@@ -137,6 +138,8 @@ struct Shared {
     kept: Mutex<String>,
     /// What is to be written there.
     to_keep: Mutex<Option<String>>,
+    /// Settings to use from the next call on.
+    settings: Mutex<Option<BTreeMap<String, String>>>,
     wake: Notify,
 }
 
@@ -236,6 +239,13 @@ impl Election {
         Ok(())
     }
 
+    /// Replaces the settings that all instances must have alike. A leader writes them at once, a standby compares them with
+    /// those of the leader.
+    pub fn set_settings(&self, settings: BTreeMap<String, String>) {
+        *lock(&self.shared.settings) = Some(settings);
+        self.shared.wake.notify_one();
+    }
+
     /// Leads no more from here on, and tells the others, so that they need not wait. What the gate guards should have
     /// ended before.
     pub async fn hand_over(&self) {
@@ -317,18 +327,29 @@ impl Contender {
         }
     }
 
+    fn take_settings(&mut self) {
+        let settings = lock(&self.shared.settings).take();
+        if let Some(settings) = settings {
+            let now = self.now();
+            self.contest.set_settings(settings, now);
+        }
+    }
+
     /// One call, what follows of it, and how long nothing need be done.
     async fn round(&mut self) -> Duration {
         self.take_kept();
+        self.take_settings();
         let begun = self.now();
         let before = self.contest.other_settings();
         let plan = self.contest.plan(begun);
         let reads = plan == Plan::Read;
         let outcome = self.carry_out(&plan).await;
         let (mut error, mut lost) = (None, false);
+        let took = self.now().saturating_sub(begun);
         match outcome {
             Ok(stored) => {
                 self.has_seen_it = true;
+                self.contest.got_response(took);
                 match stored {
                     Some(stored) if !reads => {
                         self.contest.wrote(&plan, stored, begun, self.now());
@@ -337,11 +358,15 @@ impl Contender {
                     stored => self.contest.saw(stored, self.now()),
                 }
             }
-            Err(failed) => {
+            // Another instance wrote first, which is not a failure.
+            Err(failed) if !reads && matches!(failed.kind(), ErrorKind::Conflict) => {
+                self.contest.got_response(took);
                 self.contest.failed();
-                // Somebody else wrote first: that is no failure.
-                lost = !reads && matches!(failed.kind(), ErrorKind::Conflict);
-                error = (!lost).then_some(failed);
+                lost = true;
+            }
+            Err(failed) => {
+                self.contest.got_no_response(took);
+                error = Some(failed);
             }
         }
         let alone = self.is_alone(error.as_ref());
@@ -459,7 +484,7 @@ impl Contender {
                 Plan::Replace(claim, version) => self.store.replace(claim, version).await.map(Some),
             }
         };
-        let limit = self.config.call_timeout;
+        let limit = self.contest.call_limit().min(self.config.call_timeout);
         timeout(limit, calling).await.unwrap_or_else(|_| {
             let message = format!("{}: no answer within {limit:?}", self.store.place());
             Err(Error::new(ErrorKind::Timeout, "ask for the leadership", message))

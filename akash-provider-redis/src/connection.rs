@@ -206,6 +206,21 @@ impl Line {
         Ok(connection)
     }
 
+    /// Takes the connection for one call that the caller may cancel. A connection that is not [put back](Self::put_back)
+    /// after the response is not used again.
+    pub(crate) async fn taken(&self, operation: &'static str) -> Result<MultiplexedConnection, Error> {
+        let taken = self.connection.lock().await.take();
+        match taken {
+            Some(connection) => Ok(connection),
+            None => self.link.connect(operation, self.answer).await,
+        }
+    }
+
+    /// Returns a connection on which a call got its response.
+    pub(crate) async fn put_back(&self, connection: MultiplexedConnection) {
+        *self.connection.lock().await = Some(connection);
+    }
+
     /// An answer, or why there is none; after one that is no answer the connection is not used again.
     pub(crate) async fn judged<T>(
         &self,

@@ -100,9 +100,11 @@ impl RedisElection {
             .arg(claim.beside.to_json())
             .arg(TERM_MAX)
             .arg(TERM_LEAP);
-        let mut connection = self.line.connected(operation).await?;
+        let mut connection = self.line.taken(operation).await?;
         let said: Result<Option<u64>, RedisError> = script.invoke_async(&mut connection).await;
-        let Some(term) = self.line.judged(operation, said).await? else {
+        let said = self.line.judged(operation, said).await?;
+        self.line.put_back(connection).await;
+        let Some(term) = said else {
             let message = "somebody else wrote the leadership first";
             return Err(Error::new(ErrorKind::Conflict, operation, message));
         };
@@ -133,10 +135,11 @@ impl ElectionStore for RedisElection {
             .key(&self.key)
             .arg(BESIDE_MAX)
             .arg(&["version", "holder", "term", "lease_ms", "beside"]);
-        let mut connection = self.line.connected(OPERATION).await?;
+        let mut connection = self.line.taken(OPERATION).await?;
         let said = asked.invoke_async(&mut connection).await;
         let (version, holder, term, lease_ms, beside): (String, String, String, String, String) =
             self.line.judged(OPERATION, said).await?;
+        self.line.put_back(connection).await;
         if version.is_empty() {
             return Ok(None);
         }

@@ -31,20 +31,8 @@ enum Stance {
 }
 
 impl Candidate {
-    /// The settings that a record has otherwise. What only one of the two knows does not count.
-    pub(super) fn differs(&self, theirs: &Beside) -> Vec<String> {
-        let other =
-            |(name, ours): &(&String, &String)| theirs.settings.get(*name).is_some_and(|t| t != *ours);
-        self.settings
-            .iter()
-            .filter(other)
-            .map(|(name, _)| name.clone())
-            .collect()
-    }
-
-    fn stance(&self, theirs: &Beside) -> Stance {
-        let differs = self.differs(theirs);
-        match &differs[..] {
+    fn stance(&self, differing: &[String]) -> Stance {
+        match differing {
             [] => Stance::AtOnce,
             names if names.iter().any(|name| self.fixed.contains(&name.as_str())) => Stance::Never,
             _ if self.brings_settings => Stance::AtOnce,
@@ -84,7 +72,13 @@ struct Held {
 #[derive(Debug, Clone)]
 pub(super) struct Contest {
     me: Candidate,
+    /// Settings before their last change, and the time of that change.
+    changed: BTreeMap<String, (String, Duration)>,
     timing: Timing,
+    /// Limit of the next call.
+    call_limit: Duration,
+    /// Calls without a response since the last response, and the duration of the last of them.
+    failures: (u32, Duration),
     known: Known,
     /// Since when the record says what it says, whichever version it has.
     unchanged: Option<(Record, Duration)>,
@@ -103,9 +97,13 @@ pub(super) struct Contest {
 impl Contest {
     /// `kept` is for a record that says nothing of what was kept, or is not there.
     pub(super) fn new(me: Candidate, kept: String, timing: Timing) -> Self {
+        let timing = timing.sane();
         Self {
             me,
-            timing: timing.sane(),
+            changed: BTreeMap::new(),
+            timing,
+            call_limit: timing.first_limit(),
+            failures: (0, Duration::ZERO),
             known: Known::Unknown,
             unchanged: None,
             held: None,
@@ -155,7 +153,44 @@ impl Contest {
     /// The settings that the record has otherwise than we.
     pub(super) fn other_settings(&self) -> Vec<String> {
         self.record()
-            .map_or_else(Vec::new, |record| self.me.differs(&record.beside))
+            .map_or_else(Vec::new, |record| self.differing(&record.beside))
+    }
+
+    /// Returns the names of settings with another value in the record. A setting that only one of the two has does not
+    /// count. A record from before our last change of a setting may show the value from before it: the holder may have
+    /// changed the setting too and stopped before its next heartbeat.
+    fn differing(&self, theirs: &Beside) -> Vec<String> {
+        let seen = self
+            .unchanged
+            .as_ref()
+            .map_or(Duration::ZERO, |(_, since)| *since);
+        let is_outdated = |name: &String, their: &String| {
+            let before = self.changed.get(name);
+            before.is_some_and(|(value, at)| value == their && seen <= *at + self.timing.retry * 2)
+        };
+        let other = |(name, ours): &(&String, &String)| {
+            let their = theirs.settings.get(*name);
+            their.is_some_and(|their| their != *ours && !is_outdated(name, their))
+        };
+        let differing = self.me.settings.iter().filter(other);
+        differing.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Replaces our settings. Returns true if one of them changed.
+    pub(super) fn set_settings(&mut self, settings: BTreeMap<String, String>, now: Duration) -> bool {
+        let before = std::mem::replace(&mut self.me.settings, settings);
+        let changed = |(name, value): &(String, String)| self.me.settings.get(name) != Some(value);
+        let changed: Vec<(String, String)> = before.into_iter().filter(changed).collect();
+        let is_changed = !changed.is_empty();
+        let changed = changed.into_iter().map(|(name, value)| (name, (value, now)));
+        self.changed.extend(changed);
+        is_changed
+    }
+
+    /// Returns the limit of the next call. The limit is short while the store responds, so that one lost call does not
+    /// delay a take-over.
+    pub(super) const fn call_limit(&self) -> Duration {
+        self.call_limit
     }
 
     /// What the next leader must know.
@@ -209,6 +244,10 @@ impl Contest {
 
     /// How long nothing need be done: at most until the next look.
     pub(super) fn pause(&self, now: Duration) -> Duration {
+        if let (failures @ 1.., took) = self.failures {
+            // A short pause initially: the failed call may be the one that takes over.
+            return (self.timing.retry / (8 >> failures.min(3))).saturating_sub(took);
+        }
         let leads_later = self.held.is_some() && now < self.not_before;
         if leads_later {
             return self.timing.retry.min(self.not_before - now);
@@ -301,6 +340,20 @@ impl Contest {
         self.known = Known::Unknown;
     }
 
+    /// Records a call that got no response, or an error, after this time.
+    pub(super) fn got_no_response(&mut self, took: Duration) {
+        self.failures = (self.failures.0.saturating_add(1), took);
+        self.call_limit = self.timing.longest_limit();
+        self.failed();
+    }
+
+    /// Records a call that got its response after this time.
+    pub(super) fn got_response(&mut self, took: Duration) {
+        self.failures = (0, Duration::ZERO);
+        let (least, most) = (self.timing.first_limit(), self.timing.longest_limit());
+        self.call_limit = (took * 2).clamp(least, most);
+    }
+
     fn wait_out(&mut self, now: Duration) {
         self.may_create = false;
         self.not_before = now + self.timing.lease;
@@ -337,7 +390,7 @@ impl Contest {
             Some(_) => since + lease,
             None => since,
         };
-        match self.me.stance(&record.beside) {
+        match self.me.stance(&self.differing(&record.beside)) {
             Stance::AtOnce => Some(over),
             Stance::Later => Some(over + self.timing.lease),
             Stance::Never => None,

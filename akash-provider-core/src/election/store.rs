@@ -14,6 +14,9 @@ pub const BESIDE_MAX: usize = 32 * 1024;
 /// The longest time that a record may keep others waiting, whatever it says.
 pub(super) const DURATION_MAX: Duration = Duration::from_secs(600);
 
+/// Minimum limit of a call: a store under load needs this time.
+const FIRST_LIMIT_MIN: Duration = Duration::from_secs(1);
+
 /// The highest term of a record: a leadership each second for 34,000 years. Lua and JSON have such numbers exactly.
 pub const TERM_MAX: u64 = 1 << 40;
 /// Largest difference between the term of a record and the highest known one: a leadership each second for half a year.
@@ -58,6 +61,16 @@ impl Timing {
         let renew = self.renew.min(lease * 2 / 3);
         let retry = self.retry.clamp(Duration::from_millis(10), renew / 2);
         Self { lease, renew, retry }
+    }
+
+    /// Limit of a call while the store responds.
+    pub(super) fn first_limit(self) -> Duration {
+        (self.lease / 12).max(FIRST_LIMIT_MIN).min(self.longest_limit())
+    }
+
+    /// Limit of a call after one without a response. A longer call is of no use to a leadership.
+    pub(super) const fn longest_limit(self) -> Duration {
+        self.lease.saturating_sub(self.renew)
     }
 }
 

@@ -145,6 +145,50 @@ fn one_of_several_leads_and_another_takes_over_whatever_becomes_of_it() {
     });
 }
 
+/// The lease that is the default, and the documented maximum for it.
+#[test]
+fn a_suspended_leader_is_followed_in_time_although_the_write_that_takes_over_gets_no_response() {
+    run("election-suspended", |world| {
+        async move {
+            give_rights(world).await;
+            let contend = |client: &Client, identity: &str| {
+                let me = Candidate {
+                    identity: identity.to_owned(),
+                    ..Candidate::default()
+                };
+                let config = ElectionConfig::new(NAME, me, Timing::of(Duration::from_secs(12)));
+                let store = LeaseElection::new(
+                    client,
+                    &world.settings.manifest_namespace,
+                    NAME,
+                    config.call_timeout,
+                );
+                Election::start(store, config)
+            };
+            let handed_over = contend(&world.admin, "before");
+            world
+                .until("a record", || async { handed_over.status().holder.is_some() })
+                .await;
+            handed_over.hand_over().await;
+            let first = contend(&world.admin, "first");
+            world.until("the first leads", || async { leads(&first) }).await;
+            let second = contend(&world.client, "second");
+            let knows = || async { second.status().holder.as_deref() == Some("first") };
+            world.until("the second stands by", knows).await;
+            world.break_line(Some(Fault::Hangs));
+            // Without its task it renews no more, as a suspended process.
+            drop(first);
+            let suspended = Instant::now();
+            world.until("the second leads", || async { leads(&second) }).await;
+            let took = suspended.elapsed();
+            println!("taken over after {took:?}");
+            assert!(took <= Duration::from_secs(15), "{took:?}");
+            second.hand_over().await;
+        }
+        .boxed()
+    });
+}
+
 #[test]
 fn a_lease_conforms() {
     run("election-conforms", |world| {

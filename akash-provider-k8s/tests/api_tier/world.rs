@@ -569,6 +569,8 @@ pub(crate) enum Fault {
     Unanswered(usize),
     /// Nothing arrives.
     Cut,
+    /// The next write gets no response and does not arrive; later calls pass.
+    Hangs,
 }
 
 /// Counts and breaks.
@@ -606,9 +608,12 @@ where
         let is_write = call.method != "GET";
         self.calls.lock().unwrap().push(call);
         let (mut lost, mut unanswered) = (false, false);
-        if let Some(fault) = &mut *self.fault.lock().unwrap() {
+        let mut waiting = self.fault.lock().unwrap();
+        let hangs = is_write && waiting.take_if(|fault| matches!(fault, Fault::Hangs)).is_some();
+        if let Some(fault) = &mut *waiting {
             match fault {
                 Fault::Cut => lost = true,
+                Fault::Hangs => {}
                 _ if !is_write => {}
                 Fault::Lost(0) => lost = true,
                 Fault::Unanswered(0) => {
@@ -618,7 +623,15 @@ where
                 Fault::Lost(passing) | Fault::Unanswered(passing) => *passing -= 1,
             }
         }
+        drop(waiting);
         let broken = || tower::BoxError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+        if hangs {
+            return async move {
+                std::future::pending::<()>().await;
+                Err(broken())
+            }
+            .boxed();
+        }
         if lost {
             return async move { Err(broken()) }.boxed();
         }

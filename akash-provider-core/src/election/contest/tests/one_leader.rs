@@ -1,0 +1,287 @@
+//! Contestants around one store, with responses that are late or lost, suspended processes and deleted records.
+
+use super::{contestant, ms};
+use crate::election::contest::*;
+use proptest::prelude::*;
+
+/// The store: one record, and a version for each write.
+#[derive(Debug, Default)]
+struct Store {
+    record: Option<Record>,
+    version: u64,
+}
+
+impl Store {
+    fn stored(&self) -> Option<Stored> {
+        let record = self.record.clone()?;
+        let version = self.version.to_string();
+        Some(Stored { record, version })
+    }
+
+    /// A third party writes another term into the record, and another holder where it names one.
+    fn forge(&mut self, forgery: &Forgery) {
+        if let Some(record) = &mut self.record {
+            record.term = forgery.term;
+            if let Some(holder) = forgery.holder {
+                record.holder = Some(format!("node-{holder}"));
+            }
+            self.version += 1;
+        }
+    }
+
+    fn carry_out(&mut self, plan: &Plan, lease: Duration) -> Answer {
+        let claim = match plan {
+            Plan::Read => return Answer::Read(self.stored()),
+            Plan::Create(claim) if self.record.is_none() => claim,
+            Plan::Replace(claim, version)
+                if self.record.is_some() && *version == self.version.to_string() =>
+            {
+                claim
+            }
+            Plan::Create(_) | Plan::Replace(..) => return Answer::Failed,
+        };
+        self.version += 1;
+        self.record = Some(Record {
+            holder: claim.holder.clone(),
+            lease,
+            term: claim.term,
+            sign: self.version.to_string(),
+            beside: claim.beside.clone(),
+        });
+        self.stored().map_or(Answer::Failed, Answer::Written)
+    }
+}
+
+/// A record that a third party writes.
+#[derive(Debug, Clone)]
+struct Forgery {
+    second: u64,
+    term: u64,
+    holder: Option<u8>,
+}
+
+fn forgery() -> impl Strategy<Value = Forgery> {
+    let terms = [u64::MAX, u64::MAX - 1, TERM_MAX + 99, TERM_MAX, 2 * TERM_LEAP];
+    let holder = prop::option::of(0u8..3);
+    (0u64..150, prop::sample::select(terms.to_vec()), holder).prop_map(|(second, term, holder)| Forgery {
+        second,
+        term,
+        holder,
+    })
+}
+
+#[derive(Debug, Clone)]
+enum Answer {
+    Read(Option<Stored>),
+    Written(Stored),
+    Failed,
+}
+
+/// A call under way, with the times at which the store executes it and at which its response arrives.
+#[derive(Debug)]
+struct Flight {
+    plan: Plan,
+    begun: Duration,
+    carried_out: u64,
+    responds_at: u64,
+    has_response: bool,
+    answer: Option<Answer>,
+}
+
+#[derive(Debug)]
+struct Node {
+    contest: Contest,
+    /// Difference between its clock and ours.
+    ahead: Duration,
+    wakes: u64,
+    flight: Option<Flight>,
+    /// Requests after their limit, with the times at which they arrive.
+    late: Vec<(u64, Plan)>,
+}
+
+/// What the next call of a contestant meets.
+#[derive(Debug, Clone, Copy)]
+struct Luck {
+    way_there: u64,
+    way_back: u64,
+    /// The request is lost, or its response is.
+    lost: u8,
+    /// Then it arrives so much later.
+    late: u64,
+    /// Duration of a suspension before the next step.
+    stands_still: u64,
+}
+
+fn luck() -> impl Strategy<Value = Luck> {
+    let often = |short: u64, long: u64| prop_oneof![6 => 0..short, 1 => 0..long];
+    let late = often(5_000, 60_000);
+    (
+        often(200, 9_000),
+        often(200, 9_000),
+        0u8..12,
+        late,
+        often(1, 40_000),
+    )
+        .prop_map(|(way_there, way_back, lost, late, stands_still)| Luck {
+            way_there,
+            way_back,
+            lost,
+            late,
+            stands_still,
+        })
+}
+
+impl Node {
+    fn now(&self, at: u64) -> Duration {
+        ms(at) + self.ahead
+    }
+
+    fn leads(&self, at: u64) -> Option<u64> {
+        self.contest.leads(self.now(at)).map(|(term, _)| term)
+    }
+
+    /// One moment of its life.
+    fn step(&mut self, at: u64, store: &mut Store, mut luck: impl FnMut() -> Luck) {
+        let lease = Timing::default().lease;
+        for (_, plan) in self.late.extract_if(.., |(when, _)| *when <= at) {
+            store.carry_out(&plan, lease);
+        }
+        if let Some(flight) = &mut self.flight {
+            if flight.answer.is_none() && at >= flight.carried_out {
+                flight.answer = Some(store.carry_out(&flight.plan, lease));
+            }
+            if at < flight.responds_at || at < self.wakes {
+                return;
+            }
+        }
+        if at < self.wakes {
+            return;
+        }
+        let now = self.now(at);
+        if let Some(flight) = self.flight.take() {
+            match flight.answer {
+                Some(Answer::Read(stored)) => self.contest.saw(stored, now),
+                Some(Answer::Written(stored)) => self.contest.wrote(&flight.plan, stored, flight.begun, now),
+                Some(Answer::Failed) if flight.has_response => self.contest.failed(),
+                Some(Answer::Failed) | None => self.contest.got_no_response(now.saturating_sub(flight.begun)),
+            }
+            if flight.has_response {
+                self.contest.got_response(now.saturating_sub(flight.begun));
+            }
+            self.wakes = at + u64::try_from(self.contest.pause(now).as_millis()).unwrap_or(0);
+            return;
+        }
+        let luck = luck();
+        let back = at + luck.way_there + luck.way_back;
+        let plan = self.contest.plan(now);
+        let limit = u64::try_from(self.contest.call_limit().as_millis()).unwrap_or(0);
+        let has_response = luck.lost > 1 && back <= at + limit;
+        if !has_response && luck.lost != 1 {
+            self.late.push((at + luck.way_there + luck.late, plan.clone()));
+        }
+        self.flight = Some(Flight {
+            plan,
+            begun: now,
+            carried_out: at + luck.way_there,
+            responds_at: if has_response { back } else { at + limit },
+            has_response,
+            // The result of a call without a response is unknown.
+            answer: (!has_response).then_some(Answer::Failed),
+        });
+        self.wakes = at + luck.stands_still;
+    }
+}
+
+fn nodes(count: u64) -> Vec<Node> {
+    let node = |n: u64| Node {
+        contest: contestant(&format!("node-{n}")),
+        // Clocks need not agree about anything but how fast they go.
+        ahead: ms(n * 7_777_777),
+        wakes: n * 300,
+        flight: None,
+        late: Vec::new(),
+    };
+    (0..count).map(node).collect()
+}
+
+/// In 60 s of calm there is a leader. There are never two, and none leads in a forged term.
+fn contested(lucks: &[Luck], deletes: &[u64], forgeries: &[Forgery]) -> Result<(), TestCaseError> {
+    let (mut store, mut nodes, mut next) = (Store::default(), nodes(3), 0);
+    let mut last_term = 0;
+    let calm = Luck {
+        way_there: 5,
+        way_back: 5,
+        lost: 9,
+        late: 0,
+        stands_still: 0,
+    };
+    let trouble = 120_000;
+    for at in (0..trouble + 90_000).step_by(50) {
+        if deletes.contains(&(at / 1_000)) && at % 1_000 == 0 {
+            store.record = None;
+        }
+        let now = |forgery: &&Forgery| at == forgery.second * 1_000;
+        forgeries
+            .iter()
+            .filter(now)
+            .for_each(|forgery| store.forge(forgery));
+        for node in &mut nodes {
+            node.step(at, &mut store, || {
+                next += 1;
+                if at < trouble {
+                    lucks[next % lucks.len()]
+                } else {
+                    calm
+                }
+            });
+        }
+        let leaders: Vec<u64> = nodes.iter().filter_map(|node| node.leads(at)).collect();
+        prop_assert!(
+            leaders.len() <= 1,
+            "at {at} ms there are {} leaders",
+            leaders.len()
+        );
+        // A record that was deleted or forged does not show the last term to those that had not read it.
+        if let (Some(term), true) = (leaders.first(), deletes.is_empty() && forgeries.is_empty()) {
+            prop_assert!(*term >= last_term, "term {term} after {last_term}");
+            last_term = *term;
+        }
+        prop_assert!(
+            leaders.first().is_none_or(|term| *term < TERM_LEAP),
+            "a forged term: {leaders:?}"
+        );
+    }
+    let at = trouble + 90_000;
+    prop_assert!(
+        nodes.iter().any(|node| node.leads(at).is_some()),
+        "no leader: {nodes:?}"
+    );
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn there_is_one_leader_at_most_whatever_is_late_lost_or_stands_still(
+        lucks in prop::collection::vec(luck(), 20..60),
+    ) {
+        contested(&lucks, &[], &[])?;
+    }
+
+    #[test]
+    fn a_record_that_is_deleted_makes_no_second_leader(
+        lucks in prop::collection::vec(luck(), 20..60),
+        deletes in prop::collection::vec(0u64..150, 1..6),
+    ) {
+        contested(&lucks, &deletes, &[])?;
+    }
+
+    #[test]
+    fn a_forged_term_makes_no_second_leader_and_is_not_led_in(
+        lucks in prop::collection::vec(luck(), 20..60),
+        forgeries in prop::collection::vec(forgery(), 1..6),
+    ) {
+        contested(&lucks, &[], &forgeries)?;
+    }
+}

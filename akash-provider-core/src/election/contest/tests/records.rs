@@ -1,0 +1,171 @@
+//! Content and age of a record.
+
+use super::settings::candidate;
+use super::{contestant, ms, there};
+use crate::election::contest::*;
+
+#[test]
+fn one_that_was_handed_over_is_taken_at_once_and_in_a_term_of_its_own() {
+    let mut contest = contestant("me");
+    assert_eq!(contest.plan(ms(0)), Plan::Read);
+    contest.saw(Some(there(None, 7, "a")), ms(10));
+    let Plan::Replace(claim, version) = contest.plan(ms(10)) else {
+        panic!("it is free");
+    };
+    assert_eq!((claim.term, claim.begins, version.as_str()), (8, true, "va"));
+    let plan = contest.plan(ms(10));
+    contest.wrote(&plan, there(Some("me"), 8, "b"), ms(10), ms(12));
+    assert_eq!(contest.leads(ms(20)), Some((8, ms(10_010))));
+    assert_eq!(contest.leads(ms(10_010)), None, "it needs a sign of life");
+}
+
+#[test]
+fn a_holder_that_lives_is_left_and_one_whose_labels_alone_change_is_not() {
+    let mut contest = contestant("me");
+    for second in 0..60 {
+        contest.saw(
+            Some(there(Some("other"), 1, &second.to_string())),
+            ms(second * 1_000),
+        );
+        assert_eq!(contest.plan(ms(second * 1_000)), Plan::Read);
+    }
+    for second in 60..74 {
+        let mut touched = there(Some("other"), 1, "59");
+        touched.version = second.to_string();
+        contest.saw(Some(touched), ms(second * 1_000));
+        assert_eq!(contest.plan(ms(second * 1_000)), Plan::Read, "{second}");
+    }
+    assert!(
+        matches!(contest.plan(ms(74_000)), Plan::Replace(claim, version) if claim.term == 2 && version == "73")
+    );
+}
+
+#[test]
+fn what_a_record_says_of_itself_has_bounds() {
+    let mut absurd = there(Some("other"), u64::MAX - 1, "a");
+    absurd.record.lease = Duration::from_secs(1 << 40);
+    let mut contest = contestant("me");
+    contest.saw(Some(absurd), ms(0));
+    assert_eq!(contest.plan(DURATION_MAX - ms(1)), Plan::Read);
+    assert!(matches!(contest.plan(DURATION_MAX), Plan::Replace(..)));
+    let timing = Timing {
+        lease: Duration::ZERO,
+        renew: Duration::from_secs(99),
+        retry: Duration::ZERO,
+    };
+    let sane = timing.sane();
+    assert!(
+        sane.renew < sane.lease && sane.retry < sane.renew && !sane.retry.is_zero(),
+        "{sane:?}"
+    );
+}
+
+#[test]
+fn what_is_handed_over_is_ours() {
+    let mut contest = contestant("me");
+    assert_eq!(contest.release(), None);
+    contest.saw(Some(there(None, 1, "a")), ms(0));
+    let plan = contest.plan(ms(0));
+    contest.wrote(&plan, there(Some("me"), 2, "b"), ms(0), ms(0));
+    let released = contest.release();
+    assert!(
+        matches!(
+            released,
+            Some(Plan::Replace(
+                Claim {
+                    holder: None,
+                    term: 2,
+                    ..
+                },
+                _
+            ))
+        ),
+        "{released:?}"
+    );
+    assert_eq!(contest.leads(ms(1)), None, "from the moment it is handed over");
+    assert_eq!(contest.release(), None);
+}
+
+/// A first look found no record, and the record that follows from it is made late: another one was there in between, and
+/// the leader of that record may not know yet that it was deleted.
+#[test]
+fn a_record_that_was_made_late_leads_nobody_before_everybody_else_has_stopped() {
+    let late = || {
+        let mut contest = contestant("me");
+        contest.saw(None, ms(0));
+        let plan = contest.plan(ms(0));
+        assert!(matches!(plan, Plan::Create(_)));
+        (contest, plan)
+    };
+    let lease = Timing::default().lease;
+    let (mut answered, plan) = late();
+    answered.wrote(&plan, there(Some("me"), 1, "b"), ms(59_000), ms(60_000));
+    let (mut unanswered, _) = late();
+    unanswered.failed();
+    unanswered.saw(Some(there(Some("other"), 1, "a")), ms(30_000));
+    unanswered.failed();
+    unanswered.saw(Some(there(Some("me"), 1, "b")), ms(60_000));
+    for mut contest in [answered, unanswered] {
+        let mut at = ms(60_000);
+        while at < ms(60_000) + lease {
+            assert_eq!(contest.leads(at), None, "{at:?}");
+            let plan = contest.plan(at);
+            contest.wrote(&plan, there(Some("me"), 1, &format!("{at:?}")), at, at);
+            at += ms(1_000);
+        }
+        assert!(contest.leads(at).is_some());
+    }
+}
+
+#[test]
+fn what_was_kept_goes_from_leader_to_leader_and_outlives_the_record() {
+    let mut contest = candidate(false);
+    assert!(!contest.keep_for_the_next("of a standby".to_owned()));
+    let mut theirs = there(None, 4, "a");
+    theirs.record.beside.kept = "theirs".to_owned();
+    contest.saw(Some(theirs), ms(0));
+    let plan = contest.plan(ms(0));
+    let Plan::Replace(claim, _) = &plan else {
+        panic!("it is free");
+    };
+    assert_eq!(
+        (claim.beside.kept.as_str(), claim.beside.address.as_str()),
+        ("theirs", "here:8443")
+    );
+    contest.wrote(&plan, there(Some("me"), 5, "b"), ms(0), ms(1));
+    assert!(contest.keep_for_the_next("newer".to_owned()));
+    // Without the record, or with one that lacks it, the value is still known.
+    contest.saw(Some(there(Some("me"), 5, "c")), ms(2));
+    contest.saw(None, ms(3));
+    let Plan::Create(claim) = contest.plan(ms(3)) else {
+        panic!("the record is missing");
+    };
+    assert_eq!((claim.beside.kept.as_str(), claim.term), ("newer", 6));
+}
+
+/// As after a fail-over to a server that lacks the last writes.
+#[test]
+fn a_record_that_is_an_older_one_again_begins_no_term_twice() {
+    let mut contest = contestant("me");
+    contest.saw(Some(there(Some("other"), 9, "b")), ms(0));
+    contest.saw(Some(there(None, 4, "a")), ms(10));
+    let Plan::Replace(claim, _) = contest.plan(ms(10)) else {
+        panic!("it is free");
+    };
+    assert_eq!(claim.term, 10);
+}
+
+#[test]
+fn a_record_of_an_earlier_term_of_ours_is_waited_for_like_anybodys() {
+    let mut contest = contestant("me");
+    contest.saw(Some(there(Some("me"), 4, "a")), ms(0));
+    assert!(
+        matches!(contest.plan(ms(0)), Plan::Replace(claim, _) if claim.term == 4),
+        "nothing later is known"
+    );
+    contest.saw(Some(there(Some("other"), 5, "b")), ms(1_000));
+    contest.saw(Some(there(Some("me"), 4, "a")), ms(2_000));
+    assert_eq!(contest.plan(ms(2_000)), Plan::Read);
+    let over = ms(2_000) + Timing::default().lease;
+    assert!(matches!(contest.plan(over), Plan::Replace(claim, _) if claim.term == 6));
+}

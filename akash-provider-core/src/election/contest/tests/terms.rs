@@ -1,0 +1,84 @@
+//! Terms that a third party forged.
+
+use super::{contestant, ms, there};
+use crate::election::contest::*;
+
+#[test]
+fn a_forged_term_is_not_used_and_usurps_nobody() {
+    let lease = Timing::default().lease;
+    for (known, forged, plausible) in [
+        (0, TERM_LEAP, true),
+        (0, TERM_LEAP + 1, false),
+        (7, u64::MAX, false),
+        (7, u64::MAX - 1, false),
+        (7, TERM_MAX, false),
+        (7, 2_147_483_647, false),
+        (TERM_MAX - 1, TERM_MAX, true),
+        (TERM_MAX, TERM_MAX + 1, true),
+        (TERM_MAX, TERM_MAX + 2, false),
+    ] {
+        let next = if plausible { forged + 1 } else { known + 1 };
+        // A holder that lives is left, however long; after its last heartbeat the others wait for one lease.
+        let mut contest = contestant("me").after_term(known);
+        for second in 0..60 {
+            contest.saw(
+                Some(there(Some("other"), forged, &second.to_string())),
+                ms(second * 1_000),
+            );
+            assert_eq!(
+                contest.plan(ms(second * 1_000)),
+                Plan::Read,
+                "{forged} after {known}"
+            );
+        }
+        assert_eq!(
+            contest.implausible(),
+            (!plausible).then_some(forged),
+            "after {known}"
+        );
+        let free = ms(59_000) + lease;
+        assert_eq!(contest.plan(free - ms(1)), Plan::Read);
+        let plan = contest.plan(free);
+        assert!(
+            matches!(&plan, Plan::Replace(claim, _) if claim.term == next && claim.begins),
+            "{plan:?}"
+        );
+        // A forged record that names ourselves is not ours.
+        let mut contest = contestant("me").after_term(known);
+        contest.saw(Some(there(Some("me"), forged, "a")), ms(0));
+        assert_eq!(
+            contest.plan(ms(0)) == Plan::Read,
+            !plausible,
+            "{forged} after {known}"
+        );
+    }
+}
+
+#[test]
+fn a_leader_whose_term_is_forged_goes_on_in_its_own_and_repairs_the_record() {
+    for forged in [u64::MAX, TERM_MAX, 9 + TERM_LEAP] {
+        let mut contest = contestant("me");
+        contest.saw(Some(there(None, 7, "a")), ms(0));
+        let plan = contest.plan(ms(0));
+        contest.wrote(&plan, there(Some("me"), 8, "b"), ms(0), ms(1));
+        contest.failed();
+        contest.saw(Some(there(Some("me"), forged, "forged")), ms(10));
+        assert_eq!(contest.leads(ms(20)).map(|(term, _)| term), Some(8));
+        let plan = contest.plan(ms(20));
+        assert!(
+            matches!(&plan, Plan::Replace(claim, _) if claim.term == 8 && !claim.begins),
+            "{plan:?}"
+        );
+        // A store that gives a forged term of its own does not change ours either.
+        contest.wrote(&plan, there(Some("me"), forged, "c"), ms(20), ms(21));
+        assert_eq!(contest.leads(ms(30)).map(|(term, _)| term), Some(8));
+        assert_eq!(contest.implausible(), Some(forged));
+        contest.wrote(&plan, there(Some("me"), 8, "d"), ms(40), ms(41));
+        assert_eq!((contest.implausible(), contest.highest_term()), (None, 8));
+    }
+    assert_eq!(
+        contestant("me").after_term(u64::MAX).highest_term(),
+        0,
+        "a home may have stored one"
+    );
+}
