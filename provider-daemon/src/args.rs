@@ -2,6 +2,7 @@
 
 pub mod bus;
 pub mod cluster;
+pub mod compared;
 pub mod config;
 pub mod devnet;
 pub mod environment;

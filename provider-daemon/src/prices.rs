@@ -43,7 +43,7 @@ struct State {
 }
 
 /// What changes with a file: Kubernetes replaces it, an editor may write into it, and `chmod` changes its ctime.
-type Stamp = (u64, u64, [i64; 4]);
+pub(crate) type Stamp = (u64, u64, [i64; 4]);
 
 impl PolicyOfFile {
     /// The policy that lies there now.
@@ -181,7 +181,7 @@ fn parsed(path: &Path, text: &str) -> Result<PolicyFile, String> {
     })
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     let about = std::fs::metadata(path).ok()?;
     let times = [
         about.mtime(),

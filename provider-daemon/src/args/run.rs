@@ -1,5 +1,6 @@
 //! Flags of `run`, named as in today's provider where it has them.
 
+use super::compared::ComparedArgs;
 use super::ha::HaStore;
 use super::kubernetes::IngressArg;
 use super::limits::LimitArgs;
@@ -20,6 +21,10 @@ use std::time::Duration;
 /// Settings of `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
+    // The first field: clap takes a value out of what it has parsed when it gives the value to a field.
+    /// Settings that all instances must have alike.
+    #[command(flatten)]
+    pub compared: ComparedArgs,
     /// How to print what happens.
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,

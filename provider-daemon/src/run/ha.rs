@@ -30,10 +30,12 @@ use futures::FutureExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::json;
+use settings::Settings;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 /// How often it is looked at what the next leader must know.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -50,6 +52,8 @@ const TERM_EVERY: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub(super) struct Ha {
     election: Option<Arc<Election>>,
+    /// Task that gives the election changed settings.
+    following: Option<Arc<AbortOnDropHandle<()>>>,
     address: Option<String>,
     terms: Terms,
     /// The highest term that was known at the start.
@@ -73,6 +77,7 @@ impl Ha {
         let known_term = terms.highest()?;
         let mut ha = Self {
             election: None,
+            following: None,
             address: args.ha.ha_address.clone(),
             terms,
             known_term,
@@ -81,12 +86,14 @@ impl Ha {
         if args.ha.ha == HaStore::Off {
             return Ok(ha);
         }
-        let mut settings = settings::of(args, config);
-        settings.extend(cluster(args).await);
+        let mut settings = Settings::new(args, config);
+        if let Some(cluster) = cluster(args).await {
+            settings.insert(cluster);
+        }
         let me = Candidate {
             identity: identity(args.ha.ha_identity.as_deref()),
             address: args.ha.ha_address.clone().unwrap_or_default(),
-            settings,
+            settings: settings.hashes().clone(),
             fixed: &settings::FIXED,
             brings_settings: args.ha.ha_takeover_settings,
         };
@@ -115,7 +122,11 @@ impl Ha {
                 Election::start(LeaseElection::new(&client, namespace, &name, limit), election)
             }
         };
-        ha.election = Some(Arc::new(election));
+        let election = Arc::new(election);
+        ha.following = Some(Arc::new(AbortOnDropHandle::new(tokio::spawn(
+            settings.follow(Arc::clone(&election)),
+        ))));
+        ha.election = Some(election);
         Ok(ha)
     }
 

@@ -2,10 +2,16 @@
 //! says which of them differ, and not what they are.
 
 use crate::args::RunArgs;
+use crate::prices::{Stamp, stamp};
 use akash_provider_core::Config;
+use akash_provider_core::election::Election;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
 
 /// Those that say whose leadership it is.
 pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
@@ -13,8 +19,10 @@ pub(super) const FIXED: [&str; 3] = ["provider", "chain-id", CLUSTER];
 pub(super) const CLUSTER: &str = "cluster";
 /// Digits of a hash.
 const DIGITS: usize = 16;
-/// A price script that is longer is known by its first bytes.
-const SCRIPT_MAX: u64 = 4 << 20;
+/// A file that is longer is known by its first bytes.
+const FILE_MAX: u64 = 8 << 20;
+/// Pause between two looks at the files, shorter than that between two heartbeats.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The Lease where nobody gives it another name: a namespace of records has one provider, and the role in `deploy/rbac`
 /// names this Lease.
@@ -32,93 +40,98 @@ pub(super) fn cluster(uid: &str) -> (String, String) {
     (CLUSTER.to_owned(), hash(uid.as_bytes()))
 }
 
-/// By the names of their flags, as far as there is one.
-pub(super) fn of(args: &RunArgs, config: &Config) -> BTreeMap<String, String> {
-    let (kubernetes, leases) = (&args.kubernetes, &args.leases);
-    // A path is where each instance has it, and what lies there is what counts.
-    let mut prices = args.pricing.clone();
-    let script = prices.bid_price_script_path.take();
-    let policy = prices.bid_price_policy.take();
-    let routes = &kubernetes.routes;
-    let isolation = (
-        kubernetes.deployment_network_policies_enabled,
-        &kubernetes.deployment_runtime_class,
-        &kubernetes.isolation,
-        (kubernetes.lease_quota, kubernetes.drift),
-        (
-            &kubernetes.closed_networks,
-            &kubernetes.resolver_networks,
-            &kubernetes.resolver_pods,
-        ),
-        (
-            &kubernetes.ingress_proxy_namespace,
-            &kubernetes.ingress_proxy_labels,
-            &routes.ingress_controller,
-        ),
-    );
-    let overcommit = (
-        kubernetes.overcommit_pct_cpu,
-        kubernetes.overcommit_pct_mem,
-        kubernetes.overcommit_pct_storage,
-    );
-    let texts = [
-        ("provider", config.provider.to_string()),
-        ("chain-id", config.chain_id.clone()),
-        (
-            "bid-deposit",
-            text(&(&config.bid_deposit, &config.other_bid_deposits)),
-        ),
-        ("bid-price", text(&prices)),
-        ("bid-timeout", text(&config.bid_timeout)),
-        ("reclamation-window", text(&config.reclamation_window)),
-        ("attributes", text(&config.required_attributes)),
-        ("manifest-timeout", text(&config.manifest_timeout)),
-        ("withdrawal-period", text(&config.withdrawal_period)),
-        ("deployment-ingress-domain", text(&config.static_hosts_domain)),
-        ("deployment-blocked-hostnames", text(&config.blocked_hostnames)),
-        (
-            "lease-funds-monitor-interval",
-            text(&leases.lease_funds_monitor_interval),
-        ),
-        (
-            "cluster-k8s",
-            text(&(args.cluster_k8s || kubernetes.kubeconfig.is_some())),
-        ),
-        ("k8s-manifest-ns", kubernetes.k8s_manifest_ns.clone()),
-        ("ingress-mode", text(&routes.ingress_mode)),
-        (
-            "cluster-public-hostname",
-            kubernetes.cluster_public_hostname.clone(),
-        ),
-        ("overcommit-pct", text(&overcommit)),
-        ("isolation", text(&isolation)),
-        (
-            "ip-operator",
-            text(&(kubernetes.ip_operator, kubernetes.ip_pool_size)),
-        ),
-    ];
-    let texts = texts
-        .into_iter()
-        .map(|(name, text)| (name.to_owned(), hash(text.as_bytes())));
-    let script = script.map(|path| ("bid-price-script-path".to_owned(), hash(&script_bytes(&path))));
-    let policy = policy.map(|path| ("bid-price-policy".to_owned(), hash(&script_bytes(&path))));
-    texts.chain(script).chain(policy).collect()
+/// Hashes of the compared settings by the names of their flags. Files are read again when they changed.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    hashes: BTreeMap<String, String>,
+    files: Vec<Watched>,
 }
 
-fn text(value: &impl Debug) -> String {
-    format!("{value:?}")
+#[derive(Debug, Clone)]
+struct Watched {
+    name: &'static str,
+    path: PathBuf,
+    /// Stamp of the content that was read last.
+    stamp: Option<Stamp>,
 }
 
-/// What cannot be read is as an empty one; it is told elsewhere.
-fn script_bytes(path: &std::path::Path) -> Vec<u8> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    let read = akash_provider_chain::regular_file::open(path)
-        .and_then(|file| file.take(SCRIPT_MAX).read_to_end(&mut bytes));
-    if read.is_err() {
-        bytes.clear();
+impl Settings {
+    pub(super) fn new(args: &RunArgs, config: &Config) -> Self {
+        let of_config = [
+            ("provider", config.provider.to_string()),
+            ("chain-id", config.chain_id.clone()),
+            // From the file of --provider-config.
+            ("attributes", format!("{:?}", config.required_attributes)),
+        ];
+        let of_flags = args.compared.values.iter();
+        let of_flags = of_flags.map(|(name, text)| (*name, text.clone()));
+        let hashes = of_config.into_iter().chain(of_flags);
+        let hashes = hashes.map(|(name, text)| (name.to_owned(), hash(text.as_bytes())));
+        let files = args.compared.files.iter().map(|(name, path)| Watched {
+            name,
+            path: path.clone(),
+            stamp: None,
+        });
+        let mut settings = Self {
+            hashes: hashes.collect(),
+            files: files.collect(),
+        };
+        settings.refresh();
+        settings
     }
-    bytes
+
+    pub(super) fn insert(&mut self, (name, hash): (String, String)) {
+        self.hashes.insert(name, hash);
+    }
+
+    pub(super) const fn hashes(&self) -> &BTreeMap<String, String> {
+        &self.hashes
+    }
+
+    /// Reads the files that changed. Returns true if a hash changed. A file that cannot be read has the hash of its last
+    /// content: the program goes on with that content too.
+    fn refresh(&mut self) -> bool {
+        let mut is_changed = false;
+        for file in &mut self.files {
+            let seen = stamp(&file.path);
+            if seen.is_none() || seen == file.stamp {
+                continue;
+            }
+            let Ok(bytes) = read(&file.path) else {
+                continue;
+            };
+            file.stamp = seen;
+            let hash = hash(&bytes);
+            is_changed |= self.hashes.insert(file.name.to_owned(), hash.clone()) != Some(hash);
+        }
+        is_changed
+    }
+
+    /// Gives the election the hashes of files whenever they changed. Ends at once without files.
+    pub(super) async fn follow(mut self, election: Arc<Election>) {
+        while !self.files.is_empty() {
+            sleep(LOOK_EVERY).await;
+            // A file on a disk that hangs must not hold the heartbeats.
+            let look = move || {
+                let is_changed = self.refresh();
+                (self, is_changed)
+            };
+            let Ok((settings, is_changed)) = tokio::task::spawn_blocking(look).await else {
+                return;
+            };
+            self = settings;
+            if is_changed {
+                election.set_settings(self.hashes.clone());
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = akash_provider_chain::regular_file::open(path)?;
+    file.take(FILE_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn hash(bytes: &[u8]) -> String {
@@ -131,26 +144,24 @@ fn hash(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::args::{Cli, Command};
+    use akash_provider_core::election::{BESIDE_MAX, Beside};
     use clap::Parser;
 
-    fn settings(words: &[&str]) -> BTreeMap<String, String> {
+    fn settings(words: &[&str]) -> Settings {
         let all = [&["provider-daemon", "run"][..], words].concat();
         let Command::Run(args) = Cli::try_parse_from(all).unwrap().command else {
             panic!("it is run")
         };
         let provider = akash_provider_core::types::Address::from_bytes(&[7; 20]).unwrap();
         let config = crate::commands::run::config(&args, provider, "test").unwrap();
-        of(&args, &config)
+        Settings::new(&args, &config)
     }
 
     fn differs(words: &[&str]) -> Vec<String> {
         let (plain, other) = (settings(&[]), settings(words));
-        let differs = |(name, hash): &(&String, &String)| plain.get(*name) != Some(*hash);
-        other
-            .iter()
-            .filter(differs)
-            .map(|(name, _)| name.clone())
-            .collect()
+        let differs = |(name, hash): &(&String, &String)| plain.hashes.get(*name) != Some(*hash);
+        let other = other.hashes.iter().filter(differs);
+        other.map(|(name, _)| name.clone()).collect()
     }
 
     #[test]
@@ -163,42 +174,72 @@ mod tests {
 
     #[test]
     fn a_setting_that_differs_is_named_and_one_that_may_differ_is_not() {
-        assert_eq!(differs(&["--bid-price-cpu-scale=7"]), ["bid-price"]);
-        assert_eq!(
-            differs(&["--bid-timeout=1m", "--k8s-manifest-ns=other"]),
-            ["bid-timeout", "k8s-manifest-ns"]
-        );
-        assert_eq!(differs(&["--cluster-k8s"]), ["cluster-k8s"]);
+        for (flag, value) in [
+            ("bid-price-cpu-scale", "7"),
+            ("bid-timeout", "1m"),
+            ("k8s-manifest-ns", "other"),
+            ("cluster-k8s", "true"),
+            ("unhealthy-limit", "1h"),
+            ("breaker-floor", "5"),
+            ("breaker-warmup", "0"),
+            ("cluster-node-port-quantity", "10"),
+            ("plain-registry-passwords", "true"),
+            ("storage-class", "beta2=1Gi"),
+            ("ingress-class", "other"),
+            ("gateway-name", "other"),
+            ("gateway-namespace", "other"),
+            ("docker-image-pull-secrets-name", "other"),
+            ("ingress-proxy-namespace", "other"),
+        ] {
+            assert_eq!(differs(&[&format!("--{flag}={value}")]), [flag]);
+        }
         let own = [
             "--gateway-listen-address=none",
             "--node=http://b:1",
             "--ha-lease=20s",
             "--log-level=debug",
+            "--bid-timeout=300s",
         ];
         assert_eq!(differs(&own), [""; 0]);
-        let one = settings(&[]);
-        let (cluster, hash) = cluster("3f9f");
-        assert_eq!((cluster.as_str(), hash.len()), (CLUSTER, DIGITS));
+        let mut one = settings(&[]);
+        one.insert(cluster("3f9f"));
+        assert!(FIXED.iter().all(|name| one.hashes.contains_key(*name)));
+        assert!(one.hashes.values().all(|hash| hash.len() == DIGITS));
+        let beside = Beside {
+            settings: one.hashes,
+            ..Beside::default()
+        };
         assert!(
-            FIXED
-                .iter()
-                .all(|name| *name == CLUSTER || one.contains_key(*name))
+            beside.to_json().len() < BESIDE_MAX / 4,
+            "it is written with each heartbeat"
         );
-        assert!(one.values().all(|hash| hash.len() == DIGITS));
     }
 
     #[test]
-    fn a_price_script_is_known_by_what_it_says_and_not_by_where_it_lies() {
-        let folder = std::env::temp_dir().join(format!("ha-settings-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let script = |name: &str, text: &str| {
-            let path = folder.join(name);
-            std::fs::write(&path, text).unwrap();
-            let path = format!("--bid-price-script-path={}", path.display());
-            settings(&["--bid-price-strategy=shellScript", &path])
-        };
-        assert_eq!(script("a", "echo 1"), script("b", "echo 1"));
-        assert_ne!(script("a", "echo 1"), script("b", "echo 2"));
-        std::fs::remove_dir_all(&folder).unwrap();
+    fn a_file_is_known_by_its_content_and_read_again_when_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        for (strategy, flag) in [
+            ("shellScript", "bid-price-script-path"),
+            ("policy", "bid-price-policy"),
+        ] {
+            let script = |name: &str, text: &str| {
+                let path = folder.path().join(name);
+                std::fs::write(&path, text).unwrap();
+                let path = format!("--{flag}={}", path.display());
+                settings(&[&format!("--bid-price-strategy={strategy}"), &path])
+            };
+            let mut one = script("a", "echo 1");
+            assert_eq!(one.hashes, script("b", "echo 1").hashes);
+            assert!(!one.refresh());
+            let other = script("b", "echo 2");
+            assert_ne!(one.hashes, other.hashes);
+            std::fs::write(folder.path().join("a"), "echo 2").unwrap();
+            assert!(one.refresh());
+            assert_eq!(one.hashes, other.hashes);
+            // A missing file changes nothing: prices go on by the last content.
+            std::fs::remove_file(folder.path().join("a")).unwrap();
+            assert!(!one.refresh());
+            assert_eq!(one.hashes, other.hashes);
+        }
     }
 }
