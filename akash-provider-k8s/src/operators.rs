@@ -1,7 +1,7 @@
-//! What runs beside the provider and turns its records into objects of the cluster.
+//! Operators: controllers that turn the records of the provider into cluster objects.
 //!
-//! An operator has an index, which is pure: what its watches say goes in, what is to be done comes out. [`queue`] says
-//! whose turn it is, and one writer does it. What is here is the same for all of them.
+//! Each operator has a pure index: watch events go in, the work for each name comes out. [`queue`] decides the order
+//! of the names, and one writer does the work. This module holds the parts that all operators share.
 
 mod board;
 mod change;

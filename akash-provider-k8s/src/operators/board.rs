@@ -1,5 +1,5 @@
-//! What the watches, the writer and the status of an operator share: its index, whose turn it is, and how all of it
-//! fares.
+//! State shared by the watches, the writer and the status of an operator: the index, the work queue, the problems and
+//! the counters.
 
 use super::guard::{Evidence, Guard, Hold, MissingRecord, Wait};
 use super::queue::{Patience, Queue};
@@ -17,98 +17,99 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-/// What names have together is said again after so long at the earliest, when their number has changed.
+/// Minimum interval between two logs of the same problem with different numbers of names.
 const TOLD_EVERY: Duration = Duration::from_secs(300);
-/// Names that are looked at in one go, so that nobody else waits long.
+/// Maximum number of names per lock of the state.
 const LOOKS: usize = 64;
 
-/// What the cluster has, and what is to be done about it: without a clock and without a network.
+/// Objects of the cluster and the work they require, without a clock and without a network.
 pub(super) trait Index: Debug + Send + 'static {
-    /// What a watch or the writer says.
+    /// Change from a watch or from the writer.
     type Event: Send;
-    /// What is to be done about a name.
+    /// Work for a name.
     type Work: Work;
-    /// What is said of a name that something keeps from being as it is declared.
+    /// Log message for a name that is not in its declared state.
     const KEPT: &'static str;
 
-    /// Takes an event; the names that it touches.
+    /// Applies an event and returns the names it affects.
     fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
 
-    /// True once everything was listed.
+    /// Returns true after every required kind was listed.
     fn is_known(&self) -> bool;
 
-    /// All names that are declared or have an object.
+    /// Returns all names that are declared or have an object.
     fn names(&self) -> BTreeSet<String>;
 
-    /// What is to be done about a name.
+    /// Returns the work for a name.
     fn work(&self, name: &str) -> Self::Work;
 
-    /// Number of records, readable or not.
+    /// Returns the number of records, valid or not.
     fn declared(&self) -> usize {
         0
     }
 
-    /// Adds what only time allows; when the name is to be looked at again for that, whatever happens before.
+    /// Applies time-dependent rules to `work` and returns when to reconcile the name again.
     fn ripen(&mut self, _name: &str, _work: &mut Self::Work, _now: Instant) -> Option<Instant> {
         None
     }
 
-    /// Many names have the same problem for the same reason: it is said once, with their number.
+    /// Names with the same problem are logged as one line with their number.
     const TOGETHER: bool = false;
 
-    /// Forgets what is beside the index of names that it has no more.
+    /// Removes state of names that are not in the index.
     fn prune(&mut self) {}
 
-    /// Nothing is done before the watch of this name has listed everything.
+    /// Returns true if the operator does no work before this watch has listed all objects.
     fn needs(&self, _watch: &str) -> bool {
         true
     }
 
-    /// What it means that the cluster does not serve the kind of this watch.
+    /// Returns the event for a kind that the cluster does not serve.
     fn absent(_watch: &str) -> Option<Self::Event> {
         None
     }
 }
 
-/// What is to be done about a name.
+/// Work for one name.
 pub(super) trait Work: Debug + Send + Sync + 'static {
-    /// There is nothing to do.
+    /// Returns true if there is nothing to do.
     fn is_done(&self) -> bool;
 
-    /// What keeps the name from being as it is declared.
+    /// Returns the reason why the name is not in its declared state.
     fn problem(&self) -> Option<&str>;
 
-    /// The objects that are to be written.
+    /// Returns the objects to write.
     fn bodies(&self) -> Vec<&Value>;
 
-    /// The missing record, if its absence is the only reason for the deletions.
+    /// Returns the missing record, if its absence is the only reason for the deletions.
     fn missing(&self) -> Option<&MissingRecord> {
         None
     }
 
-    /// Drops the deletions for the reason given.
+    /// Removes the deletions, for the reason given.
     fn withhold(&mut self, _why: String) {}
 }
 
-/// What was done since the start.
+/// Numbers of operations since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Objects written, new ones and others.
+    /// Objects created or updated.
     pub written: u64,
-    /// Objects deleted, each by its identity.
+    /// Objects deleted, each by its UID.
     pub deleted: u64,
-    /// Writes and deletes that failed.
+    /// Failed operations.
     pub failed: u64,
 }
 
-/// What keeps a name from being as it is declared.
+/// Reason why a name is not in its declared state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) text: String,
     pub(super) since: Instant,
 }
 
-/// Whose turn an event makes it. Until everything was listed nothing is to be done; the last list makes it everybody's.
+/// Returns the names to reconcile after an event: none before the initial lists are complete, then all names once,
+/// then the names the event affects.
 pub(super) fn turns<I>(
     index: &mut I,
     is_known: impl Fn(&I) -> bool,
@@ -128,49 +129,49 @@ pub(super) fn turns<I>(
 pub(super) struct Inner<I> {
     pub(super) index: I,
     pub(super) queue: Queue,
-    /// By what they watch, as the status names it.
+    /// States of the watches, by the watched kind.
     pub(super) watches: BTreeMap<&'static str, WatchState>,
     pub(super) problems: BTreeMap<String, Problem>,
-    /// What was said of names together.
+    /// Problems that were logged.
     together: Together,
     pub(super) counts: Counts,
     guard: Guard,
 }
 
-/// A name whose turn it is, and what is to be done.
+/// Name to reconcile and its work.
 #[derive(Debug)]
 pub(super) struct Turn<W> {
     pub(super) name: String,
     pub(super) work: W,
-    /// Of what is to be written.
+    /// Hash of the objects to write.
     hash: Option<String>,
 }
 
-/// What the writer is to do next.
+/// Next step of the writer.
 #[derive(Debug)]
 pub(super) enum Next<W> {
-    /// This name, which counts as running from then on.
+    /// Work for a name, which is running from then on.
     Turn(Turn<W>),
-    /// Nothing yet; more names are to be looked at.
+    /// More names to check after other users of the lock.
     More,
-    /// Nothing until then, or until something changes.
+    /// No work before this time or the next change.
     Nothing(Option<Instant>),
 }
 
 #[derive(Debug)]
 pub(super) struct Board<I> {
     inner: Mutex<Inner<I>>,
-    /// Something is to be looked at, by the writer.
+    /// Wakes the writer.
     pub(super) news: Notify,
-    /// Something was applied; for those who look on.
+    /// Notifies about applied events.
     changes: watch::Sender<()>,
-    /// Something was applied that touches a name: the heartbeat of a node does not.
+    /// Notifies about applied events that affect a name. The heartbeat of a node affects none.
     touches: watch::Sender<()>,
-    /// Who says when a kind comes that the cluster does not have.
+    /// Watch for kinds that the cluster does not serve yet.
     pub(super) definitions: Definitions,
-    /// Everything was listed once.
+    /// True after every required kind was listed.
     ready: watch::Sender<bool>,
-    /// The guard requires evidence.
+    /// Notifies that the guard requires evidence.
     pub(super) evidence_wanted: Notify,
 }
 
@@ -205,18 +206,18 @@ impl<I: Index> Board<I> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until everything was listed.
+    /// Waits until every required kind was listed.
     pub(super) async fn listed(&self) {
-        // The other end is in our hands, so it does not go away.
+        // The sender is a field of `self`, so the channel is open.
         let _ = self.ready.subscribe().wait_for(|ready| *ready).await;
     }
 
-    /// Everything was listed once.
+    /// Returns true after every required kind was listed.
     pub(super) fn is_listed(&self) -> bool {
         *self.ready.borrow()
     }
 
-    /// Takes what a watch says, or what came of our own write.
+    /// Applies a change from a watch or from the writer.
     pub(super) fn apply(&self, event: I::Event) {
         let mut inner = self.inner();
         let turns = turns(
@@ -228,7 +229,7 @@ impl<I: Index> Board<I> {
         let is_known = inner.index.is_known();
         let is_touched = !turns.is_empty();
         inner.queue.changed(turns);
-        // The lock is free before anybody is told, who would look at once.
+        // Receivers lock the state at once.
         drop(inner);
         self.ready
             .send_if_modified(|ready| !std::mem::replace(ready, is_known) && is_known);
@@ -239,17 +240,17 @@ impl<I: Index> Board<I> {
         self.news.notify_one();
     }
 
-    /// Hears of everything that is applied from here on.
+    /// Subscribes to all applied events.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    /// Hears of everything that is applied from here on and touches a name, once everything was listed.
+    /// Subscribes to applied events that affect a name.
     pub(super) fn touches(&self) -> watch::Receiver<()> {
         self.touches.subscribe()
     }
 
-    /// How the watches fare, that of definitions too where a kind is missed.
+    /// Returns the states of the watches, including the watch of definitions if a kind is missing.
     pub(super) fn watch_status(&self, inner: &Inner<I>) -> BTreeMap<&'static str, WatchStatus> {
         let mut status = inner.watch_status();
         let fares = self.definitions.fares();
@@ -261,7 +262,7 @@ impl<I: Index> Board<I> {
         let mut inner = self.inner();
         for _ in 0..LOOKS {
             let Some(name) = inner.queue.next(now) else {
-                // All were looked at: their number is known.
+                // All problems are recorded, so their numbers are final.
                 let again = inner.tell_together(now);
                 return Next::Nothing(inner.queue.due().into_iter().chain(again).min());
             };
@@ -299,7 +300,7 @@ impl<I: Index> Board<I> {
         Next::More
     }
 
-    /// The work about a name is over.
+    /// Ends the run of a name.
     pub(super) fn finish(&self, turn: &Turn<I::Work>, outcome: Result<(), Error>, now: Instant) {
         let mut inner = self.inner();
         match outcome {
@@ -308,9 +309,9 @@ impl<I: Index> Board<I> {
                 inner.counts.failed += 1;
                 let is_first = inner.queue.failure(&turn.name).is_none();
                 inner.queue.failed(&turn.name, &error, now);
-                // Later ones are in the status.
+                // Later failures are in the status.
                 if is_first {
-                    tracing::warn!(name = turn.name, error = %error, "{}, and is tried again", I::KEPT);
+                    tracing::warn!(name = turn.name, error = %error, "{}, retrying", I::KEPT);
                 }
             }
         }
@@ -321,7 +322,7 @@ impl<I: Index> Board<I> {
         self.judge_again(|guard| guard.learn(evidence));
     }
 
-    /// Notes that no evidence can be read.
+    /// Records that no evidence can be read.
     pub(super) fn fail(&self, error: &Error) {
         let is_absent = error.kind() == ErrorKind::NotFound;
         let is_news = self.inner().guard.fail(error.to_string(), is_absent);
@@ -347,7 +348,7 @@ impl<I: Index> Board<I> {
         changed
     }
 
-    /// Forgets what is of names that are neither declared nor have an object.
+    /// Removes the state of names that are not declared and have no object.
     pub(super) fn prune(&self) {
         let mut inner = self.inner();
         let names = inner.index.names();
@@ -358,7 +359,7 @@ impl<I: Index> Board<I> {
         inner.index.prune();
     }
 
-    /// These names are tried again now; the number of those that had failed.
+    /// Queues the names that `is_meant` selects, without their back-off; returns the number of failed names.
     pub(super) fn forget(&self, is_meant: impl Fn(&I, &str) -> bool) -> usize {
         let mut inner = self.inner();
         let Inner { index, queue, .. } = &mut *inner;
@@ -375,7 +376,7 @@ impl<I: Index> Inner<I> {
         self.guard.hold(Instant::now())
     }
 
-    /// Has the guard judge deletions that follow from a missing record, and drops them where they have to wait.
+    /// Removes deletions that follow from a missing record and have to wait, according to the guard.
     fn withhold(&mut self, name: &str, work: &mut I::Work, now: Instant) -> Option<Wait> {
         let Some(record) = work.missing() else {
             self.guard.clear(name);
@@ -395,7 +396,7 @@ impl<I: Index> Inner<I> {
             self.together.is_due |= self.problems.remove(name).is_some();
             return;
         };
-        // Said once, not with every look.
+        // Logged on the first occurrence only.
         if self.problems.get(name).is_none_or(|known| known.text != text) {
             if !I::TOGETHER {
                 tracing::warn!(name, problem = text, "{}", I::KEPT);
@@ -406,7 +407,7 @@ impl<I: Index> Inner<I> {
         }
     }
 
-    /// Says what several names have together; when to look again, where something waits to be said.
+    /// Logs problems that several names share; returns when to check again.
     fn tell_together(&mut self, now: Instant) -> Option<Instant> {
         if !I::TOGETHER {
             return None;
@@ -419,16 +420,16 @@ impl<I: Index> Inner<I> {
     }
 }
 
-/// What was said of problems that names have together.
+/// Problems that were logged, with the number of names.
 #[derive(Debug, Default)]
 struct Together {
-    /// Something may have to be said.
+    /// A problem was added or removed.
     is_due: bool,
-    /// By the problem: of how many names, and when.
+    /// Number of names and time of the last log, by problem.
     said: BTreeMap<String, (usize, Instant)>,
 }
 
-/// A problem that is to be said.
+/// Problem to log.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     text: String,
@@ -437,7 +438,8 @@ struct Said {
 }
 
 impl Together {
-    /// What is new: a problem, or after a while the number of those that have it. And when there may be more.
+    /// Returns the problems to log, and when to check again. A known problem is due when its number of names changed
+    /// and [`TOLD_EVERY`] has passed.
     fn news(&mut self, problems: &BTreeMap<String, Problem>, now: Instant) -> (Vec<Said>, Option<Instant>) {
         if !std::mem::take(&mut self.is_due) {
             return (Vec::new(), None);
@@ -446,7 +448,7 @@ impl Together {
         for (name, problem) in problems {
             counts.entry(&problem.text).or_insert((0, name)).0 += 1;
         }
-        // What comes back after it went is said anew, and not more often than other news.
+        // A problem that disappears and returns is not logged more often than others.
         self.said
             .retain(|text, (_, at)| counts.contains_key(text.as_str()) || now < *at + TOLD_EVERY);
         let (mut news, mut again) = (Vec::new(), None);
@@ -474,7 +476,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_many_have_together_is_said_once_and_again_when_their_number_has_changed() {
+    fn shared_problem_is_logged_once_and_again_after_its_number_changed() {
         let mut together = Together::default();
         let mut problems = BTreeMap::new();
         let begun = Instant::now();
@@ -498,8 +500,12 @@ mod tests {
         assert_eq!(news(&problems, 0), (first, None));
         assert_eq!(news(&problems, 1), (Vec::new(), None), "nothing has changed");
         problems.remove("n000");
-        assert_eq!(news(&problems, 2), (Vec::new(), Some(after(5))), "not so soon");
-        // One that goes and comes back within moments is the same one.
+        assert_eq!(
+            news(&problems, 2),
+            (Vec::new(), Some(after(5))),
+            "before the interval"
+        );
+        // A problem that disappears and returns within the interval is the same problem.
         problems.remove("other");
         assert_eq!(news(&problems, 3), (Vec::new(), Some(after(5))));
         has(&mut problems, "other", "shared");
@@ -513,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_gathered_while_no_problem_comes_or_goes() {
+    fn unchanged_problems_are_not_counted_again() {
         let mut together = Together::default();
         let problem = Problem {
             text: "no model".to_owned(),
@@ -524,8 +530,8 @@ mod tests {
     }
 
     #[test]
-    fn the_last_list_makes_it_everybodys_turn_and_nothing_is_done_before() {
-        // How many lists have come.
+    fn names_are_reconciled_once_after_the_last_initial_list() {
+        // Number of received lists.
         let mut lists = 0;
         let mut turns = |lists_now: u32| {
             let touched = |index: &mut u32| {

@@ -1,21 +1,21 @@
-//! Changes of one kind of objects, as a watch tells them, and tables that follow them.
+//! Changes of the objects of one kind, and tables that apply them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A change of one kind.
+/// Change of the objects of one kind.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub enum Change<K, V> {
-    /// Everything there is: a list that is complete.
+    /// Complete list of the objects.
     Listed(BTreeMap<K, V>),
-    /// One that is new or changed.
+    /// New or changed object.
     Put(K, V),
-    /// One that is gone, as it was last.
+    /// Deleted object, in its last version.
     Gone(K, V),
 }
 
 impl<K, V> Change<K, V> {
-    /// The values that it brings.
+    /// Returns the values that the change adds or replaces.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         let (all, one) = match self {
             Self::Listed(all) => (Some(all), None),
@@ -26,8 +26,7 @@ impl<K, V> Change<K, V> {
     }
 }
 
-/// Changes a table; the keys whose value is another one by then. Before its first list an event tells nothing: the
-/// list does.
+/// Applies a change to a table and returns the keys with changed values. Events before the first list are ignored.
 pub(super) fn changed<V: PartialEq>(
     table: &mut Option<BTreeMap<String, V>>,
     change: Change<String, V>,
@@ -35,7 +34,7 @@ pub(super) fn changed<V: PartialEq>(
     match change {
         Change::Listed(all) => {
             let before = table.take().unwrap_or_default();
-            // A list comes again after every outage, and must not make it everybody's turn.
+            // A list is repeated after every outage, and reconciles only the keys that differ.
             let keys = before.keys().chain(all.keys());
             let touched = keys
                 .filter(|key| before.get(*key) != all.get(*key))
@@ -46,7 +45,7 @@ pub(super) fn changed<V: PartialEq>(
         }
         Change::Put(key, value) => {
             let Some(table) = table else {
-                // Before the first list nothing counts, and that list has it too.
+                // The first list contains this object too.
                 return BTreeSet::new();
             };
             table.insert(key.clone(), value);
@@ -61,10 +60,10 @@ pub(super) fn changed<V: PartialEq>(
     }
 }
 
-/// The version of an object; 0 where it is no number, which counts as the oldest.
+/// Returns the resource version of an object, or 0 for a version that is not a number.
 #[must_use]
 pub fn version_of(meta: &ObjectMeta) -> u64 {
     let version = meta.resource_version.as_deref();
-    // Where versions are no numbers all are equal, and no event is dropped as an old one.
+    // With 0 for all objects, no event is dropped as outdated.
     version.and_then(|text| text.parse().ok()).unwrap_or(0)
 }

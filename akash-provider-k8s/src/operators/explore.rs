@@ -1,67 +1,66 @@
-//! Exploration of an operator's index: every order of what may happen in a small world, to a depth.
+//! Exploration of the index of an operator: tests every sequence of steps of a small model up to a depth.
 //!
-//! Orders that lead to the same state have the same future, so that each state is gone on from, and judged, once: two
-//! changes that do not touch each other cost as much as one order of them. Of a state that was seen its hash alone is
-//! kept. Versions of objects count by their order, not by how many there were before.
+//! Sequences that lead to the same state have the same future, so each state is extended and checked once. Of a
+//! visited state only the hash is stored. Object versions are compared by rank, not by value.
 //!
-//! To judge a state what is on its way arrives, or is missed and listed, and the writer comes to rest; a fresh start must
-//! have come to the same.
+//! To check a state, the pending events arrive, or are missed and replaced by lists, and the writer settles. A fresh
+//! start must reach the same state.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::thread;
 
-/// Looks at what was touched before the writer must have come to rest.
+/// Maximum rounds of the writer before no name is left.
 const LOOKS: u32 = 8;
-/// Rounds of news and writes before a world must have come to rest.
+/// Maximum rounds of events and writes before the world settles.
 const ROUNDS: u32 = 6;
 
-/// A cluster, an index that follows it, and a writer.
+/// Model of a cluster, an index that follows the cluster, and a writer.
 pub(crate) trait World: Clone {
-    /// What may happen.
+    /// Step of a sequence.
     type Step: Copy + Debug + 'static;
-    /// What the index is told.
+    /// Event of the index.
     type Event: Clone;
-    /// What is compared with a fresh start.
+    /// State that is compared with a fresh start.
     type Made: PartialEq + Debug;
-    /// All that may happen.
+    /// All steps.
     const STEPS: &'static [Self::Step];
-    /// What may become of all that is on its way: it arrives, or is missed and listed.
+    /// Steps that deliver all pending events: the events arrive, or are missed and replaced by lists.
     const ENDS: &'static [Self::Step];
 
-    /// Something happens.
+    /// Executes a step.
     fn take(&mut self, step: Self::Step);
-    /// What is on its way, and what the writer has to look at.
+    /// Returns the pending events and the names to reconcile.
     fn news(&mut self) -> &mut News<Self::Event>;
-    /// The index takes an event; the names that have to be looked at.
+    /// Applies an event to the index and returns the names to reconcile.
     fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
-    /// The writer does what the index says about a name.
+    /// Does the work of the index for a name.
     fn works_on(&mut self, name: &str);
-    /// Everything that the future hangs on.
+    /// Hashes everything that affects the future.
     fn identify(&self, state: &mut DefaultHasher);
-    /// Every version that there is, and the number of the last one.
+    /// Returns all object versions and the version counter.
     fn versions(&mut self) -> Vec<&mut u64>;
-    /// A process that starts now, when it has come to rest.
+    /// Returns a settled world after a restart of the process.
     fn anew(&self) -> Self;
-    /// What the writer made of it, without versions.
+    /// Returns the result of the writer, without versions.
     fn made(&self) -> Self::Made;
-    /// What holds of a world that has come to rest.
+    /// Checks the invariants of a settled world.
     fn check(&self);
 
-    /// One round on the way to rest.
+    /// Executes one round of settling.
     fn round(&mut self, end: Self::Step) {
         self.take(end);
         self.works();
     }
 
-    /// Tells the index.
+    /// Applies an event and records its names.
     fn tell(&mut self, event: Self::Event) {
         let touched = self.apply(event);
         self.news().touched.extend(touched);
     }
 
-    /// What is on its way arrives, each event so often.
+    /// Delivers the pending events, each the given number of times.
     fn arrive(&mut self, times: u32) {
         for event in std::mem::take(&mut self.news().waiting) {
             for _ in 1..times {
@@ -71,18 +70,18 @@ pub(crate) trait World: Clone {
         }
     }
 
-    /// The writer works until nothing is touched: what it wrote itself would else keep a name touched, and a list that
-    /// forgets to touch it would not be noticed.
+    /// Works until no name is left. Otherwise the writer's own writes would keep a name in the set, and a list that
+    /// omits the name would pass the test.
     fn works(&mut self) {
         for _ in 0..LOOKS {
             for name in std::mem::take(&mut self.news().touched) {
                 self.works_on(&name);
             }
         }
-        assert!(self.news().touched.is_empty(), "the writer never comes to rest");
+        assert!(self.news().touched.is_empty(), "the writer does not settle");
     }
 
-    /// Rounds until nothing happens in one.
+    /// Runs rounds until nothing changes.
     fn settle(&mut self, end: Self::Step) {
         for _ in 0..ROUNDS {
             let before = last(self);
@@ -91,11 +90,11 @@ pub(crate) trait World: Clone {
                 return;
             }
         }
-        panic!("the world never comes to rest");
+        panic!("the world does not settle");
     }
 }
 
-/// What is on its way to an index, and the names that it says have to be looked at; the writer looks at no others.
+/// Pending events of an index, and the names to reconcile. The writer works on these names only.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct News<E> {
     pub(crate) waiting: Vec<E>,
@@ -111,7 +110,7 @@ impl<E> Default for News<E> {
     }
 }
 
-/// Judges every state that is reached in so many steps; the number of them.
+/// Checks every state within a number of steps, and returns the number of states.
 pub(crate) fn explore<W: World>(mut start: W, depth: usize) -> usize {
     let mut seen = HashSet::from([state(&mut start)]);
     judge(&start, &[]);
@@ -144,12 +143,12 @@ fn judge<W: World>(world: &W, history: &[W::Step]) {
     for &end in W::ENDS {
         let mut kept = world.clone();
         kept.settle(end);
-        assert_eq!(kept.made(), anew, "a fresh start ends otherwise than {end:?}");
+        assert_eq!(kept.made(), anew, "a fresh start differs from {end:?}");
         kept.check();
     }
 }
 
-/// The hash of a state, whose versions are counted anew.
+/// Hashes a state, with versions replaced by their ranks.
 fn state<W: World>(world: &mut W) -> u64 {
     let mut versions = world.versions();
     let ranks: BTreeSet<u64> = versions.iter().map(|version| **version).collect();
@@ -172,7 +171,7 @@ fn last<W: World>(world: &mut W) -> u64 {
         .unwrap_or(0)
 }
 
-/// Says what happened when something fails; nothing is formatted before.
+/// Prints the sequence of steps on a panic.
 struct Told<'a, S: Debug>(&'a [S]);
 
 impl<S: Debug> Drop for Told<'_, S> {
@@ -188,7 +187,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Two names that are declared or not; an index that writes those it was told of.
+    /// Model with two names that are declared or not.
     #[derive(Clone, Default)]
     struct Pair {
         declared: BTreeMap<&'static str, u64>,
@@ -196,7 +195,7 @@ mod tests {
         made: BTreeMap<String, u64>,
         version: u64,
         news: News<(&'static str, Option<u64>)>,
-        /// It does not hear that the second name goes.
+        /// The index ignores the deletion of the second name.
         is_deaf: bool,
     }
 
@@ -297,7 +296,7 @@ mod tests {
         }
     }
 
-    /// The states that are reached when each order is gone through for itself.
+    /// Collects the states of all sequences without merging equal states.
     fn one_by_one(world: &Pair, left: usize, seen: &mut HashSet<u64>) {
         seen.insert(state(&mut world.clone()));
         for &step in Pair::STEPS.iter().filter(|_| left > 0) {
@@ -308,15 +307,15 @@ mod tests {
     }
 
     #[test]
-    fn every_state_is_judged_though_not_every_order_is_gone_through() {
+    fn merged_sequences_reach_every_state() {
         let mut seen = HashSet::new();
         one_by_one(&Pair::default(), 5, &mut seen);
         assert_eq!(explore(Pair::default(), 5), seen.len());
     }
 
     #[test]
-    #[should_panic(expected = "a fresh start ends otherwise than")]
-    fn an_index_that_misses_an_event_is_found() {
+    #[should_panic(expected = "a fresh start differs from")]
+    fn index_that_ignores_an_event_is_detected() {
         let deaf = Pair {
             is_deaf: true,
             ..Pair::default()

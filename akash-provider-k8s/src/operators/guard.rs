@@ -91,7 +91,7 @@ struct Missing {
 /// Why a deletion waits.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Wait {
-    /// The reason, for the status.
+    /// Reason for the status.
     pub(super) why: String,
     /// When to judge the name again; `None` for not before something changes.
     pub(super) again: Option<Instant>,
@@ -99,7 +99,7 @@ pub(super) struct Wait {
     pub(super) reads: bool,
 }
 
-/// Names without a record, and what is known about the kind of the records.
+/// Names without a record, and the state of the kind of the records.
 #[derive(Debug, Default)]
 pub(super) struct Guard {
     missing: BTreeMap<String, Missing>,
@@ -107,7 +107,7 @@ pub(super) struct Guard {
     released: VecDeque<Instant>,
     /// UID of the definition; `None` before the first reading.
     definition: Option<String>,
-    /// When another definition was first read than the one before.
+    /// Time of the first reading with a changed UID.
     replaced: Option<Instant>,
     evidence: Option<Evidence>,
     /// Why the last reading proved nothing.
@@ -147,7 +147,7 @@ impl Guard {
             State::Released => return Ok(()),
             State::Pending if now < since + SETTLE => {
                 return wait(
-                    "it has been missing for less than 2 s",
+                    "the record has been missing for less than 2 s",
                     Some(since + SETTLE),
                     false,
                 );
@@ -168,7 +168,7 @@ impl Guard {
         }
         if state == Some(State::Unexplained) {
             let why = format!(
-                "it was missing at the start, and no Manifest shows that its lease gave it up; {REMEDY}"
+                "the record was missing at the start, and no Manifest shows that the lease removed the name; {REMEDY}"
             );
             return wait(&why, Some(now + RETRY), false);
         }

@@ -1,7 +1,7 @@
-//! Lets a Gateway into the namespaces of leases that were made before it, so that names can be handed over to it.
+//! Opens the network policies of leases to a Gateway, so that hostnames can move to HTTPRoutes.
 //!
-//! The provider does it for the leases that it applied, at its start with the new mode. Those that another provider made
-//! keep their policies until they are hardened; for them there is this.
+//! At its start in the new mode, the provider opens the policies of leases that it applied. This module covers leases
+//! of another provider. Their policies are unchanged until they are hardened.
 
 use crate::crd::Manifest;
 use crate::error::within;
@@ -19,27 +19,27 @@ use std::time::Duration;
 
 const OPEN: &str = "open policies to a gateway";
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// Namespaces that are named of those that failed.
+/// Maximum number of failed namespaces in the report.
 const NAMED: usize = 20;
 
-/// What came of it.
+/// Result of [`open_to_gateway`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Opened {
-    /// Policies that let the Gateway's namespace in from now on.
+    /// Number of policies that now admit the namespace of the Gateway.
     pub opened: usize,
-    /// Policies that did so before; nothing was written to them.
+    /// Number of policies that admitted it before and were not written.
     pub were_open: usize,
-    /// Policies that could not be changed.
+    /// Number of policies that could not be changed.
     pub failed: usize,
-    /// Why, for the first twenty of them.
+    /// Causes of the first twenty failures.
     pub why: Vec<String>,
 }
 
-/// Has the policy of every lease with a Manifest in `records` let in what comes from the namespace of a Gateway. Nothing
-/// else of it changes; one that changes meanwhile fails, and the next call looks at it again.
+/// Adds the namespace of a Gateway to the network policy of every lease with a Manifest in `records`. The rest of the
+/// policy is unchanged. A policy that changes concurrently fails, and the next call tries it again.
 ///
 /// # Errors
-/// Manifests or policies cannot be listed; then none was changed.
+/// Fails without a change if Manifests or policies cannot be listed.
 pub async fn open_to_gateway(
     client: &Client,
     records: &str,
@@ -81,7 +81,7 @@ pub async fn open_to_gateway(
     Ok(opened)
 }
 
-/// The policies that close the namespaces of leases.
+/// Returns the network policies of lease namespaces.
 async fn policies(client: &Client, limit: Duration) -> Result<Vec<NetworkPolicy>, Error> {
     let api: Api<NetworkPolicy> = Api::all(client.clone());
     let params = ListParams::default()
@@ -100,17 +100,17 @@ async fn policies(client: &Client, limit: Duration) -> Result<Vec<NetworkPolicy>
     Err(pages::endless(OPEN))
 }
 
-/// It says that it is of the namespace that it is in, as those of leases do.
+/// Returns true if the labels of the policy name its namespace, as for leases.
 fn is_of_a_lease(policy: &NetworkPolicy) -> bool {
-    let said = policy
+    let labelled = policy
         .metadata
         .labels
         .as_ref()
         .and_then(|all| all.get(labels::NAMESPACE));
-    said.is_some() && said == policy.metadata.namespace.as_ref()
+    labelled.is_some() && labelled == policy.metadata.namespace.as_ref()
 }
 
-/// All pods of the namespace get in, at every port.
+/// Returns true if the policy admits all pods of the Gateway namespace on every port.
 fn is_open(policy: &NetworkPolicy, gateway: &str) -> bool {
     let rules = policy.spec.iter().flat_map(|spec| spec.ingress.iter().flatten());
     let at_every_port = rules.filter(|rule| rule.ports.iter().flatten().next().is_none());
@@ -137,7 +137,7 @@ fn opening(policy: &NetworkPolicy, gateway: &str) -> JsonPatch {
     let test = json!({"op": "test", "path": "/metadata/resourceVersion", "value": version});
     let operations: Vec<PatchOperation> = [test, add]
         .into_iter()
-        // Both are operations as they are written here.
+        // Both values are valid operations.
         .filter_map(|operation| serde_json::from_value(operation).ok())
         .collect();
     JsonPatch(operations)
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_open_when_all_of_the_gateways_namespace_gets_in() {
+    fn policy_is_open_if_it_admits_the_whole_gateway_namespace() {
         let gate = json!({"matchLabels": {NAMESPACE_NAME: "gates"}});
         for (ingress, open) in [
             (json!([{"from": [{"namespaceSelector": gate}]}]), true),

@@ -1,15 +1,15 @@
-//! The hostname operator: from declared hostnames to routes.
+//! Hostname operator: creates routes for declared hostnames.
 //!
 //! ```text
-//! ProviderHosts ┐                     ┌─ wanted, written, accepted ─► status
+//! ProviderHosts ┐                     ┌─ desired, written, accepted ─► status
 //! Manifests     ├─ watches ─► index ──┤
 //! routes        ┘     ▲               └─ work ─► queue ─► writer ─► API server
-//!                     └────────────── what was written ◄────┘
+//!                     └────────────── written objects ◄────┘
 //! ```
 //!
-//! [`facts`] reads records, [`index`] says what is to be done and [`queue`] whose turn it is: none of them has a clock or
-//! a network. One writer does it. It is driven by what there is and not by what happened, so that a change that was
-//! missed is made up for by the next list; and what is as wanted is not written.
+//! [`facts`] decodes records, [`index`] computes the work and [`queue`] orders it; all three are pure. One writer
+//! does the work. The operator is level-triggered: the next list corrects a missed event, and an object in its
+//! desired state is not written.
 
 pub mod certificate;
 pub mod entrance;
@@ -55,31 +55,31 @@ use std::sync::Arc;
 use std::time::Duration;
 use writer::Writer;
 
-/// What an operator chooses. [`Options::default`] has the defaults of the command line.
+/// Settings of the operator. [`Options::default`] has the defaults of the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Namespace of the records (`--k8s-manifest-ns`).
     pub manifest_namespace: String,
-    /// What is made of hostnames.
+    /// Objects to create for hostnames.
     pub plan: Plan,
-    /// How long an Ingress of which nobody says that it serves is there before the HTTPRoute of its name goes
+    /// Time that a new Ingress without a reported status exists before the HTTPRoute of its hostname is deleted
     /// (`--handover-wait`).
     pub handover: Duration,
-    /// How failures are answered.
+    /// Retry policy.
     pub patience: Patience,
-    /// How often is forgotten what is of names that are gone (`--prune-interval`).
+    /// Interval between removals of the state of deleted hostnames (`--prune-interval`).
     pub prune_interval: Duration,
-    /// Limit of one call to the API server.
+    /// Maximum duration of one call to the API server.
     pub call_timeout: Duration,
-    /// How eagerly the watches are kept up.
+    /// Timing of the watches.
     pub watch_config: WatchConfig,
-    /// Who says when a kind comes that the cluster does not have; one for all of a process.
+    /// Watch for kinds that the cluster does not serve yet; one per process.
     pub definitions: Definitions,
-    /// Nothing is written while it is shut.
+    /// Leadership gate; nothing is written while it is closed.
     pub gate: LeadershipGate,
-    /// Who asks whether names answer (`--probe`); `None` for nobody.
+    /// Probe of hostnames (`--probe`); `None` disables it.
     pub probe: Option<Probe>,
-    /// Who looks for proofs of the names that [`Plan::proof`] wants some of; without it they wait for ever.
+    /// Proof of ownership for the hostnames that [`Plan::proof`] selects. Without it, these hostnames wait forever.
     pub proving: Option<Proving>,
 }
 
@@ -101,7 +101,7 @@ impl Default for Options {
     }
 }
 
-/// The operator at work. Dropping it ends it at once; [`HostnameOperator::stop`] lets it finish what it began.
+/// Running hostname operator. Dropping the value stops it at once; [`HostnameOperator::stop`] finishes running work.
 #[derive(Debug)]
 pub struct HostnameOperator {
     shared: Arc<Shared>,
@@ -109,7 +109,7 @@ pub struct HostnameOperator {
 }
 
 impl HostnameOperator {
-    /// Begins to watch, and writes as soon as everything was listed. It needs the runtime of tokio.
+    /// Starts the watches. Writes start when every required kind was listed. Requires a tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(
@@ -163,49 +163,50 @@ impl HostnameOperator {
         Self { shared, running }
     }
 
-    /// Waits until everything was listed.
+    /// Waits until every required kind was listed.
     pub async fn ready(&self) {
         self.shared.board.listed().await;
     }
 
-    /// Everything was listed once.
+    /// Returns true after every required kind was listed.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.board.is_listed()
     }
 
-    /// How everything is at the moment, name by name.
+    /// Returns the status of all hostnames.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status(None, usize::MAX)
     }
 
-    /// The same of the names after `after` in their order, so many at most; [`Status::next`] says where to go on.
+    /// Returns the status of at most `limit` hostnames after `after`, in order. [`Status::next`] is the start of the
+    /// next page.
     #[must_use]
     pub fn status_page(&self, after: Option<&str>, limit: usize) -> Status {
         self.shared.status(after, limit)
     }
 
-    /// The same of one name; `None` where it is neither declared nor routed.
+    /// Returns the status of one hostname, or `None` if it has no record and no route.
     #[must_use]
     pub fn status_of(&self, hostname: &str) -> Option<Status> {
         self.shared.status_of(hostname)
     }
 
-    /// The names that lead somewhere, as today's operator shows them.
+    /// Returns the hostnames with a route, in the format of the Go operator.
     #[must_use]
     pub fn managed_hostnames(&self) -> BTreeMap<String, Managed> {
         self.shared.managed()
     }
 
-    /// What failed, by lease, as today's operator shows it.
+    /// Returns the failures by lease, in the format of the Go operator.
     #[must_use]
     pub fn ignore_list(&self) -> BTreeMap<String, Ignored> {
         self.shared.ignored()
     }
 
-    /// The names of a lease, given as `owner/dseq/gseq/oseq/provider`, are tried again now; the number of those that had
-    /// failed.
+    /// Retries the hostnames of a lease, given as `owner/dseq/gseq/oseq/provider`, without their back-off; returns
+    /// the number of failed hostnames.
     #[must_use]
     pub fn forget(&self, lease: &str) -> usize {
         self.shared.forget(lease)
@@ -217,7 +218,7 @@ impl HostnameOperator {
         self.shared.board.confirm()
     }
 
-    /// Begins nothing more, and waits for what is under way, at most for the limit of one call.
+    /// Starts no more work, and waits up to the duration of one call for the running work.
     pub async fn stop(&self) {
         self.running.stop().await;
     }

@@ -1,7 +1,6 @@
-//! Objects of the API server into an index, and how their watches fare.
+//! Feeds watched objects into an index, and records the state of the watches.
 //!
-//! Objects are read one by one from what the API server sends, so that one which makes no sense is a fact like any
-//! other and ends no list.
+//! Objects are decoded one by one, so an invalid object becomes a value of the index and does not end the list.
 
 use super::board::{Board, Index};
 use super::change::Change;
@@ -16,27 +15,27 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Reads the key and the value of an object.
+/// Decodes the key and the value of an object.
 pub(super) type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 
-/// What is watched.
+/// Kind and selection of a watch.
 #[derive(Clone, Copy)]
 pub(super) struct Watched {
-    /// Its name in the status.
+    /// Name in the status.
     pub(super) key: &'static str,
-    /// Its name in logs.
+    /// Name in logs.
     pub(super) name: &'static str,
-    /// Selector of labels; empty for all.
+    /// Label selector; empty for all objects.
     pub(super) labels: &'static str,
-    /// Selector of fields; empty for all.
+    /// Field selector; empty for all objects.
     pub(super) fields: &'static str,
-    /// A cluster may go without this kind.
+    /// The cluster may not serve this kind.
     pub(super) may_be_absent: bool,
-    /// What of an object is read at all.
+    /// Part of an object that is decoded.
     pub(super) reading: Reading,
 }
 
-/// Begins to watch one kind, with a task of its own.
+/// Starts a task that watches one kind.
 pub(super) fn follow<I, K, V>(
     board: &Arc<Board<I>>,
     watched: Watched,
@@ -72,12 +71,12 @@ where
     task::kept("watch of an operator", follower.run())
 }
 
-/// Where the objects of one kind go.
+/// Destination of the objects of one kind.
 struct Intake<I: Index, K, V> {
     board: Arc<Board<I>>,
     read: Read<K, V>,
     event: Box<dyn Fn(Change<K, V>) -> I::Event + Send>,
-    /// What the list under way has so far; it counts when it is complete.
+    /// Objects of the current list, applied when the list is complete.
     listed: BTreeMap<K, V>,
 }
 
@@ -113,7 +112,7 @@ impl<I: Index, K: Ord + Send, V: Send> Sink<DynamicObject> for Intake<I, K, V> {
     }
 }
 
-/// How one watch fares.
+/// State of one watch.
 struct Fares<I> {
     watched: Watched,
     board: Arc<Board<I>>,

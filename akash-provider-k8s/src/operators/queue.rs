@@ -1,10 +1,10 @@
-//! Whose turn it is: names that changed, names that failed and wait, names that are ignored until they change. It is pure;
-//! the time is given.
+//! Work queue: changed names, failed names that wait for a retry, and names ignored until they change. The queue is
+//! pure; the time is an argument.
 //!
 //! ```text
-//! changed ─► ready ─► running ─┬─ done ─► forgotten
-//!    ▲         ▲               └─ failed ─┬─► waiting ── its time ─► ready
-//!    │         └────── its age, or room ──┴─► ignored (refused so often)
+//! changed ─► ready ─► running ─┬─ done ─► removed
+//!    ▲         ▲               └─ failed ─┬─► waiting ── back-off ─► ready
+//!    │         └────── its age, or limit ─┴─► ignored (refused too often)
 //!    └───────────── a change, or "forget" ◄──┘
 //! ```
 
@@ -13,21 +13,21 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The longest wait after a failure. An API server or a namespace that comes back is found within it.
+/// Maximum back-off after a failure. A restored API server or namespace is found within this interval.
 const WAIT_MAX: Duration = Duration::from_secs(300);
-/// What we wrote and somebody else changed back is written again at once when it held for so long.
+/// A write that lasted this long and was then reverted by another client is repeated without delay.
 const HELD: Duration = Duration::from_secs(600);
 
-/// How failures are answered.
+/// Retry policy for failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// First wait after a failure; it doubles up to five minutes (`--retry-delay`).
+    /// First back-off after a failure; doubles up to five minutes (`--retry-delay`).
     pub retry_delay: Duration,
-    /// Refusals in a row after which a name is ignored (`--event-failure-limit`).
+    /// Consecutive refusals after which a name is ignored (`--event-failure-limit`).
     pub refusals: u32,
-    /// Names that are ignored at most; the oldest is tried again (`--ignore-list-entry-limit`).
+    /// Maximum number of ignored names; above it, the oldest is tried again (`--ignore-list-entry-limit`).
     pub ignored: usize,
-    /// A name is ignored for so long at most (`--ignore-list-age-limit`).
+    /// Maximum time a name is ignored (`--ignore-list-age-limit`).
     pub ignored_for: Duration,
 }
 
@@ -42,26 +42,26 @@ impl Default for Patience {
     }
 }
 
-/// A name that failed.
+/// State of a name that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
-    /// Failures in a row, of whatever kind.
+    /// Number of consecutive failures of any kind.
     pub failures: u32,
-    /// Of them those that were refusals of what was written.
+    /// Number of failures in which the API server refused the object.
     pub refusals: u32,
-    /// What went wrong last, as text.
+    /// Message of the last error.
     pub error: String,
-    /// Kind of that error; only `Invalid` can be a refusal.
+    /// Kind of the last error; only `Invalid` can be a refusal.
     pub kind: ErrorKind,
-    /// When it failed last.
+    /// Time of the last failure.
     pub at: Instant,
-    /// When it is tried again, unless it changes before.
+    /// Time of the next attempt, unless the name changes before.
     pub due: Instant,
-    /// It is on the ignore list.
+    /// The name is on the ignore list.
     pub is_ignored: bool,
 }
 
-/// What was written last, to tell that somebody changes it back.
+/// Last write, to detect clients that revert it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Written {
     hash: String,
@@ -69,7 +69,7 @@ struct Written {
     times: u32,
 }
 
-/// Whose turn it is.
+/// Work queue of names.
 #[derive(Debug)]
 pub struct Queue {
     patience: Patience,
@@ -77,13 +77,13 @@ pub struct Queue {
     ready: BTreeSet<String>,
     running: BTreeSet<String>,
     failed: BTreeMap<String, Failed>,
-    /// When those that failed are due, but for those that are running; and when others asked to be.
+    /// Times of the next attempts of failed names that are not running, and requested reminders.
     dues: BTreeSet<(Instant, String)>,
     written: BTreeMap<String, Written>,
 }
 
 impl Queue {
-    /// An empty queue: it is nobody's turn.
+    /// Creates an empty queue.
     #[must_use]
     pub const fn new(patience: Patience) -> Self {
         Self {
@@ -97,11 +97,11 @@ impl Queue {
         }
     }
 
-    /// Something about these names changed: it is their turn, whatever failed before.
+    /// Queues names that changed, without their back-off.
     pub fn changed(&mut self, names: impl IntoIterator<Item = String>) {
         for name in names {
             if let Some(failed) = self.failed.get_mut(&name) {
-                // What changed may be refused for other reasons, and gets all its tries.
+                // The changed object may be refused for another reason, so its refusals are counted from 0.
                 failed.is_ignored = false;
                 failed.refusals = 0;
             }
@@ -109,7 +109,7 @@ impl Queue {
         }
     }
 
-    /// These failed and are tried again now; the number of them.
+    /// Queues the failed names that `is_meant` selects, without their back-off; returns their number.
     pub fn forget(&mut self, is_meant: impl Fn(&str) -> bool) -> usize {
         let meant: Vec<String> = self
             .failed
@@ -125,25 +125,25 @@ impl Queue {
         meant.len()
     }
 
-    /// Whoever worked stopped where it was: what was being worked at has its turn again.
+    /// Queues the names that a stopped writer left running.
     pub fn restart(&mut self) {
         for name in std::mem::take(&mut self.running) {
             self.push(name);
         }
     }
 
-    /// The next name whose turn it is; it is running until [`Queue::done`], [`Queue::failed`] or [`Queue::rest`].
+    /// Returns the next name, which is running until [`Queue::done`], [`Queue::failed`] or [`Queue::rest`].
     pub fn next(&mut self, now: Instant) -> Option<String> {
         while self.dues.first().is_some_and(|(due, _)| *due <= now) {
             if let Some((_, name)) = self.dues.pop_first() {
                 self.push(name);
             }
         }
-        // One look at each name at most, so that it ends where all of them are running.
+        // Each name is taken once at most, so the loop ends if all names are running.
         let turns = self.order.len();
         for _ in 0..turns {
             let name = self.order.pop_front()?;
-            // One that changed while it was running waits for the end of that.
+            // A name that changed while it is running waits for the end of that run.
             if self.running.contains(&name) {
                 self.order.push_back(name);
                 continue;
@@ -151,7 +151,7 @@ impl Queue {
             self.ready.remove(&name);
             self.running.insert(name.clone());
             if let Some(failed) = self.failed.get(&name) {
-                // While it is being worked at, the end of its wait must not make it ready once more.
+                // The end of the back-off must not queue a running name.
                 self.dues.remove(&(failed.due, name.clone()));
             }
             return Some(name);
@@ -159,25 +159,25 @@ impl Queue {
         None
     }
 
-    /// It is a name's turn then, whatever it did before.
+    /// Queues a name at the given time.
     pub fn remind(&mut self, name: &str, at: Instant) {
         self.dues.insert((at, name.to_owned()));
     }
 
-    /// When somebody's wait is over.
+    /// Returns the time of the next reminder or attempt.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         self.dues.first().map(|(due, _)| *due)
     }
 
-    /// There was nothing to do about it.
+    /// Ends the run of a name without work.
     pub fn rest(&mut self, name: &str) {
         self.running.remove(name);
         self.unfail(name);
     }
 
-    /// True when it may be written now. What was written before, and somebody changed back at once, waits like a failure:
-    /// two who write against each other must not do it without a pause.
+    /// Returns true if an object may be written now. A write that another client reverted at once waits like a
+    /// failure, so that two clients do not overwrite each other without a pause.
     pub fn may_write(&mut self, name: &str, hash: &str, now: Instant) -> bool {
         let Some(written) = self.written.get(name).filter(|written| written.hash == hash) else {
             return true;
@@ -191,7 +191,7 @@ impl Queue {
         let failed = Failed {
             failures,
             refusals: 0,
-            error: "somebody else changes it back".to_owned(),
+            error: "another client reverts the object; find that client and stop its writes".to_owned(),
             kind: ErrorKind::Conflict,
             at: now,
             due,
@@ -201,7 +201,7 @@ impl Queue {
         false
     }
 
-    /// What is to be done about it was done; `hash` is of what was written.
+    /// Ends the run of a name after its work. `hash` identifies the written objects.
     pub fn done(&mut self, name: &str, hash: Option<String>, now: Instant) {
         self.rest(name);
         let Some(hash) = hash else {
@@ -216,12 +216,12 @@ impl Queue {
             .insert(name.to_owned(), Written { hash, at: now, times });
     }
 
-    /// It was not done.
+    /// Ends the run of a name with an error.
     pub fn failed(&mut self, name: &str, error: &Error, now: Instant) {
         self.running.remove(name);
         let before = self.failed.get(name);
         let failures = before.map_or(0, |before| before.failures) + 1;
-        // Only what the API server finds wrong with the object stays wrong: a namespace, a right or a server may come.
+        // Only an invalid object stays refused: a namespace, a permission or a server may still appear.
         let is_refusal = error.kind() == ErrorKind::Invalid && !error.is_transient();
         let refusals = before.map_or(0, |before| before.refusals) + u32::from(is_refusal);
         let is_ignored = is_refusal && refusals >= self.patience.refusals;
@@ -245,31 +245,31 @@ impl Queue {
         }
     }
 
-    /// Drops what is remembered of names that are neither declared nor have an object.
+    /// Removes the state of names that are not declared and have no object.
     pub fn prune(&mut self, is_there: impl Fn(&str) -> bool) {
         self.written.retain(|name, _| is_there(name));
         self.failed.retain(|name, _| is_there(name));
         self.dues.retain(|(_, name)| is_there(name));
     }
 
-    /// How a name failed.
+    /// Returns the state of a failed name.
     #[must_use]
     pub fn failure(&self, name: &str) -> Option<&Failed> {
         self.failed.get(name)
     }
 
-    /// All that failed and have not been done since.
+    /// Returns all names that failed and were not written since.
     pub fn failures(&self) -> impl Iterator<Item = (&String, &Failed)> {
         self.failed.iter()
     }
 
-    /// Names whose turn it is or that are being worked at.
+    /// Returns the number of queued and running names.
     #[must_use]
     pub fn busy(&self) -> usize {
         self.ready.len() + self.running.len()
     }
 
-    /// It is a name's turn, or it is being worked at.
+    /// Returns true for a queued or running name.
     #[must_use]
     pub fn is_busy(&self, name: &str) -> bool {
         self.ready.contains(name) || self.running.contains(name)
@@ -293,7 +293,7 @@ impl Queue {
         }
     }
 
-    /// The one that is ignored for the longest is tried again when there are too many.
+    /// Queues the name that has been ignored the longest if the list is over its limit.
     fn make_room(&mut self, newest: &str) {
         let ignored = self.failed.iter().filter(|(_, failed)| failed.is_ignored);
         let ignored: Vec<_> = ignored.map(|(name, failed)| (failed.at, name.clone())).collect();
@@ -306,9 +306,9 @@ impl Queue {
     }
 }
 
-/// The wait after so many failures in a row.
+/// Returns the back-off after a number of consecutive failures.
 fn wait(first: Duration, failures: u32) -> Duration {
-    // More doublings than these are past every wait.
+    // More doublings exceed every back-off.
     let doubled = 1u32
         .checked_shl(failures.saturating_sub(1).min(16))
         .unwrap_or(u32::MAX);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     fn outage() -> Error {
-        Error::new(ErrorKind::Unavailable, "route", "nobody answers")
+        Error::new(ErrorKind::Unavailable, "route", "connection refused")
     }
 
     const A: &str = "a.example.com";
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_waits_ever_longer_and_holds_nobody_up() {
+    fn failed_name_backs_off_without_delaying_other_names() {
         let (mut queue, start) = (queue(&[A, B]), Instant::now());
         let mut now = start;
         let mut waits = Vec::new();
@@ -345,7 +345,7 @@ mod tests {
             assert_eq!(queue.next(now).as_deref(), Some(A));
             queue.failed(A, &outage(), now);
             if queue.ready.contains(B) {
-                assert_eq!(queue.next(now).as_deref(), Some(B), "its turn comes at once");
+                assert_eq!(queue.next(now).as_deref(), Some(B), "the other name runs at once");
                 queue.done(B, Some("1".to_owned()), now);
             }
             assert_eq!(queue.next(now), None);
@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(waits, [3, 6, 12, 24, 48, 96, 192, 300, 300]);
         assert!(
             !queue.failure(A).unwrap().is_ignored,
-            "an outage is nobody's fault"
+            "an outage is not a refusal"
         );
         assert_eq!(queue.next(now).as_deref(), Some(A));
         queue.done(A, None, now);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_refused_is_ignored_until_it_changes_is_forgotten_or_is_old() {
+    fn refused_name_is_ignored_until_it_changes_expires_or_is_retried() {
         let ignored = || {
             let (mut queue, mut now) = (queue(&[A]), Instant::now());
             for _ in 0..3 {
@@ -380,7 +380,10 @@ mod tests {
         changed.changed([A.to_owned()]);
         assert_eq!(changed.next(now).as_deref(), Some(A));
         changed.failed(A, &refusal(), now);
-        assert!(!changed.failure(A).unwrap().is_ignored, "it is counted anew");
+        assert!(
+            !changed.failure(A).unwrap().is_ignored,
+            "refusals are counted from 0"
+        );
         let (mut forgotten, now) = ignored();
         assert_eq!(forgotten.forget(|name| name == B), 0);
         assert_eq!(forgotten.forget(|name| name == A), 1);
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ignore_list_has_a_limit() {
+    fn ignore_list_limit_retries_the_oldest_name() {
         let mut queue = Queue::new(Patience {
             refusals: 1,
             ignored: 1,
@@ -407,16 +410,16 @@ mod tests {
         assert_eq!(
             queue.next(now + Duration::from_secs(1)).as_deref(),
             Some(A),
-            "the oldest has a turn"
+            "the oldest name is tried again"
         );
     }
 
     #[test]
-    fn a_change_during_the_work_brings_another_turn_after_it() {
+    fn change_during_a_run_queues_the_name_again() {
         let (mut queue, now) = (queue(&[A]), Instant::now());
         assert_eq!(queue.next(now).as_deref(), Some(A));
         queue.changed([A.to_owned()]);
-        assert_eq!(queue.next(now), None, "never twice at once");
+        assert_eq!(queue.next(now), None, "a name never runs twice at once");
         queue.done(A, Some("1".to_owned()), now);
         assert_eq!(queue.next(now).as_deref(), Some(A));
         queue.rest(A);
@@ -424,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_deposed_writer_left_half_done_has_another_turn() {
+    fn restart_queues_names_of_a_stopped_writer() {
         let (mut queue, now) = (queue(&[A]), Instant::now());
         assert_eq!(queue.next(now).as_deref(), Some(A));
         assert_eq!(queue.next(now), None);
@@ -433,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_against_us_does_not_make_us_hurry() {
+    fn write_reverted_by_another_client_backs_off() {
         let (mut queue, mut now) = (queue(&[A]), Instant::now());
         let mut waits = Vec::new();
         for _ in 0..4 {
@@ -451,7 +454,7 @@ mod tests {
             waits.push((now - start).as_secs());
         }
         assert_eq!(waits, [0, 3, 6, 12]);
-        // What is wanted otherwise is written at once.
+        // Another object is written at once.
         queue.changed([A.to_owned()]);
         assert_eq!(queue.next(now).as_deref(), Some(A));
         assert!(queue.may_write(A, "2", now));

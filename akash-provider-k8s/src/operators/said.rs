@@ -1,4 +1,4 @@
-//! What every operator says of itself, and in the words of today's operators.
+//! Status types that all operators share, in the format of the Go operators.
 
 use super::board::{Index, Inner};
 use crate::hostnames::rfc3339;
@@ -9,23 +9,23 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Longest text about a record that makes no sense, in characters: some of it may be a tenant's.
+/// Maximum length of a problem with a record, in characters. The text may come from a tenant.
 pub(super) const PROBLEM_MAX: usize = 300;
 
-/// How a watch fares.
+/// State of a watch.
 #[derive(Debug, Clone, Serialize)]
 pub struct WatchStatus {
-    /// Nothing is done before it has listed everything.
+    /// The operator does no work before this watch has listed all objects.
     pub is_needed: bool,
-    /// Everything was listed once.
+    /// All objects were listed once.
     pub synced: bool,
-    /// For so many seconds it has not worked.
+    /// Seconds since the watch failed; `None` while it works.
     pub down_for_seconds: Option<u64>,
-    /// What went wrong last, also when it works again.
+    /// Last error, retained after the watch works again.
     pub last_error: Option<String>,
 }
 
-/// A lease by its parts.
+/// Identifier of a lease, field by field.
 #[derive(Debug, Clone, Serialize)]
 pub struct LeaseParts {
     /// Address of the tenant.
@@ -40,19 +40,19 @@ pub struct LeaseParts {
     pub provider: String,
 }
 
-/// A lease as today's operators show it in their list of what they ignore.
+/// Lease in the ignore list, in the format of the Go operators.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Ignored {
-    /// Its names that failed; of leased addresses their sharing keys, under the same word.
+    /// Hostnames that failed; the IP operator reports sharing keys in this field.
     pub hostnames: Vec<String>,
-    /// The error of the name that failed last.
+    /// Error of the last failure.
     pub last_error: String,
-    /// Kind of that error, or `Problem` where nothing was tried.
+    /// Kind of that error, or `Problem` if no write was tried.
     pub last_error_type: String,
-    /// When it failed last, RFC 3339.
+    /// Time of the last failure, RFC 3339.
     pub failed_at: String,
-    /// Failures in a row.
+    /// Number of consecutive failures.
     pub failure_count: u32,
     /// Namespace of the lease.
     pub namespace: String,
@@ -91,7 +91,7 @@ impl<I: Index> Inner<I> {
         statuses.collect()
     }
 
-    /// What failed, by lease; `of` says whose a name is and how it is shown.
+    /// Returns the failures by lease. `of` returns the lease and the reported name of a key.
     pub(super) fn ignored(
         &self,
         of: impl Fn(&I, &str) -> Option<(LeaseId, String)>,
@@ -123,7 +123,7 @@ impl<I: Index> Inner<I> {
                 entry.hostnames.push(shown);
             }
             entry.failure_count = entry.failure_count.max(failure_count);
-            // Times of one form and zone compare as texts.
+            // RFC 3339 times in UTC compare as text.
             if failed_at >= entry.failed_at {
                 entry.last_error = last_error;
                 entry.last_error_type = last_error_type;
@@ -135,13 +135,13 @@ impl<I: Index> Inner<I> {
 }
 
 fn date_of(at: Instant, now: Instant) -> String {
-    // An instant has no date: it is counted back from the time of day.
+    // The clock of an `Instant` has no date, so its age is subtracted from the current time.
     let ago = SignedDuration::try_from(now.saturating_duration_since(at)).unwrap_or_default();
     let then = Timestamp::now().checked_sub(ago).unwrap_or_default();
     rfc3339(then)
 }
 
-/// A text of at most [`PROBLEM_MAX`] characters.
+/// Truncates a text to [`PROBLEM_MAX`] characters.
 pub(super) fn cut(text: String) -> String {
     match text.char_indices().nth(PROBLEM_MAX) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),

@@ -1,5 +1,4 @@
-//! The one writer of an operator: does what its index says is to be done, a few names at a time, while its provider
-//! leads.
+//! Writer of an operator: does the work of the index, a few names at a time, while the provider is the leader.
 
 use super::board::{Board, Index, Next, Turn};
 use crate::cluster::LeadershipGate;
@@ -11,18 +10,18 @@ use tokio::time::{Instant, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Names that are worked at at once.
+/// Maximum number of concurrent names.
 const AT_ONCE: usize = 8;
 
-/// Who knows how to write.
+/// Implementation of the writes of an operator.
 pub(super) trait Writes: Clone + Send + Sync + 'static {
-    /// Whose work it is.
+    /// Index that computes the work.
     type Index: Index;
 
-    /// What there is to do.
+    /// Returns the shared state.
     fn board(&self) -> &Board<Self::Index>;
 
-    /// Does what is to be done about one name.
+    /// Does the work for one name.
     fn carry_out(
         &self,
         name: &str,
@@ -30,33 +29,33 @@ pub(super) trait Writes: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-/// How it keeps time.
+/// Timing of the writer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// How often is forgotten what is of names that are gone.
+    /// Interval between removals of the state of deleted names.
     pub(super) prune: Duration,
-    /// Longest wait at the end for what is under way.
+    /// Maximum wait for running work at the stop.
     pub(super) grace: Duration,
 }
 
-/// An operator at work. Dropping it ends it at once.
+/// Tasks of a running operator. Dropping the value stops them at once.
 #[derive(Debug)]
 pub(super) struct Running {
     stopping: CancellationToken,
-    /// Done once the writer has stopped.
+    /// Cancelled after the writer has stopped.
     stopped: CancellationToken,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 impl Running {
-    /// Begins to work whenever the gate is open.
+    /// Starts the writer, which works while the gate is open.
     pub(super) fn start(writer: impl Writes, pace: Pace, gate: LeadershipGate) -> Self {
         let mut running = Self {
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),
             tasks: Vec::new(),
         };
-        // Cancelled however this task ends, so that nobody waits in vain.
+        // Cancelled on every end of the task, so that `stop` always returns.
         let ended = running.stopped.clone().drop_guard();
         let leading = lead(gate, running.stopping.clone(), move |until| {
             run(writer.clone(), pace, until)
@@ -68,7 +67,7 @@ impl Running {
         running
     }
 
-    /// Does something beside the writer whenever the gate is open.
+    /// Starts a task that runs while the gate is open.
     pub(super) fn lead<W: Future<Output = ()> + Send + 'static>(
         &mut self,
         gate: LeadershipGate,
@@ -78,24 +77,24 @@ impl Running {
         self.spawn(leading);
     }
 
-    /// Does something beside the writer, whoever leads.
+    /// Starts a task that runs regardless of leadership.
     pub(super) fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
         self.keep([task::kept("work of an operator", work)]);
     }
 
-    /// These end with it.
+    /// Adds tasks that end with the operator.
     pub(super) fn keep(&mut self, tasks: impl IntoIterator<Item = AbortOnDropHandle<()>>) {
         self.tasks.extend(tasks);
     }
 
-    /// Begins nothing more, and waits for what the writer has under way, at most for its grace.
+    /// Starts no more work, and waits up to the grace period for the running work.
     pub(super) async fn stop(&self) {
         self.stopping.cancel();
         self.stopped.cancelled().await;
     }
 }
 
-/// Does something whenever the gate is open, until the end.
+/// Runs `work` whenever the gate is open, until the operator stops.
 async fn lead<W: Future<Output = ()>>(
     gate: LeadershipGate,
     until: CancellationToken,
@@ -106,15 +105,15 @@ async fn lead<W: Future<Output = ()>>(
             () = until.cancelled() => return,
             () = gate.begins() => {}
         }
-        // Deposed, it stops where it is; whoever leads next looks at everything.
+        // On a lost lease the work is cancelled; the next leader reconciles all names.
         gate.during(work(until.clone())).await;
     }
 }
 
-/// Works until the end, and finishes what it began.
+/// Works until the stop, and finishes running work.
 async fn run(writer: impl Writes, pace: Pace, until: CancellationToken) {
     let board = writer.board();
-    // The term before may have ended in the middle of something.
+    // The previous leadership may have ended during a write.
     board.inner().queue.restart();
     let mut jobs = FuturesUnordered::new();
     // An interval of zero panics.
@@ -124,7 +123,7 @@ async fn run(writer: impl Writes, pace: Pace, until: CancellationToken) {
         while jobs.len() < AT_ONCE {
             match board.next(Instant::now()) {
                 Next::Turn(turn) => jobs.push(work(&writer, turn)),
-                // Whoever waits for the same lock, or for this thread, comes in between.
+                // Other users of the lock and of this thread run first.
                 Next::More => tokio::task::yield_now().await,
                 Next::Nothing(then) => {
                     due = then;
@@ -152,7 +151,7 @@ async fn run(writer: impl Writes, pace: Pace, until: CancellationToken) {
     }
     let rest = async { while jobs.next().await.is_some() {} };
     if timeout(pace.grace, rest).await.is_err() {
-        tracing::warn!("some objects were still being written at the end; the next start looks at them");
+        tracing::warn!("stopped during writes; the next start reconciles the objects");
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Seconds after the start, which the evidence of a test is read at.
+/// Returns the time a number of seconds after the start.
 fn at(start: Instant, seconds: u64) -> Instant {
     start + Duration::from_secs(seconds)
 }
@@ -21,7 +21,7 @@ fn record(name: &str) -> MissingRecord {
     }
 }
 
-/// Judges several names that went missing together, and returns those that may go.
+/// Judges several names that went missing together, and returns the names that may be deleted.
 fn judge(guard: &mut Guard, names: &[String], declared: usize, now: Instant) -> Vec<String> {
     let mut gone = Vec::new();
     for name in names {
@@ -43,13 +43,13 @@ fn guard(start: Instant, missing: &[String], declared: usize) -> Guard {
     assert_eq!(
         judge(&mut guard, missing, declared, start),
         [""; 0],
-        "nothing goes at once"
+        "nothing is deleted at once"
     );
     guard
 }
 
 #[test]
-fn a_record_is_absent_only_by_a_list_after_it_went_missing_from_an_established_kind() {
+fn record_is_absent_only_by_a_later_list_of_an_established_kind() {
     let start = Instant::now();
     let one = names(1);
     for (read, goes) in [
@@ -70,14 +70,14 @@ fn a_record_is_absent_only_by_a_list_after_it_went_missing_from_an_established_k
     );
     assert!(
         !guard.fail("definition is missing".to_owned(), true),
-        "and only once"
+        "the same problem is logged once"
     );
     let wait = guard.judge("n0", &record("n0"), 9, at(start, 9)).unwrap_err();
     assert!(wait.why.contains("definition is missing"), "{wait:?}");
 }
 
 #[test]
-fn many_records_that_go_missing_at_once_are_held() {
+fn many_records_missing_at_once_are_held() {
     for (missing, declared, held) in [
         (1, 0, 0),
         (2, 0, 2),
@@ -101,7 +101,7 @@ fn many_records_that_go_missing_at_once_are_held() {
 }
 
 #[test]
-fn deletions_one_after_another_count_together_within_a_minute() {
+fn deletions_within_a_minute_count_together() {
     let start = Instant::now();
     for (pause, held) in [(5, true), (20, false)] {
         let mut guard = guard(start, &[], 50);
@@ -131,7 +131,7 @@ fn a_hold_ends_when_the_records_are_back_or_an_operator_confirms() {
         assert_eq!(
             judge(&mut guard, &all, 0, at(start, 7_200)),
             [""; 0],
-            "no time ends it"
+            "a hold does not expire"
         );
         guard
     };
@@ -150,7 +150,7 @@ fn a_hold_ends_when_the_records_are_back_or_an_operator_confirms() {
 }
 
 #[test]
-fn records_that_went_missing_with_their_definition_are_held_however_few() {
+fn records_missing_with_their_definition_are_held() {
     let start = Instant::now();
     let one = names(1);
     for absent in [false, true] {
@@ -171,7 +171,7 @@ fn records_that_went_missing_with_their_definition_are_held_however_few() {
 }
 
 #[test]
-fn a_record_that_was_missing_at_the_start_is_held_until_a_reason_or_a_confirmation() {
+fn record_missing_at_the_start_is_held_until_a_reason_or_a_confirmation() {
     let start = Instant::now();
     let unexplained = MissingRecord {
         has_reason: false,
@@ -192,13 +192,13 @@ fn a_record_that_was_missing_at_the_start_is_held_until_a_reason_or_a_confirmati
     let mut guard = held();
     assert!(
         guard.judge("n0", &record("n0"), 50, at(start, 605)).is_ok(),
-        "the Manifest gave the name up"
+        "the Manifest no longer names it"
     );
     assert_eq!(guard.hold(at(start, 605)), None);
     let mut guard = held();
     assert_eq!(guard.confirm(), 1);
     assert!(guard.judge("n0", &unexplained, 50, at(start, 605)).is_ok());
-    // Beside many others it needs a confirmation even with a reason.
+    // Among many missing records, a name needs a confirmation even with a reason.
     let mut guard = held();
     for name in &names(9)[1..] {
         let _ = guard.judge(name, &record(name), 0, at(start, 30));

@@ -1,4 +1,4 @@
-//! A Certificate of cert-manager for a hostname, and what cert-manager says of it.
+//! Certificate of cert-manager for a hostname, and its reported status.
 
 use super::facts::Host;
 use super::sort::Sort;
@@ -8,36 +8,36 @@ use akash_provider_core::manifest::{MAX_HOSTNAME, without_star};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Who signs certificates (`--tls-issuer`, `--tls-issuer-kind`).
+/// Issuer of certificates (`--tls-issuer`, `--tls-issuer-kind`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issuer {
-    /// Its name.
+    /// Name of the issuer.
     pub name: String,
-    /// `ClusterIssuer`, or `Issuer`, of which each lease's namespace needs one.
+    /// `ClusterIssuer`, or `Issuer`, which every lease namespace needs.
     pub kind: IssuerKind,
 }
 
-/// Where an issuer is.
+/// Kind of an issuer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum IssuerKind {
-    /// One for the whole cluster.
+    /// One issuer for the whole cluster.
     ClusterIssuer,
-    /// One of that name in each namespace.
+    /// One issuer with this name in each namespace.
     Issuer,
 }
 
-/// What cert-manager says of a certificate.
+/// Status of a certificate, as reported by cert-manager.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct CertificateState {
-    /// There is one, and it is valid; `None` where nothing is said of it as it is now.
+    /// The certificate is valid; `None` without a status of this generation.
     pub ready: Option<bool>,
-    /// Why it is, or is not: a word, and a text of at most 300 characters.
+    /// Reason and message, of at most 300 characters.
     pub reason: String,
-    /// Until when it is valid, RFC 3339.
+    /// End of the validity, RFC 3339.
     pub not_after: Option<String>,
 }
 
-/// The Certificate of a hostname, named as its route is.
+/// Renders the Certificate of a hostname, with the name of its route.
 #[must_use]
 pub fn render(name: &str, host: &Host, issuer: &Issuer) -> Value {
     let resource = Sort::Certificate.resource();
@@ -54,7 +54,8 @@ pub fn render(name: &str, host: &Host, issuer: &Issuer) -> Value {
     })
 }
 
-/// Name of the Secret with the certificate and its key. It has a dot, which no Secret of a lease has.
+/// Returns the name of the Secret with the certificate and its key. The name has a dot, unlike the Secrets of a
+/// lease.
 #[must_use]
 pub fn secret(name: &str) -> String {
     const PREFIX: &str = "tls.";
@@ -65,7 +66,7 @@ pub fn secret(name: &str) -> String {
     format!("{PREFIX}{}", hash::of(&json!(object)))
 }
 
-/// What cert-manager says of this generation of an object.
+/// Returns the reported status of this generation of an object.
 pub(super) fn state(status: Option<&Value>, generation: i64) -> CertificateState {
     let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
     let conditions = status.and_then(|status| status.get("conditions")?.as_array());
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_this_generation_counts() {
+    fn only_conditions_of_this_generation_count() {
         let status = |ready: &str, seen: i64| {
             json!({"notAfter": "2030-01-01T00:00:00Z", "conditions": [
                 {"type": "Issuing", "status": "True"},
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_has_a_name_of_its_own_however_long_the_hostname() {
+    fn secret_names_are_unique_for_long_hostnames() {
         assert_eq!(secret("*.example.com"), "tls.wc--any.example.com");
         let long = format!("a.{}.com", "b".repeat(244));
         assert!(secret(&long).len() <= 253 && secret(&long) != secret(&long.replace("a.", "c.")));

@@ -1,17 +1,17 @@
-//! Where the proxy of a route can be reached: what its controller has written into the status of an Ingress or of the
-//! Gateway. A tenant can write neither, so that whoever asks there asks only where the cluster's own controllers say.
+//! Address of the proxy of a route, from the status of an Ingress or of the Gateway. Only controllers of the cluster
+//! write these statuses, so a tenant cannot redirect a probe.
 
 use serde_json::Value;
 use std::net::IpAddr;
 
-/// An address, and its ports.
+/// Address and ports of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entrance {
-    /// The first address that is there.
+    /// First IP address in the status.
     pub ip: IpAddr,
-    /// Port of plain HTTP.
+    /// HTTP port.
     pub http: Option<u16>,
-    /// Port of HTTPS.
+    /// HTTPS port.
     pub https: Option<u16>,
 }
 
@@ -19,7 +19,7 @@ const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
 
 impl Entrance {
-    /// Of the status of an Ingress. Where it names no ports they are the usual ones.
+    /// Reads the status of an Ingress. The default ports are 80 and 443.
     pub(super) fn of_ingress(status: Option<&Value>) -> Option<Self> {
         let all = list(status?, "/loadBalancer/ingress");
         let (ip, one) = all.filter_map(|one| Some((address(one, "/ip")?, one))).next()?;
@@ -40,7 +40,7 @@ impl Entrance {
         })
     }
 
-    /// Of a Gateway: its first address, and the ports of its listeners.
+    /// Reads the first address and the listener ports of a Gateway.
     pub(super) fn of_gateway(gateway: &Value) -> Option<Self> {
         let is_ip = |one: &&Value| {
             one.pointer("/type")
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ingress_says_where_it_is_reached() {
+    fn ingress_status_has_the_proxy_address() {
         let of = |list: Value| {
             shown(Entrance::of_ingress(Some(
                 &json!({"loadBalancer": {"ingress": list}}),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_says_where_it_is_reached() {
+    fn gateway_status_has_the_proxy_address() {
         let of = |addresses: Value| {
             let listeners = json!([
                 {"protocol": "TLS", "port": 9443}, {"protocol": "HTTP", "port": 8080}, {"protocol": "HTTPS", "port": 8443},

@@ -1,4 +1,4 @@
-//! What the records say, each read by itself: one that makes no sense says why, and stops no other.
+//! Decoding of records, one by one: an invalid record has an error and does not affect other records.
 
 use super::notes::Notes;
 use crate::crd::convert::{decode, from_manifest};
@@ -16,16 +16,16 @@ use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Attempts at replicas; a proxy that tries more makes a slow service slower.
+/// Maximum number of attempts at replicas; more attempts overload a slow service.
 const MAX_TRIES: u32 = 100;
 
-/// A record, or what is wrong with it.
+/// Decoded record, or the reason why it is invalid.
 pub type Fact<T> = Result<T, String>;
 
-/// Where a hostname is declared to lead.
+/// Declaration of a hostname.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Host {
-    /// Lease that the hostname leads to.
+    /// Lease of the hostname.
     pub lease: LeaseId,
     /// Namespace of the lease.
     pub namespace: String,
@@ -33,27 +33,27 @@ pub struct Host {
     pub service: String,
     /// External port of the service, above 0.
     pub port: u16,
-    /// When it was declared, as the record says it; empty where it does not.
+    /// Time of the declaration in the record; empty if missing.
     pub updated_at: String,
-    /// Identity of the record.
+    /// UID of the record.
     pub uid: String,
-    /// What an operator noted on the record.
+    /// Notes that an operator wrote on the record.
     pub notes: Notes,
 }
 
-/// What the exposes of a lease say about proxies.
+/// Proxy options of the exposes of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Exposes {
-    /// Lease that the manifest is of.
+    /// Lease of the Manifest.
     pub lease: LeaseId,
-    /// By service and external port, those that are reached by everybody over TCP.
+    /// Options of global TCP exposes, by service and external port.
     pub options: BTreeMap<(String, u16), HttpOptions>,
     /// Hostnames that the tenant listed, in lower case.
     pub hosts: BTreeSet<String>,
 }
 
 impl Exposes {
-    /// True for a listed hostname and for an automatic hostname of the lease, below whatever domain.
+    /// Returns true for a listed hostname and for an automatic hostname of the lease in any domain.
     #[must_use]
     pub fn names(&self, hostname: &str) -> bool {
         let label = hostname.split('.').next().unwrap_or_default();
@@ -62,18 +62,18 @@ impl Exposes {
     }
 }
 
-/// What a ProviderHost declares.
+/// Decodes a ProviderHost.
 ///
 /// # Errors
-/// What is wrong with it, in at most 300 characters.
+/// Returns why the record is invalid, in at most 300 characters.
 pub fn host(object: &DynamicObject) -> Fact<Host> {
     read_host(object).map_err(cut)
 }
 
-/// What a Manifest says of its exposes.
+/// Decodes the exposes of a Manifest.
 ///
 /// # Errors
-/// As [`host`].
+/// Returns why the record is invalid, as [`host`] does.
 pub fn manifest(object: &DynamicObject) -> Fact<Exposes> {
     read_manifest(object).map_err(cut)
 }
@@ -85,21 +85,21 @@ fn read_host(object: &DynamicObject) -> Fact<Host> {
     let declared = spec.hostname.as_str();
     if without_star(declared) != name {
         return Err(format!(
-            "it declares `{declared}`; a record is named after its hostname"
+            "the record declares `{declared}`; expected the name of the record"
         ));
     }
     if let Err(fault) = check_hostname(declared) {
         return Err(format!("`{declared}` {fault}; {}", fault.help()));
     }
     let Some(lease) = lease_of_host(spec) else {
-        return Err("its owner or its provider is no address".to_owned());
+        return Err("invalid address of the owner or the provider".to_owned());
     };
     if !is_service_name(&spec.service_name) {
-        return Err(format!("`{}` is no name of a service", spec.service_name));
+        return Err(format!("invalid service name `{}`", spec.service_name));
     }
     let port = u16::try_from(spec.external_port).ok().filter(|port| *port > 0);
     let Some(port) = port else {
-        return Err(format!("{} is no port", spec.external_port));
+        return Err(format!("invalid port {}", spec.external_port));
     };
     let annotations = object.metadata.annotations.as_ref();
     let updated_at = annotations.and_then(|all| all.get(labels::UPDATED_AT)).cloned();
@@ -132,15 +132,15 @@ fn options_of(group: &Group) -> BTreeMap<(String, u16), HttpOptions> {
         };
         for expose in service.expose.iter().filter(reached) {
             let key = (service.name.clone(), expose.effective_external_port());
-            // The first counts, as it does for the port of the Service.
+            // The first expose counts, as for the port of the Service.
             all.entry(key).or_insert_with(|| bounded(&expose.http_options));
         }
     }
     all
 }
 
-/// What the network's SDL may say, whoever wrote the record: more would go into the configuration of a proxy that
-/// all tenants share.
+/// Limits options to the range of the SDL. The values become part of the configuration of a proxy that all tenants
+/// share.
 fn bounded(options: &HttpOptions) -> HttpOptions {
     HttpOptions {
         max_body_size: options.max_body_size.min(MAX_BODY),
@@ -180,27 +180,27 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_is_read() {
+    fn provider_host_is_decoded() {
         let host = host(&object("shop.example.com", spec("shop.example.com"))).unwrap();
         assert_eq!((host.service.as_str(), host.port), ("web", 80));
         assert_eq!(host.namespace, host.lease.namespace());
     }
 
     #[test]
-    fn what_makes_no_sense_says_why() {
+    fn invalid_record_has_an_error() {
         let with = |field: &str, value: Value| {
             let mut spec = spec("shop.example.com");
             spec[field] = value;
             host(&object("shop.example.com", spec)).unwrap_err()
         };
         for (field, value, why) in [
-            ("hostname", json!("bank.example.com"), "named after its hostname"),
-            ("owner", json!("akash1nobody"), "no address"),
-            ("provider", json!(""), "no address"),
-            ("service_name", json!("web; return 301"), "no name of a service"),
-            ("service_name", json!("../web"), "no name of a service"),
-            ("external_port", json!(0), "no port"),
-            ("external_port", json!(65_536), "no port"),
+            ("hostname", json!("bank.example.com"), "expected the name"),
+            ("owner", json!("akash1nobody"), "invalid address"),
+            ("provider", json!(""), "invalid address"),
+            ("service_name", json!("web; return 301"), "invalid service name"),
+            ("service_name", json!("../web"), "invalid service name"),
+            ("external_port", json!(0), "invalid port"),
+            ("external_port", json!(65_536), "invalid port"),
             ("external_port", json!("80"), "spec.external_port"),
             ("dseq", json!({}), "spec.dseq"),
         ] {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_names_are_no_hostnames() {
+    fn invalid_hostnames_are_rejected() {
         let longest = format!("{}.example.com", vec!["a".repeat(47); 5].join("."));
         assert!(
             host(&object(&longest, spec(&longest))).is_ok(),
@@ -252,19 +252,19 @@ mod tests {
                 "{name:?}"
             );
         }
-        // An object has a label in place of the `*`, and no other.
+        // The object name has a label in place of the `*`.
         let wild = "*.example.com";
         assert!(host(&object("wc--any.example.com", spec(wild))).is_ok());
         for other in [wild, "example.com", "wc--any.example.org", "wildcard.example.com"] {
             assert!(host(&object(other, spec(wild))).is_err(), "{other}");
         }
-        // A name of another script as DNS has it is a name like any other.
+        // Punycode names are valid.
         let name = "xn--bcher-kva.example";
         assert!(host(&object(name, spec(name))).is_ok());
     }
 
     #[test]
-    fn options_are_kept_within_what_an_sdl_may_say() {
+    fn options_are_limited_to_the_range_of_the_sdl() {
         let wild = HttpOptions {
             max_body_size: u32::MAX,
             read_timeout: u32::MAX,

@@ -1,7 +1,7 @@
-//! A SnippetsFilter of NGINX Gateway Fabric: the options of a tenant, for which HTTPRoutes have no words there.
+//! SnippetsFilter of NGINX Gateway Fabric with the tenant options that an HTTPRoute cannot express.
 //!
-//! Its text becomes a part of the configuration of a proxy that all tenants share. So it is made of numbers that have
-//! limits and of words of a closed list, and nothing else: see [`super::facts`].
+//! The text becomes part of the configuration of a proxy that all tenants share. It therefore contains only bounded
+//! numbers and values of a closed list: see [`super::facts`].
 
 use super::facts::Host;
 use super::sort::Sort;
@@ -10,10 +10,11 @@ use crate::objects::{effective, next_cases};
 use akash_provider_core::manifest::{HttpOptions, without_star};
 use serde_json::{Value, json};
 
-/// A buffer above this many bytes comes in smaller number: a connection can have all of them.
+/// Buffer size in bytes above which a connection gets 4 buffers instead of 8.
 const LARGE_BUFFER: u32 = 65_536;
 
-/// The filter of a hostname, named as its route is. `buffer_size` is the operator's, as digits with `k` or `m`.
+/// Renders the filter of a hostname, with the name of its route. `buffer_size` is set by the operator, as digits with
+/// `k` or `m`.
 #[must_use]
 pub fn render(name: &str, host: &Host, options: &HttpOptions, buffer_size: &str) -> Value {
     let resource = Sort::Filter.resource();
@@ -28,7 +29,7 @@ pub fn render(name: &str, host: &Host, options: &HttpOptions, buffer_size: &str)
     })
 }
 
-/// How a route refers to its filter.
+/// Renders the reference of a route to its filter.
 #[must_use]
 pub fn reference(name: &str) -> Value {
     let resource = Sort::Filter.resource();
@@ -51,7 +52,7 @@ fn snippet(options: &HttpOptions, buffer_size: &str) -> String {
         bytes => Some(bytes.to_string()),
     };
     if let Some(size) = size {
-        // One without the other is no configuration: what is busy has to fit into the rest.
+        // NGINX requires that the busy buffers fit into the remaining buffers, so both directives are set.
         let number = if own > LARGE_BUFFER { 4 } else { 8 };
         lines.push(format!("proxy_buffer_size {size};"));
         lines.push(format!("proxy_buffers {number} {size};"));
@@ -68,7 +69,7 @@ fn snippet(options: &HttpOptions, buffer_size: &str) -> String {
     lines.join("\n")
 }
 
-/// Digits and a unit, whoever chose it.
+/// Returns true for digits with an optional unit.
 fn is_size(text: &str) -> bool {
     let number = text.strip_suffix(['k', 'K', 'm', 'M']).unwrap_or(text);
     (1..=7).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_become_directives_and_nothing_else_gets_in() {
+    fn options_become_directives_without_injection() {
         assert_eq!(
             snippet(&HttpOptions::default(), "16k"),
             "client_max_body_size 1048576;\nproxy_read_timeout 60000ms;\nproxy_send_timeout 60000ms;\nproxy_buffer_size \

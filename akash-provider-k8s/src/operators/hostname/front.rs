@@ -1,5 +1,5 @@
-//! What stands before the routes: the class of Ingresses, or the Gateway. Without it routes are made all the same, and
-//! lead nowhere; so it is watched and told.
+//! Watch of the IngressClass or the Gateway of the routes. Routes are created without it, but serve no traffic, so
+//! its absence is logged.
 
 use super::entrance::Entrance;
 use super::route::Mode;
@@ -14,21 +14,21 @@ use serde::Serialize;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// What is known of it.
+/// State of the IngressClass or the Gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Front {
-    /// What it is, for people.
+    /// Kind and name, for display.
     pub name: String,
-    /// Whether it is there; `None` where that was never known.
+    /// Presence in the cluster; `None` before the first list.
     pub is_there: Option<bool>,
-    /// Why it is not known, or may have changed since.
+    /// Last error of the watch, cleared when it works again.
     pub error: Option<String>,
-    /// Of a Gateway: where it is reached, as its controller says.
+    /// Address of a Gateway, from its status.
     #[serde(skip)]
     pub entrance: Option<Entrance>,
 }
 
-/// Watches it for ever: the one object of its name.
+/// Watches the object forever.
 pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, shared: Arc<Shared>) {
     let (name, api, object): (String, Api<DynamicObject>, &str) = match &mode {
         Mode::Ingress { class, .. } => {
@@ -59,7 +59,7 @@ pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, share
         },
         report: Fares(shared),
         watch_config: WatchConfig {
-            // Nothing waits for it but people; an account may lack the right for ever.
+            // Only the status uses this watch, and an account may lack the permission permanently.
             wait_max: config.wait_absent_max,
             ..config
         },
@@ -67,16 +67,16 @@ pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, share
     follower.run().await;
 }
 
-/// Takes it over as it comes, changes and goes.
+/// Sink of the watch.
 struct Intake {
-    /// Its name: a server that knows no selector of fields shows others too.
+    /// Name of the object. A server without field selectors returns other objects too.
     object: String,
     shared: Arc<Shared>,
-    /// What the list under way has of it.
+    /// Object in the current list.
     listed: Option<Found>,
 }
 
-/// It is there, and is reached so.
+/// Presence of the object, with its address.
 type Found = Option<Entrance>;
 
 impl Intake {
@@ -98,9 +98,12 @@ fn tell(shared: &Shared, found: Option<Found>, error: Option<String>) {
         front.error = error;
         (before, front.name.clone())
     });
-    // Said when it goes away, and not each time that it is not there.
+    // Logged when the object disappears, not on every list without it.
     if !is_there && before != Some(false) {
-        tracing::warn!(missing = name, "no hostname leads anywhere without it");
+        tracing::warn!(
+            missing = name,
+            "routes serve no traffic: create the missing object"
+        );
     }
 }
 
@@ -131,12 +134,12 @@ impl Sink<DynamicObject> for Intake {
     }
 }
 
-/// How its watch fares. While it does not work the last word holds.
+/// State of the watch. During an outage the last state is retained.
 struct Fares(Arc<Shared>);
 
 impl Report for Fares {
     fn name(&self) -> &'static str {
-        "what stands before routes"
+        "IngressClass or Gateway"
     }
 
     fn listed(&self) {
@@ -153,7 +156,7 @@ impl Report for Fares {
 
     fn absent(&self, error: String) -> bool {
         let is_news = self.0.front().error.is_none();
-        // Without its kind there is none.
+        // Without the kind the object cannot exist.
         tell(&self.0, None, Some(error));
         is_news
     }
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_is_followed_by_its_name_and_an_outage_leaves_the_last_word() {
+    fn gateway_is_watched_by_name_and_an_outage_retains_its_last_state() {
         let shared = Shared::new(
             Plan::default(),
             Patience::default(),
@@ -202,9 +205,16 @@ mod tests {
             (front.is_there, ip, front.error.is_some())
         };
         let at = |ip: &str| Some(ip.to_owned());
-        assert!(fares.failed("away".to_owned(), Instant::now()), "it is news");
+        assert!(
+            fares.failed("away".to_owned(), Instant::now()),
+            "the first error is new"
+        );
         assert!(!fares.failed("away".to_owned(), Instant::now()));
-        assert_eq!(seen(), (None, None, true), "what nobody has seen is not known");
+        assert_eq!(
+            seen(),
+            (None, None, true),
+            "presence is unknown before the first list"
+        );
         intake.page(vec![gateway("other", "10.0.0.1"), gateway("gate", "10.0.0.2")]);
         intake.page(vec![gateway("third", "10.0.0.3")]);
         intake.complete(Instant::now());
@@ -214,14 +224,18 @@ mod tests {
         intake.deleted(gateway("other", "10.0.0.5"));
         assert_eq!(seen(), (Some(true), at("10.0.0.4"), false));
         fares.failed("away".to_owned(), Instant::now());
-        assert_eq!(seen(), (Some(true), at("10.0.0.4"), true), "the last word holds");
+        assert_eq!(
+            seen(),
+            (Some(true), at("10.0.0.4"), true),
+            "the last state is retained"
+        );
         fares.works();
         intake.deleted(gateway("gate", "10.0.0.4"));
         assert_eq!(seen(), (Some(false), None, false));
         intake.begin();
         intake.complete(Instant::now());
         assert_eq!(seen(), (Some(false), None, false));
-        assert!(fares.absent("404".to_owned()), "the kind goes too");
+        assert!(fares.absent("404".to_owned()), "the kind is removed");
         assert_eq!(seen(), (Some(false), None, true));
     }
 }

@@ -1,12 +1,12 @@
-//! The pure index: what the watches say goes in, what is to be done about each hostname comes out. It has no clock
-//! and no network.
+//! Pure index of the hostname operator: watch events go in, the work for each hostname comes out.
 //!
-//! A name is declared by one record at most, so that it leads to one lease or to none at every moment. A list counts
-//! when it is complete; until hosts, manifests and the routes of the mode were listed once, nothing is to be done, and
-//! nothing is deleted of a kind that was not. An object is ours to delete when its labels name a lease of a provider
-//! whose records are here and it lies in that lease's namespace.
+//! One record at most declares a hostname, so a hostname leads to one lease or to none. A list counts when it is
+//! complete. No work is done before hosts, manifests and the routes of the mode were listed, and no object of an
+//! unlisted kind is deleted. The operator may delete an object if its labels name a lease of a provider with records
+//! here, and if the object is in the namespace of that lease.
 //!
-//! What a route refers to is written before it and goes after it. Routes of the other mode go when this one serves.
+//! Objects that a route references are written before the route and deleted after it. Routes of the other mode are
+//! deleted when the route of this mode serves.
 
 mod tables;
 mod wanted;
@@ -28,45 +28,45 @@ use tables::Table;
 
 pub use crate::operators::change::Change;
 
-/// A name or a namespace, as an object's metadata have it.
+/// Hostname or namespace, as in the metadata of an object.
 type Name = String;
 /// Namespace and hostname of an object.
 pub type Place = (Name, Name);
 
-/// What a watch says.
+/// Change from a watch or from the writer.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub enum Event {
-    /// Of the records of hostnames, by hostname.
+    /// Change of ProviderHosts, by hostname.
     Hosts(Change<Name, Fact<Host>>),
-    /// Of the manifests, by the namespace of their lease.
+    /// Change of Manifests, by the namespace of their lease.
     Manifests(Change<Name, Fact<Exposes>>),
-    /// Of the objects of a kind, by namespace and hostname.
+    /// Change of the objects of a kind, by namespace and hostname.
     Objects(Sort, Change<Place, Live>),
-    /// The cluster has no such kind.
+    /// The cluster does not serve this kind.
     Absent(Sort),
-    /// An object of this kind, place and identity was deleted by us.
+    /// The writer deleted the object with this kind, place and UID.
     Deleted(Sort, Place, String),
 }
 
-/// What is made of hostnames.
+/// Objects to create for hostnames.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// How hostnames become routes.
+    /// Mode of the routes.
     pub mode: Mode,
-    /// Who signs certificates; `None` for none. Only Ingresses refer to them.
+    /// Issuer of certificates; `None` for no certificates. Only Ingresses reference them.
     pub issuer: Option<Issuer>,
-    /// Routes of the other mode stay.
+    /// Routes of the other mode are not deleted.
     pub keep_other_routes: bool,
-    /// Names that get no route, whoever declared them; who has one keeps it.
+    /// Hostnames without a new route. Existing routes are unchanged.
     pub blocked: HostnameLedger,
-    /// Names that get a route only when their owner has proved that they are theirs.
+    /// Rule for hostnames that require a proof of ownership; `None` for no proofs.
     pub proof: Option<ProofRule>,
 }
 
-/// Which names need a proof.
+/// Rule for the hostnames that require a proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofRule {
-    /// The domain of automatic names (`--deployment-ingress-domain`), which are the provider's own and need none.
+    /// Domain of automatic hostnames (`--deployment-ingress-domain`), which belong to the provider and need no proof.
     pub own_domain: String,
 }
 
@@ -79,77 +79,77 @@ impl From<Mode> for Plan {
     }
 }
 
-/// What the cluster has, and what is to be done about it.
+/// Objects of the cluster and the work they require.
 #[derive(Debug, Clone)]
 pub struct Index {
     plan: Plan,
     hosts: Option<BTreeMap<Name, Fact<Host>>>,
     manifests: Option<BTreeMap<Name, Fact<Exposes>>>,
     objects: BTreeMap<Sort, Table>,
-    /// Providers whose records are or were here.
+    /// Providers that have, or had, records here.
     providers: BTreeSet<Address>,
-    /// Names with a record that was removed after the start.
+    /// Hostnames with a record that was removed after the start.
     removed: BTreeSet<Name>,
 }
 
-/// What is to be done about a hostname. Nothing where everything is as it is to be.
+/// Work for a hostname; empty in the desired state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Work {
-    /// What the route refers to, which is written before it.
+    /// Filter that the route references, written before the route.
     pub filter: Option<Write>,
-    /// The route that is to be written.
+    /// Route to write.
     pub write: Option<Write>,
-    /// The certificate that is to be asked for, after the route.
+    /// Certificate to request after the route.
     pub certificate: Option<Write>,
-    /// Objects that are to go, once the route is written or could not be.
+    /// Objects to delete after the route was written or failed.
     pub deletes: Vec<Delete>,
-    /// Routes of the other mode that are to go when this route had time to be taken over by its controller, which does
-    /// not say so.
+    /// Routes of the other mode to delete after the handover time. The controller of the new route does not report
+    /// when it serves.
     pub held: Vec<Delete>,
-    /// What keeps the name from its route.
+    /// Reason why the hostname has no route.
     pub problem: Option<String>,
     /// The missing record, if its absence is the only reason for `deletes`.
     pub missing: Option<MissingRecord>,
 }
 
-/// An object that is to be written.
+/// Object to write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// What it is.
+    /// Kind of the object.
     pub sort: Sort,
-    /// Namespace of the lease, where it is.
+    /// Namespace of the lease and of the object.
     pub namespace: Name,
-    /// The whole object, as it is applied.
+    /// Complete object to apply.
     pub body: Value,
-    /// Identity of the object that is there.
+    /// UID of the existing object.
     pub uid: Option<String>,
-    /// What another provider's operator wrote has to become ours first.
+    /// Fields of the operator of another provider have to be taken over first.
     pub take_over: bool,
-    /// Merge patch that removes what others added, in place of an apply.
+    /// Merge patch that removes fields of other clients, used instead of an apply.
     pub patch: Option<Value>,
-    /// The first field that differs; empty for an object that is new.
+    /// Path of the first field that differs; empty for a new object.
     pub at: String,
 }
 
-/// An object that is to go.
+/// Object to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delete {
-    /// What it is.
+    /// Kind of the object.
     pub sort: Sort,
-    /// Namespace that it is in.
+    /// Namespace of the object.
     pub namespace: Name,
-    /// Identity of the object.
+    /// UID of the object.
     pub uid: String,
 }
 
 impl Work {
-    /// True when there is nothing to do now.
+    /// Returns true if there is nothing to do now.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.writes().next().is_none() && self.deletes.is_empty()
     }
 
-    /// What is to be written, in order.
+    /// Returns the objects to write, in order.
     pub fn writes(&self) -> impl Iterator<Item = &Write> {
         [&self.filter, &self.write, &self.certificate]
             .into_iter()
@@ -158,7 +158,7 @@ impl Work {
 }
 
 impl Index {
-    /// An index that knows nothing yet, and of which nothing is to be done.
+    /// Creates an index without state. No work is done before the initial lists.
     #[must_use]
     pub fn new(plan: impl Into<Plan>) -> Self {
         Self {
@@ -171,25 +171,25 @@ impl Index {
         }
     }
 
-    /// How hostnames become routes.
+    /// Returns the mode of the routes.
     #[must_use]
     pub const fn mode(&self) -> &Mode {
         &self.plan.mode
     }
 
-    /// What is made of hostnames.
+    /// Returns the objects to create for hostnames.
     #[must_use]
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// True once everything was listed without which nothing is to be done.
+    /// Returns true after every required kind was listed.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.hosts.is_some() && self.manifests.is_some() && self.table(self.mode().sort()).is_known()
     }
 
-    /// Takes an event; the names of which something may have to be done anew, once everything is known.
+    /// Applies an event and returns the hostnames to reconcile.
     pub fn apply(&mut self, event: Event) -> BTreeSet<Name> {
         match event {
             Event::Hosts(change) => self.apply_hosts(change),
@@ -203,7 +203,7 @@ impl Index {
                 }
             },
             Event::Deleted(sort, (namespace, name), uid) => {
-                // One that was made anew under the name is another one, and stays.
+                // An object that was created again under the name has another UID.
                 if self
                     .live(sort, &name, &namespace)
                     .is_some_and(|live| live.uid == uid)
@@ -215,7 +215,7 @@ impl Index {
         }
     }
 
-    /// All names that are declared or have an object.
+    /// Returns all hostnames that are declared or have an object.
     #[must_use]
     pub fn names(&self) -> BTreeSet<Name> {
         let declared = self.hosts.iter().flat_map(BTreeMap::keys);
@@ -223,12 +223,12 @@ impl Index {
         declared.chain(made).cloned().collect()
     }
 
-    /// The first of them after one, in order, so many at most; of all names no more are looked at.
+    /// Returns at most `limit` hostnames after `after`, in order, without a scan of all hostnames.
     #[must_use]
     pub fn names_after<'a>(&'a self, after: Option<&str>, limit: usize) -> BTreeSet<&'a Name> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let range = (start, Bound::Unbounded);
-        // The first of all are among the first of each.
+        // The first names of the union are among the first names of each table.
         let declared = self.hosts.iter().flat_map(|all| all.range::<str, _>(range));
         let mut names: BTreeSet<&Name> = declared.map(|(name, _)| name).take(limit).collect();
         for table in self.objects.values() {
@@ -240,65 +240,65 @@ impl Index {
         names
     }
 
-    /// True for a name that is declared or has an object.
+    /// Returns true for a hostname that is declared or has an object.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.host(name).is_some() || self.objects.values().any(|table| table.of(name).next().is_some())
     }
 
-    /// Number of records, readable or not.
+    /// Returns the number of records, valid or not.
     #[must_use]
     pub fn declared(&self) -> usize {
         self.hosts.as_ref().map_or(0, BTreeMap::len)
     }
 
-    /// Where a name is declared to lead.
+    /// Returns the declaration of a hostname.
     #[must_use]
     pub fn host(&self, name: &str) -> Option<&Fact<Host>> {
         self.hosts.as_ref()?.get(name)
     }
 
-    /// The route of a name in a namespace.
+    /// Returns the route of a hostname in a namespace.
     #[must_use]
     pub fn route(&self, name: &str, namespace: &str) -> Option<&Live> {
         self.live(self.mode().sort(), name, namespace)
     }
 
-    /// An object of a name in a namespace.
+    /// Returns an object of a hostname in a namespace.
     #[must_use]
     pub fn live(&self, sort: Sort, name: &str, namespace: &str) -> Option<&Live> {
         self.table(sort).get(name, namespace)
     }
 
-    /// Namespaces in which a name has a route of the other mode that is ours to delete.
+    /// Returns the namespaces with a deletable route of the other mode.
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
         let routes = self.table(self.mode().other()).of(name);
         let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));
         ours.map(|(namespace, _)| namespace)
     }
 
-    /// What keeps a tenant's options from the proxy of a route; `None` where nothing does.
+    /// Returns the reason why the proxy does not apply the options of the tenant, if any.
     #[must_use]
     pub fn options_problem(&self, name: &str, namespace: &str) -> Option<String> {
         if !self.mode().has_filters() {
             return None;
         }
         match (self.table(Sort::Filter), self.live(Sort::Filter, name, namespace)) {
-            (Table::Absent, _) => Some("the cluster has no SnippetsFilters; the proxy's own limits hold".to_owned()),
-            (Table::Unknown, _) => Some("SnippetsFilters are not listed yet".to_owned()),
-            (_, None) => Some("it has no SnippetsFilter yet".to_owned()),
+            (Table::Absent, _) => Some("the cluster does not serve SnippetsFilters; the limits of the proxy apply".to_owned()),
+            (Table::Unknown, _) => Some("the list of SnippetsFilters is pending".to_owned()),
+            (_, None) => Some("the SnippetsFilter is not written yet".to_owned()),
             (_, Some(live)) => match &live.accepted {
                 Accepted::Yes => None,
-                Accepted::No(why) => Some(format!("its SnippetsFilter is not accepted: {why}")),
+                Accepted::No(why) => Some(format!("the SnippetsFilter is not accepted: {why}")),
                 Accepted::Unsaid => Some(
-                    "no controller has accepted its SnippetsFilter yet; NGINX Gateway Fabric does with --snippets-filters"
+                    "no controller has accepted the SnippetsFilter; NGINX Gateway Fabric requires --snippets-filters"
                         .to_owned(),
                 ),
             },
         }
     }
 
-    /// What is to be done about a name.
+    /// Returns the work for a hostname.
     #[must_use]
     pub fn work(&self, name: &str) -> Work {
         if !self.is_known() {
@@ -306,19 +306,19 @@ impl Index {
         }
         match self.host(name) {
             None => self.without_host(name),
-            // What it was to say is unknown, so that what is there stays.
+            // The declaration is unknown, so existing objects are unchanged.
             Some(Err(problem)) => Work {
-                problem: Some(format!("its ProviderHost makes no sense: {problem}")),
+                problem: Some(format!("invalid ProviderHost: {problem}")),
                 ..Work::default()
             },
             Some(Ok(host)) => self.with_host(name, host),
         }
     }
 
-    /// The record is gone: it is in no complete list, or a watch said so.
+    /// Returns the work for a hostname without a record.
     fn without_host(&self, name: &str) -> Work {
         let goes = self.ours(name).filter(|(sort, place, _)| {
-            // What a route refers to goes after it.
+            // A route is deleted before the objects that it references.
             sort.is_route() || self.live(sort.route(), name, place).is_none()
         });
         let deletes: Vec<_> = goes
@@ -332,7 +332,7 @@ impl Index {
                 .iter()
                 .all(|gone| self.has_given_up(&gone.namespace, name));
         let problem = foreign.then(|| {
-            "it has a route of a lease whose provider has no record here; whoever made it has to delete it".to_owned()
+            "the route belongs to a provider without records here; delete it with the tool that created it".to_owned()
         });
         Work {
             missing: (!deletes.is_empty()).then(|| MissingRecord {
@@ -366,10 +366,10 @@ impl Index {
                     work.deletes.push(gone);
                 }
             } else if owner(live) != Some(host_owner(host)) {
-                // Another tenant's must not lead on.
+                // The route of another tenant must not serve this hostname.
                 work.deletes.push(gone);
             } else if sort == self.mode().sort() {
-                // One of the same tenant leads on until the new one can be written.
+                // A route of the same tenant serves until the new route can be written.
                 if !is_here && work.problem.is_none() {
                     work.deletes.push(gone);
                 }
@@ -384,18 +384,18 @@ impl Index {
         work
     }
 
-    /// True if the Manifest of a namespace is there and does not name a hostname.
+    /// Returns true if the Manifest of a namespace exists and does not name the hostname.
     fn has_given_up(&self, namespace: &str, name: &str) -> bool {
         let manifest = self.manifests.as_ref().and_then(|all| all.get(namespace));
         matches!(manifest, Some(Ok(exposes)) if !exposes.names(name))
     }
 
-    /// True for what no route refers to any more.
+    /// Returns true for an object that no route references any more.
     fn is_left_over(&self, sort: Sort, name: &str, place: &str, is_here: bool, is_settled: bool) -> bool {
         let is_wanted = is_here && self.plan.wants(sort);
         match self.live(sort.route(), name, place) {
             None => !is_wanted,
-            // One that is as wanted refers only to what is wanted.
+            // A settled route references only desired objects.
             Some(_) => is_here && is_settled && sort.route() == self.mode().sort() && !is_wanted,
         }
     }
@@ -403,23 +403,23 @@ impl Index {
     fn options(&self, host: &Host) -> Result<&HttpOptions, String> {
         let manifests = self.manifests.as_ref();
         let exposes = match manifests.and_then(|all| all.get(&host.namespace)) {
-            None => return Err(format!("its lease {} has no Manifest", host.lease)),
-            Some(Err(problem)) => return Err(format!("the Manifest of its lease makes no sense: {problem}")),
+            None => return Err(format!("lease {} has no Manifest", host.lease)),
+            Some(Err(problem)) => return Err(format!("invalid Manifest of the lease: {problem}")),
             Some(Ok(exposes)) => exposes,
         };
         let key = (host.service.clone(), host.port);
         exposes.options.get(&key).ok_or_else(|| {
             let (service, port) = key;
-            format!("its lease has no service `{service}` that everybody reaches at port {port}")
+            format!("the lease exposes no service `{service}` globally on port {port}")
         })
     }
 
     fn table(&self, sort: Sort) -> &Table {
-        // All kinds are there from the beginning.
+        // The map holds all kinds from the start.
         self.objects.get(&sort).unwrap_or(&Table::Unknown)
     }
 
-    /// All objects of a name, routes first.
+    /// Returns all objects of a hostname, routes first.
     fn objects_of(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &Live)> {
         let of = |sort| {
             self.table(sort)
@@ -433,7 +433,7 @@ impl Index {
         self.objects_of(name).filter(|(sort, ..)| sort.is_route())
     }
 
-    /// The objects of a name that we may delete.
+    /// Returns the objects of a hostname that the operator may delete.
     fn ours(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &Live)> {
         self.objects_of(name)
             .filter(|(_, place, live)| self.is_ours(place, live) && !live.is_going)
@@ -447,7 +447,7 @@ impl Index {
     fn apply_hosts(&mut self, change: Change<Name, Fact<Host>>) -> BTreeSet<Name> {
         let facts = change.values().filter_map(|fact| fact.as_ref().ok());
         let providers: Vec<_> = facts.map(|host| host.lease.provider.clone()).collect();
-        // Never taken out: the last record of a provider may go before its routes do.
+        // Providers are never removed: the last record of a provider may be deleted before its routes.
         self.providers.extend(providers);
         let was_listed = self.hosts.is_some();
         let names = changed(&mut self.hosts, change);
@@ -461,7 +461,7 @@ impl Index {
         names
     }
 
-    /// Removes stored names that are not declared and have no object.
+    /// Removes the state of hostnames that are not declared and have no object.
     pub(super) fn prune(&mut self, names: &BTreeSet<Name>) {
         self.removed.retain(|name| names.contains(name));
     }
@@ -481,7 +481,7 @@ impl Index {
         let table = self.objects.entry(sort).or_default();
         let was_known = table.is_known();
         let touched = table.apply(change);
-        // A kind that can be written from now on is wanted of names that have none of it.
+        // Hostnames without an object of a newly served kind may now need one.
         if !was_known && self.table(sort).is_known() && self.plan.wants(sort) {
             return self.names();
         }

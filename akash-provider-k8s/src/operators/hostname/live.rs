@@ -1,4 +1,4 @@
-//! A route as the cluster has it, and how it differs from the one that is wanted.
+//! Existing objects of a hostname, and their differences from the desired objects.
 
 use super::certificate::{self, CertificateState};
 use super::entrance::Entrance;
@@ -15,53 +15,52 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// A route as the cluster has it.
+/// Existing object of a hostname.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Live {
-    /// Identity of the object.
+    /// UID of the object.
     pub uid: String,
-    /// Its version; later is larger.
+    /// Resource version of the object.
     pub version: u64,
-    /// Lease its labels name.
+    /// Lease in the labels of the object.
     pub lease: Option<LeaseId>,
-    /// It is on its way out.
+    /// The object is being deleted.
     pub is_going: bool,
-    /// What its proxy says, or of a certificate its issuer.
+    /// Status that the proxy, or for a certificate cert-manager, reports.
     pub accepted: Accepted,
-    /// More of that, for a certificate.
+    /// Details of the status, for a certificate.
     pub certificate: Option<CertificateState>,
-    /// Of an Ingress: where its proxy can be reached, as its controller says.
+    /// Address of the proxy in the status of an Ingress.
     pub entrance: Option<Entrance>,
     /// Labels, annotations and spec.
     body: Value,
 }
 
-/// What a proxy says of a route.
+/// Acceptance of a route by its proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accepted {
-    /// It takes it: the gateway says so of this generation (`Accepted` and `ResolvedRefs`), or the Ingress has an
-    /// address.
+    /// The Gateway reports `Accepted` and `ResolvedRefs` for this generation, or the Ingress has an address.
     Yes,
-    /// It does not, and why.
+    /// The proxy refuses the route, with the reason.
     No(String),
-    /// Nothing yet. Not every controller of Ingresses ever says something.
+    /// No status was reported. Some Ingress controllers never report one.
     Unsaid,
 }
 
-/// How a route differs from the wanted one.
+/// Difference between an existing and a desired object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Path of the first field, or the annotation that is one too many.
+    /// Path of the first field that differs, or the surplus annotation.
     pub at: String,
-    /// Something is there that only its maker can take off.
+    /// A surplus field has to be removed by its field manager.
     pub is_surplus: bool,
-    /// Merge patch that removes what others added; an apply leaves the fields of others.
+    /// Merge patch that removes fields of other clients; an apply does not remove them.
     pub patch: Option<Value>,
 }
 
 impl Live {
-    /// Of an object of the API server.
+    /// Creates the value from an object of the API server.
     #[must_use]
     pub fn of(object: &DynamicObject, sort: Sort, mode: &Mode) -> Self {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
@@ -84,7 +83,7 @@ impl Live {
         }
     }
 
-    /// Of what was just written: the API server answered with its metadata.
+    /// Creates the value from a written object and the returned metadata.
     #[must_use]
     pub fn written(meta: &ObjectMeta, body: &Value) -> Self {
         let spec = body.get("spec").cloned().unwrap_or_default();
@@ -97,7 +96,7 @@ impl Live {
             version: version_of(meta),
             lease: meta.labels.as_ref().and_then(labels::lease_of),
             is_going: meta.deletion_timestamp.is_some(),
-            // What a proxy said was of the route before this write.
+            // The reported status belongs to the object before this write.
             accepted: Accepted::Unsaid,
             certificate: None,
             entrance: None,
@@ -108,7 +107,7 @@ impl Live {
         }
     }
 
-    /// `None` when it is as wanted.
+    /// Returns the difference from the desired object, or `None` in the desired state.
     #[must_use]
     pub fn differs(&self, wanted: &Value) -> Option<Difference> {
         let relevant = json!({
@@ -118,7 +117,7 @@ impl Live {
             },
             "spec": wanted.get("spec"),
         });
-        // In any case: it decides how the route is written, not only whether.
+        // Computed in any case: a surplus decides how the object is written.
         let surplus = self.surplus(&relevant);
         let missing = subset::missing(&relevant, &self.body, Lists::Closed);
         if missing.is_none()
@@ -139,14 +138,15 @@ impl Live {
         })
     }
 
-    /// True when a route has a reference to the filter, or the certificate, of its name.
+    /// Returns true if a route references the filter or the certificate of its hostname.
     #[must_use]
     pub fn refers_to(&self, sort: Sort, name: &str) -> bool {
         refers(&self.body, sort, name)
     }
 
-    /// A field that others added to the spec of an Ingress, with the patch that removes it. All of that spec is rendered,
-    /// and the API server adds no defaults to it, as it does for the Gateway API. The certificates of others stay.
+    /// Returns a field that another client added to the spec of an Ingress, with the patch that removes it. The
+    /// operator renders the whole spec, and the API server adds no defaults to it, unlike the Gateway API. TLS
+    /// entries of other clients are unchanged.
     fn added(&self, wanted: &Value) -> Option<(String, Value)> {
         wanted.pointer("/spec/ingressClassName")?;
         let mut live = self.body["spec"].as_object()?.clone();
@@ -163,7 +163,7 @@ impl Live {
         Some((format!("spec.{path}"), patch))
     }
 
-    /// An annotation of a proxy, a limit of time, or a reference of ours, that is not wanted.
+    /// Returns a proxy annotation, a timeout or an own reference that is not desired.
     fn surplus(&self, wanted: &Value) -> Option<String> {
         const TIMEOUTS: &str = "/spec/rules/0/timeouts";
         let annotations = |value: &Value| value.pointer("/metadata/annotations").cloned();
@@ -188,7 +188,7 @@ impl Live {
     }
 }
 
-/// The hostname that a route is for.
+/// Returns the hostname of a route.
 fn hostname_of(route: &Value) -> Option<&str> {
     let name = route.pointer("/spec/rules/0/host");
     name.or_else(|| route.pointer("/spec/hostnames/0"))?.as_str()
@@ -224,7 +224,7 @@ fn of_ingress(status: Option<&Value>) -> Accepted {
 }
 
 fn of_route(object: &DynamicObject, status: Option<&Value>, generation: i64, mode: &Mode) -> Accepted {
-    // What other gateways say of a route of the other mode is not looked at.
+    // Statuses from other gateways are ignored.
     let Mode::GatewayApi { name, namespace, .. } = mode else {
         return Accepted::Unsaid;
     };
@@ -233,7 +233,7 @@ fn of_route(object: &DynamicObject, status: Option<&Value>, generation: i64, mod
     let is_ours = |parent: &&Value| {
         let text = |path: &str| parent.pointer(path).and_then(Value::as_str);
         text("/parentRef/name") == Some(name)
-            // Left out, it is the route's own namespace.
+            // The default is the namespace of the route.
             && text("/parentRef/namespace").or(own) == Some(namespace)
     };
     let ours = parents.into_iter().flatten().filter(is_ours);
@@ -253,7 +253,8 @@ fn of_certificate(state: Option<&CertificateState>) -> Accepted {
     }
 }
 
-/// What controllers say of this generation: no counts before yes, and yes is all of the conditions from one of them.
+/// Combines the conditions of this generation: `False` has precedence, and acceptance requires all conditions from
+/// one controller.
 fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, needed: &[&str]) -> Accepted {
     let mut is_accepted = false;
     for conditions in controllers.filter_map(|controller| controller.get("conditions")?.as_array()) {
@@ -261,7 +262,7 @@ fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, neede
         for condition in conditions {
             let text = |field: &str| condition.get(field).and_then(Value::as_str).unwrap_or_default();
             let seen = condition.get("observedGeneration").and_then(Value::as_i64);
-            // Said of the object as it was before the last write.
+            // The condition belongs to the object before the last write.
             if seen.is_some_and(|seen| seen < generation) || !needed.contains(&text("type")) {
                 continue;
             }
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_accepted_when_all_is_said_of_it_as_it_is_now() {
+    fn route_is_accepted_when_all_conditions_of_this_generation_are_true() {
         let no = Accepted::No("Told: why".to_owned());
         for (conditions, wanted) in [
             (

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const NOTE: &str = "note on a hostname's record";
 
-/// Where notes are written. What cannot be written is told once: everything else works without it.
+/// Writer of notes. The first failure of a series is logged; the operator works without notes.
 #[derive(Debug, Clone)]
 pub(super) struct Notebook {
     records: Api<ProviderHost>,
@@ -31,9 +31,9 @@ impl Notebook {
         }
     }
 
-    /// Writes a note on the record that was read, and on no other that has its name by now; true when it is there.
+    /// Writes a note on the record with the UID that was read; returns true on success.
     pub(super) async fn write(&self, name: &str, host: &Host, key: &str, note: &impl Serialize) -> bool {
-        // Plain data always has a form in JSON.
+        // Plain data always serializes to JSON.
         let text = serde_json::to_string(note).unwrap_or_default();
         let patch = json!({"metadata": {"uid": host.uid, "annotations": {key: text}}});
         let object = without_star(name);
@@ -49,7 +49,7 @@ impl Notebook {
                     tracing::warn!(
                         hostname = name,
                         %error,
-                        "nothing can be noted on records of hostnames, which takes the right to patch them"
+                        "cannot write notes on ProviderHosts; grant the permission to patch them"
                     );
                 }
                 false

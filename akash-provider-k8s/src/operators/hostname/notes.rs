@@ -1,5 +1,5 @@
-//! What the operator notes on the record of a hostname: for the provider, which shows it to the tenant, and for the
-//! operator that comes after it. It is an annotation each, which nobody else writes.
+//! Notes that the operator writes on the record of a hostname, for the status of the tenant and for the next operator
+//! process. Each note is an annotation that no other client writes.
 
 use crate::labels;
 use akash_provider_core::cluster::{HostnameNotes, Reachable};
@@ -8,45 +8,45 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A longer note is none of ours.
+/// Maximum length of a note in bytes; longer values are ignored.
 const NOTE_MAX: usize = 4_096;
 
-/// What is noted on a record.
+/// Notes on a record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Notes {
-    /// Whether its owner has proved that the name is theirs.
+    /// State of the proof of ownership.
     pub proof: Option<Proof>,
-    /// Whether its address answers.
+    /// Result of the last probe.
     pub reachable: Option<Reachable>,
 }
 
-/// Whether an owner has proved that a name is theirs.
+/// Proof of ownership of a hostname.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Proof {
-    /// How far it is.
+    /// State of the proof.
     pub state: ProofState,
-    /// Whose proof it is; of another owner it counts nothing.
+    /// Owner of the proof. The proof does not apply to other owners.
     pub owner: String,
-    /// What makes it so, in words for the tenant.
+    /// Reason for the state, for the tenant.
     pub why: String,
-    /// Since when it is so, RFC 3339 in UTC.
+    /// Time of the last change of the state, RFC 3339 in UTC.
     pub at: String,
 }
 
-/// How far a proof is.
+/// State of a proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProofState {
-    /// The record was found. A query that fails later changes nothing.
+    /// The TXT record was found. A failed query does not change this state.
     Proven,
-    /// It was never found.
+    /// The TXT record was never found.
     Waiting,
-    /// It was found once, and DNS has said several times since that it is not there.
+    /// The TXT record was found, and was missing in several later queries.
     Withdrawn,
 }
 
 impl Notes {
-    /// Of the annotations of a record. What cannot be read counts as not noted.
+    /// Decodes the annotations of a record. Invalid values are ignored.
     #[must_use]
     pub fn of(annotations: Option<&BTreeMap<String, String>>) -> Self {
         Self {
@@ -55,18 +55,18 @@ impl Notes {
         }
     }
 
-    /// How far the proof of this owner is; `None` where nothing is noted of them.
+    /// Returns the state of the proof of an owner, if noted.
     #[must_use]
     pub fn proof_of(&self, owner: &Address) -> Option<ProofState> {
         self.noted(&owner.to_string()).map(|proof| proof.state)
     }
 
-    /// The same with everything that is noted of it.
+    /// Returns the proof of an owner, if noted.
     pub(super) fn noted(&self, owner: &str) -> Option<&Proof> {
         self.proof.as_ref().filter(|proof| proof.owner == owner)
     }
 
-    /// What a tenant is shown of it; `None` where there is nothing to say.
+    /// Returns the notes for the tenant, or `None` if there are none.
     #[must_use]
     pub fn for_tenant(self, owner: &str) -> Option<HostnameNotes> {
         let waits = self
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_is_shown_what_its_name_waits_for_and_nothing_of_another_owner() {
+    fn tenant_sees_its_pending_proof_and_not_that_of_another_owner() {
         let proof = r#"{"state":"waiting","owner":"akash1a","why":"a record is missing","at":"2030-01-01T00:00:00Z"}"#;
         let reachable = r#"{"state":"no","why":"it answers 503","at":"2030-01-01T00:00:00Z"}"#;
         let shown = noted(proof, reachable).for_tenant("akash1a").unwrap();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_note_that_cannot_be_read_or_is_too_long_is_none() {
+    fn invalid_or_too_long_note_is_ignored() {
         for bad in ["", "{", "[]", r#"{"state":"maybe","owner":"a","why":"","at":""}"#] {
             assert_eq!(noted(bad, bad), Notes::default(), "{bad}");
         }

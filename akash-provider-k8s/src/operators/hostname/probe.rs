@@ -1,8 +1,8 @@
-//! Asks the address of a route whether it answers for its hostname, and tells. Nothing is ever changed for it.
+//! Probes whether the proxy of a route responds for its hostname, and reports the result. A probe changes no object.
 //!
-//! The address is the one that the cluster's controllers wrote into the status of the Ingress or the Gateway, private or
-//! not: a tenant can write neither, and DNS, which a tenant can, is not asked. What a tenant chooses is the hostname,
-//! which is checked, and what is answered, of which a status and a few bytes are read.
+//! The address comes from the status of the Ingress or the Gateway, private or not. Only controllers of the cluster
+//! write that status; DNS, which a tenant controls, is not used. A tenant chooses the hostname, which is validated,
+//! and the response, of which the status and a few bytes are read.
 
 use super::entrance::Entrance;
 use super::live::Accepted;
@@ -23,53 +23,53 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Longest wait for one answer, whatever a prober does itself.
+/// Maximum duration of one request, in addition to the limits of the prober.
 const LIMIT: Duration = Duration::from_secs(10);
-/// A name that nobody has: what a proxy answers for it is what it answers without a route.
+/// Hostname without a route. The proxy's response for this name identifies a missing route.
 const NOBODY: &str = "akash-probe.invalid";
-/// What stands for the `*` of a wildcard.
+/// Label that replaces the `*` of a wildcard.
 const LABEL: &str = "akash-probe";
 
-/// What an address is asked.
+/// Request to a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// The name that is asked for, in `Host`, and for TLS in its greeting.
+    /// Hostname in the `Host` header and in the TLS server name.
     pub hostname: String,
-    /// The address, which is taken as it is.
+    /// Address of the proxy, used without resolution.
     pub address: SocketAddr,
-    /// True for HTTPS; the certificate has to be one for the name that is trusted.
+    /// True for HTTPS; the certificate must be trusted and valid for the hostname.
     pub is_tls: bool,
 }
 
-/// What was answered.
+/// Response of a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
-    /// Status of HTTP.
+    /// HTTP status code.
     pub status: u16,
-    /// The beginning of the body, of a length that the prober chooses.
+    /// Start of the body; the prober chooses its length.
     pub body: Vec<u8>,
 }
 
-/// Who asks.
+/// HTTP client for probes.
 #[async_trait]
 pub trait Prober: Debug + Send + Sync {
-    /// Asks for `/` once. It follows no redirect, and limits time and bytes.
+    /// Requests `/` once, without redirects, with limits of time and bytes.
     ///
     /// # Errors
-    /// Why there is no answer, in a few words.
+    /// Returns a short reason if there is no response.
     async fn ask(&self, question: &Question) -> Result<Said, String>;
 }
 
-/// How it is asked.
+/// Configuration of the probes.
 #[derive(Debug, Clone)]
 pub struct Probe {
-    /// Who asks.
+    /// HTTP client.
     pub prober: Arc<dyn Prober>,
-    /// How often.
+    /// Rate of the probes.
     pub budget: Budget,
 }
 
-/// Asks for ever, name after name.
+/// Probes hostnames until the cancellation.
 pub(super) async fn run(probe: Probe, shared: Arc<Shared>, notes: note::Notebook, until: CancellationToken) {
     let wanted = {
         let shared = Arc::clone(&shared);
@@ -80,7 +80,7 @@ pub(super) async fn run(probe: Probe, shared: Arc<Shared>, notes: note::Notebook
         let (probe, shared, notes) = (probe.clone(), Arc::clone(&shared), notes.clone());
         async move {
             let is_well = look(&probe, &shared, &notes, &name).await;
-            // What is amiss may be mended soon, and is asked about more often.
+            // A failed hostname may be fixed soon, and is probed more often.
             if is_well { every } else { every / 5 }
         }
     };
@@ -88,7 +88,7 @@ pub(super) async fn run(probe: Probe, shared: Arc<Shared>, notes: note::Notebook
     rounds::run(probe.budget.per_minute, changes, wanted, ask, until).await;
 }
 
-/// The names whose route is accepted.
+/// Returns the hostnames with an accepted route.
 fn accepted(shared: &Shared) -> BTreeSet<String> {
     let inner = shared.board.inner();
     let index = &inner.index;
@@ -100,7 +100,7 @@ fn accepted(shared: &Shared) -> BTreeSet<String> {
     index.names().into_iter().filter(is_accepted).collect()
 }
 
-/// Asks about one name, and tells; true when it answers.
+/// Probes one hostname and reports the result; returns true if it responds.
 async fn look(probe: &Probe, shared: &Shared, notes: &note::Notebook, name: &str) -> bool {
     let Some((entrance, has_certificate)) = whereabouts(shared, name) else {
         return false;
@@ -109,7 +109,7 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note::Notebook, name: &str
         Some(entrance) => question(probe.prober.as_ref(), name, entrance, has_certificate).await,
         None => (
             Reach::Unknown,
-            "what stands before its route has no address in its status".to_owned(),
+            "the status of the Ingress or the Gateway has no address".to_owned(),
         ),
     };
     let now = Reachable {
@@ -123,14 +123,18 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note::Notebook, name: &str
     let is_noted = before.is_some_and(|before| (before.state, &before.why) == (now.state, &now.why));
     if !is_noted {
         if now.state == Reach::No {
-            tracing::warn!(hostname = name, why = now.why, "a hostname does not answer");
+            tracing::warn!(
+                hostname = name,
+                why = now.why,
+                "hostname probe failed; check its service and its route"
+            );
         }
         notes.write(name, &host, labels::HOSTNAME_REACHABLE, &now).await;
     }
     state == Reach::Yes
 }
 
-/// Where a name is reached, and whether it has a certificate; `None` where it has no route by now.
+/// Returns the proxy address of a hostname and whether it has a certificate, or `None` without a route.
 fn whereabouts(shared: &Shared, name: &str) -> Option<(Option<Entrance>, bool)> {
     let of_gateway = shared.front().entrance;
     let inner = shared.board.inner();
@@ -144,7 +148,7 @@ fn whereabouts(shared: &Shared, name: &str) -> Option<(Option<Entrance>, bool)> 
     Some((entrance, route.refers_to(Sort::Certificate, name)))
 }
 
-/// Asks by HTTP, and where there is a certificate by HTTPS too.
+/// Probes HTTP, and HTTPS if the hostname has a certificate.
 async fn question(prober: &dyn Prober, name: &str, at: Entrance, has_certificate: bool) -> (Reach, String) {
     let hostname = name
         .strip_prefix('*')
@@ -165,21 +169,21 @@ async fn question(prober: &dyn Prober, name: &str, at: Entrance, has_certificate
         }
     }
     if answers.is_empty() {
-        return (
-            Reach::Unknown,
-            format!("nobody says at which port of {} HTTP is answered", at.ip),
-        );
+        return (Reach::Unknown, format!("the HTTP port of {} is unknown", at.ip));
     }
-    (Reach::Yes, format!("{} answers {}", at.ip, answers.join(" and ")))
+    (
+        Reach::Yes,
+        format!("{} responds {}", at.ip, answers.join(" and ")),
+    )
 }
 
-/// The status of an answer by the tenant's service; else why that is none.
+/// Returns the status code of the tenant's service, or the reason why it did not respond.
 async fn answered(prober: &dyn Prober, question: &Question) -> Result<u16, String> {
     let said = limited(prober, question).await?;
     match said.status {
-        // What a proxy says of itself: nothing behind it answers.
+        // Status codes of the proxy itself.
         502..=504 => Err(format!(
-            "the answer is {}: no pod of its service answers",
+            "the response is {}: no pod of the service responds",
             said.status
         )),
         404 => {
@@ -188,9 +192,9 @@ async fn answered(prober: &dyn Prober, question: &Question) -> Result<u16, Strin
                 is_tls: false,
                 ..question.clone()
             };
-            // By TLS there is no certificate for a name that nobody has.
+            // There is no certificate for the hostname without a route.
             if !question.is_tls && limited(prober, &nobody).await.is_ok_and(|other| other == said) {
-                return Err("the answer is 404, as for a name without a route".to_owned());
+                return Err("the response is 404, as for a hostname without a route".to_owned());
             }
             Ok(404)
         }
@@ -202,7 +206,7 @@ async fn limited(prober: &dyn Prober, question: &Question) -> Result<Said, Strin
     let asking = timeout(LIMIT, prober.ask(question));
     asking
         .await
-        .unwrap_or_else(|_| Err("no answer in time".to_owned()))
+        .unwrap_or_else(|_| Err("no response in time".to_owned()))
 }
 
 #[cfg(test)]

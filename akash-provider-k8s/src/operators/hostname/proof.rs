@@ -1,8 +1,8 @@
-//! Whether a tenant has proved that a name is theirs: a TXT record of DNS beside the name, which names their account.
+//! Proof of ownership: a DNS TXT record next to the hostname, which names the account of the tenant.
 //!
-//! A query that fails says nothing: what was proven stays so, and what never was waits. A record that is gone counts
-//! when DNS has said so several times. Who gets a name that several tenants list is no question of it: one without its
-//! proof keeps the name from nobody and gives it to nobody.
+//! A failed query changes nothing: a proven hostname stays proven, an unproven one waits. A missing record counts
+//! after several responses. The proof does not decide between tenants that list the same hostname: a tenant without a
+//! proof neither gets nor blocks it.
 
 use super::facts::Host;
 use super::note::Notebook;
@@ -21,73 +21,73 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// The label before a name whose record is looked for.
+/// Label before the hostname in the name of the TXT record.
 const LABEL: &str = "_akash-challenge";
-/// What a record says before the address of the owner.
+/// Prefix of the value, before the address of the owner.
 const FIELD: &str = "akash-owner=";
-/// Longest name of DNS, as text without the last dot.
+/// Maximum length of a DNS name, as text without the last dot.
 const NAME_MAX: usize = 253;
-/// A name of DNS has records of no more tenants than that.
+/// Maximum number of TXT records that are read.
 const RECORDS_MAX: usize = 100;
-/// How often DNS has to say in a row that a record is not there before one that was counts as withdrawn.
+/// Number of consecutive responses without the record after which a proof is withdrawn.
 const STRIKES: u32 = 3;
-/// First wait of a name that waits for its record; it doubles.
+/// First delay of a hostname that waits for its record; the delay doubles.
 const SOON: Duration = Duration::from_secs(30);
-/// Longest wait for one answer, whatever a resolver does itself.
+/// Maximum duration of one query, in addition to the limits of the resolver.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Who asks DNS.
+/// Resolver of TXT records.
 #[async_trait]
 pub trait TxtLookup: Debug + Send + Sync {
-    /// The TXT records of a name, the strings of each joined; none where DNS says that there are none.
+    /// Returns the TXT records of a name, each with its strings joined; empty if DNS reports none.
     ///
     /// # Errors
-    /// It is not known, and why, in a few words.
+    /// Returns a short reason if the query failed.
     async fn txt(&self, name: &str) -> Result<Vec<String>, String>;
 }
 
-/// How proofs are looked for.
+/// Configuration of the proofs.
 #[derive(Debug, Clone)]
 pub struct Proving {
-    /// Who asks DNS.
+    /// Resolver.
     pub lookup: Arc<dyn TxtLookup>,
-    /// How often.
+    /// Rate of the queries.
     pub budget: Budget,
 }
 
-/// Name and value of the record that proves a hostname; a wildcard is proved at the name below which it is.
+/// Returns name and value of the TXT record that proves a hostname; for a wildcard, the name is that of its parent.
 #[must_use]
 pub fn record(hostname: &str, owner: &Address) -> (String, String) {
     let base = hostname.strip_prefix("*.").unwrap_or(hostname);
     (format!("{LABEL}.{base}"), format!("{FIELD}{owner}"))
 }
 
-/// What a name without its proof waits for.
+/// Returns the problem of a hostname without its proof.
 #[must_use]
 pub(super) fn wanting(hostname: &str, owner: &Address) -> String {
     let (name, value) = record(hostname, owner);
-    format!("it waits for the proof that it is its owner's: a TXT record `{name}` with `{value}`")
+    format!("proof of ownership pending: create the TXT record `{name}` with the value `{value}`")
 }
 
-/// What is remembered of a name beside its note.
+/// Query counters of a hostname.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tries {
-    /// Answers in a row by which the record is not there.
+    /// Consecutive responses without the record.
     negative: u32,
-    /// Looks in a row without a proof.
+    /// Consecutive queries without a proof.
     vain: u32,
 }
 
-/// What a look says.
+/// Result of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Finding {
     Proven,
-    /// The records that are there are others, or there are none.
+    /// The record does not exist; the reason.
     Absent(&'static str),
     Unknown(String),
 }
 
-/// Looks for ever, name after name.
+/// Checks hostnames until the cancellation.
 pub(super) async fn run(proving: Proving, shared: Arc<Shared>, notes: Notebook, until: CancellationToken) {
     let tries: Arc<Mutex<BTreeMap<String, Tries>>> = Arc::default();
     let wanted = {
@@ -120,7 +120,7 @@ pub(super) async fn run(proving: Proving, shared: Arc<Shared>, notes: Notebook, 
                 return again;
             };
             if note.state != ProofState::Waiting {
-                tracing::info!(hostname = name, state = ?note.state, why = note.why, "a proof of a hostname");
+                tracing::info!(hostname = name, state = ?note.state, why = note.why, "hostname proof changed");
             }
             if !notes.write(&name, &host, labels::HOSTNAME_PROOF, &note).await {
                 return SOON.min(budget.every);
@@ -132,7 +132,7 @@ pub(super) async fn run(proving: Proving, shared: Arc<Shared>, notes: Notebook, 
     rounds::run(budget.per_minute, changes, wanted, ask, until).await;
 }
 
-/// The names that need a proof.
+/// Returns the hostnames that require a proof.
 fn wanted(shared: &Shared) -> BTreeSet<String> {
     let inner = shared.board.inner();
     let index = &inner.index;
@@ -152,13 +152,13 @@ const fn owner(host: &Host) -> &Address {
 async fn find(lookup: &dyn TxtLookup, hostname: &str, owner: &Address) -> Finding {
     let (name, value) = record(hostname, owner);
     if name.len() > NAME_MAX {
-        return Finding::Absent("that name is longer than DNS allows, so that it cannot be proved");
+        return Finding::Absent("the name is longer than DNS allows, so the hostname cannot be proven");
     }
     let found = timeout(LIMIT, lookup.txt(&name)).await;
     let records = match found {
         Ok(Ok(records)) => records,
         Ok(Err(why)) => return Finding::Unknown(why),
-        Err(_) => return Finding::Unknown("no answer in time".to_owned()),
+        Err(_) => return Finding::Unknown("no response in time".to_owned()),
     };
     if records
         .iter()
@@ -168,13 +168,13 @@ async fn find(lookup: &dyn TxtLookup, hostname: &str, owner: &Address) -> Findin
         return Finding::Proven;
     }
     Finding::Absent(if records.is_empty() {
-        "there is none"
+        "no TXT record exists"
     } else {
-        "those that are there say something else"
+        "the TXT records have other values"
     })
 }
 
-/// What is to be noted by now; nothing where it is noted so already.
+/// Returns the note to write, or `None` if it is unchanged.
 fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option<Proof> {
     let wanted = wanting(name, owner(host));
     let owner = owner(host).to_string();
@@ -188,7 +188,7 @@ fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option
     let (state, why) = match finding {
         Finding::Proven => {
             tries.negative = 0;
-            (ProofState::Proven, "the TXT record is there".to_owned())
+            (ProofState::Proven, "the TXT record exists".to_owned())
         }
         Finding::Absent(how) => {
             tries.negative = tries.negative.saturating_add(1);
@@ -204,7 +204,7 @@ fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option
             if matches!(before, Some(ProofState::Proven | ProofState::Withdrawn)) {
                 return None;
             }
-            let why = format!("{wanted}; DNS could not be asked: {}", cut(how));
+            let why = format!("{wanted}; the DNS query failed: {}", cut(how));
             (ProofState::Waiting, why)
         }
     };
@@ -217,8 +217,8 @@ fn judge(name: &str, host: &Host, finding: Finding, tries: &mut Tries) -> Option
     })
 }
 
-/// How long a name rests: the whole time when it is proven, so that one bad day of a zone is no three answers; and when
-/// it waits, less while it has not waited often.
+/// Returns the delay until the next query. A proven hostname waits the whole interval, so that a short DNS failure
+/// does not cause [`STRIKES`] responses. A waiting hostname starts with short delays.
 fn pause(host: &Host, tries: &Tries, every: Duration) -> Duration {
     if host.notes.proof_of(owner(host)) == Some(ProofState::Proven) {
         return every;

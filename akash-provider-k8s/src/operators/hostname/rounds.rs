@@ -1,5 +1,5 @@
-//! Asks about names one after the other, for ever: each again after a while, and all together no more often than a budget
-//! allows, with jitter, so that neither many names nor many operators ask at once.
+//! Periodic checks of hostnames within a budget of checks per minute, with jitter, so that the checks of many
+//! hostnames and many operators spread over time.
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use std::collections::hash_map::RandomState;
@@ -10,18 +10,18 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// Questions that are open at once: a name that answers slowly holds up no other.
+/// Maximum number of concurrent checks, so that a slow hostname does not delay others.
 const AT_ONCE: usize = 8;
-/// How often is asked.
+/// Rate of the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// After so long a name is asked about again.
+    /// Interval between two checks of a hostname.
     pub every: Duration,
-    /// Questions a minute, of all names together.
+    /// Maximum number of checks per minute, for all hostnames together.
     pub per_minute: u32,
 }
 
-/// When whose turn is.
+/// Schedule of the checks.
 #[derive(Debug, Default)]
 struct Rounds {
     due: BTreeMap<String, Instant>,
@@ -29,8 +29,8 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Of the names that are to be asked about the one that has waited longest; new ones come first. Else when it is the
-    /// turn of one, if nothing changes.
+    /// Returns the hostname that has waited longest, new hostnames first. Otherwise returns the time of the next
+    /// check, if any is scheduled.
     fn next(&mut self, wanted: &BTreeSet<String>, now: Instant) -> Result<String, Option<Instant>> {
         let free = wanted.iter().filter(|name| !self.asked.contains(*name));
         let due = free.map(|name| (self.due.get(name).copied(), name));
@@ -42,7 +42,7 @@ impl Rounds {
         Ok(name.clone())
     }
 
-    /// Forgets names that nobody wants.
+    /// Removes hostnames that are no longer selected.
     fn keep(&mut self, wanted: &BTreeSet<String>) {
         self.due.retain(|name, _| wanted.contains(name));
     }
@@ -53,8 +53,8 @@ impl Rounds {
     }
 }
 
-/// Asks until the end. `ask` says after how long a name is to be asked about again. Which names there are is looked at
-/// when something has changed, and not with every question.
+/// Checks hostnames until the cancellation. `ask` returns the delay until the next check. `wanted` is called after a
+/// change, not before every check.
 pub(super) async fn run<F: Future<Output = Duration>>(
     per_minute: u32,
     mut changes: watch::Receiver<()>,
@@ -67,9 +67,9 @@ pub(super) async fn run<F: Future<Output = Duration>>(
     let mut open = FuturesUnordered::new();
     let mut names = BTreeSet::new();
     changes.mark_changed();
-    // The budget allows the next question from then on.
+    // Earliest time of the next check within the budget.
     let mut allowed = Instant::now() + spread(pause);
-    // When to look whose turn it is; `None` while only a change brings it.
+    // Time of the next look at the schedule; `None` until a change.
     let mut look = Some(allowed);
     loop {
         tokio::select! {
@@ -103,7 +103,7 @@ pub(super) async fn run<F: Future<Output = Duration>>(
     }
 }
 
-/// Half of a time to one and a half of it.
+/// Returns a random duration between half and one and a half of `time`.
 fn spread(time: Duration) -> Duration {
     let chance = RandomState::new().hash_one(0_u8) % 1_000;
     time / 2 + time * u32::try_from(chance).unwrap_or(0) / 1_000
@@ -120,27 +120,27 @@ mod tests {
     }
 
     #[test]
-    fn a_new_name_comes_first_and_each_waits_for_its_time() {
+    fn new_hostname_is_checked_first_and_others_after_their_interval() {
         let mut rounds = Rounds::default();
         let start = Instant::now();
         let later = |seconds| start + Duration::from_secs(seconds);
         let all = names(&["a", "b"]);
         assert_eq!(rounds.next(&all, start).as_deref(), Ok("a"));
         assert_eq!(rounds.next(&all, start).as_deref(), Ok("b"));
-        assert_eq!(rounds.next(&all, later(99)), Err(None), "both are asked about");
+        assert_eq!(rounds.next(&all, later(99)), Err(None), "both checks are running");
         rounds.again("a".to_owned(), later(20));
         rounds.again("b".to_owned(), later(10));
         assert_eq!(rounds.next(&all, later(9)), Err(Some(later(10))));
         assert_eq!(rounds.next(&all, later(30)).as_deref(), Ok("b"));
         assert_eq!(rounds.next(&names(&["a", "c"]), later(30)).as_deref(), Ok("c"));
-        // One that is gone is forgotten, and new when it comes back.
+        // A removed hostname is new when it returns.
         rounds.keep(&names(&[]));
         assert_eq!(rounds.next(&names(&[]), later(30)), Err(None));
         assert_eq!(rounds.next(&all, later(11)).as_deref(), Ok("a"));
     }
 
     #[test]
-    fn jitter_is_half_a_time_at_most() {
+    fn jitter_is_at_most_half_of_the_interval() {
         let time = Duration::from_secs(100);
         let all: Vec<_> = (0..200).map(|_| spread(time)).collect();
         assert!(all.iter().all(|one| (50..150).contains(&one.as_secs())));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_budget_holds_for_all_names_together_and_a_slow_one_holds_up_no_other() {
+    async fn budget_limits_all_hostnames_and_a_slow_check_delays_no_other() {
         let wanted: BTreeSet<String> = (0..500).map(|n| format!("{n}.example.com")).collect();
         let asked = RefCell::new(Vec::new());
         let ask = |name: String| {
@@ -174,11 +174,11 @@ mod tests {
         assert_eq!(
             distinct.len(),
             asked.len(),
-            "nobody is asked about twice before all others"
+            "no hostname is checked twice before all others"
         );
     }
     #[tokio::test(start_paused = true)]
-    async fn names_are_gathered_when_something_has_changed_and_a_new_one_is_asked_about_soon() {
+    async fn hostnames_are_selected_after_a_change_and_new_ones_are_checked_soon() {
         let there = RefCell::new(names(&["a", "b"]));
         let (gathered, asked) = (Cell::new(0), RefCell::new(Vec::new()));
         let wanted = || {
@@ -194,7 +194,7 @@ mod tests {
         let story = async {
             sleep(Duration::from_secs(3_600)).await;
             assert_eq!(gathered.get(), 1, "nothing has changed");
-            // Each again after five to fifteen minutes.
+            // One check per 5 to 15 minutes and hostname.
             let times = asked.borrow().len();
             assert!((8..=26).contains(&times), "{times}");
             let now = Instant::now();
@@ -212,12 +212,16 @@ mod tests {
                 of_c.is_some_and(|at| at - now <= Duration::from_secs(5)),
                 "{of_c:?}"
             );
-            assert!(gathered.get() <= 4, "a burst is one: {}", gathered.get());
+            assert!(
+                gathered.get() <= 4,
+                "a burst of changes is one selection: {}",
+                gathered.get()
+            );
             there.borrow_mut().clear();
             changes.send_replace(());
             asked.borrow_mut().clear();
             sleep(Duration::from_secs(3_600)).await;
-            assert!(asked.borrow().is_empty(), "nobody is left to be asked about");
+            assert!(asked.borrow().is_empty(), "no hostname is selected");
             until.cancel();
         };
         tokio::join!(run(60, changed, wanted, ask, until.clone()), story);

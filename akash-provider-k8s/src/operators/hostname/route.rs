@@ -1,4 +1,4 @@
-//! The route of a hostname as an object: Ingress or HTTPRoute, in the words of the proxy that reads it.
+//! Rendering of the route of a hostname: an Ingress or an HTTPRoute with the annotations of its proxy.
 
 use super::facts::Host;
 use super::sort::Sort;
@@ -10,9 +10,9 @@ use k8s_openapi::api::networking::v1::IngressTLS;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Prefixes of the annotations that are written by one or another kind of route.
+/// Prefixes of the annotations that routes have.
 const PREFIXES: [&str; 3] = ["nginx.ingress.kubernetes.io/", "nginx.org/", "haproxy.org/"];
-/// The annotations below these prefixes.
+/// Names of the annotations after these prefixes.
 const ANNOTATIONS: [&str; 9] = [
     "client-max-body-size",
     "proxy-body-size",
@@ -25,25 +25,25 @@ const ANNOTATIONS: [&str; 9] = [
     "timeout-server",
 ];
 
-/// How hostnames become routes.
+/// Mode of the routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// Ingresses of one class (`--ingress-mode ingress`).
     Ingress {
-        /// Class that they name (`--ingress-class`).
+        /// Name of the class (`--ingress-class`).
         class: String,
-        /// Whose annotations they have (`--ingress-controller`).
+        /// Controller for which annotations are written (`--ingress-controller`).
         controller: Controller,
     },
-    /// HTTPRoutes at one Gateway (`--ingress-mode gateway-api`).
+    /// HTTPRoutes of one Gateway (`--ingress-mode gateway-api`).
     GatewayApi {
         /// Name of the Gateway (`--gateway-name`).
         name: String,
         /// Namespace of the Gateway (`--gateway-namespace`).
         namespace: String,
-        /// Who implements it (`--gateway-provider`).
+        /// Implementation of the Gateway (`--gateway-provider`).
         provider: GatewayProvider,
-        /// Size of the proxy's buffer, for example `16k` (`--proxy-buffer-size`).
+        /// Buffer size of the proxy, for example `16k` (`--proxy-buffer-size`).
         buffer_size: String,
     },
 }
@@ -57,37 +57,37 @@ impl Default for Mode {
     }
 }
 
-/// Who reads Ingresses, and so in whose words options are written.
+/// Ingress controller, which determines the annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Controller {
-    /// ingress-nginx, and whatever reads its annotations: all options.
+    /// ingress-nginx or a controller with its annotations: all options.
     Nginx,
-    /// Traefik: an Ingress has no words for the options of a tenant there, its own defaults hold.
+    /// Traefik: no options, because Traefik has no Ingress annotations for them; its defaults apply.
     Traefik,
-    /// HAProxy: the time an answer may take.
+    /// HAProxy: the timeout of the service.
     Haproxy,
 }
 
-/// Who implements the Gateway API.
+/// Implementation of the Gateway API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GatewayProvider {
-    /// NGINX, with its annotations.
+    /// NGINX Gateway Fabric, with its annotations.
     Nginx,
-    /// Any other: only what the standard has words for.
+    /// Any other implementation: only the options of the standard.
     Standard,
 }
 
-/// What a route refers to.
+/// Objects that a route references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Refers {
-    /// An HTTPRoute: the filter of its name.
+    /// The HTTPRoute references the filter of its hostname.
     pub filter: bool,
-    /// An Ingress: the Secret of its certificate.
+    /// The Ingress references the Secret of its certificate.
     pub certificate: bool,
 }
 
 impl Mode {
-    /// The kind of the routes.
+    /// Returns the kind of the routes.
     #[must_use]
     pub const fn sort(&self) -> Sort {
         match self {
@@ -96,7 +96,7 @@ impl Mode {
         }
     }
 
-    /// The kind of the routes of the other mode.
+    /// Returns the kind of the routes of the other mode.
     #[must_use]
     pub const fn other(&self) -> Sort {
         match self {
@@ -105,7 +105,7 @@ impl Mode {
         }
     }
 
-    /// True where options are in filters: annotations do nothing there.
+    /// Returns true if options are written as filters, because annotations have no effect.
     #[must_use]
     pub const fn has_filters(&self) -> bool {
         matches!(
@@ -117,13 +117,13 @@ impl Mode {
         )
     }
 
-    /// The route of a hostname, which refers to nothing.
+    /// Renders the route of a hostname without references.
     #[must_use]
     pub fn render(&self, name: &str, host: &Host, options: &HttpOptions) -> Value {
         self.render_with(name, host, options, Refers::default())
     }
 
-    /// The route of a hostname.
+    /// Renders the route of a hostname.
     #[must_use]
     pub fn render_with(&self, name: &str, host: &Host, options: &HttpOptions, refers: Refers) -> Value {
         let declaration = HostnameDeclaration {
@@ -169,7 +169,7 @@ impl Mode {
                 })
             }
         };
-        // Both are plain data, which always has a form in JSON.
+        // Plain data always serializes to JSON.
         rendered.unwrap_or_default()
     }
 }
@@ -190,8 +190,9 @@ fn haproxy(options: &HttpOptions) -> BTreeMap<String, String> {
     BTreeMap::from([("haproxy.org/timeout-server".to_owned(), format!("{limit}ms"))])
 }
 
-/// The standard limits the whole answer where others limit its pauses, so that it is set only where a tenant asks for
-/// less than what everybody has: a long download of anybody else goes on.
+/// Sets the standard timeout of an HTTPRoute. The standard limits the whole response, while other proxies limit
+/// pauses. The timeout is therefore set only for a tenant that requests less than the default, so that long downloads
+/// of other tenants continue.
 fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> Value {
     let usual = HttpOptions::default().read_timeout;
     let is_own = options.max_body_size != 0 && (1..usual).contains(&options.read_timeout);
@@ -202,7 +203,8 @@ fn timed(mut route: Value, provider: GatewayProvider, options: &HttpOptions) -> 
     route
 }
 
-/// True for an annotation that routes have of us or of the other provider's operator, so that one too many goes.
+/// Returns true for an annotation that this operator or the Go operator writes on routes, so that a surplus one is
+/// removed.
 #[must_use]
 pub fn is_of_routes(annotation: &str) -> bool {
     let name = PREFIXES.iter().find_map(|prefix| annotation.strip_prefix(prefix));

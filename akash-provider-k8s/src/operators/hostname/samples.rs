@@ -1,4 +1,4 @@
-//! What the tests of probes and proofs share: records, their routes, and a cluster that keeps what is noted on them.
+//! Test data for probes and proofs: records, routes, and a cluster that stores notes.
 
 use super::facts::{Exposes, Host};
 use super::index::{Change, Event, Place, Plan};
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A record of a tenant.
+/// Returns the record of a tenant.
 pub(super) fn host(tenant: u8) -> Host {
     let owner = Address::from_bytes(&[tenant; 20]).unwrap();
     let group = GroupId {
@@ -43,7 +43,7 @@ pub(super) fn host(tenant: u8) -> Host {
     }
 }
 
-/// The Ingress of a record as it is wanted, with this address in its status and maybe a certificate.
+/// Returns the desired Ingress of a record, with this address in its status and an optional certificate.
 pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool) -> (Place, Live) {
     let mode = Mode::default();
     let refers = Refers {
@@ -60,7 +60,7 @@ pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool
     (place, Live::of(&object, Sort::Ingress, &mode))
 }
 
-/// An operator that has listed these.
+/// Returns the state of an operator after these lists.
 pub(super) fn shared(plan: Plan, hosts: &[(&str, Host)], routes: Vec<(Place, Live)>) -> Arc<Shared> {
     let shared = Shared::new(plan, Patience::default(), Duration::ZERO, Definitions::default());
     let manifests = hosts.iter().map(|(_, host)| {
@@ -91,7 +91,7 @@ pub(super) fn shared(plan: Plan, hosts: &[(&str, Host)], routes: Vec<(Place, Liv
     Arc::new(shared)
 }
 
-/// A cluster that answers every write with a status, and keeps what was written.
+/// Fake cluster that returns one status code for all writes, and stores their bodies.
 #[derive(Clone)]
 pub(super) struct Cluster {
     pub(super) code: Arc<AtomicU16>,
@@ -106,7 +106,7 @@ impl Cluster {
         }
     }
 
-    /// Where it is written.
+    /// Returns a writer of notes for this cluster.
     pub(super) fn notebook(&self) -> Notebook {
         let cluster = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -134,7 +134,7 @@ impl Cluster {
         Notebook::new(&Client::new(service, "default"), "lease", Duration::from_secs(5))
     }
 
-    /// The notes of this key so far, each with the object that it is on.
+    /// Returns the notes with this key, each with the name of its object.
     pub(super) fn notes(&self, key: &str) -> Vec<(String, Value)> {
         let written = self.written.lock().unwrap();
         let notes = written.iter().filter_map(|(path, body)| {

@@ -1,4 +1,5 @@
-//! What watches, writer and status share: the board with the index, and what is known of what stands before the routes.
+//! State that watches, writer and status share: the index with its time-dependent state, and the state of the Gateway
+//! or the IngressClass.
 
 use super::facts::Host;
 use super::front::Front;
@@ -18,24 +19,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The watches of records by their names in the status; those of objects are named as their kinds.
+/// Names of the record watches in the status. Object watches have the name of their kind.
 pub(super) const HOSTS: &str = "providerhosts";
 pub(super) const MANIFESTS: &str = "manifests";
 
-/// The index, and what takes time beside it.
+/// Index with its time-dependent state.
 #[derive(Debug)]
 pub(super) struct Hostnames {
     index: Index,
-    /// Routes that their controller says nothing of, by hostname: which one, and since when it is as wanted.
+    /// Routes without a reported status, by hostname: UID, and time since when the route is in its desired state.
     settling: BTreeMap<String, (String, Instant)>,
-    /// How long such a route is waited for before one of the other mode goes.
+    /// Wait for such a route before a route of the other mode is deleted.
     handover: Duration,
-    /// What the last question whether it answers came to, by hostname.
+    /// Results of the last probes, by hostname.
     reached: BTreeMap<String, Reachable>,
 }
 
 impl Hostnames {
-    /// Whether a name answers, as it was asked last, or as it was noted by who asked before.
+    /// Returns the result of the last probe, or the result that an earlier process noted on the record.
     pub(super) fn reachable(&self, name: &str) -> Option<&Reachable> {
         let noted = || self.index.host(name)?.as_ref().ok()?.notes.reachable.as_ref();
         self.reached.get(name).or_else(noted)
@@ -53,7 +54,7 @@ impl Deref for Hostnames {
 impl board::Index for Hostnames {
     type Event = Event;
     type Work = Work;
-    const KEPT: &'static str = "a hostname cannot have its route";
+    const KEPT: &'static str = "hostname has no valid route";
 
     fn apply(&mut self, event: Event) -> BTreeSet<String> {
         self.index.apply(event)
@@ -75,8 +76,8 @@ impl board::Index for Hostnames {
         self.index.declared()
     }
 
-    /// Routes of the other mode go when the new one was there for a while. It may have been there long before this
-    /// operator was; that is not known, and so the while begins when it is first seen.
+    /// Releases routes of the other mode after the handover time of the new route. The age of the new route is
+    /// unknown after a restart, so the time starts when the operator first sees it.
     fn ripen(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
         if work.held.is_empty() {
             self.settling.remove(name);
@@ -162,12 +163,12 @@ impl Shared {
         self.front.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes what is known of what stands before the routes.
+    /// Changes the state of the Gateway or the IngressClass.
     pub(super) fn change_front<R>(&self, change: impl FnOnce(&mut Front) -> R) -> R {
         change(&mut self.front.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A name was asked whether it answers; its record, and what is noted there.
+    /// Stores the result of a probe; returns the record and the result that is noted on it.
     pub(super) fn reached(&self, name: &str, now: Reachable) -> Option<(Host, Option<Reachable>)> {
         let mut inner = self.board.inner();
         let host = inner.index.host(name)?.as_ref().ok()?.clone();
@@ -176,7 +177,7 @@ impl Shared {
         Some((host, noted))
     }
 
-    /// An object was written.
+    /// Records a written object.
     pub(super) fn written(&self, name: &str, write: &Write, meta: &ObjectMeta) {
         self.board.inner().counts.written += 1;
         let place = (write.namespace.clone(), name.to_owned());
@@ -185,7 +186,7 @@ impl Shared {
             .apply(Event::Objects(write.sort, Change::Put(place, live)));
     }
 
-    /// An object was deleted.
+    /// Records a deleted object.
     pub(super) fn deleted(&self, name: &str, deleted: &Delete) {
         self.board.inner().counts.deleted += 1;
         let place = (deleted.namespace.clone(), name.to_owned());
@@ -193,7 +194,7 @@ impl Shared {
             .apply(Event::Deleted(deleted.sort, place, deleted.uid.clone()));
     }
 
-    /// The names of a lease are tried again now; the number of those that had failed.
+    /// Retries the hostnames of a lease without their back-off; returns the number of failed hostnames.
     pub(super) fn forget(&self, lease: &str) -> usize {
         self.board.forget(|index, name| {
             let host = index.host(name).and_then(|host| host.as_ref().ok());
@@ -210,13 +211,13 @@ mod tests {
     use crate::operators::hostname::samples;
     use std::collections::BTreeSet;
 
-    /// Routes that the writer would delete now.
+    /// Returns the hostnames with routes that the writer deletes now.
     fn deletions(shared: &Shared, now: Instant) -> Vec<String> {
         let mut deleted = Vec::new();
         loop {
             match shared.board.next(now) {
                 Next::Turn(turn) => {
-                    assert!(turn.work.write.is_none(), "nothing is to be written");
+                    assert!(turn.work.write.is_none(), "nothing to write");
                     shared.board.finish(&turn, Ok(()), now);
                     deleted.push(turn.name);
                 }
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_stay_while_their_records_are_missing_with_the_kind_and_when_they_come_back() {
+    fn routes_stay_while_the_kind_of_their_records_is_missing() {
         let names: Vec<String> = (0..8).map(|n| format!("n{n}.example.com")).collect();
         let owner = samples::host(1);
         let hosts: Vec<_> = names.iter().map(|name| (name.as_str(), owner.clone())).collect();
@@ -252,14 +253,14 @@ mod tests {
             [""; 0],
             "a DELETED event proves nothing"
         );
-        assert_eq!(deletions(&shared, at(600)), [""; 0], "nor does time");
+        assert_eq!(deletions(&shared, at(600)), [""; 0], "time proves nothing");
         shared.board.learn(evidence(at(600)));
         assert_eq!(deletions(&shared, at(605)), [""; 0], "eight of eight are held");
         let status = shared.status(None, 10);
         assert_eq!(status.hold.unwrap().names, 8);
         let problem = status.hostnames["n0.example.com"].problem.clone().unwrap();
         assert!(problem.contains("reconcile --confirm"), "{problem}");
-        // All but one come back, and that one is deleted after the confirmation.
+        // All records but one are restored; the route of the last is deleted after the confirmation.
         for name in &names[1..] {
             let host = Ok(owner.clone());
             shared.board.apply(Event::Hosts(Change::Put(name.clone(), host)));
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_comes_in_pages_that_have_each_name_once() {
+    fn status_pages_contain_each_hostname_once() {
         let shared = Shared::new(
             Plan::default(),
             Patience::default(),
@@ -295,11 +296,7 @@ mod tests {
             }
         }
         assert_eq!((pages, seen), (3, names.into_iter().collect()));
-        assert_eq!(
-            shared.status(None, 25).next,
-            None,
-            "there is nothing after the last"
-        );
+        assert_eq!(shared.status(None, 25).next, None, "no page follows the last");
         assert!(shared.status_of("n7.example.com").is_some() && shared.status_of("other.org").is_none());
     }
 }

@@ -1,27 +1,27 @@
-//! The kinds of objects that are made of a hostname.
+//! Kinds of the objects of a hostname.
 
 use crate::objects::HTTPRoute;
 use k8s_openapi::api::networking::v1::Ingress;
 use kube::core::{ApiResource, GroupVersionKind};
 
-/// A kind of object that is made of a hostname.
+/// Kind of an object of a hostname.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sort {
-    /// A route of `--ingress-mode ingress`.
+    /// Route of `--ingress-mode ingress`.
     Ingress,
-    /// A route of `--ingress-mode gateway-api`.
+    /// Route of `--ingress-mode gateway-api`.
     HttpRoute,
-    /// What an HTTPRoute cannot say, in the words of NGINX Gateway Fabric.
+    /// Options that an HTTPRoute cannot express, for NGINX Gateway Fabric.
     Filter,
-    /// What cert-manager is asked for, for an Ingress.
+    /// Certificate of cert-manager, for an Ingress.
     Certificate,
 }
 
 impl Sort {
-    /// All of them, routes first: nothing that a route refers to goes before it.
+    /// All kinds, routes first, so that a route is deleted before the objects it references.
     pub const ALL: [Self; 4] = [Self::Ingress, Self::HttpRoute, Self::Filter, Self::Certificate];
 
-    /// The kind, as the API server knows it.
+    /// Returns the API resource.
     #[must_use]
     pub fn resource(self) -> ApiResource {
         let of = |group, version, kind, plural| {
@@ -40,7 +40,7 @@ impl Sort {
         }
     }
 
-    /// The kind, as the status names its watch.
+    /// Returns the plural name, which is also the name of the watch in the status.
     #[must_use]
     pub const fn plural(self) -> &'static str {
         match self {
@@ -51,13 +51,13 @@ impl Sort {
         }
     }
 
-    /// True for what leads requests to a service.
+    /// Returns true for a kind that routes requests to a service.
     #[must_use]
     pub const fn is_route(self) -> bool {
         matches!(self, Self::Ingress | Self::HttpRoute)
     }
 
-    /// The kind of route that refers to it; a route is its own.
+    /// Returns the kind of route that references this kind; for a route, the kind itself.
     #[must_use]
     pub const fn route(self) -> Self {
         match self {

@@ -1,4 +1,4 @@
-//! What the operator says of itself: each name as it is wanted, written and accepted, and what keeps it from that.
+//! Status of the hostname operator: desired, written and accepted state of each hostname, and its problems.
 
 use super::certificate::CertificateState;
 use super::front::Front;
@@ -13,74 +13,74 @@ use akash_provider_core::cluster::Reachable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Everything that the operator says of itself.
+/// Status of the hostname operator.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
-    /// Everything was listed once, so that names are worked at.
+    /// Every required kind was listed.
     pub is_ready: bool,
-    /// How the watches fare, by what they watch.
+    /// States of the watches, by watched kind.
     pub watches: BTreeMap<&'static str, WatchStatus>,
-    /// The class of Ingresses or the Gateway.
+    /// State of the IngressClass or the Gateway.
     pub front: Front,
-    /// Routes written, routes deleted, failures, since the start.
+    /// Numbers of writes, deletions and failures since the start.
     pub counts: Counts,
-    /// Names whose turn it is.
+    /// Number of queued and running hostnames.
     pub busy: usize,
     /// Deletions that wait for a confirmation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Each name that is declared or has a route.
+    /// Hostnames that are declared or have a route.
     pub hostnames: BTreeMap<String, HostnameStatus>,
-    /// The last of these names, where there are more after it.
+    /// Last hostname of this page, if another page follows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// How a name is.
+/// Status of a hostname.
 #[derive(Debug, Clone, Serialize)]
 pub struct HostnameStatus {
-    /// Lease it is declared for; `None` where its record is gone or makes no sense.
+    /// Lease of the declaration; `None` for a missing or invalid record.
     pub lease: Option<String>,
     /// Namespace of the lease.
     pub namespace: Option<String>,
-    /// Service that it is declared for.
+    /// Service of the declaration.
     pub service: Option<String>,
-    /// External port that it is declared for.
+    /// External port of the declaration.
     pub port: Option<u16>,
-    /// Its route is there as wanted.
+    /// The route is in its desired state.
     pub is_written: bool,
-    /// What its proxy says.
+    /// Acceptance by the proxy.
     pub accepted: Accepted,
-    /// What keeps the tenant's options from the proxy; only where they are in a SnippetsFilter.
+    /// Reason why the proxy does not apply the options of the tenant; only for SnippetsFilters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options_problem: Option<String>,
-    /// What cert-manager says of its certificate; only with an issuer.
+    /// Status of the certificate; only with an issuer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateState>,
-    /// Namespaces with a route of the other mode, which stays until the one of this mode serves.
+    /// Namespaces with a route of the other mode, which is deleted when the route of this mode serves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_routes: Vec<String>,
-    /// Whether the address of its routes answers for it; only with `--probe`.
+    /// Result of the last probe; only with `--probe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reachable: Option<Reachable>,
-    /// Whether its owner has proved it; only of names that need a proof.
+    /// Proof of ownership; only for hostnames that require one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
-    /// What keeps it from its route.
+    /// Reason why the hostname is not in its declared state.
     pub problem: Option<String>,
-    /// What the API server said last against its route.
+    /// Last error of the API server for the route.
     pub error: Option<String>,
-    /// Failures in a row.
+    /// Number of consecutive failures.
     pub failures: u32,
-    /// It is not tried until it changes, is forgotten or is old.
+    /// The hostname is not tried until it changes, expires or is retried by an operator.
     pub is_ignored: bool,
 }
 
-/// A name as today's operator shows it at `/managed-hostnames`.
+/// Hostname in the format of the Go operator at `/managed-hostnames`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Managed {
-    /// Lease that it leads to.
+    /// Lease of the hostname.
     #[serde(rename = "LeaseID")]
     pub lease: LeaseParts,
     /// Namespace of the lease.
@@ -89,15 +89,15 @@ pub struct Managed {
     pub external_port: u16,
     /// Service of the lease.
     pub service_name: String,
-    /// When it was declared, RFC 3339.
+    /// Time of the declaration, RFC 3339.
     pub last_update: String,
 }
 
 impl Shared {
-    /// With the names after `after`, so many at most.
+    /// Returns the status with at most `limit` hostnames after `after`.
     pub(super) fn status(&self, after: Option<&str>, limit: usize) -> Status {
         let inner = self.board.inner();
-        // One more says whether there is another page.
+        // One more hostname shows that another page follows.
         let names = inner.index.names_after(after, limit.saturating_add(1));
         let hostnames: BTreeMap<_, _> = names
             .iter()
@@ -109,7 +109,7 @@ impl Shared {
         self.with(&inner, hostnames, next)
     }
 
-    /// With one name; `None` where it is neither declared nor routed.
+    /// Returns the status with one hostname, or `None` if it has no record and no route.
     pub(super) fn status_of(&self, name: &str) -> Option<Status> {
         let inner = self.board.inner();
         let is_there = inner.index.has(name);
@@ -181,7 +181,7 @@ impl Inner<Hostnames> {
             namespace: host.map(|host| host.namespace.clone()),
             service: host.map(|host| host.service.clone()),
             port: host.map(|host| host.port),
-            // While a name is worked at, the route that is there may not be the wanted one.
+            // While a hostname is busy, its route may be outdated.
             is_written: live.is_some() && failed.is_none() && problem.is_none() && !self.queue.is_busy(name),
             accepted: live.map_or(Accepted::Unsaid, |live| live.accepted.clone()),
             options_problem: place.and_then(|place| self.index.options_problem(name, place)),

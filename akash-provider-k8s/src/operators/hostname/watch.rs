@@ -1,4 +1,4 @@
-//! Records and routes into the index.
+//! Watches of records and routes.
 
 use super::facts::{self, Exposes, Fact, Host};
 use super::index::{Event, Place};
@@ -18,7 +18,7 @@ use kube::{Api, Client};
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Begins to watch hosts, manifests and what is made of them, with a task for each.
+/// Starts one task each for hosts, manifests and the kinds of objects.
 pub(super) fn start(
     client: &Client,
     namespace: &str,
@@ -27,7 +27,7 @@ pub(super) fn start(
     config: WatchConfig,
 ) -> Vec<AbortOnDropHandle<()>> {
     let records = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
-    // Everything goes by the hostname, also where the object has another name.
+    // Keys are hostnames, also for objects with another name.
     let hosts: Read<String, Fact<Host>> =
         Box::new(move |object| (with_star(&named(object)), facts::host(object)));
     let manifests: Read<String, Fact<Exposes>> =
@@ -35,7 +35,7 @@ pub(super) fn start(
     let watched = |key, name| Watched {
         key,
         name,
-        // No selector: a record without its labels declares a name all the same.
+        // No selector: a record without labels declares a hostname too.
         labels: "",
         fields: "",
         may_be_absent: false,
@@ -60,7 +60,7 @@ pub(super) fn start(
         let of_objects = Watched {
             key: sort.plural(),
             name: sort.plural(),
-            // Objects without the label are of no lease.
+            // Objects without the label belong to no lease.
             labels: labels::SELECTOR,
             fields: "",
             may_be_absent: sort != mode.sort(),

@@ -1,8 +1,8 @@
-//! Writes and deletes routes as the index says, and tells what came of it.
+//! Writes and deletes routes, and reports the results to the index.
 //!
-//! A name that moves has its new route before the old one goes, so that it leads somewhere at every moment. A controller
-//! whose admission refuses a second route of a name gets the old one deleted first. What a route refers to is written
-//! before it, and its certificate asked for after it.
+//! For a hostname that moves, the new route is written before the old one is deleted. If the admission of a
+//! controller refuses a second route of a hostname, the old route is deleted first. Objects that a route references
+//! are written before it, and its certificate is requested after it.
 
 use super::index::{Delete, Work, Write};
 use super::shared::{Hostnames, Shared};
@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Who writes routes.
+/// Writer of routes.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
@@ -31,7 +31,7 @@ impl Writes for Writer {
     }
 
     async fn carry_out(&self, name: &str, work: &Work) -> Result<(), Error> {
-        // One that cannot be written keeps nobody from the route, which refers to it only once it is accepted.
+        // A filter that cannot be written does not prevent the route, which references only an accepted filter.
         let filtered = match &work.filter {
             Some(filter) => self.write(name, filter).await,
             None => Ok(()),
@@ -69,7 +69,7 @@ impl Writer {
                     kind,
                     namespace,
                     differs = write.at,
-                    "an object is written anew"
+                    "object updated"
                 );
                 match &write.patch {
                     Some(patch) => self.calls.restore(resource, namespace, object, patch).await?,
@@ -81,12 +81,12 @@ impl Writer {
                 }
             }
             None => {
-                // Looked at before it is made: an object of somebody else must not be taken over.
+                // The existing object is read first: an object of another client must not be taken over.
                 let there = self.calls.metadata(resource, namespace, object).await?;
                 if let Some(there) = there {
                     return Err(occupied(self.calls.operation(), &there, &write.body));
                 }
-                tracing::info!(hostname = name, kind, namespace, "an object is made");
+                tracing::info!(hostname = name, kind, namespace, "object created");
                 self.calls
                     .apply_new(resource, namespace, object, &write.body)
                     .await?
@@ -98,12 +98,7 @@ impl Writer {
 
     async fn delete(&self, name: &str, delete: &Delete) -> Result<(), Error> {
         let (namespace, resource) = (&delete.namespace, delete.sort.resource());
-        tracing::info!(
-            hostname = name,
-            kind = resource.kind,
-            namespace,
-            "an object is deleted"
-        );
+        tracing::info!(hostname = name, kind = resource.kind, namespace, "object deleted");
         self.calls
             .delete_as(&resource, namespace, &without_star(name), Some(&delete.uid), None)
             .await?;
@@ -112,17 +107,18 @@ impl Writer {
     }
 }
 
-/// There is an object of that name that the watch does not show: ours a moment too early, or somebody else's.
+/// Returns the error for an existing object that the watch does not show: an own object before its event, or an
+/// object of another client.
 fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Error {
     let lease_there = there.labels.as_ref().and_then(labels::lease_of);
     let own: Option<labels::Labels> = wanted
         .pointer("/metadata/labels")
         .and_then(|labels| serde_json::from_value(labels.clone()).ok());
     if lease_there.is_some() && lease_there == own.as_ref().and_then(labels::lease_of) {
-        let message = "its route is there already, which the watch has not said yet";
+        let message = "the route exists already, and its watch event is pending";
         return Error::new(ErrorKind::Conflict, operation, message).transient();
     }
-    let message = "somebody else's object has its name in the namespace of its lease; it is not touched, and the name \
-                   has no route until it is deleted";
+    let message = "an object of another client has this name in the namespace of the lease and is not changed; the hostname \
+                   has no route until that object is deleted";
     Error::new(ErrorKind::Conflict, operation, message)
 }

@@ -1,4 +1,4 @@
-//! What the watches said, kind by kind.
+//! Listed objects, by kind.
 
 use super::{Name, Place};
 use crate::operators::change::Change;
@@ -6,15 +6,15 @@ use crate::operators::hostname::live::Live;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// The objects of a kind, as far as they are known.
+/// Objects of one kind.
 #[derive(Debug, Clone, PartialEq, Hash, Default)]
 pub(super) enum Table {
-    /// They were never listed.
+    /// The kind was never listed.
     #[default]
     Unknown,
-    /// The cluster has no such kind.
+    /// The cluster does not serve the kind.
     Absent,
-    /// By hostname and namespace.
+    /// Objects by hostname and namespace.
     Known(BTreeMap<Name, BTreeMap<Name, Live>>),
 }
 
@@ -30,19 +30,19 @@ impl Table {
         }
     }
 
-    /// The hostnames that have an object of this kind.
+    /// Returns the hostnames with an object of this kind.
     pub(super) fn names(&self) -> impl Iterator<Item = &Name> {
         self.all().into_iter().flat_map(BTreeMap::keys)
     }
 
-    /// Those of them that are in a range.
+    /// Returns the hostnames in a range.
     pub(super) fn names_in(&self, range: (Bound<&str>, Bound<&str>)) -> impl Iterator<Item = &Name> {
         let all = self.all().into_iter();
         all.flat_map(move |all| all.range::<str, _>(range))
             .map(|(name, _)| name)
     }
 
-    /// The objects of a hostname, by namespace.
+    /// Returns the objects of a hostname, by namespace.
     pub(super) fn of(&self, name: &str) -> impl Iterator<Item = (&Name, &Live)> {
         self.all().and_then(|all| all.get(name)).into_iter().flatten()
     }
@@ -51,18 +51,18 @@ impl Table {
         self.all()?.get(name)?.get(namespace)
     }
 
-    /// The cluster has no such kind; the names that had objects of it.
+    /// Marks the kind as not served, and returns the hostnames that had objects.
     pub(super) fn vanish(&mut self) -> BTreeSet<Name> {
         let names = self.names().cloned().collect();
         *self = Self::Absent;
         names
     }
 
-    /// Takes a change; the names whose objects are other ones by then.
+    /// Applies a change and returns the hostnames with changed objects.
     pub(super) fn apply(&mut self, change: Change<Place, Live>) -> BTreeSet<Name> {
         match change {
             Change::Listed(all) => self.list(all),
-            // Versions of one kind are in order, so that an event from before our own write changes nothing.
+            // Versions of one kind are ordered, so an event from before the writer's own write is dropped.
             Change::Put((namespace, name), live) => {
                 let known = self.get(&name, &namespace).map_or(0, |known| known.version);
                 if live.version < known {
@@ -88,14 +88,14 @@ impl Table {
             listed.entry(name).or_default().insert(namespace, live);
         }
         let mut touched: BTreeSet<Name> = self.names().chain(listed.keys()).cloned().collect();
-        // A list comes again after every outage, and must not make it everybody's turn.
+        // A list is repeated after every outage, and reconciles only the hostnames that differ.
         let before = self.all();
         touched.retain(|name| before.is_none_or(|before| before.get(name) != listed.get(name)));
         *self = Self::Known(listed);
         touched
     }
 
-    /// Before the first list nothing counts, and that list has it too.
+    /// Inserts or removes an object. Before the first list this has no effect, and that list contains the object too.
     pub(super) fn put(&mut self, name: &str, namespace: &str, live: Option<Live>) {
         let Self::Known(all) = self else {
             return;
@@ -110,7 +110,7 @@ impl Table {
         }
     }
 
-    /// The version of every object.
+    /// Returns the versions of all objects.
     #[cfg(test)]
     pub(super) fn versions(&mut self) -> impl Iterator<Item = &mut u64> {
         let all = match self {

@@ -1,4 +1,4 @@
-//! The index by itself: single cases, and every order of events to a depth.
+//! Tests of the index: single cases, and every sequence of events up to a depth.
 
 mod explore;
 mod modes;
@@ -12,7 +12,7 @@ use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
-/// A lease by the number of its tenant and its deployment.
+/// Returns a lease by the numbers of its tenant and its deployment.
 pub(super) fn lease(tenant: u8, dseq: u64) -> LeaseId {
     let owner = Address::from_bytes(&[tenant; 20]).unwrap();
     let deployment = DeploymentId { owner, dseq };
@@ -48,7 +48,7 @@ pub(super) fn exposes(lease: &LeaseId, read_timeout: u32) -> Exposes {
     }
 }
 
-/// What the API server has of a route after it was written.
+/// Returns the route of the API server after a write.
 pub(super) fn written(body: &Value, version: u64) -> Live {
     let mut metadata = body["metadata"].clone();
     metadata["uid"] = json!(format!("{}/{}", metadata["namespace"], metadata["name"]));
@@ -57,7 +57,7 @@ pub(super) fn written(body: &Value, version: u64) -> Live {
     Live::written(&meta, body)
 }
 
-/// The version of an object that an event speaks of.
+/// Returns the object version in an event.
 fn version_in(event: &mut Event) -> Option<&mut u64> {
     match event {
         Event::Objects(_, Change::Put(_, live) | Change::Gone(_, live)) => Some(&mut live.version),
@@ -65,14 +65,14 @@ fn version_in(event: &mut Event) -> Option<&mut u64> {
     }
 }
 
-/// An object without its version.
+/// Returns an object without its version.
 fn bare(live: &Live) -> Live {
     let mut live = live.clone();
     live.version = 0;
     live
 }
 
-/// An index that knows these, and no route.
+/// Returns an index with these records and no route.
 fn index(hosts: &[(&str, Fact<Host>)], manifests: &[Exposes]) -> Index {
     let mut index = Index::new(Mode::default());
     let hosts = hosts
@@ -88,7 +88,7 @@ fn index(hosts: &[(&str, Fact<Host>)], manifests: &[Exposes]) -> Index {
 const NAME: &str = "shop.example.com";
 
 #[test]
-fn nothing_is_to_be_done_before_everything_was_listed() {
+fn no_work_before_the_initial_lists() {
     let a = lease(1, 1);
     let mut index = Index::new(Mode::default());
     let route = written(&index.mode().render(NAME, &host(&a), &HttpOptions::default()), 5);
@@ -97,7 +97,7 @@ fn nothing_is_to_be_done_before_everything_was_listed() {
         Sort::Ingress,
         Change::Listed(BTreeMap::from([(place, route)])),
     ));
-    assert!(index.work(NAME).is_done(), "no list of hosts is no empty list");
+    assert!(index.work(NAME).is_done(), "a missing list is not an empty list");
     let manifests = BTreeMap::from([(a.namespace(), Ok(exposes(&a, 60_000)))]);
     index.apply(Event::Manifests(Change::Listed(manifests)));
     assert!(index.work(NAME).is_done());
@@ -106,12 +106,12 @@ fn nothing_is_to_be_done_before_everything_was_listed() {
     assert_eq!(
         index.work(NAME).deletes.len(),
         1,
-        "it was deleted while nobody looked"
+        "the record was deleted while the operator was down"
     );
 }
 
 #[test]
-fn a_route_of_a_provider_without_records_here_is_not_touched() {
+fn route_of_a_provider_without_records_is_unchanged() {
     let (ours, a) = (lease(1, 1), lease(2, 2));
     let mut theirs = a.clone();
     theirs.provider = Address::from_bytes(&[7; 20]).unwrap();
@@ -124,7 +124,7 @@ fn a_route_of_a_provider_without_records_here_is_not_touched() {
     index.apply(Event::Objects(Sort::Ingress, Change::Put(place, route.clone())));
     let work = index.work(NAME);
     assert!(work.is_done() && work.problem.is_some(), "{work:?}");
-    // Nor is one that has our labels and lies where the lease does not.
+    // A route with own labels outside the namespace of its lease is unchanged too.
     let route = written(
         &index.mode().render(NAME, &host(&ours), &HttpOptions::default()),
         6,
@@ -137,7 +137,7 @@ fn a_route_of_a_provider_without_records_here_is_not_touched() {
 }
 
 #[test]
-fn a_record_that_makes_no_sense_is_told_and_its_route_stays() {
+fn invalid_record_is_reported_and_its_route_stays() {
     let a = lease(1, 1);
     let mut index = index(&[(NAME, Err("garbage".to_owned()))], &[exposes(&a, 60_000)]);
     let body = index.mode().render(NAME, &host(&a), &HttpOptions::default());
@@ -151,7 +151,7 @@ fn a_record_that_makes_no_sense_is_told_and_its_route_stays() {
 }
 
 #[test]
-fn a_name_waits_for_its_manifest_and_leads_on_to_the_same_tenant_alone() {
+fn hostname_waits_for_its_manifest_and_serves_only_the_same_tenant() {
     let (old, own, other) = (lease(1, 1), lease(1, 2), lease(2, 3));
     for (to, deletes) in [(&own, 0), (&other, 1)] {
         let mut index = index(&[(NAME, Ok(host(&old)))], &[exposes(&old, 60_000)]);
@@ -177,7 +177,7 @@ fn a_name_waits_for_its_manifest_and_leads_on_to_the_same_tenant_alone() {
 }
 
 #[test]
-fn what_a_lease_does_not_expose_is_told() {
+fn undeclared_port_is_reported() {
     let a = lease(1, 1);
     let mut odd = host(&a);
     odd.port = 8080;
@@ -187,7 +187,7 @@ fn what_a_lease_does_not_expose_is_told() {
 }
 
 #[test]
-fn a_name_that_nobody_gets_has_no_route_and_keeps_the_one_it_has() {
+fn blocked_hostname_gets_no_route_and_an_existing_route_stays() {
     let a = lease(1, 1);
     let blocked = |names: &[&str]| Plan {
         blocked: HostnameLedger::new(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>()),
@@ -207,22 +207,20 @@ fn a_name_that_nobody_gets_has_no_route_and_keeps_the_one_it_has() {
         index.apply(Event::Objects(Sort::Ingress, Change::Listed(BTreeMap::new())));
         let work = index.work(name);
         assert_eq!(work.write.is_some(), is_had, "{name}");
-        let told = work
-            .problem
-            .is_some_and(|problem| problem.contains("nobody gets"));
-        assert_eq!(told, !is_had, "{name}");
+        let is_reported = work.problem.is_some_and(|problem| problem.contains("is blocked"));
+        assert_eq!(is_reported, !is_had, "{name}");
         let body = index.mode().render(name, &host(&a), &HttpOptions::default());
         let place = (a.namespace(), name.to_owned());
         index.apply(Event::Objects(
             Sort::Ingress,
             Change::Put(place, written(&body, 5)),
         ));
-        assert!(index.work(name).is_done(), "who has it keeps it: {name}");
+        assert!(index.work(name).is_done(), "an existing route stays: {name}");
     }
 }
 
 #[test]
-fn an_event_from_before_our_own_write_changes_nothing() {
+fn event_older_than_the_own_write_is_dropped() {
     let a = lease(1, 1);
     let mut index = index(&[(NAME, Ok(host(&a)))], &[exposes(&a, 60_000)]);
     let place = (a.namespace(), NAME.to_owned());
@@ -238,13 +236,13 @@ fn an_event_from_before_our_own_write_changes_nothing() {
         Sort::Ingress,
         Change::Put(place.clone(), old.clone()),
     ));
-    assert!(index.work(NAME).is_done(), "it is older than what we wrote");
+    assert!(index.work(NAME).is_done(), "the event is older than the write");
     index.apply(Event::Objects(Sort::Ingress, Change::Gone(place, old)));
     assert!(index.work(NAME).is_done());
 }
 
 #[test]
-fn annotations_of_others_stay_and_those_of_a_proxy_go() {
+fn foreign_annotations_stay_and_surplus_proxy_annotations_are_removed() {
     let a = lease(1, 1);
     let mut index = index(&[(NAME, Ok(host(&a)))], &[exposes(&a, 60_000)]);
     let body = index.work(NAME).write.unwrap().body;
@@ -271,7 +269,7 @@ fn annotations_of_others_stay_and_those_of_a_proxy_go() {
 }
 
 #[test]
-fn a_route_that_says_it_is_of_another_lease_is_not_overwritten() {
+fn route_with_labels_of_another_lease_is_not_overwritten() {
     let (a, b) = (lease(1, 1), lease(1, 2));
     let mut index = index(&[(NAME, Ok(host(&a)))], &[exposes(&a, 60_000)]);
     let mut body = index.work(NAME).write.unwrap().body;
@@ -285,7 +283,7 @@ fn a_route_that_says_it_is_of_another_lease_is_not_overwritten() {
 }
 
 #[test]
-fn ten_thousand_names_that_are_as_wanted_are_not_written() {
+fn ten_thousand_hostnames_in_their_desired_state_are_not_written() {
     let a = lease(1, 1);
     let names: Vec<String> = (0..10_000).map(|n| format!("n{n}.example.com")).collect();
     let mut index = Index::new(Mode::default());
@@ -304,7 +302,7 @@ fn ten_thousand_names_that_are_as_wanted_are_not_written() {
 }
 
 #[test]
-fn every_proxy_has_its_own_words() {
+fn each_proxy_gets_its_own_annotations() {
     let a = lease(1, 1);
     let own = HttpOptions {
         read_timeout: 5_000,
@@ -358,13 +356,13 @@ fn every_proxy_has_its_own_words() {
     );
     let usual = render(gateway(GatewayProvider::Standard), &HttpOptions::default());
     assert_eq!(usual["spec"]["rules"][0].get("timeouts"), None);
-    // A limit that a tenant takes off goes.
+    // A timeout that a tenant removes is deleted.
     assert!(written(&standard, 1).differs(&usual).is_some());
     assert!(written(&usual, 1).differs(&usual).is_none());
 }
 
 #[test]
-fn a_field_that_others_add_to_an_ingress_is_removed() {
+fn field_that_another_client_adds_to_an_ingress_is_removed() {
     let a = lease(1, 1);
     let wanted = Mode::default().render(NAME, &host(&a), &HttpOptions::default());
     let mut live = wanted.clone();
@@ -378,7 +376,7 @@ fn a_field_that_others_add_to_an_ingress_is_removed() {
 }
 
 #[test]
-fn a_record_that_was_missing_at_the_start_is_explained_by_the_manifest_of_its_lease_alone() {
+fn record_missing_at_the_start_is_explained_only_by_its_manifest() {
     let a = lease(1, 1);
     let automatic = format!("{}.ingress.example.com", a.ingress_label("web"));
     let listing = |names: &[&str]| Exposes {
@@ -405,7 +403,7 @@ fn a_record_that_was_missing_at_the_start_is_explained_by_the_manifest_of_its_le
             (name, explained),
             "{manifest:?}"
         );
-        // A record that was there and went explains itself.
+        // A record that was removed after the start has a reason.
         index.apply(Event::Hosts(Change::Put(name.to_owned(), Ok(host(&a)))));
         index.apply(Event::Hosts(Change::Listed(BTreeMap::new())));
         assert!(index.work(name).missing.unwrap().has_reason);

@@ -1,4 +1,4 @@
-//! What is wanted of a hostname, and how it differs from what is there.
+//! Desired objects of a hostname, and their differences from the existing objects.
 
 use super::tables::Table;
 use super::{Index, Plan, Work, Write, host_owner as owner_of};
@@ -11,7 +11,7 @@ use crate::operators::hostname::{certificate, filter, proof};
 use serde_json::Value;
 
 impl Plan {
-    /// True for what is made of every name.
+    /// Returns true for a kind that every hostname gets.
     #[must_use]
     pub fn wants(&self, sort: Sort) -> bool {
         match sort {
@@ -21,7 +21,7 @@ impl Plan {
         }
     }
 
-    /// True for a name that its owner has to prove.
+    /// Returns true for a hostname that requires a proof of ownership.
     #[must_use]
     pub fn needs_proof(&self, name: &str) -> bool {
         let Some(rule) = &self.proof else {
@@ -34,12 +34,10 @@ impl Plan {
 }
 
 impl Index {
-    /// What is to be written of a name; its problem where that cannot be said.
+    /// Returns the objects to write, or the reason why they are unknown.
     pub(super) fn wanted(&self, name: &str, host: &Host) -> Result<Work, String> {
         if self.plan.blocked.is_blocked(name) {
-            return Err(
-                "it is among the hostnames that nobody gets (--deployment-blocked-hostnames)".to_owned(),
-            );
+            return Err("the hostname is blocked (--deployment-blocked-hostnames)".to_owned());
         }
         if self.plan.needs_proof(name) && Self::proof(host) != Some(ProofState::Proven) {
             return Err(proof::wanting(name, owner_of(host)));
@@ -48,7 +46,7 @@ impl Index {
         let filter = match &self.plan.mode {
             Mode::GatewayApi { buffer_size, .. } if self.can_write(Sort::Filter) => {
                 let body = filter::render(name, host, options, buffer_size);
-                // One that cannot be written keeps nobody from the route.
+                // A filter that cannot be written does not prevent the route.
                 self.differing(Sort::Filter, name, host, body).unwrap_or(None)
             }
             _ => None,
@@ -74,7 +72,7 @@ impl Index {
         })
     }
 
-    /// True for a name whose owner had proved it, and has taken the proof back.
+    /// Returns true for a hostname with a withdrawn proof.
     pub(super) fn is_withdrawn(&self, name: &str, host: &Host) -> bool {
         self.plan.needs_proof(name) && Self::proof(host) == Some(ProofState::Withdrawn)
     }
@@ -87,8 +85,8 @@ impl Index {
         self.plan.wants(sort) && self.table(sort).is_known()
     }
 
-    /// A route refers to what its controller takes: a filter that is not accepted, and a certificate that is not there,
-    /// make a name lead nowhere. While nothing is said, it stays as it is.
+    /// Returns true if the route references the object. A reference to a missing certificate or to a filter that is
+    /// not accepted breaks the route. Without a reported status the reference is unchanged.
     fn refers(&self, sort: Sort, name: &str, host: &Host) -> bool {
         if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
             return false;
@@ -99,13 +97,13 @@ impl Index {
         };
         match self.live(sort, name, &host.namespace).map(|live| &live.accepted) {
             Some(Accepted::Yes) => true,
-            // A certificate that is not renewed is better than none.
+            // An expired certificate is better than no certificate.
             Some(Accepted::No(_)) if sort == Sort::Filter => false,
             _ => as_it_is(),
         }
     }
 
-    /// `None` when it is there as wanted.
+    /// Returns the write for an object, or `None` in the desired state.
     fn differing(&self, sort: Sort, name: &str, host: &Host, body: Value) -> Result<Option<Write>, String> {
         let namespace = host.namespace.clone();
         let Some(live) = self.live(sort, name, &namespace) else {
@@ -122,11 +120,11 @@ impl Index {
         };
         if live.lease.as_ref() != Some(&host.lease) {
             return Err(format!(
-                "a route of that name in namespace {namespace} says that it is of another lease; it is not touched"
+                "the route in namespace {namespace} has the labels of another lease and is not changed; delete it"
             ));
         }
         if live.is_going {
-            return Err("its route is just being deleted; it is made again when that is gone".to_owned());
+            return Err("the route is being deleted; it is created again after the deletion".to_owned());
         }
         Ok(live.differs(&body).map(|difference| Write {
             sort,

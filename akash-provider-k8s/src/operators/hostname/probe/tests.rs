@@ -1,4 +1,4 @@
-//! What is asked, what counts, and what is noted of it.
+//! Tests of the requests, their evaluation and the notes.
 
 use super::*;
 use crate::operators::hostname::index::Plan;
@@ -6,7 +6,7 @@ use crate::operators::hostname::samples::{Cluster, host, route, shared};
 use serde_json::Value;
 use std::sync::Mutex;
 
-/// Answers by hostname and kind.
+/// Prober with a scripted response.
 #[derive(Debug)]
 struct Scripted {
     said: fn(&Question) -> Result<Said, String>,
@@ -48,7 +48,7 @@ async fn asked(
 }
 
 #[tokio::test]
-async fn an_answer_of_the_service_is_yes_and_one_of_the_proxy_is_no() {
+async fn response_of_the_service_is_reachable_and_of_the_proxy_is_not() {
     for (status, wanted) in [
         (200, Reach::Yes),
         (308, Reach::Yes),
@@ -71,7 +71,7 @@ async fn an_answer_of_the_service_is_yes_and_one_of_the_proxy_is_no() {
 }
 
 #[tokio::test]
-async fn a_404_of_the_service_is_told_from_one_of_the_proxy() {
+async fn not_found_of_the_service_differs_from_not_found_of_the_proxy() {
     let (reach, why, _) = asked("a.example.com", false, |_| said(404, "no route")).await;
     assert!(reach == Reach::No && why.contains("without a route"), "{why}");
     let own = |question: &Question| {
@@ -86,7 +86,7 @@ async fn a_404_of_the_service_is_told_from_one_of_the_proxy() {
 }
 
 #[tokio::test]
-async fn https_is_asked_where_there_is_a_certificate_and_a_wildcard_by_a_name_of_its_own() {
+async fn https_is_probed_with_a_certificate_and_a_wildcard_with_a_label() {
     let only_http = |question: &Question| {
         if question.is_tls {
             Err("the certificate has expired".to_owned())
@@ -114,7 +114,7 @@ async fn https_is_asked_where_there_is_a_certificate_and_a_wildcard_by_a_name_of
     assert_eq!(asked("*.example.com", false, by_label).await.0, Reach::Yes);
 }
 
-/// Nobody who is asked ever answers.
+/// Prober that never responds.
 #[derive(Debug)]
 struct Silent;
 
@@ -126,14 +126,14 @@ impl Prober for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prober_that_never_answers_is_not_waited_for() {
+async fn probe_without_a_response_times_out() {
     let asking = timeout(LIMIT * 3, question(&Silent, "a.example.com", AT, false));
     let (reach, why) = asking.await.unwrap();
-    assert!(reach == Reach::No && why.contains("no answer in time"), "{why}");
+    assert!(reach == Reach::No && why.contains("no response in time"), "{why}");
 }
 
 #[tokio::test]
-async fn without_a_port_of_http_it_is_not_known() {
+async fn hostname_without_an_http_port_is_unknown() {
     let nowhere = Entrance {
         http: None,
         https: None,
@@ -149,7 +149,7 @@ async fn without_a_port_of_http_it_is_not_known() {
 }
 
 #[test]
-fn only_names_whose_route_is_accepted_and_stays_are_asked_for() {
+fn only_hostnames_with_an_accepted_route_are_probed() {
     let record = host(1);
     let going = {
         let (place, mut live) = route("going.example.com", &record, Some("10.0.0.7"), false);
@@ -159,7 +159,7 @@ fn only_names_whose_route_is_accepted_and_stays_are_asked_for() {
     let routes = vec![
         route("yes.example.com", &record, Some("10.0.0.7"), false),
         route("waits.example.com", &record, None, false),
-        // Its record leads elsewhere.
+        // The record names another namespace.
         route("moved.example.com", &record, Some("10.0.0.7"), false),
         route("undeclared.example.com", &record, Some("10.0.0.7"), false),
         going,
@@ -178,7 +178,7 @@ fn only_names_whose_route_is_accepted_and_stays_are_asked_for() {
 
 const KEY: &str = labels::HOSTNAME_REACHABLE;
 
-/// Answers as it is set.
+/// Prober with a status code that the test sets.
 #[derive(Debug, Default)]
 struct Set(Mutex<u16>, Mutex<Vec<Question>>);
 
@@ -191,7 +191,7 @@ impl Prober for Set {
 }
 
 #[tokio::test]
-async fn a_change_is_noted_on_the_record_and_what_is_as_before_is_not() {
+async fn only_a_changed_probe_result_is_noted() {
     const NAME: &str = "shop.example.com";
     let record = host(1);
     let routes = vec![route(NAME, &record, Some("10.0.0.7"), true)];
@@ -208,7 +208,7 @@ async fn a_change_is_noted_on_the_record_and_what_is_as_before_is_not() {
     for (status, answers) in [(200, true), (200, true), (503, false), (503, false), (200, true)] {
         *set.0.lock().unwrap() = status;
         assert_eq!(look(&probe, &shared, &notes, NAME).await, answers, "{status}");
-        // The record comes back with its note, by the watch.
+        // The watch delivers the record with its note.
         let mut noted = record.clone();
         let last = cluster.notes(KEY).pop().map(|(_, note)| note);
         noted.notes.reachable = last.map(|note| serde_json::from_value(note).unwrap());
@@ -224,7 +224,7 @@ async fn a_change_is_noted_on_the_record_and_what_is_as_before_is_not() {
     let bodies = cluster.written.lock().unwrap();
     assert_eq!(
         bodies[0].1["metadata"]["uid"], "1",
-        "on the record that was read, and on no other"
+        "only the record that was read is written"
     );
     let asked = set.1.lock().unwrap();
     let first: Vec<String> = asked
@@ -235,19 +235,19 @@ async fn a_change_is_noted_on_the_record_and_what_is_as_before_is_not() {
     assert_eq!(
         first,
         ["10.0.0.7:80 false", "10.0.0.7:443 true"],
-        "its route has a certificate"
+        "the route has a certificate"
     );
     let shown = shared.status_of(NAME).unwrap().hostnames.remove(NAME).unwrap();
     assert_eq!(shown.reachable.unwrap().state, Reach::Yes);
 }
 
 #[tokio::test]
-async fn what_was_noted_by_who_asked_before_is_shown_until_it_is_asked_again() {
+async fn noted_probe_result_is_reported_until_the_next_probe() {
     const NAME: &str = "shop.example.com";
     let mut record = host(1);
     record.notes.reachable = Some(Reachable {
         state: Reach::No,
-        why: "it answers 503".to_owned(),
+        why: "the response is 503".to_owned(),
         at: "2030-01-01T00:00:00Z".to_owned(),
     });
     let routes = vec![route(NAME, &record, Some("10.0.0.7"), false)];
@@ -267,5 +267,5 @@ async fn what_was_noted_by_who_asked_before_is_shown_until_it_is_asked_again() {
     let cluster = Cluster::new();
     cluster.code.store(403, std::sync::atomic::Ordering::Relaxed);
     assert!(look(&probe, &shared, &cluster.notebook(), NAME).await);
-    assert_eq!(shown(), Reach::Yes, "also where it cannot be noted");
+    assert_eq!(shown(), Reach::Yes, "also without a note");
 }

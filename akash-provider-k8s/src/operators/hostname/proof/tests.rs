@@ -1,4 +1,4 @@
-//! What is noted of a name after what DNS said.
+//! Tests of the notes after DNS responses.
 
 use super::*;
 use crate::operators::hostname::index::{Plan, ProofRule};
@@ -6,7 +6,7 @@ use crate::operators::hostname::samples::{Cluster, host as of, shared};
 use serde_json::Value;
 use std::sync::atomic::Ordering;
 
-/// What DNS says, whatever it is asked for.
+/// Resolver with one response for all queries.
 #[derive(Debug)]
 struct Says(Result<Vec<String>, String>, Mutex<Vec<String>>);
 
@@ -24,7 +24,7 @@ async fn found(hostname: &str, host: &Host, says: Result<Vec<String>, String>) -
     (finding, says.1.into_inner().unwrap())
 }
 
-/// A name whose findings come one after the other; what is noted after each of them.
+/// Judges the findings in order; returns the noted state after each of them.
 fn noted(findings: &[Finding]) -> Vec<Option<ProofState>> {
     let (mut host, mut tries) = (of(1), Tries::default());
     let mut all = Vec::new();
@@ -38,7 +38,7 @@ fn noted(findings: &[Finding]) -> Vec<Option<ProofState>> {
 }
 
 #[tokio::test]
-async fn the_record_of_the_owner_proves_and_that_of_nobody_else() {
+async fn only_the_txt_record_of_the_owner_proves() {
     let (one, two) = (of(1), of(2));
     let (name, value) = record("shop.example.com", owner(&one));
     assert_eq!(name, "_akash-challenge.shop.example.com");
@@ -55,20 +55,20 @@ async fn the_record_of_the_owner_proves_and_that_of_nobody_else() {
         let (finding, _) = found("shop.example.com", &two, Ok(other.clone())).await;
         assert_eq!(
             finding,
-            Finding::Absent("those that are there say something else"),
+            Finding::Absent("the TXT records have other values"),
             "{other:?}"
         );
     }
     assert_eq!(
         found("shop.example.com", &one, Ok(Vec::new())).await.0,
-        Finding::Absent("there is none")
+        Finding::Absent("no TXT record exists")
     );
     let unknown = found("shop.example.com", &one, Err("refused".to_owned())).await.0;
     assert_eq!(unknown, Finding::Unknown("refused".to_owned()));
 }
 
 #[tokio::test]
-async fn a_wildcard_is_proved_at_its_base_and_a_name_that_is_too_long_not_at_all() {
+async fn wildcard_is_proven_at_its_parent_and_a_too_long_name_is_not() {
     let one = of(1);
     let asked = found("*.example.com", &one, Ok(Vec::new())).await.1;
     assert_eq!(asked, ["_akash-challenge.example.com"]);
@@ -89,14 +89,14 @@ async fn a_wildcard_is_proved_at_its_base_and_a_name_that_is_too_long_not_at_all
 }
 
 #[test]
-fn what_was_proven_stays_when_dns_fails_and_goes_when_it_says_so_several_times() {
+fn proof_survives_dns_failures_and_is_withdrawn_after_several_responses() {
     let (proven, waiting, withdrawn) = (
         Some(ProofState::Proven),
         Some(ProofState::Waiting),
         Some(ProofState::Withdrawn),
     );
     let (gone, dark) = (
-        Finding::Absent("there is none"),
+        Finding::Absent("no TXT record exists"),
         Finding::Unknown("refused".to_owned()),
     );
     assert_eq!(
@@ -119,11 +119,7 @@ fn what_was_proven_stays_when_dns_fails_and_goes_when_it_says_so_several_times()
         gone.clone(),
         gone.clone(),
     ];
-    assert_eq!(
-        noted(&broken),
-        [proven; 6],
-        "what is said has to be said in a row"
-    );
+    assert_eq!(noted(&broken), [proven; 6], "responses must be consecutive");
     let over = [
         Finding::Proven,
         gone.clone(),
@@ -139,7 +135,7 @@ fn what_was_proven_stays_when_dns_fails_and_goes_when_it_says_so_several_times()
 }
 
 #[test]
-fn a_proof_of_another_owner_counts_nothing() {
+fn proof_of_another_owner_does_not_count() {
     let (mut host, mut tries) = (of(1), Tries::default());
     host.notes.proof = judge("shop.example.com", &host, Finding::Proven, &mut tries);
     let moved = Host {
@@ -151,14 +147,14 @@ fn a_proof_of_another_owner_counts_nothing() {
     let note = judge(
         "shop.example.com",
         &moved,
-        Finding::Absent("there is none"),
+        Finding::Absent("no TXT record exists"),
         &mut tries,
     )
     .unwrap();
     assert_eq!(
         note.state,
         ProofState::Waiting,
-        "one absence is enough where nothing was proven"
+        "one missing record suffices without a proof"
     );
     let (name, value) = record("shop.example.com", owner(&moved));
     assert!(
@@ -169,7 +165,7 @@ fn a_proof_of_another_owner_counts_nothing() {
 }
 
 #[test]
-fn a_name_that_waits_is_looked_at_less_and_less_often_and_noted_once() {
+fn waiting_hostname_backs_off_and_is_noted_once() {
     let (mut host, mut tries) = (of(1), Tries::default());
     let every = Duration::from_secs(3_600);
     let mut waits = Vec::new();
@@ -178,7 +174,7 @@ fn a_name_that_waits_is_looked_at_less_and_less_often_and_noted_once() {
         if let Some(note) = judge(
             "shop.example.com",
             &host,
-            Finding::Absent("there is none"),
+            Finding::Absent("no TXT record exists"),
             &mut tries,
         ) {
             host.notes.proof = Some(note);
@@ -190,16 +186,16 @@ fn a_name_that_waits_is_looked_at_less_and_less_often_and_noted_once() {
     assert_eq!(notes, 1);
     host.notes.proof = judge("shop.example.com", &host, Finding::Proven, &mut tries);
     assert_eq!(pause(&host, &tries, every), every);
-    let gone = Finding::Absent("there is none");
+    let gone = Finding::Absent("no TXT record exists");
     assert_eq!(judge("shop.example.com", &host, gone, &mut tries), None);
     assert_eq!(
         pause(&host, &tries, every),
         every,
-        "three answers in two minutes take no route"
+        "three responses in two minutes withdraw no proof"
     );
 }
 
-/// DNS never answers.
+/// Resolver that never responds.
 #[derive(Debug)]
 struct Silent;
 
@@ -211,10 +207,13 @@ impl TxtLookup for Silent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resolver_that_never_answers_says_nothing_and_is_not_waited_for() {
+async fn query_without_a_response_times_out() {
     let one = of(1);
     let finding = timeout(LIMIT * 3, find(&Silent, "shop.example.com", owner(&one))).await;
-    assert_eq!(finding.unwrap(), Finding::Unknown("no answer in time".to_owned()));
+    assert_eq!(
+        finding.unwrap(),
+        Finding::Unknown("no response in time".to_owned())
+    );
 }
 
 fn plan() -> Plan {
@@ -227,7 +226,7 @@ fn plan() -> Plan {
 }
 
 #[test]
-fn names_below_the_own_domain_and_records_that_make_no_sense_are_not_looked_for() {
+fn automatic_hostnames_and_invalid_records_need_no_proof() {
     let hosts = [
         ("shop.example.com", of(1)),
         ("*.example.com", of(1)),
@@ -243,7 +242,7 @@ fn names_below_the_own_domain_and_records_that_make_no_sense_are_not_looked_for(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proof_that_cannot_be_noted_is_looked_for_soon_again() {
+async fn proof_that_cannot_be_noted_is_queried_again_soon() {
     const NAME: &str = "shop.example.com";
     let one = of(1);
     let value = record(NAME, owner(&one)).1;
@@ -266,7 +265,7 @@ async fn a_proof_that_cannot_be_noted_is_looked_for_soon_again() {
     };
     tokio::join!(running, end);
     let asked = says.1.lock().unwrap().len();
-    assert!(asked > 5, "{asked}: without its note no route is made");
+    assert!(asked > 5, "{asked}: without a note no route is created");
     let states = cluster.notes(labels::HOSTNAME_PROOF).into_iter();
     let states: Vec<Value> = states.map(|(_, note)| note["state"].clone()).collect();
     assert!(

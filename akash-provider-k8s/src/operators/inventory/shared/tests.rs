@@ -61,7 +61,7 @@ fn taken(shared: &Shared, turn: &Turn<Work>, version: u64, now: Instant) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_fails_waits_ever_longer_and_holds_nobody_up() {
+async fn failed_node_backs_off_without_delaying_other_nodes() {
     let shared = shared(&["bad", "good"]);
     let refused = |kind| Err(Error::new(kind, "test", "no"));
     let begun = Instant::now();
@@ -129,7 +129,7 @@ async fn who_undoes_our_labels_does_not_make_us_hurry() {
     assert_eq!(((second - now).as_secs(), (third - second).as_secs()), (3, 6));
     assert_eq!(
         shared.status().nodes["one"].error.as_deref(),
-        Some("somebody else changes it back")
+        Some("another client reverts the object; find that client and stop its writes")
     );
 }
 

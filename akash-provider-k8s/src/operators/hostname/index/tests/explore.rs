@@ -1,38 +1,38 @@
-//! Every order of what may happen, to a depth: records come, move, go and turn to garbage; events arrive, arrive twice or
-//! are missed until the next list; the writer works in between, also on what is out of date.
+//! Explores every sequence of steps up to a depth: records are created, moved, removed and become invalid; events
+//! arrive once, twice or are missed until the next list; the writer works in between, also on outdated state.
 
 use super::*;
 use crate::operators::board::turns;
 use crate::operators::explore::{News, World as Explored, explore};
 use std::hash::{DefaultHasher, Hash};
 
-/// Steps of a history.
+/// Number of steps of a sequence.
 const DEPTH: usize = 4;
-/// Declared all the time, and never to be touched once it is written.
+/// Hostname that is always declared, and must not be written again.
 const BYSTANDER: &str = "other.example.com";
 
-/// What may happen.
+/// Step of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// The name is declared for the tenant's first lease, or moves there.
+    /// The hostname is declared for, or moves to, the first lease of the tenant.
     First,
-    /// The same of its second lease.
+    /// The hostname is declared for, or moves to, the second lease.
     Second,
-    /// It moves to a lease of another tenant.
+    /// The hostname moves to a lease of another tenant.
     Stranger,
-    /// Its record goes.
+    /// The record is removed.
     Undeclared,
-    /// Its record turns to garbage.
+    /// The record becomes invalid.
     Garbage,
     /// The options of the second lease change.
     Options,
-    /// The second lease has no manifest any more.
+    /// The Manifest of the second lease is removed.
     NoManifest,
-    /// All that is waiting arrives, what was there last first.
+    /// All pending events arrive in order.
     Arrives,
-    /// It arrives twice.
+    /// All pending events arrive twice.
     ArrivesTwice,
-    /// It is missed, and everything is listed.
+    /// All pending events are missed, and everything is listed.
     Missed,
     /// The writer does what the index says.
     Works,
@@ -52,7 +52,7 @@ const STEPS: [Step; 11] = [
     Step::Works,
 ];
 
-/// The cluster, and an index that follows it.
+/// Model of the cluster, and an index that follows it.
 #[derive(Clone)]
 struct World {
     hosts: BTreeMap<Name, Fact<Host>>,
@@ -61,7 +61,7 @@ struct World {
     version: u64,
     news: News<Event>,
     index: Index,
-    /// It must not be written any more.
+    /// A later write of the bystander fails the test.
     bystander_is_written: bool,
 }
 
@@ -155,10 +155,10 @@ impl Explored for World {
         )
     }
 
-    /// The route first, then what goes; the API server tells the index of both.
+    /// Writes the route, then deletes objects; the API server reports both to the index.
     fn works_on(&mut self, name: &str) {
         let mut work = self.index.work(name);
-        // The guard lists the records first.
+        // The guard lists the records before a deletion.
         if work
             .missing
             .as_ref()
@@ -225,7 +225,7 @@ impl Explored for World {
         anew
     }
 
-    /// Routes without their versions.
+    /// Returns the routes without their versions.
     fn made(&self) -> BTreeMap<Place, Live> {
         let routes = self.routes.iter();
         routes.map(|(place, live)| (place.clone(), bare(live))).collect()
@@ -236,7 +236,7 @@ impl Explored for World {
             assert!(self.index.work(&name).is_done(), "{name} is not at rest");
         }
         let places: Vec<_> = self.routes.keys().filter(|(_, name)| name == NAME).collect();
-        // What is declared and known has exactly its route.
+        // A valid declaration with a Manifest has exactly one route.
         if let Some(Ok(host)) = self.hosts.get(NAME)
             && self.manifests.contains_key(&host.namespace)
         {
@@ -249,7 +249,7 @@ impl Explored for World {
 }
 
 #[test]
-fn every_order_of_events_ends_as_a_fresh_start_would() {
+fn every_sequence_of_events_ends_in_the_state_of_a_fresh_start() {
     let states = explore(World::new(), DEPTH);
     assert!(states > 1_000, "{states}");
 }

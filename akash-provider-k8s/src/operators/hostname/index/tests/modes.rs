@@ -1,6 +1,7 @@
-//! Every order of what may happen around a change of mode, to a depth: the operator is started with the other mode,
-//! controllers accept and refuse, kinds go and come, records move, events are late or missed. At no moment is a name without
-//! a route that had one, nor does a route refer to what is not there; and all of it ends as a fresh start would.
+//! Explores every sequence of steps around a change of mode up to a depth: the operator restarts in the other mode,
+//! controllers accept and refuse, kinds are removed and restored, records move, events are late or missed. A hostname
+//! never loses its only route, a route never references a missing object, and every sequence ends in the state of a
+//! fresh start.
 
 use super::*;
 use crate::operators::board::turns;
@@ -8,36 +9,36 @@ use crate::operators::explore::{News, World as Explored, explore};
 use crate::operators::hostname::certificate::{Issuer, IssuerKind};
 use std::hash::{DefaultHasher, Hash};
 
-/// Steps of a history.
+/// Number of steps of a sequence.
 const DEPTH: usize = 3;
-/// A wildcard, so that it is seen that it is a name like any other.
+/// Wildcard, to test that it is handled like any other hostname.
 const WIDE: &str = "*.example.com";
-/// One that it covers, which is never to be touched but by a change of mode.
+/// Hostname that the wildcard covers, and that only a change of mode may write.
 const NEAR: &str = "a.example.com";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// The operator starts anew, with the other mode.
+    /// The operator restarts in the other mode.
     Switches,
-    /// The name is declared for the tenant's second lease.
+    /// The hostname is declared for the second lease of the tenant.
     Second,
-    /// It moves to a lease of another tenant.
+    /// The hostname moves to a lease of another tenant.
     Stranger,
-    /// Its record goes.
+    /// The record is removed.
     Undeclared,
     /// The options of the first lease change.
     Options,
-    /// Controllers look at everything, and take it.
+    /// Controllers accept all objects.
     Accepted,
-    /// They look at everything that nothing is said of, and do not take it.
+    /// Controllers refuse all objects without a status.
     Refused,
-    /// The cluster has no filters any more, or has them again.
+    /// The kind of the filters is removed, or restored.
     Filters,
-    /// What is waiting arrives.
+    /// All pending events arrive.
     Arrives,
-    /// It is missed, and everything is listed.
+    /// All pending events are missed, and everything is listed.
     Missed,
-    /// Time passes.
+    /// The handover time passes.
     Waits,
     /// The writer does what the index says.
     Works,
@@ -136,7 +137,7 @@ impl World {
                     (true, said) => *said != Accepted::Yes,
                     (false, said) => *said == Accepted::Unsaid,
                 };
-                // Controllers of Ingresses say nothing.
+                // Ingress controllers report no conditions.
                 if !is_news || *sort == Sort::Ingress {
                     continue;
                 }
@@ -155,7 +156,7 @@ impl World {
 
     fn writes(&mut self, name: &str, write: &Write) {
         if write.sort == Sort::Filter && !self.has_filters {
-            // The API server refuses it, and the name is tried again.
+            // The API server refuses the filter, and the hostname is retried.
             return;
         }
         self.version += 1;
@@ -184,7 +185,7 @@ impl World {
         self.check_references(name);
     }
 
-    /// A route of the other mode goes when this one serves, as far as that can be known.
+    /// Checks that a route of the other mode is deleted only when the new route serves, as far as known.
     fn check_delete(&self, name: &str, gone: &Delete) {
         let (Some(Ok(host)), main) = (self.index.host(name), self.plan.mode.sort()) else {
             return;
@@ -206,7 +207,7 @@ impl World {
         );
     }
 
-    /// What a route refers to is there.
+    /// Checks that the objects that a route references exist.
     fn check_references(&self, name: &str) {
         for sort in [Sort::Filter, Sort::Certificate] {
             let gone = sort == Sort::Filter && !self.has_filters;
@@ -215,7 +216,7 @@ impl World {
                 .filter(|((_, of), _)| of == name)
             {
                 let is_there = gone || self.objects[&sort].contains_key(place);
-                // Filters that went with their kind are made again when that is known.
+                // Filters that were removed with their kind are created again when the index knows.
                 let goes = |event: &Event| *event == Event::Absent(Sort::Filter);
                 let is_late =
                     self.index.live(sort, name, &place.0).is_none() || self.news.waiting.iter().any(goes);
@@ -297,7 +298,7 @@ impl Explored for World {
         )
     }
 
-    /// As the writer does it.
+    /// Works in the order of the writer.
     fn works_on(&mut self, name: &str) {
         let mut work = self.index.work(name);
         if self.time_passed {
@@ -342,7 +343,7 @@ impl Explored for World {
         anew
     }
 
-    /// Objects without their versions.
+    /// Returns the objects without their versions.
     fn made(&self) -> BTreeMap<(Sort, Place), Live> {
         let of = |(sort, all): (&Sort, &BTreeMap<Place, Live>)| {
             let sort = *sort;
@@ -354,8 +355,8 @@ impl Explored for World {
         self.objects.iter().flat_map(of).collect()
     }
 
-    /// Controllers take everything, all of it is known, the writer works, and time passes. A filter that could not be
-    /// written is tried again.
+    /// Controllers accept all objects, events arrive, the writer works, and time passes. A filter that could not be
+    /// written is retried.
     fn round(&mut self, end: Step) {
         self.controllers(true);
         for step in [end, Step::Works, Step::Waits] {
@@ -379,7 +380,7 @@ impl Explored for World {
                 assert_eq!(places, expected.iter().collect::<Vec<_>>(), "{sort:?}");
             }
         }
-        // What is accepted is referred to.
+        // Accepted objects are referenced.
         for ((place, name), route) in &self.objects[&self.plan.mode.sort()] {
             for sort in [Sort::Filter, Sort::Certificate] {
                 let is_there = self.objects[&sort].contains_key(&(place.clone(), name.clone()));
@@ -390,7 +391,7 @@ impl Explored for World {
 }
 
 #[test]
-fn no_order_of_events_around_a_change_of_mode_leaves_a_name_without_its_route() {
+fn no_sequence_of_events_around_a_change_of_mode_leaves_a_hostname_without_a_route() {
     let states: usize = [ingress(), gateway()]
         .into_iter()
         .map(|plan| explore(World::new(plan), DEPTH))

@@ -1,9 +1,9 @@
-//! Names that need a proof.
+//! Tests of hostnames that require a proof.
 
 use super::*;
 use crate::operators::hostname::notes::{Proof, ProofState};
 
-/// A record on which the proof of this tenant is noted.
+/// Returns a record with a noted proof of this tenant.
 fn noted(lease: &LeaseId, tenant: u8, state: ProofState) -> Host {
     let mut host = host(lease);
     host.notes.proof = Some(Proof {
@@ -15,7 +15,7 @@ fn noted(lease: &LeaseId, tenant: u8, state: ProofState) -> Host {
     host
 }
 
-/// An index that wants proofs, with a record of the name and maybe a route of this lease.
+/// Returns an index that requires proofs, with a record and an optional route of this lease.
 fn proving(name: &str, host: &Host, routed: Option<&LeaseId>) -> Index {
     let mut proving = index(
         &[(name, Ok(host.clone()))],
@@ -37,7 +37,7 @@ fn proving(name: &str, host: &Host, routed: Option<&LeaseId>) -> Index {
 }
 
 #[test]
-fn a_name_without_its_proof_waits_and_a_route_that_it_has_stays() {
+fn hostname_without_a_proof_waits_and_its_existing_route_stays() {
     let a = lease(1, 1);
     for unproven in [
         host(&a),
@@ -54,7 +54,7 @@ fn a_name_without_its_proof_waits_and_a_route_that_it_has_stays() {
         let work = proving(NAME, &unproven, Some(&a)).work(NAME);
         assert!(
             work.is_done() && work.problem.is_some(),
-            "who has a route keeps it: {work:?}"
+            "an existing route stays: {work:?}"
         );
     }
     let proven = noted(&a, 1, ProofState::Proven);
@@ -63,21 +63,21 @@ fn a_name_without_its_proof_waits_and_a_route_that_it_has_stays() {
 }
 
 #[test]
-fn a_proof_that_is_withdrawn_takes_the_route_and_one_of_another_tenant_leads_on_nowhere() {
+fn withdrawn_proof_or_new_tenant_deletes_the_route() {
     let (a, b) = (lease(1, 1), lease(2, 2));
     let work = proving(NAME, &noted(&a, 1, ProofState::Withdrawn), Some(&a)).work(NAME);
     assert_eq!((work.deletes.len(), work.write), (1, None));
-    // The proof of who had the name before is none of who has it now.
+    // The proof of the previous tenant does not count for the new tenant.
     let work = proving(NAME, &noted(&b, 1, ProofState::Proven), Some(&a)).work(NAME);
     assert_eq!(
         (work.deletes.len(), work.write),
         (1, None),
-        "its record is of another tenant"
+        "the record belongs to another tenant"
     );
 }
 
 #[test]
-fn names_below_the_providers_own_domain_need_none() {
+fn hostnames_in_the_domain_of_the_provider_need_no_proof() {
     let a = lease(1, 1);
     for own in ["x.ingress.example.net", "x.y.ingress.example.net"] {
         assert!(proving(own, &host(&a), None).work(own).write.is_some(), "{own}");
