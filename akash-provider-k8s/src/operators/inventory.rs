@@ -1,17 +1,17 @@
-//! The inventory operator: shows what a cluster has, and labels its nodes with it.
+//! Inventory operator: reports the resources of a cluster, and labels its nodes.
 //!
 //! ```text
 //! nodes   ┐           ┌─ rules, list of GPUs ┐
-//! classes ┴─ watches ─► index ─► wanted labels ─► queue ─► writer ─► API server
+//! classes ┴─ watches ─► index ─► desired labels ─► queue ─► writer ─► API server
 //!                         ▲                                  │
-//!                         └───────── what it answers ◄───────┘
-//! nodes, pods, classes, volumes ─► the provider's own count ─► what is shown
+//!                         └───────── its responses ◄─────────┘
+//! nodes, pods, classes, volumes ─► inventory of the provider ─► report
 //! ```
 //!
-//! [`rules`] is what an operator chooses, [`database`] says which model a device is, [`mod@wanted`] which labels a node is
-//! to have, and [`index`] puts them together: none of them has a clock or a network. What is shown is counted as [`crate::inventory`] counts it for the
-//! provider, from what nodes say, labels included: a model is offered when its label is there, because pods are bound by
-//! it.
+//! [`rules`] holds the choices of the operator, [`database`] maps devices to GPU models, [`mod@wanted`] computes the
+//! labels of a node, and [`index`] combines them; all four are pure. The report is counted as [`crate::inventory`]
+//! counts for the provider, including labels: a model is offered when its label is set, because pods are bound by the
+//! label.
 
 pub mod database;
 pub mod discovery;
@@ -49,25 +49,25 @@ use std::time::Duration;
 use tokio::sync::watch as channel;
 use writer::Writer;
 
-/// How often is forgotten what is of nodes that are gone.
+/// Interval between removals of the state of deleted nodes.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
-/// What an operator chooses. [`Options::default`] has the defaults of the command line.
+/// Settings of the operator. [`Options::default`] has the defaults of the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Which nodes and storage classes are offered, until [`InventoryOperator::set_rules`].
+    /// Rules for nodes and storage classes, until [`InventoryOperator::set_rules`].
     pub rules: Rules,
-    /// How the cluster is counted.
+    /// Settings of the inventory.
     pub count: inventory::Options,
-    /// First wait after a failure; it doubles up to five minutes (`--retry-delay`).
+    /// First back-off after a failure; doubles up to five minutes (`--retry-delay`).
     pub retry_delay: Duration,
-    /// Limit of one call to the API server.
+    /// Maximum duration of one call to the API server.
     pub call_timeout: Duration,
-    /// How eagerly the watches are kept up.
+    /// Timing of the watches.
     pub watch_config: WatchConfig,
-    /// How machines are looked at whose labels do not say which GPUs they have; `None` looks at none.
+    /// Hardware discovery on nodes without GPU model labels; `None` disables it.
     pub discovery: Option<discovery::Options>,
-    /// No label is written while it is shut.
+    /// Leadership gate; no label is written while it is closed.
     pub gate: LeadershipGate,
 }
 
@@ -85,7 +85,8 @@ impl Default for Options {
     }
 }
 
-/// The operator at work. Dropping it ends it at once; [`InventoryOperator::stop`] lets it finish what it began.
+/// Running inventory operator. Dropping the value stops it at once; [`InventoryOperator::stop`] finishes running
+/// work.
 #[derive(Debug)]
 pub struct InventoryOperator {
     shared: Arc<Shared>,
@@ -93,7 +94,7 @@ pub struct InventoryOperator {
 }
 
 impl InventoryOperator {
-    /// Begins to watch, and writes labels as soon as nodes and classes were listed. It needs the runtime of tokio.
+    /// Starts the watches. Labels are written when nodes and classes were listed. Requires a tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(
@@ -126,49 +127,49 @@ impl InventoryOperator {
         Self { shared, running }
     }
 
-    /// Other rules from here on, for what is shown and for the labels of all nodes.
+    /// Replaces the rules, for the report and for the labels of all nodes.
     pub fn set_rules(&self, rules: Rules) {
         self.shared.choose(Event::Rules(rules));
     }
 
-    /// Another list of GPUs from here on, for all nodes.
+    /// Replaces the list of GPUs, for all nodes.
     pub fn set_list(&self, list: Database) {
         self.shared.choose(Event::List(list));
     }
 
-    /// Waits until the cluster was counted, and all that labels hang on was listed.
+    /// Waits until the cluster was counted, and nodes and classes were listed.
     pub async fn ready(&self) {
-        // The other end is in our hands, so it does not go away.
+        // The sender is a field of the shared state, so the channel is open.
         let _ = self.shown().wait_for(Option::is_some).await;
         self.shared.board.listed().await;
     }
 
-    /// The cluster was counted once, and all that labels hang on was listed.
+    /// Returns true after the cluster was counted, and nodes and classes were listed.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.shown.borrow().is_some() && self.shared.board.is_listed()
     }
 
-    /// The cluster as it is shown, and each change of it; `None` before it was counted once. While it cannot be counted
-    /// the last word stays.
+    /// Subscribes to the report of the cluster, which is `None` before the first count. During an outage the last
+    /// report is retained.
     #[must_use]
     pub fn shown(&self) -> channel::Receiver<Option<Arc<Shown>>> {
         self.shared.shown.subscribe()
     }
 
-    /// How everything is at the moment, node by node.
+    /// Returns the status of all nodes.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status()
     }
 
-    /// Begins nothing more, and waits for what is under way, at most for the limit of one call.
+    /// Starts no more work, and waits up to the duration of one call for the running work.
     pub async fn stop(&self) {
         self.running.stop().await;
     }
 }
 
-/// Takes over what is counted, for ever.
+/// Receives the counts of the inventory, forever.
 async fn count(mut inventory: WholeInventory, shared: Arc<Shared>) {
     loop {
         let outcome = inventory.next().await;

@@ -1,14 +1,14 @@
-//! The IP operator: from declared addresses to load balancers, which MetalLB gives addresses to.
+//! IP operator: creates LoadBalancer Services for leased IP addresses, which MetalLB assigns.
 //!
 //! ```text
-//! ProviderLeasedIPs ┐                     ┌─ wanted, written, given ─► status
+//! ProviderLeasedIPs ┐                     ┌─ desired, written, assigned ─► status
 //! Manifests         ├─ watches ─► index ──┤
 //! Services          │     ▲               └─ work ─► queue ─► writer ─► API server
-//! IPAddressPools    ┘     └────────────── what was written ◄────┘
+//! IPAddressPools    ┘     └────────────── written objects ◄────┘
 //! ```
 //!
-//! [`facts`], [`live`] and [`pool`] read objects, and [`index`] says what is to be done: none of them has a clock or a
-//! network. What is as wanted is not written. Of pools and of what MetalLB says nothing depends but what is shown.
+//! [`facts`], [`live`] and [`pool`] decode objects, and [`index`] computes the work; all of them are pure. A Service
+//! in its desired state is not written. Pools and the metrics of MetalLB affect only the status.
 
 pub mod balancer;
 mod capacity;
@@ -50,40 +50,40 @@ use std::time::Duration;
 use tokio::time::sleep;
 use writer::Writer;
 
-/// After a change, and while a Service waits for its address, so much time passes before it is looked whether one is late,
-/// outside of its pool or not one tenant's alone.
+/// Interval between two checks for late, misplaced or shared addresses, after a change and while a Service waits for
+/// its address.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// What an operator chooses. [`Options::new`] has the defaults of the command line.
+/// Settings of the operator. [`Options::new`] has the defaults of the command line.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whose leases are served (`--provider`).
+    /// Provider of the leases (`--provider`).
     pub provider: Address,
     /// Namespace of the records (`--k8s-manifest-ns`).
     pub manifest_namespace: String,
-    /// How leased addresses become load balancers.
+    /// Rendering of the Services.
     pub mode: Mode,
     /// Namespace of MetalLB, its pools and its controller.
     pub metallb_namespace: String,
-    /// Where MetalLB's controller says what it counts, as `HOST:PORT`; `None` to ask by the API server
+    /// Address of the metrics of the MetalLB controller, as `HOST:PORT`; `None` to use the proxy of the API server
     /// (`--metal-lb-endpoint`).
     pub metallb_endpoint: Option<String>,
-    /// How failures are answered.
+    /// Retry policy.
     pub patience: Patience,
-    /// How often is forgotten what is of Services that are gone (`--prune-interval`).
+    /// Interval between removals of the state of deleted Services (`--prune-interval`).
     pub prune_interval: Duration,
-    /// Limit of one call to the API server.
+    /// Maximum duration of one call to the API server.
     pub call_timeout: Duration,
-    /// How eagerly the watches are kept up.
+    /// Timing of the watches.
     pub watch_config: WatchConfig,
-    /// Who says when a kind comes that the cluster does not have; one for all of a process.
+    /// Watch for kinds that the cluster does not serve yet; one per process.
     pub definitions: Definitions,
-    /// Nothing is written while it is shut.
+    /// Leadership gate; nothing is written while it is closed.
     pub gate: LeadershipGate,
 }
 
 impl Options {
-    /// Those of the command line, for a provider's leases.
+    /// Returns the defaults of the command line for the leases of a provider.
     #[must_use]
     pub fn new(provider: Address) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl Options {
     }
 }
 
-/// The operator at work. Dropping it ends it at once; [`IpOperator::stop`] lets it finish what it began.
+/// Running IP operator. Dropping the value stops it at once; [`IpOperator::stop`] finishes running work.
 #[derive(Debug)]
 pub struct IpOperator {
     shared: Arc<Shared>,
@@ -111,7 +111,7 @@ pub struct IpOperator {
 }
 
 impl IpOperator {
-    /// Begins to watch, and writes as soon as records and Services were listed. It needs the runtime of tokio.
+    /// Starts the watches. Writes start when records and Services were listed. Requires a tokio runtime.
     #[must_use]
     pub fn start(client: &Client, options: Options) -> Self {
         let shared = Arc::new(Shared::new(
@@ -161,52 +161,52 @@ impl IpOperator {
         self.shared.board.listed().await;
     }
 
-    /// Records and Services were listed once.
+    /// Returns true after records and Services were listed.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.shared.board.is_listed()
     }
 
-    /// Whose leases are served.
+    /// Returns the provider of the leases.
     #[must_use]
     pub const fn provider(&self) -> &Address {
         &self.provider
     }
 
-    /// How everything is at the moment, address by address.
+    /// Returns the status of all leased addresses.
     #[must_use]
     pub fn status(&self) -> Status {
         self.shared.status()
     }
 
-    /// How many addresses there are, and how many are in use.
+    /// Returns the total and the used number of addresses.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.shared.usage()
     }
 
-    /// The ports of leased addresses that lead somewhere by lease, as today's operator shows them.
+    /// Returns the ports of leased addresses with a Service, by lease, in the format of the Go operator.
     #[must_use]
     pub fn held(&self) -> BTreeMap<String, Vec<Held>> {
         self.shared.held()
     }
 
-    /// What failed, by lease, as today's operator shows it.
+    /// Returns the failures by lease, in the format of the Go operator.
     #[must_use]
     pub fn ignored_leases(&self) -> BTreeMap<String, Ignored> {
         self.shared.ignored()
     }
 
-    /// What a lease was given, as today's operator shows it.
+    /// Returns the assigned addresses of a lease, in the format of the Go operator.
     ///
     /// # Errors
-    /// In its words: a Service of the lease has no address, or makes no sense.
+    /// Returns an error in the text of the Go operator if a Service of the lease has no address or is invalid.
     pub fn assigned(&self, lease: &LeaseId) -> Result<Vec<Assigned>, String> {
         self.shared.assigned(lease)
     }
 
-    /// The addresses of a lease, given as `owner/dseq/gseq/oseq/provider`, are tried again now; the number of ports that
-    /// had failed.
+    /// Retries the addresses of a lease, given as `owner/dseq/gseq/oseq/provider`, without their back-off; returns
+    /// the number of failed ports.
     #[must_use]
     pub fn forget(&self, lease: &str) -> usize {
         self.shared.forget(lease)
@@ -218,13 +218,13 @@ impl IpOperator {
         self.shared.board.confirm()
     }
 
-    /// Begins nothing more, and waits for what is under way, at most for the limit of one call.
+    /// Starts no more work, and waits up to the duration of one call for the running work.
     pub async fn stop(&self) {
         self.running.stop().await;
     }
 }
 
-/// Looks at what has changed, and at what time alone makes odd, for ever.
+/// Checks addresses after changes, and after the time of pending addresses, forever.
 async fn look(shared: Arc<Shared>) {
     let mut changes = shared.board.changes();
     loop {
@@ -239,7 +239,7 @@ async fn look(shared: Arc<Shared>) {
         };
         shared.tell(notices);
         if !is_waited {
-            // The other end is in our hands, so it does not go away.
+            // The sender is a field of the shared state, so the channel is open.
             let _ = changes.changed().await;
         }
         sleep(LOOK_EVERY).await;

@@ -272,8 +272,8 @@ fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
                 })
                 .await;
             for (name, why) in [
-                ("odd.example.com", "named after its hostname"),
-                ("evil.example.com", "no name of a service"),
+                ("odd.example.com", "expected the name of the record"),
+                ("evil.example.com", "invalid service name"),
                 ("nowhere.example.com", "has no Manifest"),
             ] {
                 let told = || async {
@@ -285,9 +285,9 @@ fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
             }
             let told = || async {
                 let error = state(&operator, "theirs.example.com").and_then(|state| state.error);
-                error.is_some_and(|error| error.contains("somebody else's"))
+                error.is_some_and(|error| error.contains("another client"))
             };
-            world.until("somebody else's object is told", told).await;
+            world.until("an object of another client is reported", told).await;
             let after = world.get("Ingress", &home, "theirs.example.com").await.unwrap();
             assert_eq!(after, before);
             assert!(operator.ignore_list().contains_key(&lease.to_string()));

@@ -304,10 +304,10 @@ fn a_cluster_is_shown_as_the_provider_counts_it() {
             assert_eq!(shown.metrics().storage.len(), 1, "of the classes that are chosen");
             let said = operator.status().ignored.join("\n");
             for words in [
-                "node `op-inv-master-1` is left out by `exclude.nodes`",
+                "node `op-inv-master-1` is excluded by `exclude.nodes`",
                 "node `op-inv-cordoned` lacks the label akash.network=true",
-                "storage class `op-inv-none` of `cluster_storage` is not in the cluster",
-                "storage class `op-inv-other` has the network's label and is not in `cluster_storage`",
+                "storage class `op-inv-none` of `cluster_storage` does not exist in the cluster",
+                "storage class `op-inv-other` has the label of the network but is not in `cluster_storage`",
             ] {
                 assert!(said.contains(words), "{words} is not in:\n{said}");
             }
@@ -364,7 +364,7 @@ fn nodes_get_labels_of_ours_and_keep_those_of_others() {
             are_labelled(world).await;
             let absurd = operator.status().nodes["op-inv-absurd"].notes.join("\n");
             assert!(
-                absurd.contains("1000000 nvidia GPUs are more than a machine has"),
+                absurd.contains("1000000 nvidia GPUs exceed the limit of a node"),
                 "{absurd}"
             );
             let beta2 = format!("{CLASS}op-inv-beta2");

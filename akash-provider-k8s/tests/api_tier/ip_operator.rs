@@ -198,10 +198,10 @@ async fn spoil(world: &World, lease: &LeaseId) -> [(u16, &'static str); 4] {
             .await;
     }
     [
-        (82, "no name of a service"),
-        (83, "none of its tenant"),
-        (84, "makes no sense"),
-        (85, "makes no sense"),
+        (82, "invalid service name"),
+        (83, "invalid sharing key"),
+        (84, "invalid port"),
+        (85, "invalid port"),
     ]
 }
 
@@ -232,7 +232,7 @@ fn nothing_foreign_is_touched_and_garbage_holds_nobody_up() {
                 world.until(why, told).await;
                 assert!(balancer(world, &lease, port).await.is_none());
             }
-            for (lease, port, why) in [(&lease, 81, "somebody else's"), (&homeless, 80, "not found")] {
+            for (lease, port, why) in [(&lease, 81, "another client"), (&homeless, 80, "not found")] {
                 let told = || async {
                     let error = state(&operator, lease, port).and_then(|state| state.error);
                     error.is_some_and(|error| error.contains(why))
@@ -374,7 +374,7 @@ fn a_cluster_without_pools_is_served_and_their_number_is_unknown() {
             let told = || async { operator.status().watches["ipaddresspools"].last_error.is_some() };
             world.until("it is told", told).await;
             assert_eq!(operator.usage().known(), None);
-            assert!(operator.usage().problem.unwrap().contains("not known"));
+            assert!(operator.usage().problem.unwrap().contains("are unknown"));
             define_pools(world).await;
             pool(world, "default", &["203.0.113.0/28"]).await;
             let known = || async { operator.usage().known() == Some((16, 0)) };

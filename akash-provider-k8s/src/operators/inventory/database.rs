@@ -1,4 +1,4 @@
-//! The network's list of GPUs: which model a device on the bus is.
+//! List of GPUs of the network: maps PCI devices to models.
 //!
 //! ```text
 //! {"10de": {"name": "nvidia", "devices": {"20b5": {"name": "a100", "interface": "PCIe", "memory_size": "80Gi"}}}}
@@ -8,22 +8,22 @@ use crate::inventory::Vendor;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Longest list, in bytes; today's has some 30 KiB.
+/// Maximum size of the list in bytes. The published list has about 30 KiB.
 pub const BYTES_MAX: usize = 4 << 20;
-/// Devices of all makers together.
+/// Maximum number of devices of all vendors.
 const DEVICES_MAX: usize = 20_000;
-/// Longest word of a device.
+/// Maximum length of a property of a device.
 const WORD_MAX: usize = 63;
 
-/// A model as orders name it.
+/// GPU model with the names that orders use.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Model {
     /// Name, such as `a100`.
     pub name: String,
-    /// Interface, such as `PCIe` or `SXM4`; empty where nobody knows.
+    /// Interface, such as `PCIe` or `SXM4`; empty if unknown.
     #[serde(default)]
     pub interface: String,
-    /// Memory, such as `80Gi`; empty where nobody knows.
+    /// Memory, such as `80Gi`; empty if unknown.
     #[serde(default)]
     pub memory_size: String,
 }
@@ -34,7 +34,7 @@ struct Maker {
     devices: BTreeMap<String, Model>,
 }
 
-/// Which model a device is, by the numbers of its maker and of itself.
+/// GPU models by PCI vendor and device ID.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Database {
     devices: BTreeMap<(String, String), Model>,
@@ -42,20 +42,19 @@ pub struct Database {
 }
 
 impl Database {
-    /// Reads a list.
+    /// Parses a list. Devices with properties that cannot be part of a label are skipped.
     ///
     /// # Errors
-    /// Why it is none: too long, no such JSON, or nothing in it. A device whose words could be no part of a label is
-    /// skipped.
+    /// Returns an error if the list is too long, invalid JSON or empty.
     pub fn read(text: &[u8]) -> Result<Self, String> {
         if text.len() > BYTES_MAX {
-            return Err(format!("it is longer than {BYTES_MAX} bytes"));
+            return Err(format!("the list is longer than {BYTES_MAX} bytes"));
         }
         let makers: BTreeMap<String, Maker> =
-            serde_json::from_slice(text).map_err(|error| format!("it cannot be read: {error}"))?;
+            serde_json::from_slice(text).map_err(|error| format!("invalid JSON: {error}"))?;
         let (mut devices, mut skipped) = (BTreeMap::new(), 0);
         for (maker, list) in makers {
-            // Other makers are none that orders could ask for.
+            // Orders cannot request GPUs of other vendors.
             if number(&maker).as_deref().and_then(vendor_of).is_none() {
                 continue;
             }
@@ -66,41 +65,41 @@ impl Database {
                 }
             }
         }
-        // An empty list would be taken for one in which no device is known any more.
+        // With an empty list every device would be unknown.
         if devices.is_empty() {
-            return Err("it has no device of nvidia or amd".to_owned());
+            return Err("the list has no device of nvidia or amd".to_owned());
         }
         if devices.len() > DEVICES_MAX {
-            return Err(format!("it has more than {DEVICES_MAX} devices"));
+            return Err(format!("the list has more than {DEVICES_MAX} devices"));
         }
         Ok(Self { devices, skipped })
     }
 
-    /// Devices of the list that make no sense.
+    /// Returns the number of invalid devices in the list.
     #[must_use]
     pub const fn skipped(&self) -> usize {
         self.skipped
     }
 
-    /// Devices that it knows.
+    /// Returns the number of devices.
     #[must_use]
     pub fn len(&self) -> usize {
         self.devices.len()
     }
 
-    /// True where it knows none.
+    /// Returns true for a list without devices.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.devices.is_empty()
     }
 
-    /// The model of a device, by the numbers of its maker and of itself in hexadecimal.
+    /// Returns the model of a device by its PCI vendor and device ID in hexadecimal.
     #[must_use]
     pub fn model(&self, maker: &str, device: &str) -> Option<&Model> {
         self.devices.get(&(number(maker)?, number(device)?))
     }
 
-    /// The number of the one device of that vendor which is such a model; `None` where several are, or none.
+    /// Returns the device ID of the only device of a vendor with this model, or `None` if there are none or several.
     #[must_use]
     pub fn device(&self, vendor: &str, wanted: &Model) -> Option<&str> {
         let same = |model: &Model| {
@@ -117,7 +116,7 @@ impl Database {
     }
 }
 
-/// A maker of GPUs by its number on the bus.
+/// Returns the vendor with a PCI vendor ID.
 pub(super) fn vendor_of(maker: &str) -> Option<Vendor> {
     match maker {
         "10de" => Some(Vendor::Nvidia),
@@ -126,7 +125,7 @@ pub(super) fn vendor_of(maker: &str) -> Option<Vendor> {
     }
 }
 
-/// An interface as labels have it: in lower case, and every SXM is one.
+/// Returns an interface in the form of labels: lower case, with one name for every SXM version.
 pub(super) fn interface(text: &str) -> String {
     let text = text.to_ascii_lowercase();
     if text.starts_with("sxm") {
@@ -136,7 +135,7 @@ pub(super) fn interface(text: &str) -> String {
     }
 }
 
-/// A number of the bus: four hexadecimal digits, with `0x` or without.
+/// Parses a PCI ID: four hexadecimal digits, with or without `0x`.
 pub(super) fn number(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     let digits = text.strip_prefix("0x").unwrap_or(&text);
@@ -145,7 +144,7 @@ pub(super) fn number(text: &str) -> Option<String> {
 }
 
 impl Model {
-    /// Its words can be parts of labels.
+    /// Returns true if the properties can be parts of labels.
     fn is_sound(&self) -> bool {
         let is_word = |text: &String| {
             text.len() <= WORD_MAX
@@ -175,9 +174,9 @@ pub(super) mod tests {
     }"#;
 
     #[test]
-    fn devices_are_found_by_number_and_numbers_by_model() {
+    fn devices_are_found_by_id_and_ids_by_model() {
         let list = Database::read(LIST.as_bytes()).unwrap();
-        assert_eq!(list.len(), 4, "Intel's are none to order");
+        assert_eq!(list.len(), 4, "devices of Intel are skipped");
         assert_eq!(list.model("0x10DE", "20B5").unwrap().name, "a100");
         assert_eq!(list.model("10de", "ffff"), None);
         assert_eq!(list.model("", ""), None);
@@ -191,15 +190,19 @@ pub(super) mod tests {
             Some("20b5")
         );
         assert_eq!(list.device("nvidia", &model("a100", "sxm", "")), Some("20b2"));
-        assert_eq!(list.device("nvidia", &model("a100", "", "")), None, "two of them");
+        assert_eq!(
+            list.device("nvidia", &model("a100", "", "")),
+            None,
+            "two devices match"
+        );
         assert_eq!(list.device("amd", &model("a100", "pcie", "80Gi")), None);
     }
 
     #[test]
-    fn garbage_is_no_list() {
+    fn invalid_list_is_rejected() {
         let refused = |text: &str| Database::read(text.as_bytes()).unwrap_err();
         for text in ["", "[]", "null", "<html>", r#"{"10de": 1}"#] {
-            assert!(refused(text).starts_with("it cannot be read: "), "{text}");
+            assert!(refused(text).starts_with("invalid JSON: "), "{text}");
         }
         assert!(refused("{}").contains("no device"));
         assert!(refused(r#"{"10de": {"name": "nvidia"}}"#).contains("no device"));
@@ -217,7 +220,7 @@ pub(super) mod tests {
             ("20b5", ""),
             ("20b5", "a/b"),
         ] {
-            assert_eq!(with(device, name), (1, 1), "{device} {name:?} alone is left out");
+            assert_eq!(with(device, name), (1, 1), "only {device} {name:?} is skipped");
         }
         let long = vec![b' '; BYTES_MAX + 1];
         assert!(Database::read(&long).unwrap_err().contains("longer"));

@@ -1,7 +1,8 @@
-//! Machines of whose GPUs no label says the model: which pod looks at one, and what its answer means. Pure; [`seeker`] acts.
+//! Hardware discovery on nodes without GPU model labels: the discovery pod of a node, and its response. This module
+//! is pure; [`seeker`] runs the pods.
 //!
-//! The pod and its answers are those of today's operator. They say which cards are on the bus, and which processors there
-//! are: how many devices there are to give out, Kubernetes says.
+//! The pod and its response match the Go operator. The response lists PCI cards and processors; Kubernetes reports
+//! the number of allocatable devices.
 
 use super::database::{number, vendor_of};
 use super::node::NodeView;
@@ -12,34 +13,34 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub mod seeker;
 
-/// Longest answer, in bytes; a machine with sixteen cards answers a few hundred thousand.
+/// Maximum size of a response, in bytes. A node with sixteen cards returns a few hundred kilobytes.
 pub const ANSWER_MAX: usize = 1 << 20;
-/// Cards of one machine; more is a mistake of whoever counts them.
+/// Maximum number of cards of one node; a higher number is an error of the pod.
 pub const CARDS_MAX: usize = 256;
-/// Processors of one machine; more is a mistake of whoever counts them.
+/// Maximum number of processors of one node; a higher number is an error of the pod.
 pub const PROCESSORS_MAX: usize = 64;
-/// Threads of one processor that are believed.
+/// Maximum number of threads of one processor.
 const THREADS_MAX: u32 = 4096;
-/// Longest name of a processor or its maker, in characters.
+/// Maximum length of the name of a processor or its vendor, in characters.
 const WORDS_MAX: usize = 128;
-/// How the names of the pods begin; the name of the node follows.
+/// Prefix of the names of the pods; the name of the node follows.
 pub const START: &str = "operator-inventory-hardware-discovery-";
-/// The account of the pods, which has no rights.
+/// Service account of the pods, without permissions.
 pub const ACCOUNT: &str = "operator-inventory-hardware-discovery";
-/// The port that the pods answer at.
+/// Port of the pods.
 pub const PORT: u16 = 8081;
-/// Longest name of a pod.
+/// Maximum length of a pod name.
 const NAME_MAX: usize = 253;
-/// A pod that nobody deletes ends by itself, in seconds.
+/// Lifetime of a pod that is not deleted, in seconds.
 const LIFE: u32 = 300;
-/// The labels of the pods.
+/// Labels of the pods.
 pub const LABELS: [(&str, &str); 4] = [
     ("app.kubernetes.io/component", "operator"),
     ("app.kubernetes.io/instance", "inventory-hardware-discovery"),
     ("app.kubernetes.io/name", "inventory"),
     ("app.kubernetes.io/part-of", "provider"),
 ];
-/// Why a container does not start, where waiting does not help.
+/// Reasons of a waiting container that cannot start without a change.
 const HOPELESS: [&str; 7] = [
     "CrashLoopBackOff",
     "CreateContainerConfigError",
@@ -50,18 +51,19 @@ const HOPELESS: [&str; 7] = [
     "RunContainerError",
 ];
 
-/// How machines are looked at.
+/// Settings of hardware discovery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The image of the pods (`--discovery-image`).
+    /// Image of the pods (`--discovery-image`).
     pub image: String,
-    /// The program in it that answers (`--discovery-program`).
+    /// Program in the image (`--discovery-program`).
     pub program: String,
-    /// The namespace of the pods (`--discovery-namespace`).
+    /// Namespace of the pods (`--discovery-namespace`).
     pub namespace: String,
 }
 
-/// A machine as it was when it was looked at: after a restart, or with other devices, it is looked at again.
+/// Identity of a node at the time of its discovery. After a reboot, or with other devices, the node is discovered
+/// again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     uid: String,
@@ -70,13 +72,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// True where a node is this machine, whatever it has now.
+    /// Returns true if the node has the UID of this machine.
     #[must_use]
     pub fn is(&self, node: &NodeView) -> bool {
         self.uid == node.uid
     }
 
-    /// The machine that a node is.
+    /// Creates the identity of a node.
     #[must_use]
     pub fn of(node: &NodeView) -> Self {
         Self {
@@ -87,19 +89,19 @@ impl Machine {
     }
 }
 
-/// The cards that were seen on a machine, those of vendors that orders name.
+/// Discovered cards of the vendors that orders can request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cards {
-    /// How many there are of each number on the bus, by vendor.
+    /// Number of cards by PCI device ID, for each vendor.
     numbers: [BTreeMap<String, i64>; 2],
-    /// How many have no number that makes sense.
+    /// Number of cards without a valid device ID, for each vendor.
     unreadable: [i64; 2],
 }
 
 #[derive(Deserialize)]
 struct Answer {
     cards: Option<Vec<Card>>,
-    /// Some versions answer with all of the machine, whatever is asked for.
+    /// Some versions return the whole machine for every path.
     gpu: Option<Box<Self>>,
 }
 
@@ -120,32 +122,32 @@ struct Named {
     id: String,
 }
 
-/// A processor, as it says itself what it is.
+/// Discovered processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Processor {
-    /// Its number on the machine.
+    /// ID on the node.
     pub id: String,
-    /// Who made it, such as `AuthenticAMD`.
+    /// Vendor, such as `AuthenticAMD`.
     pub vendor: String,
-    /// The name of its model.
+    /// Name of the model.
     pub model: String,
-    /// What it runs at once.
+    /// Number of hardware threads.
     pub threads: u32,
 }
 
-/// Processors of machines, by the names of their nodes.
+/// Discovered processors, by node.
 pub type Processors = BTreeMap<String, Vec<Processor>>;
 
 impl Processor {
-    /// Reads the answer of a pod about its processors.
+    /// Decodes the response of a pod about its processors.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Returns why the response is invalid.
     pub fn read(answer: &[u8]) -> Result<Vec<Self>, String> {
         #[derive(Deserialize)]
         struct Answer {
             processors: Option<Vec<Said>>,
-            /// As with cards.
+            /// Some versions return the whole machine for every path.
             cpu: Option<Box<Self>>,
         }
         #[derive(Deserialize)]
@@ -156,18 +158,18 @@ impl Processor {
             #[serde(default)]
             model: String,
             total_hardware_threads: Option<u32>,
-            /// What older versions call them.
+            /// Name of the field in older versions.
             total_threads: Option<u32>,
         }
         if answer.len() > ANSWER_MAX {
-            return Err(format!("the answer is longer than {ANSWER_MAX} bytes"));
+            return Err(format!("the response is longer than {ANSWER_MAX} bytes"));
         }
         let answer: Answer =
-            serde_json::from_slice(answer).map_err(|error| format!("the answer cannot be read: {error}"))?;
+            serde_json::from_slice(answer).map_err(|error| format!("invalid response: {error}"))?;
         let list = answer.processors.or_else(|| answer.cpu?.processors);
         let list = list.unwrap_or_default();
         if list.len() > PROCESSORS_MAX {
-            return Err(format!("{} processors are more than a machine has", list.len()));
+            return Err(format!("{} processors exceed the limit of a node", list.len()));
         }
         let words = |text: &str| {
             let words = text.trim().chars().filter(|letter| !letter.is_control());
@@ -188,27 +190,27 @@ impl Processor {
 }
 
 impl Cards {
-    /// Reads the answer of a pod.
+    /// Decodes the response of a pod about its cards.
     ///
     /// # Errors
-    /// Why it is none.
+    /// Returns why the response is invalid.
     pub fn read(answer: &[u8]) -> Result<Self, String> {
         if answer.len() > ANSWER_MAX {
-            return Err(format!("the answer is longer than {ANSWER_MAX} bytes"));
+            return Err(format!("the response is longer than {ANSWER_MAX} bytes"));
         }
         let answer: Answer =
-            serde_json::from_slice(answer).map_err(|error| format!("the answer cannot be read: {error}"))?;
+            serde_json::from_slice(answer).map_err(|error| format!("invalid response: {error}"))?;
         let list = match (answer.cards, answer.gpu) {
             (Some(list), _) => list,
             (None, Some(gpu)) => gpu.cards.unwrap_or_default(),
             (None, None) => Vec::new(),
         };
         if list.len() > CARDS_MAX {
-            return Err(format!("{} cards are more than a machine has", list.len()));
+            return Err(format!("{} cards exceed the limit of a node", list.len()));
         }
         let (mut cards, mut addresses) = (Self::default(), BTreeSet::new());
         for card in list {
-            // A card counts once, however often it is named.
+            // A card that is listed several times counts once.
             if card
                 .address
                 .is_some_and(|address| !address.is_empty() && !addresses.insert(address))
@@ -216,7 +218,7 @@ impl Cards {
                 continue;
             }
             let Some(pci) = card.pci else { continue };
-            // Other makers are none that orders could ask for.
+            // Orders cannot request GPUs of other vendors.
             let Some(vendor) = number(&pci.vendor.id).as_deref().and_then(vendor_of) else {
                 continue;
             };
@@ -228,51 +230,48 @@ impl Cards {
         Ok(cards)
     }
 
-    /// Cards of a vendor: their numbers on the bus, and how many there are of each.
+    /// Returns the numbers of cards of a vendor, by device ID.
     pub fn of(&self, vendor: Vendor) -> impl Iterator<Item = (&str, i64)> {
         let numbers = self.numbers[vendor as usize].iter();
         numbers.map(|(number, count)| (number.as_str(), *count))
     }
 
-    /// How many cards of a vendor were seen.
+    /// Returns the number of cards of a vendor.
     #[must_use]
     pub fn count(&self, vendor: Vendor) -> i64 {
         let readable: i64 = self.of(vendor).map(|(_, count)| count).sum();
         readable + self.unreadable(vendor)
     }
 
-    /// How many of them have no number that makes sense.
+    /// Returns the number of cards of a vendor without a valid device ID.
     #[must_use]
     pub const fn unreadable(&self, vendor: Vendor) -> i64 {
         self.unreadable[vendor as usize]
     }
 }
 
-/// The name of the pod that looks at a node.
+/// Returns the name of the discovery pod of a node.
 ///
 /// # Errors
-/// The node's name is too long for it.
+/// Returns an error if the name of the node is too long.
 pub fn name(node: &str) -> Result<String, String> {
     let name = format!("{START}{node}");
     if name.len() > NAME_MAX {
-        return Err(format!(
-            "the name of its pod would have more than {NAME_MAX} characters"
-        ));
+        return Err(format!("the pod name is longer than {NAME_MAX} characters"));
     }
     Ok(name)
 }
 
-/// The labels of the pods, as a selector.
+/// Returns the label selector of the pods.
 #[must_use]
 pub fn selector() -> String {
     LABELS.map(|(key, value)| format!("{key}={value}")).join(",")
 }
 
-/// The pod that looks at a node.
+/// Renders the discovery pod of a node.
 ///
-/// It is within the standard `restricted`: the kernel tells what is on the bus to everybody, in every container, so that no
-/// folder of the machine is mounted. It asks for nothing, so that a full node has room for it, and tolerates what keeps
-/// others away.
+/// The pod conforms to the Pod Security Standard `restricted`: every container can read the PCI bus in `/sys`, so no
+/// host path is mounted. The pod requests no resources, so that it runs on a full node, and tolerates all taints.
 #[must_use]
 pub fn pod(options: &Options, name: &str, node: &str) -> Value {
     let labels: BTreeMap<_, _> = LABELS.into();
@@ -298,7 +297,7 @@ pub fn pod(options: &Options, name: &str, node: &str) -> Value {
                 "image": options.image,
                 "args": [options.program, "tools", "psutil", "serve", port],
                 "ports": [{"name": "api", "containerPort": PORT}],
-                // Today's program answers nothing without a database of names, and keeps it at home.
+                // The Go program requires a database of names, and stores it in its home directory.
                 "env": [{"name": "PCIDB_ENABLE_NETWORK_FETCH", "value": "1"}, {"name": "HOME", "value": "/tmp"}],
                 "resources": {
                     "requests": {"cpu": "0", "memory": "0", "ephemeral-storage": "0"},
@@ -315,28 +314,28 @@ pub fn pod(options: &Options, name: &str, node: &str) -> Value {
     })
 }
 
-/// How far a pod is.
+/// Progress of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// It may come to run.
+    /// The pod may start later; the reason.
     Waits(String),
-    /// It can be asked.
+    /// The pod is running.
     Runs,
-    /// It will not run: and why.
+    /// The pod will not run; the reason.
     Fails(String),
 }
 
-/// How far a pod is that was made for a node.
+/// Returns the progress of the pod of a node.
 #[must_use]
 pub fn progress(pod: &Value, node: &str) -> Progress {
     if pod["spec"]["nodeName"] != node {
-        return Progress::Fails("it is on another node".to_owned());
+        return Progress::Fails("the pod runs on another node".to_owned());
     }
     let status = &pod["status"];
     let container = &status["containerStatuses"][0]["state"];
     let said = |from: &Value| {
         let text = |key: &str| from[key].as_str().unwrap_or_default();
-        // Others write these words.
+        // The text comes from other components, so its length is limited.
         let words = format!("{} {}", text("reason"), text("message"));
         words.trim().chars().take(300).collect::<String>()
     };
@@ -344,11 +343,11 @@ pub fn progress(pod: &Value, node: &str) -> Progress {
         "Running" => Progress::Runs,
         "Failed" | "Succeeded" => {
             let words = [said(status), said(&container["terminated"])].join(" ");
-            Progress::Fails(format!("its pod has ended: {}", words.trim()))
+            Progress::Fails(format!("the pod ended: {}", words.trim()))
         }
         _ => {
             let waiting = &container["waiting"];
-            let words = format!("its pod does not run: {}", said(waiting));
+            let words = format!("the pod does not run: {}", said(waiting));
             if HOPELESS.iter().any(|reason| waiting["reason"] == *reason) {
                 Progress::Fails(words)
             } else {

@@ -1,8 +1,8 @@
-//! The pure index: what the watches say, the rules and the list of GPUs go in, what is to be written to each node comes
-//! out. It has no clock and no network.
+//! Pure index of the inventory operator: watch events, rules and the list of GPUs go in, the labels to write for each
+//! node come out.
 //!
-//! A list counts when it is complete. Until nodes and storage classes were listed once, nothing is to be done: labels that
-//! say half of what a node has would be written twice, and believed in between.
+//! A list counts when it is complete. No work is done before nodes and storage classes were listed: incomplete labels
+//! would be written twice, and used in between.
 
 use super::database::Database;
 use super::discovery::{Cards, Machine, Processor, Processors};
@@ -15,65 +15,65 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The name of a node or of a class.
+/// Name of a node or of a storage class.
 type Name = String;
 
-/// What a watch or somebody else says.
+/// Change from a watch, the writer, discovery or the configuration.
 #[derive(Debug, Clone)]
 pub enum Event {
-    /// Of the nodes, by their names.
+    /// Change of the nodes, by name.
     Nodes(Change<Name, NodeView>),
-    /// Of the storage classes: whether they have the network's label.
+    /// Change of the storage classes: whether they have the label of the network.
     Classes(Change<Name, bool>),
-    /// Who and how a node is by the API server's own answer: to a write, or to a question.
+    /// Metadata of a node in the response to a write or a read.
     Answered(Name, Box<ObjectMeta>),
-    /// What a pod of ours has seen on a machine.
+    /// Discovered cards of a node.
     Found(Name, Machine, Cards),
-    /// Which processors a machine has that was just found.
+    /// Discovered processors of a node.
     Processors(Name, Vec<Processor>),
-    /// Other rules.
+    /// New rules.
     Rules(Rules),
-    /// Another list of GPUs.
+    /// New list of GPUs.
     List(Database),
 }
 
-/// What the cluster has, what is chosen of it, and which labels come of that.
+/// Objects of the cluster, the rules, and the labels that follow from them.
 #[derive(Debug, Clone)]
 pub struct Index {
     nodes: Option<BTreeMap<Name, NodeView>>,
     classes: Option<BTreeMap<Name, bool>>,
-    /// Those of them that have the network's label.
+    /// Storage classes with the label of the network.
     offered: BTreeSet<Name>,
     rules: Arc<Rules>,
     list: Arc<Database>,
-    /// What was seen on machines. It counts for the machine that it was seen on, as that was then.
+    /// Discovered cards, valid for the node at the time of its discovery.
     found: BTreeMap<Name, (Machine, Cards)>,
-    /// Of the same machines, those that said it.
+    /// Discovered processors of these nodes, if known.
     processors: Arc<Processors>,
 }
 
-/// What is to be done about a node. Nothing where it has its labels.
+/// Work for a node; empty if its labels are in the desired state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Work {
-    /// The labels that are to be written.
+    /// Labels to write.
     pub write: Option<Write>,
-    /// What could not be said in labels, and why.
+    /// Properties that no label states, with the reason.
     pub problem: Option<String>,
 }
 
-/// Labels that are to be written.
+/// Labels to write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// The keys that differ, with the identity of the node.
+    /// Patch of the labels that differ, with the UID of the node.
     pub patch: Value,
-    /// The version of the node that they were compared with.
+    /// Resource version of the compared node.
     pub version: u64,
-    /// All that the node is to have: of two that write against each other each sees that it wrote this before.
+    /// All desired labels. Repeated writes of the same labels show that another client reverts them.
     pub wanted: Value,
 }
 
 impl Index {
-    /// An index that knows nothing yet, and of which nothing is to be done.
+    /// Creates an index without state. No work is done before the initial lists.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self {
@@ -87,13 +87,13 @@ impl Index {
         }
     }
 
-    /// True once everything was listed that decides about labels.
+    /// Returns true after nodes and storage classes were listed.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         self.nodes.is_some() && self.classes.is_some()
     }
 
-    /// Takes an event; the nodes that may have to be written, once everything is known.
+    /// Applies an event and returns the nodes to reconcile.
     pub fn apply(&mut self, event: Event) -> BTreeSet<Name> {
         match event {
             Event::Nodes(change) => self.apply_nodes(change),
@@ -118,55 +118,55 @@ impl Index {
         }
     }
 
-    /// All nodes.
+    /// Returns the names of all nodes.
     #[must_use]
     pub fn names(&self) -> BTreeSet<Name> {
         self.nodes().map(|(name, _)| name.clone()).collect()
     }
 
-    /// All nodes, as they are.
+    /// Returns all nodes.
     pub fn nodes(&self) -> impl Iterator<Item = (&Name, &NodeView)> {
         self.nodes.iter().flatten()
     }
 
-    /// All storage classes, and whether they have the network's label; `None` before they were listed.
+    /// Returns all storage classes, and whether they have the label of the network; `None` before the first list.
     #[must_use]
     pub const fn classes(&self) -> Option<&BTreeMap<Name, bool>> {
         self.classes.as_ref()
     }
 
-    /// Which nodes and storage classes are offered.
+    /// Returns the rules for nodes and storage classes.
     #[must_use]
     pub const fn rules(&self) -> &Arc<Rules> {
         &self.rules
     }
 
-    /// Which model a device is.
+    /// Returns the list of GPUs.
     #[must_use]
     pub const fn list(&self) -> &Arc<Database> {
         &self.list
     }
 
-    /// The labels that a node is to have, by what is known so far.
+    /// Returns the desired labels of a node.
     #[must_use]
     pub fn wanted(&self, node: &NodeView) -> Wanted {
         wanted::wanted(node, &self.rules, &self.offered, &self.list, self.found(node))
     }
 
-    /// What was seen on the machine that a node is.
+    /// Returns the discovered cards of a node, if they are valid for it.
     #[must_use]
     pub fn found(&self, node: &NodeView) -> Option<&Cards> {
         let (machine, cards) = self.found.get(&node.name)?;
         (*machine == Machine::of(node)).then_some(cards)
     }
 
-    /// Which processors machines have that were looked at.
+    /// Returns the discovered processors.
     #[must_use]
     pub const fn processors(&self) -> &Arc<Processors> {
         &self.processors
     }
 
-    /// Machines of whose devices neither labels nor we know the models.
+    /// Returns the nodes that require discovery.
     #[must_use]
     pub fn unseen(&self) -> BTreeMap<Name, Machine> {
         if !self.is_known() {
@@ -180,14 +180,14 @@ impl Index {
             .collect()
     }
 
-    /// Forgets what was seen on machines that are gone.
+    /// Removes the discovered cards of deleted nodes.
     pub fn forget_gone(&mut self) {
         if let Some(nodes) = &self.nodes {
             self.found.retain(|name, _| nodes.contains_key(name));
         }
     }
 
-    /// What is to be done about a node.
+    /// Returns the work for a node.
     #[must_use]
     pub fn work(&self, name: &str) -> Work {
         let node = self.nodes.as_ref().and_then(|nodes| nodes.get(name));
@@ -206,21 +206,21 @@ impl Index {
 
     fn set_processors(&mut self, name: Name, processors: Vec<Processor>) {
         let node = self.nodes.as_ref().and_then(|nodes| nodes.get(&name));
-        // Another machine may have got the name while it was asked.
+        // Another node may have the name by now.
         if processors.is_empty() || !node.is_some_and(|node| self.is_found(node)) {
             return;
         }
         Arc::make_mut(&mut self.processors).insert(name, processors);
     }
 
-    /// True where this machine was looked at, whatever it had then.
+    /// Returns true if the node was discovered, with any devices.
     fn is_found(&self, node: &NodeView) -> bool {
         self.found
             .get(&node.name)
             .is_some_and(|(machine, _)| machine.is(node))
     }
 
-    /// What was said of the processors of machines that are gone is not said of those that have their names.
+    /// Removes the processors of nodes that were replaced under their name.
     fn drop_processors(&mut self, touched: &BTreeSet<Name>) {
         for name in touched {
             let node = self.nodes.as_ref().and_then(|nodes| nodes.get(name));
@@ -257,7 +257,7 @@ impl Index {
                 let Some(nodes) = &mut self.nodes else {
                     return BTreeSet::new();
                 };
-                // It came back under its name, which was told already.
+                // The event of a replacement under the same name was applied already.
                 if nodes.get(&name).is_some_and(|known| last.version < known.version) {
                     return BTreeSet::new();
                 }
@@ -267,10 +267,11 @@ impl Index {
         }
     }
 
-    /// A kubelet writes its node all the time: a node of which only the version is new is not looked at.
+    /// Applies a new version. A kubelet updates its node all the time, so a new version without other changes is
+    /// ignored.
     fn put(&mut self, name: Name, view: NodeView) -> BTreeSet<Name> {
         let Some(nodes) = &mut self.nodes else {
-            // Before the first list nothing counts, and that list has it too.
+            // The first list contains this node too.
             return BTreeSet::new();
         };
         if nodes.get(&name).is_some_and(|known| is_older(&view, known)) {
@@ -285,7 +286,7 @@ impl Index {
 
     fn apply_answer(&mut self, name: Name, meta: &ObjectMeta) -> BTreeSet<Name> {
         let known = self.nodes.as_ref().and_then(|nodes| nodes.get(&name));
-        // Gone meanwhile, or another machine of the name: the watch tells of it.
+        // A deleted or replaced node is reported by the watch.
         let Some(known) = known.filter(|known| meta.uid.as_deref() == Some(&known.uid)) else {
             return BTreeSet::new();
         };
@@ -306,7 +307,7 @@ impl Index {
     }
 }
 
-/// What our own write answered is newer than what a watch is still telling.
+/// Returns true for an event that is older than the response to the own write.
 fn is_older(view: &NodeView, known: &NodeView) -> bool {
     view.uid == known.uid && view.version < known.version
 }

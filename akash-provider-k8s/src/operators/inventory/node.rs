@@ -1,4 +1,4 @@
-//! What of a node decides about its labels.
+//! Properties of a node that affect its labels.
 
 use crate::inventory::Vendor;
 use crate::inventory::gpu::PREFIX as GPU_PREFIX;
@@ -10,37 +10,37 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-/// Name under which labels are written.
+/// Field manager of the labels.
 pub const MANAGER: &str = "akash-operator-inventory";
-/// What NVIDIA's device plugin looks for; its own tools may set it as well.
+/// Label that the device plugin of NVIDIA requires; tools of NVIDIA may set it too.
 pub const GPU_PRESENT: &str = "nvidia.com/gpu.present";
-/// Start of the labels in which the feature discovery of Kubernetes tells of the bus.
+/// Prefix of the labels with which Node Feature Discovery reports PCI devices.
 const ON_BUS: &str = "feature.node.kubernetes.io/pci-";
 
-/// A node, as far as its labels hang on it.
+/// Node, with the properties that affect its labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeView {
     /// Its name.
     pub name: String,
-    /// Its identity: a new node may have the name of an old one.
+    /// UID; a new node may have the name of an old one.
     pub uid: String,
-    /// Its version; later is larger.
+    /// Resource version.
     pub version: u64,
-    /// Kubernetes says that it is ready.
+    /// The condition `Ready` is true.
     pub is_ready: bool,
-    /// Somebody has cordoned it.
+    /// The node is cordoned.
     pub is_cordoned: bool,
-    /// Which start of the machine this is; empty where its kubelet does not say it.
+    /// Boot ID; empty if the kubelet does not report one.
     pub boot: String,
-    /// Devices of each vendor, healthy or not; `None` where the node does not have the resource.
+    /// Capacity of each vendor's devices, healthy or not; `None` if the node lacks the resource.
     pub devices: [Option<i64>; 2],
-    /// All labels that matter here: those that are ours, and those that say what devices there are.
+    /// Own labels, and labels that describe devices.
     pub labels: Labels,
-    /// [`GPU_PRESENT`] was written by us and by nobody else.
+    /// This operator is the only field manager of [`GPU_PRESENT`].
     pub gpu_present_is_ours: bool,
 }
 
-/// True for a label that this operator writes, and nobody else but its predecessor.
+/// Returns true for a label that only this operator or the Go operator writes.
 #[must_use]
 pub fn is_ours(key: &str) -> bool {
     key == labels::MANAGED || key.starts_with(GPU_PREFIX) || key.starts_with(CLASS_LABEL)
@@ -54,7 +54,7 @@ fn matters(key: &str) -> bool {
 }
 
 impl NodeView {
-    /// Reads a node. What of it makes no sense is not there.
+    /// Decodes a node. Invalid values count as missing.
     #[must_use]
     pub fn of(node: &DynamicObject) -> Self {
         let (spec, status) = (&node.data["spec"], &node.data["status"]);
@@ -75,7 +75,7 @@ impl NodeView {
         view
     }
 
-    /// The same node at another version: nothing has changed that its labels hang on.
+    /// Returns true for the same node at any version.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let version = other.version;
@@ -86,7 +86,7 @@ impl NodeView {
             }
     }
 
-    /// Takes over what the API server says of its labels, after a write of ours.
+    /// Replaces labels and version by those of the API server.
     pub fn set_meta(&mut self, meta: &ObjectMeta) {
         let labels = meta.labels.iter().flatten();
         self.labels = labels
@@ -105,8 +105,8 @@ impl NodeView {
         self.gpu_present_is_ours = names.next() == Some(Some(MANAGER)) && names.next().is_none();
     }
 
-    /// Devices on the bus that the labels name: numbers of the maker and, where they say it, of the device. How many of
-    /// each, they do not say.
+    /// Returns the PCI devices in the labels: vendor IDs and, if present, device IDs. The labels have no number of
+    /// devices.
     pub(super) fn on_bus(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         let named = self.labels.range(ON_BUS.to_owned()..);
         let named = named.take_while(|(key, _)| key.starts_with(ON_BUS));
@@ -114,7 +114,7 @@ impl NodeView {
             let words = key[ON_BUS.len()..].strip_suffix(".present")?;
             let mut words = words.split('_');
             let (class, maker) = (words.next()?, words.next()?);
-            // Displays and accelerators; a GPU has sound on the bus too.
+            // Class 03 has displays and class 12 accelerators; a GPU also has an audio function.
             let computes = class.starts_with("03") || class.starts_with("12");
             (value == "true" && computes).then_some((maker, words.next()))
         })

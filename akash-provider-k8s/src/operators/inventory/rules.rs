@@ -1,30 +1,29 @@
-//! What an operator chooses of its cluster: which nodes are not offered, and which storage classes are.
+//! Rules of the operator: excluded nodes and offered storage classes.
 
 use regex::{Regex, RegexBuilder};
 use std::collections::BTreeSet;
 
-/// Longest expression, in bytes.
+/// Maximum length of an expression, in bytes.
 const PATTERN_MAX: usize = 4096;
-/// Most memory that a compiled expression may take, in bytes.
+/// Maximum size of a compiled expression, in bytes.
 const COMPILED_MAX: usize = 1 << 20;
-/// Expressions, and classes, of one set of rules.
+/// Maximum number of expressions and of classes in a set of rules.
 const RULES_MAX: usize = 256;
 
-/// An expression that is searched for in names of nodes, as today's operator reads it: it may match in the middle.
-///
-/// It takes time in proportion to what it reads, whatever it is.
+/// Regular expression for node names, with the semantics of the Go operator: a match anywhere in the name counts. The
+/// matching time is linear.
 #[derive(Debug, Clone)]
 pub struct Pattern(Regex);
 
 impl Pattern {
-    /// Reads an expression.
+    /// Compiles an expression.
     ///
     /// # Errors
-    /// Why it is none: it is empty, too long, too large, or makes no sense.
+    /// Returns an error if the expression is empty, too long, too large or invalid.
     pub fn new(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            // It would match every node.
-            return Err("is empty, which would match every node; write `.*` if that is meant".to_owned());
+            // An empty expression matches every node.
+            return Err("is empty and matches every node; use `.*` to match all nodes".to_owned());
         }
         if text.len() > PATTERN_MAX {
             return Err(format!("is longer than {PATTERN_MAX} bytes"));
@@ -32,13 +31,16 @@ impl Pattern {
         let built = RegexBuilder::new(text).size_limit(COMPILED_MAX).build();
         built.map(Self).map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => {
-                format!("would take more than {COMPILED_MAX} bytes; make its repetitions smaller")
+                format!("needs more than {COMPILED_MAX} bytes; use smaller repetitions")
             }
-            // The first lines draw the place, which no single line can show.
+            // The first lines mark the position in the expression and need several lines.
             error => {
                 let text = error.to_string();
                 let last = text.lines().last().unwrap_or_default();
-                format!("is no regular expression: {}", last.trim_start_matches("error: "))
+                format!(
+                    "is not a valid regular expression: {}",
+                    last.trim_start_matches("error: ")
+                )
             }
         })
     }
@@ -48,7 +50,7 @@ impl Pattern {
     }
 }
 
-/// Which nodes and storage classes are offered. The usual rules offer every node and no persistent storage.
+/// Rules for nodes and storage classes. The default offers every node and no persistent storage.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     classes: BTreeSet<String>,
@@ -57,10 +59,10 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Rules that offer these storage classes, where the cluster has them.
+    /// Creates rules that offer these storage classes, if the cluster has them.
     ///
     /// # Errors
-    /// There are too many of them.
+    /// Returns an error if there are too many classes.
     pub fn new(classes: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let classes: BTreeSet<_> = classes.into_iter().collect();
         if classes.len() > RULES_MAX {
@@ -72,10 +74,10 @@ impl Rules {
         })
     }
 
-    /// Leaves out nodes whose names match.
+    /// Excludes nodes with a matching name.
     ///
     /// # Errors
-    /// There are too many expressions.
+    /// Returns an error if there are too many expressions.
     pub fn exclude(&mut self, nodes: Pattern) -> Result<(), String> {
         if self.nodes.len() >= RULES_MAX {
             return Err(format!("has more than {RULES_MAX} expressions"));
@@ -84,10 +86,10 @@ impl Rules {
         Ok(())
     }
 
-    /// Keeps classes from nodes whose names match.
+    /// Excludes storage classes from nodes with a matching name.
     ///
     /// # Errors
-    /// A class is not offered at all, or there are too many rules.
+    /// Returns an error if a class is not offered, or if there are too many rules.
     pub fn exclude_classes(
         &mut self,
         nodes: Pattern,
@@ -99,38 +101,38 @@ impl Rules {
         let classes: BTreeSet<_> = classes.into_iter().collect();
         if let Some(unknown) = classes.iter().find(|class| !self.offers(class)) {
             return Err(format!(
-                "names class `{unknown}`, which is not in `cluster_storage`; add it there, or leave it out here"
+                "names class `{unknown}`, which is not in `cluster_storage`; add it to that list, or remove it from this rule"
             ));
         }
         self.node_classes.push((nodes, classes));
         Ok(())
     }
 
-    /// True for a storage class that may be offered.
+    /// Returns true for an offered storage class.
     #[must_use]
     pub fn offers(&self, class: &str) -> bool {
         self.classes.contains(class)
     }
 
-    /// The storage classes that may be offered.
+    /// Returns the offered storage classes.
     pub fn classes(&self) -> impl Iterator<Item = &str> {
         self.classes.iter().map(String::as_str)
     }
 
-    /// True for a node that is not offered.
+    /// Returns true for an excluded node.
     #[must_use]
     pub fn excludes(&self, node: &str) -> bool {
         self.nodes.iter().any(|pattern| pattern.is_in(node))
     }
 
-    /// The storage classes that a node may mount.
+    /// Returns the storage classes that a node may mount.
     pub fn classes_of<'a>(&'a self, node: &'a str) -> impl Iterator<Item = &'a str> {
-        let kept_off = |class: &str| {
+        let is_excluded = |class: &str| {
             let rules = self.node_classes.iter();
             let mut rules = rules.filter(|(_, classes)| classes.contains(class));
             rules.any(|(pattern, _)| pattern.is_in(node))
         };
-        self.classes().filter(move |class| !kept_off(class))
+        self.classes().filter(move |class| !is_excluded(class))
     }
 }
 
@@ -143,24 +145,24 @@ mod tests {
     }
 
     #[test]
-    fn nodes_and_classes_are_left_out_by_name() {
+    fn nodes_and_classes_are_excluded_by_name() {
         let mut rules = Rules::new(owned(&["beta2", "beta3"])).unwrap();
         rules.exclude(Pattern::new("^master-[0-9]+$").unwrap()).unwrap();
         let slow = Pattern::new("hdd").unwrap();
         rules.exclude_classes(slow, owned(&["beta3"])).unwrap();
         assert!(rules.excludes("master-10") && !rules.excludes("master-10b"));
         let of = |node: &'static str| rules.classes_of(node).collect::<Vec<_>>();
-        assert_eq!(of("node-hdd-1"), ["beta2"], "in the middle of a name too");
+        assert_eq!(of("node-hdd-1"), ["beta2"], "a match inside of the name counts");
         assert_eq!(of("node-1"), ["beta2", "beta3"]);
         assert!(rules.offers("beta2") && !rules.offers("default"));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_its_mend() {
+    fn invalid_rules_are_rejected_with_a_remedy() {
         let refused = |text: &str| Pattern::new(text).unwrap_err();
         assert!(refused("").contains("every node"));
         assert!(
-            refused("node(").starts_with("is no regular expression: unclosed group"),
+            refused("node(").starts_with("is not a valid regular expression: unclosed group"),
             "{}",
             refused("node(")
         );
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_made_to_take_long_does_not() {
+    fn nested_repetitions_match_in_linear_time() {
         let pattern = Pattern::new("(a*)*b").unwrap();
         let begun = std::time::Instant::now();
         assert!(!pattern.is_in(&"a".repeat(253)));

@@ -1,4 +1,4 @@
-//! What watches, writer, count and status share: the board with the index, what was counted, and what is shown of it.
+//! State that watches, writer, inventory and status share: the index, the last count and the published report.
 
 use super::database::Database;
 use super::discovery::Processors;
@@ -17,14 +17,14 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The watches by their names in the status.
+/// Names of the watches in the status.
 pub(super) const NODES: &str = "nodes";
 pub(super) const CLASSES: &str = "storageclasses";
 
 impl board::Index for Index {
     type Event = Event;
     type Work = Work;
-    const KEPT: &'static str = "a node does not have the labels that it should";
+    const KEPT: &'static str = "node labels incomplete";
 
     const TOGETHER: bool = true;
 
@@ -63,7 +63,7 @@ impl board::Work for Work {
     }
 }
 
-/// What is counted, made when somebody looks for the first time, of what is known then.
+/// Inventory that is computed on the first use, from the state at its creation.
 #[derive(Clone)]
 pub(super) struct Counted(Arc<LazyLock<Arc<dyn Inventory>, Count>>);
 
@@ -85,28 +85,28 @@ impl fmt::Debug for Counted {
     }
 }
 
-/// The cluster as it is shown. What is offered is made when somebody looks: with thousands of nodes that takes longer
-/// than to count what changed, and most changes nobody looks at.
+/// Report of the cluster. The offered part is computed on the first use: with thousands of nodes that takes longer
+/// than a recount, and most changes are never read.
 #[derive(Debug, Clone)]
 pub struct Shown {
     counted: Counted,
     rules: Arc<Rules>,
     offered: OnceLock<Metrics>,
-    /// The list of GPUs.
+    /// List of GPUs.
     pub list: Arc<Database>,
-    /// Which processors machines have that were looked at.
+    /// Discovered processors.
     pub processors: Arc<Processors>,
 }
 
 impl Shown {
-    /// Nodes and storage that are offered.
+    /// Returns the offered nodes and storage.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         self.offered
             .get_or_init(|| offered(self.counted.metrics(), &self.rules))
     }
 
-    /// True where both are of one count, by the same rules.
+    /// Returns true if both reports have the same count, rules, list and processors.
     fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.counted.0, &other.counted.0)
             && Arc::ptr_eq(&self.rules, &other.rules)
@@ -115,22 +115,22 @@ impl Shown {
     }
 }
 
-/// What is counted, before the rules.
+/// Last count, before the rules.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
-    /// `None` before the first time.
+    /// `None` before the first count.
     pub(super) inventory: Option<Counted>,
-    /// Why it may be out of date.
+    /// Reason why the count may be outdated.
     pub(super) error: Option<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) board: Arc<Board<Index>>,
-    /// Never locked by who holds the board.
+    /// Lock order: before the state of the operator.
     count: Mutex<Known>,
     pub(super) shown: watch::Sender<Option<Arc<Shown>>>,
-    /// The machines that are looked at; `None` where none are. Locked before the board, never by who holds it.
+    /// Queue of discovery; `None` without discovery. Lock order: before the state of the operator.
     pub(super) desk: Option<Mutex<Desk>>,
 }
 
@@ -138,7 +138,7 @@ impl Shared {
     pub(super) fn new(rules: Rules, retry_delay: Duration, definitions: Definitions, looks: bool) -> Self {
         let patience = Patience {
             retry_delay,
-            // A node is ours to label whatever was refused: it is tried for ever.
+            // The labels of a node are retried forever, with any refusal.
             refusals: u32::MAX,
             ..Patience::default()
         };
@@ -155,7 +155,7 @@ impl Shared {
         }
     }
 
-    /// The machines that are looked at.
+    /// Returns the queue of discovery.
     pub(super) fn desk(&self) -> Option<MutexGuard<'_, Desk>> {
         let desk = self.desk.as_ref()?;
         Some(desk.lock().unwrap_or_else(PoisonError::into_inner))
@@ -165,13 +165,13 @@ impl Shared {
         self.count.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes over what is chosen, and shows what it changes.
+    /// Applies a change of the configuration, and publishes the report.
     pub(super) fn choose(&self, event: Event) {
         self.board.apply(event);
         self.show(|_| ());
     }
 
-    /// Takes over what is counted, or why it is not.
+    /// Stores a count, or the reason why there is none, and publishes the report.
     pub(super) fn counted(&self, outcome: Result<Counted, String>) {
         self.show(|count| match outcome {
             Ok(inventory) => {
@@ -183,7 +183,7 @@ impl Shared {
     }
 
     fn show(&self, change: impl FnOnce(&mut Known)) {
-        // Locked to the end, so that of two changes the later one is told last.
+        // Locked until the end, so that the last change is published last.
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut count);
         let (rules, list, processors) = {
@@ -213,19 +213,19 @@ impl Shared {
         });
     }
 
-    /// Labels were written.
+    /// Records written labels.
     pub(super) fn written(&self, name: &str, meta: ObjectMeta) {
         self.board.inner().counts.written += 1;
         self.answered(name, meta);
     }
 
-    /// The API server says how a node is.
+    /// Applies metadata from a response of the API server.
     pub(super) fn answered(&self, name: &str, meta: ObjectMeta) {
         self.board.apply(Event::Answered(name.to_owned(), Box::new(meta)));
     }
 }
 
-/// What of a cluster is offered: at once, and not when the labels are gone.
+/// Returns the offered part of a cluster. The rules apply at once, before labels are removed.
 fn offered(mut metrics: Metrics, rules: &Rules) -> Metrics {
     metrics.nodes.retain(|node| !rules.excludes(&node.name));
     metrics.storage.retain(|class, _| rules.offers(class));

@@ -1,4 +1,4 @@
-//! What the operator says of itself.
+//! Status of the inventory operator.
 
 use super::discovery::seeker::{Desk, DiscoveryStatus, MachineStatus};
 use super::index::Index;
@@ -11,45 +11,45 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Everything that the operator says of itself.
+/// Status of the inventory operator.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
-    /// The cluster was counted once, and all that labels hang on was listed.
+    /// The cluster was counted, and nodes and classes were listed.
     pub is_ready: bool,
-    /// How the watches for the labels fare, by what they watch.
+    /// States of the watches of nodes and classes, by watched kind.
     pub watches: BTreeMap<&'static str, WatchStatus>,
-    /// Why the count may be out of date.
+    /// Reason why the count may be outdated.
     pub count_error: Option<String>,
-    /// Writes of labels, and those that failed, since the start.
+    /// Numbers of writes and failures since the start.
     pub counts: Counts,
-    /// Nodes whose turn it is.
+    /// Number of queued and running nodes.
     pub busy: usize,
-    /// Devices in the list of GPUs.
+    /// Number of devices in the list of GPUs.
     pub known_gpus: usize,
-    /// Each node, offered or not.
+    /// All nodes, offered or not.
     pub nodes: BTreeMap<String, NodeStatus>,
-    /// What exists and is not offered, and why.
+    /// Resources that are not offered, with the reason.
     pub ignored: Vec<String>,
-    /// How looking at machines fares; `None` where that is not wanted.
+    /// Status of hardware discovery; `None` if disabled.
     pub discovery: Option<DiscoveryStatus>,
 }
 
-/// How a node is.
+/// Status of a node.
 #[derive(Debug, Clone, Serialize)]
 pub struct NodeStatus {
-    /// What is to become of it.
+    /// State of the node in the offer.
     pub standing: Standing,
-    /// It has its labels; never before all was listed that they hang on.
+    /// The labels are in the desired state; false before the initial lists.
     pub is_written: bool,
-    /// What could not be said in labels, and why.
+    /// Properties that no label states, with the reason.
     pub notes: Vec<String>,
-    /// What the API server said last against its labels.
+    /// Last error of the API server for the labels.
     pub error: Option<String>,
-    /// Failures, or writes that somebody undid, since it last had them.
+    /// Number of failures and reverted writes since the labels were in the desired state.
     pub setbacks: u32,
-    /// So many seconds until the next try.
+    /// Seconds until the next attempt.
     pub waits_seconds: Option<u64>,
-    /// How looking at the machine fares, where its labels do not say which GPUs it has.
+    /// Status of the discovery of this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovery: Option<MachineStatus>,
 }
@@ -105,19 +105,18 @@ fn ignored(index: &Index, count: &Known) -> Vec<String> {
     let rules = index.rules();
     let excluded = index.nodes().filter(|(name, _)| rules.excludes(name));
     let mut all: Vec<_> = excluded
-        .map(|(name, _)| format!("node `{name}` is left out by `exclude.nodes`"))
+        .map(|(name, _)| format!("node `{name}` is excluded by `exclude.nodes`"))
         .collect();
     if let Some(classes) = index.classes() {
         let missing = rules.classes().filter(|class| !classes.contains_key(*class));
-        all.extend(
-            missing
-                .map(|class| format!("storage class `{class}` of `cluster_storage` is not in the cluster")),
-        );
+        all.extend(missing.map(|class| {
+            format!("storage class `{class}` of `cluster_storage` does not exist in the cluster")
+        }));
         let unlisted = classes
             .iter()
             .filter(|(class, offered)| **offered && !rules.offers(class));
         all.extend(unlisted.map(|(class, _)| {
-            format!("storage class `{class}` has the network's label and is not in `cluster_storage`")
+            format!("storage class `{class}` has the label of the network but is not in `cluster_storage`")
         }));
     }
     let counted = count

@@ -1,8 +1,7 @@
-//! Which labels a node is to have: a function of what is known, without a clock or a network.
+//! Desired labels of a node. The computation is pure.
 //!
-//! What is not known changes nothing. A node that is not ready keeps its labels, and so does a vendor's devices of which
-//! nobody says the model: Kubernetes puts nothing on such a node anyway, and labels that somebody set are worth more than
-//! none.
+//! Unknown properties change no label. A node that is not ready keeps its labels, and so do devices with an unknown
+//! model: Kubernetes schedules no pod on such a node, and existing labels are better than none.
 
 use super::database::{Database, Model, interface, vendor_of};
 use super::discovery::Cards;
@@ -19,38 +18,38 @@ use std::collections::{BTreeMap, BTreeSet};
 
 mod models;
 
-/// Devices that one machine may have; more is a mistake of whoever counts them.
+/// Maximum number of devices of one node; a higher number is an error of its source.
 pub const DEVICES_MAX: i64 = 256;
-/// Longest part of a label's key behind the slash, as the API server has it.
+/// Maximum length of the name part of a label key.
 const KEY_MAX: usize = 63;
 
-/// What is to become of a node.
+/// State of a node in the offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// It is offered.
+    /// The node is offered.
     Offered,
-    /// The rules leave it out: it has none of our labels.
+    /// The rules exclude the node; it has no own labels.
     Excluded,
-    /// Somebody has cordoned it: it has none of our labels but that of the device plugin.
+    /// The node is cordoned; its only own label is the label for the device plugin.
     Cordoned,
-    /// It is not ready: its labels stay as they are.
+    /// The node is not ready; its labels are unchanged.
     Unready,
 }
 
-/// The labels a node is to have.
+/// Desired labels of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// What is to become of the node.
+    /// State of the node in the offer.
     pub standing: Standing,
-    /// Ours, and [`GPU_PRESENT`] where we want it.
+    /// Own labels, and [`GPU_PRESENT`] if desired.
     pub labels: Labels,
-    /// What could not be said in labels, and why.
+    /// Properties that no label states, with the reason.
     pub notes: Vec<String>,
 }
 
-/// The labels that a node is to have. `classes` are those of the cluster that may be offered, `found` is what a pod of
-/// ours has seen on this machine.
+/// Computes the desired labels of a node. `classes` are the storage classes with the label of the network, `found`
+/// are the discovered cards of the node.
 #[must_use]
 pub fn wanted(
     node: &NodeView,
@@ -66,7 +65,7 @@ pub fn wanted(
     };
     match wanted.standing {
         Standing::Excluded => return wanted,
-        // The device plugin hangs on this one: without it what still runs there loses its devices.
+        // The device plugin requires this label: without it, running pods lose their devices.
         Standing::Cordoned => {
             wanted.labels = kept(node, GPU_PRESENT);
             return wanted;
@@ -89,7 +88,7 @@ pub fn wanted(
     wanted
 }
 
-/// True for a node that is offered and has devices of which no label says the model.
+/// Returns true for an offered node with devices of an unknown model.
 pub(super) fn is_unsaid(node: &NodeView, rules: &Rules, list: &Database) -> bool {
     let mut vendors = Vendor::ALL.into_iter().zip(node.devices);
     standing(node, rules) == Standing::Offered
@@ -111,7 +110,7 @@ fn standing(node: &NodeView, rules: &Rules) -> Standing {
     }
 }
 
-/// Labels of ours with such a start, as the node has them.
+/// Returns the existing own labels with a prefix.
 fn kept(node: &NodeView, start: &str) -> Labels {
     let there = node.labels.iter();
     let there = there.filter(|(key, _)| is_ours(key) && key.starts_with(start));
@@ -124,19 +123,19 @@ fn kept(node: &NodeView, start: &str) -> Labels {
 
 impl Wanted {
     fn set(&mut self, key: String, value: impl Into<String>) {
-        // The API server refuses the labels of a node as a whole where one of them makes no sense.
+        // The API server refuses all labels of a node if one key is invalid.
         if is_key(&key) {
             self.labels.insert(key, value.into());
         } else {
             self.notes.push(format!(
-                "`{}` can be no label: it is left out",
+                "`{}` is not a valid label key and is omitted",
                 key.escape_debug()
             ));
         }
     }
 
-    /// The device plugin is put on nodes with this label alone, and the devices come with it: so it is there before them,
-    /// and while they are away.
+    /// Sets the label for the device plugin. The plugin runs only on nodes with this label and provides the devices,
+    /// so the label is set before devices exist and while they are missing.
     fn gpu_present(&mut self, node: &NodeView) {
         let named = node.devices[Vendor::Nvidia as usize].is_some();
         let mut on_bus = node.on_bus();
@@ -159,13 +158,14 @@ impl Wanted {
         let start = format!("{GPU_PREFIX}{}.", vendor.name());
         let there = kept(node, &start);
         let Some(count) = devices else {
-            // The kubelet does not name the resource at all. While a device plugin restarts it has it with none.
+            // The node lacks the resource. During a restart of the device plugin the resource exists with a count of
+            // 0.
             return;
         };
         let known = match count {
-            0 => Known::Nothing(format!("no {} GPU answers at the moment", vendor.name())),
+            0 => Known::Nothing(format!("no {} GPU is available at the moment", vendor.name())),
             count if count > DEVICES_MAX => Known::Nothing(format!(
-                "{count} {} GPUs are more than a machine has",
+                "{count} {} GPUs exceed the limit of a node",
                 vendor.name()
             )),
             count => match (models::known(node, vendor, count, list), found) {
@@ -178,15 +178,15 @@ impl Wanted {
             Known::Nothing(why) | Known::Unsaid(why) if there.is_empty() => self.notes.push(why),
             Known::Nothing(why) | Known::Unsaid(why) => {
                 self.notes
-                    .push(format!("{why}; the labels that say so stay as they are"));
+                    .push(format!("{why}; the existing labels are unchanged"));
                 self.labels.extend(there);
             }
         }
     }
 
-    /// Counters of models, of their memory and of their interfaces.
+    /// Sets the counters of models, of their memory and of their interfaces.
     fn models(&mut self, start: &str, models: &[(Model, i64)], there: &Labels) {
-        // Two kinds of one model share its counter.
+        // Variants of a model share its counter.
         let mut counters: BTreeMap<String, i64> = BTreeMap::new();
         for (model, count) in models {
             let key = format!("{start}model.{}", model.name);
@@ -194,7 +194,7 @@ impl Wanted {
                 if !value.is_empty() {
                     return vec![format!("{key}.{what}.{value}")];
                 }
-                // What is not known now was known to whoever wrote the label: pods of leases are bound by it.
+                // A previous label may state an unknown property, and pods of leases are bound by it.
                 let start = format!("{key}.{what}.");
                 let known = there.keys().filter(|key| key.starts_with(&start));
                 known.cloned().collect()
@@ -214,12 +214,12 @@ impl Wanted {
     }
 }
 
-/// The patch that gives a node its labels, and touches no other; `None` where it has them.
+/// Returns the patch for the desired labels, or `None` if there is no difference. Other labels are unchanged.
 #[must_use]
 pub fn patch(node: &NodeView, wanted: &Wanted) -> Option<Value> {
     let mut changes = Map::new();
     for (key, value) in &wanted.labels {
-        // Of theirs only the presence is wanted: what they say of it stays.
+        // Of this label only the presence matters; its value is unchanged.
         let is_there = match node.labels.get(key) {
             Some(there) => there == value || key == GPU_PRESENT,
             None => false,
@@ -233,11 +233,11 @@ pub fn patch(node: &NodeView, wanted: &Wanted) -> Option<Value> {
             changes.insert(key.clone(), Value::Null);
         }
     }
-    // With its identity: another node that has got the name is not written.
+    // The UID prevents a write to a new node with the same name.
     (!changes.is_empty()).then(|| json!({"metadata": {"uid": node.uid, "labels": changes}}))
 }
 
-/// What the API server takes for the key of a label, for keys with a prefix of ours and the one without.
+/// Returns true if the API server accepts the key; the prefix is an own prefix or missing.
 fn is_key(key: &str) -> bool {
     let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
     let ends = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! Nodes and storage classes into the index.
+//! Watches of nodes and storage classes.
 
 use super::index::{Event, Index};
 use super::node::NodeView;
@@ -15,7 +15,7 @@ use kube::{Api, Client};
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// What of a node no label hangs on.
+/// Parts of a node that affect no label.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeLabelParts;
 
@@ -28,7 +28,7 @@ impl Parts for NodeLabelParts {
     ];
 }
 
-/// Begins to watch, with a task for each kind.
+/// Starts one task per kind.
 pub(super) fn start(
     client: &Client,
     board: &Arc<Board<Index>>,
@@ -46,7 +46,7 @@ pub(super) fn start(
         follow(
             board,
             Watched {
-                // Who wrote which label counts here.
+                // The field managers of labels are required.
                 reading: Reading::of::<NodeLabelParts>(),
                 ..watched(NODES)
             },
@@ -66,7 +66,7 @@ pub(super) fn start(
     ]
 }
 
-/// A class, and whether it has the network's label.
+/// Decodes the name of a class, and whether it has the label of the network.
 fn class(object: &DynamicObject) -> (String, bool) {
     let labels = object.metadata.labels.as_ref();
     let offered = labels

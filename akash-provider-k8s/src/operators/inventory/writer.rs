@@ -1,4 +1,4 @@
-//! Writes the labels of nodes as the index says, and tells what came of it.
+//! Writes the labels of nodes, and reports the results to the index.
 
 use super::index::{Index, Work, Write};
 use super::node::MANAGER;
@@ -10,12 +10,12 @@ use akash_provider_core::error::{Error, ErrorKind};
 use kube::core::ApiResource;
 use std::sync::Arc;
 
-/// Who writes labels.
+/// Writer of labels.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) calls: Calls,
-    /// Nodes.
+    /// API resource of nodes.
     pub(super) resource: ApiResource,
 }
 
@@ -40,7 +40,7 @@ impl Writes for Writer {
 impl Writer {
     async fn write(&self, name: &str, write: &Write) -> Result<(), Error> {
         let labels = &write.patch["metadata"]["labels"];
-        tracing::info!(node = name, %labels, "labels of a node are written");
+        tracing::info!(node = name, %labels, "node labels updated");
         let call = self
             .calls
             .change_at(MANAGER, &self.resource, name, write.version, &write.patch);
@@ -48,11 +48,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Somebody has written the node meanwhile: it is read again. Where that leaves the same to be written it is tried
-    /// once more; everything else waits for its turn.
+    /// Handles a conflict: reads the node again, and writes once more if the patch is unchanged.
     async fn again(&self, name: &str, write: &Write, conflict: Error) -> Result<(), Error> {
         let Some(meta) = self.calls.metadata(&self.resource, "", name).await? else {
-            // The watch tells that it is gone.
+            // The watch reports the deletion.
             return Ok(());
         };
         self.shared.answered(name, meta);

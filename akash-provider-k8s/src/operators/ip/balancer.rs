@@ -1,41 +1,41 @@
-//! The load balancer of a leased address as an object, in the words that MetalLB reads.
+//! Rendering of the Service of a leased address, with the annotations of MetalLB.
 
 use super::facts::Leased;
 use crate::objects::leased_ip_service;
 use serde_json::{Value, json};
 
-/// What the Services of leased addresses have as [`SERVICE_TARGET`](crate::labels::SERVICE_TARGET).
+/// Value of [`SERVICE_TARGET`](crate::labels::SERVICE_TARGET) on the Services of leased addresses.
 pub const TARGET: &str = "metal-lb";
-/// The pool that is meant where none is named.
+/// Pool without a name of its own: MetalLB chooses a pool.
 pub const DEFAULT_POOL: &str = "default";
 
-/// Prefix of annotations that every MetalLB reads; since 0.14.9 it warns of them.
+/// Prefix of annotations for every version of MetalLB; version 0.14.9 and later log a deprecation warning.
 const OLD: &str = "metallb.universe.tf/";
-/// Prefix that MetalLB reads since 0.14.9; where both are there it counts.
+/// Prefix for version 0.14.9 and later, which has precedence.
 const NEW: &str = "metallb.io/";
 const SHARING_KEY: &str = "allow-shared-ip";
 const POOL: &str = "address-pool";
 
-/// In whose words annotations are written.
+/// Prefixes of the written annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Words {
-    /// `metallb.universe.tf/…`: as today's operator, for every MetalLB.
+    /// `metallb.universe.tf/…`: as the Go operator, for every version of MetalLB.
     #[default]
     Old,
     /// `metallb.io/…`: for MetalLB 0.14.9 and later.
     New,
-    /// Both.
+    /// Both prefixes.
     Both,
 }
 
-/// How leased addresses become load balancers.
+/// Rendering of the Services.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mode {
-    /// Pool that addresses are of; `default` for any that MetalLB assigns by itself (`--metal-lb-pool`).
+    /// Pool of the addresses; `default` for any pool that MetalLB assigns automatically (`--metal-lb-pool`).
     pub pool: String,
-    /// In whose words annotations are written (`--metal-lb-annotations`).
+    /// Prefixes of the annotations (`--metal-lb-annotations`).
     pub words: Words,
-    /// Class of new load balancers (`--load-balancer-class`).
+    /// Load balancer class of new Services (`--load-balancer-class`).
     pub class: Option<String>,
 }
 
@@ -50,17 +50,17 @@ impl Default for Mode {
 }
 
 impl Mode {
-    /// True where MetalLB chooses the pool.
+    /// Returns true if MetalLB chooses the pool.
     #[must_use]
     pub fn is_any_pool(&self) -> bool {
         self.pool.is_empty() || self.pool == DEFAULT_POOL
     }
 
-    /// The load balancer of a leased address.
+    /// Renders the Service of a leased address.
     #[must_use]
     pub fn render(&self, leased: &Leased) -> Value {
         let service = leased_ip_service(&leased.lease, &leased.ip, &self.pool);
-        // Plain data, which always has a form in JSON.
+        // Plain data always serializes to JSON.
         let mut body = serde_json::to_value(service).unwrap_or_default();
         let mut annotations = json!({});
         for prefix in self.prefixes() {
@@ -85,7 +85,7 @@ impl Mode {
     }
 }
 
-/// True for an annotation that is written here, or would be in other words, so that one too many goes.
+/// Returns true for an annotation that this operator writes with either prefix, so that a surplus one is removed.
 #[must_use]
 pub fn is_ours(annotation: &str) -> bool {
     let name = [OLD, NEW]
@@ -94,7 +94,7 @@ pub fn is_ours(annotation: &str) -> bool {
     matches!(name, Some(SHARING_KEY | POOL))
 }
 
-/// The key by which MetalLB shares the address of a Service.
+/// Returns the key for which MetalLB shares the address of a Service.
 pub(super) fn sharing_key<'a>(
     annotations: impl Iterator<Item = (&'a String, &'a String)>,
 ) -> Option<&'a str> {

@@ -1,4 +1,4 @@
-//! How many addresses leases may have, for who promises them: counted as the operator counts, without its work.
+//! Number of addresses for leases, for bids of the provider. Counts like the operator, without writes.
 
 use super::balancer::Mode;
 use super::index::Index;
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Follows pools and load balancers. Dropping it ends the watches.
+/// Watch of pools and load balancers. Dropping the value ends the watches.
 #[derive(Debug)]
 pub(crate) struct Capacity {
     board: Arc<Board<Index>>,
@@ -24,7 +24,7 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// Begins to watch; `pool` is the one that addresses are of.
+    /// Starts the watches; `pool` is the pool of the addresses.
     pub(crate) fn start(
         client: &Client,
         provider: &Address,
@@ -37,7 +37,7 @@ impl Capacity {
             ..Mode::default()
         };
         let index = Index::new(provider.clone(), mode);
-        // Records are never listed, so that there is nothing to do.
+        // Records are never listed, so there is no work.
         let board = Arc::new(Board::new(
             index,
             Patience::default(),
@@ -48,20 +48,19 @@ impl Capacity {
         Self { board, watches }
     }
 
-    /// Something was seen.
+    /// Waits for a change.
     pub(crate) async fn news(&self) {
         self.board.news.notified().await;
     }
 
-    /// Addresses there are, and those that others have; `None` until both were listed. While a watch is down the last
-    /// word holds.
+    /// Returns the total number of addresses and the number that other users hold, or `None` before both kinds were
+    /// listed. During an outage the last state is retained.
     pub(crate) fn count(&self) -> Option<(u32, u32)> {
         others(&self.board.inner().index)
     }
 }
 
-/// Addresses of our leases are promised by their reservations, whether they have them yet or not; so those of others are
-/// counted here.
+/// Counts addresses of other users only: reservations already count the addresses of own leases, assigned or not.
 fn others(index: &Index) -> Option<(u32, u32)> {
     let balancers = index.services().filter(|(_, live)| live.is_balancer);
     let is_ours = |lease: &akash_provider_core::types::LeaseId| lease.provider == *index.provider();
@@ -106,17 +105,17 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_others_are_taken_and_those_of_our_leases_are_promised() {
+    fn only_addresses_of_other_users_count_as_taken() {
         let mut index = Index::new(PROVIDER.parse().unwrap(), Mode::default());
         let spec: Value = json!({"metadata": {"name": "p"}, "spec": {"addresses": ["203.0.113.0/28"]}});
         let pools = BTreeMap::from([("p".to_owned(), pool(&serde_json::from_value(spec).unwrap()))]);
         index.apply(Event::Pools(Change::Listed(pools)));
-        assert_eq!(others(&index), None, "no list of Services is no empty list");
+        assert_eq!(others(&index), None, "a missing list is not an empty list");
         let services = [
             ("a/ours", live(Some(PROVIDER), "203.0.113.1")),
             ("a/theirs", live(Some(OTHER), "203.0.113.2")),
             ("a/ingress", live(None, "203.0.113.3")),
-            ("a/far", live(None, "192.0.2.1")),
+            ("a/remote", live(None, "192.0.2.1")),
         ];
         let services = services.map(|(name, live)| (name.to_owned(), live));
         index.apply(Event::Services(Change::Listed(services.into())));

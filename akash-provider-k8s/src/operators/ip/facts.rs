@@ -1,4 +1,4 @@
-//! What the records say, each read by itself: one that makes no sense says why, and stops no other.
+//! Decoding of records, one by one: an invalid record has an error and does not affect other records.
 
 use crate::crd::convert::{decode, from_manifest};
 use crate::crd::{Manifest, ProviderLeasedIP};
@@ -13,32 +13,32 @@ use akash_provider_core::types::{Address, LeaseId};
 use kube::core::DynamicObject;
 use std::collections::BTreeSet;
 
-/// Longest name of a Service.
+/// Maximum length of a Service name.
 const SERVICE_NAME_MAX: usize = 63;
 
-/// What a record declares: a port of a tenant's address, and where it leads.
+/// Declaration of a port of a leased address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Leased {
-    /// Lease that the port leads to.
+    /// Lease of the port.
     pub lease: LeaseId,
-    /// Its ports, its service and the key of its address.
+    /// Ports, service and sharing key.
     pub ip: IpDeclaration,
 }
 
-/// What is wrong with a record.
+/// Error of an invalid record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bad {
-    /// In at most 300 characters.
+    /// Reason, in at most 300 characters.
     pub problem: String,
-    /// The Service that it may speak of, where that can be told.
+    /// Service that the record may declare, if known.
     pub place: Option<String>,
 }
 
-/// A record, or what is wrong with it.
+/// Decoded record, or its error.
 pub type Fact = Result<Leased, Bad>;
 
 impl Leased {
-    /// Its Service, as `NAMESPACE/NAME`.
+    /// Returns the Service, as `NAMESPACE/NAME`.
     #[must_use]
     pub fn place(&self) -> String {
         let name = leased_ip_service_name(&self.ip.service, self.ip.external_port, self.ip.proto);
@@ -46,10 +46,10 @@ impl Leased {
     }
 }
 
-/// What a ProviderLeasedIP declares.
+/// Decodes a ProviderLeasedIP.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns why the record is invalid.
 pub fn leased(object: &DynamicObject) -> Fact {
     let bad = |problem: String| Bad {
         problem: cut(problem),
@@ -59,12 +59,12 @@ pub fn leased(object: &DynamicObject) -> Fact {
     let record: ProviderLeasedIP =
         decode("ProviderLeasedIP", &value).map_err(|error| bad(error.to_string()))?;
     let spec = &record.spec;
-    let lease = lease_of(spec).ok_or_else(|| bad("its lease_id names no lease".to_owned()))?;
+    let lease = lease_of(spec).ok_or_else(|| bad("invalid lease_id".to_owned()))?;
     let ip = declaration(spec).filter(|ip| ip.port > 0 && ip.external_port > 0);
     let ip = ip.ok_or_else(|| {
         let (port, external, protocol) = (spec.port, spec.external_port, &spec.protocol);
         bad(format!(
-            "port {port} to {external} over `{protocol}` makes no sense; ports are 1 to 65535, over TCP or UDP"
+            "invalid port {port} to {external} over `{protocol}`: expected 1 to 65535, TCP or UDP"
         ))
     })?;
     let leased = Leased { lease, ip };
@@ -81,9 +81,9 @@ pub fn leased(object: &DynamicObject) -> Fact {
 fn problem(leased: &Leased, name: &str) -> Option<String> {
     let Leased { lease, ip } = leased;
     if !is_service_name(&ip.service) {
-        return Some(format!("`{}` is no name of a service", ip.service));
+        return Some(format!("invalid service name `{}`", ip.service));
     }
-    // By its key an address is shared, so that a key of somebody else's would lead into their address.
+    // The sharing key selects the shared address, so the key of another tenant would expose that tenant's address.
     let endpoint = ip.sharing_key.strip_prefix(lease.owner().as_str());
     let endpoint = endpoint.and_then(|rest| rest.strip_prefix("-ip-"));
     let is_plain = |text: &str| {
@@ -92,35 +92,35 @@ fn problem(leased: &Leased, name: &str) -> Option<String> {
     };
     if !endpoint.is_some_and(is_plain) {
         return Some(format!(
-            "its sharing key is none of its tenant, which are OWNER-ip-ENDPOINT: `{}`",
+            "invalid sharing key `{}`: expected OWNER-ip-ENDPOINT of the tenant",
             ip.sharing_key
         ));
     }
     if object_name(ip) != name {
         return Some(format!(
-            "it declares `{}`; a record is named after that",
+            "the record declares `{}`; expected the name of the record",
             object_name(ip)
         ));
     }
     let service = leased_ip_service_name(&ip.service, ip.external_port, ip.proto);
     if service.len() > SERVICE_NAME_MAX {
         return Some(format!(
-            "its Service would be named `{service}`, which is longer than {SERVICE_NAME_MAX} characters"
+            "the Service name `{service}` is longer than {SERVICE_NAME_MAX} characters"
         ));
     }
     None
 }
 
-/// What a Manifest declares of leased addresses.
+/// Leased addresses that a Manifest declares.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Declares {
     /// Provider of the lease.
     pub provider: Address,
-    /// Names of the records of its addresses; `None` if the Manifest cannot be read.
+    /// Names of the records of its addresses; `None` for an invalid Manifest.
     pub records: Option<BTreeSet<String>>,
 }
 
-/// Returns what a Manifest declares, if its labels name the lease that it is named after.
+/// Decodes a Manifest with labels that name its lease; returns `None` for any other object.
 #[must_use]
 pub fn manifest(object: &DynamicObject) -> Option<Declares> {
     let lease = object.metadata.labels.as_ref().and_then(labels::lease_of)?;
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_is_read() {
+    fn provider_leased_ip_is_decoded() {
         let leased = read(&name(), |_| {}).unwrap();
         assert_eq!((leased.ip.port, leased.ip.external_port), (80, 8080));
         let namespace = leased.lease.namespace();
@@ -172,63 +172,67 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_says_why() {
+    fn invalid_leased_ip_has_an_error() {
         for (field, value, why) in [
-            ("/lease_id/owner", json!("akash1nobody"), "no lease"),
-            ("/lease_id/dseq", json!("-7"), "no lease"),
-            ("/lease_id/dseq", json!("99999999999999999999999"), "no lease"),
-            ("/lease_id/provider", json!(""), "no lease"),
+            ("/lease_id/owner", json!("akash1nobody"), "invalid lease_id"),
+            ("/lease_id/dseq", json!("-7"), "invalid lease_id"),
+            (
+                "/lease_id/dseq",
+                json!("99999999999999999999999"),
+                "invalid lease_id",
+            ),
+            ("/lease_id/provider", json!(""), "invalid lease_id"),
             ("/lease_id/gseq", json!(-1), "gseq"),
             ("/lease_id", json!("garbage"), "lease_id"),
-            ("/service_name", json!("web; rm"), "no name of a service"),
-            ("/service_name", json!("../web"), "no name of a service"),
+            ("/service_name", json!("web; rm"), "invalid service name"),
+            ("/service_name", json!("../web"), "invalid service name"),
             ("/service_name", json!("a".repeat(60)), "longer than 63"),
-            ("/port", json!(0), "makes no sense"),
+            ("/port", json!(0), "invalid port"),
             ("/port", json!(-80), "port"),
-            ("/external_port", json!(65_536), "makes no sense"),
+            ("/external_port", json!(65_536), "invalid port"),
             ("/external_port", json!(u64::MAX), "external_port"),
-            ("/external_port", json!(8081), "named after"),
-            ("/protocol", json!("SCTP"), "makes no sense"),
+            ("/external_port", json!(8081), "expected the name"),
+            ("/protocol", json!("SCTP"), "invalid port"),
             (
                 "/sharing_key",
                 json!(format!("{OTHER}-ip-front")),
-                "none of its tenant",
+                "invalid sharing key",
             ),
             (
                 "/sharing_key",
                 json!(format!("{OWNER}-ip-")),
-                "none of its tenant",
+                "invalid sharing key",
             ),
             (
                 "/sharing_key",
                 json!(format!("{OWNER}-ip-A b")),
-                "none of its tenant",
+                "invalid sharing key",
             ),
-            ("/sharing_key", json!("é".repeat(5_000)), "none of its tenant"),
+            ("/sharing_key", json!("é".repeat(5_000)), "invalid sharing key"),
         ] {
-            let shown = value.to_string();
+            let text = value.to_string();
             let bad = read(&name(), |spec| *spec.pointer_mut(field).unwrap() = value).unwrap_err();
-            assert!(bad.problem.contains(why), "{field} {shown:.40}: {}", bad.problem);
+            assert!(bad.problem.contains(why), "{field} {text:.40}: {}", bad.problem);
             assert!(bad.problem.chars().count() <= PROBLEM_MAX + 1);
         }
         assert!(read(&name(), |spec| *spec = Value::Null).is_err());
         let bad = read("other", |_| {}).unwrap_err();
-        assert!(bad.place.is_some(), "what it may speak of is not touched");
+        assert!(bad.place.is_some(), "the declared Service is unchanged");
     }
 
     #[test]
-    fn a_manifest_says_whose_it_is_when_it_lies_where_its_lease_does() {
+    fn manifest_declares_only_in_the_namespace_of_its_lease() {
         let lease: LeaseId = format!("{OWNER}/7/1/1/{PROVIDER}").parse().unwrap();
         let object = |name: &str| {
             let value = json!({"metadata": {"name": name, "labels": labels::lease(&lease)}});
             serde_json::from_value::<DynamicObject>(value).unwrap()
         };
         let declares = manifest(&object(&lease.namespace())).unwrap();
-        // Without a spec its addresses are unknown, not none.
+        // Without a spec the addresses are unknown, not empty.
         assert_eq!(
             (declares.provider, declares.records),
             (lease.provider.clone(), None)
         );
-        assert_eq!(manifest(&object("elsewhere")), None);
+        assert_eq!(manifest(&object("other")), None);
     }
 }

@@ -1,11 +1,10 @@
-//! The pure index: what the watches say goes in, what is to be done about each load balancer comes out. It has no clock
-//! and no network.
+//! Pure index of the IP operator: watch events go in, the work for each Service comes out.
 //!
-//! A record is named after its seat: the key of the address, the protocol and the port. So a seat is declared once, and
-//! leads to one Service of one lease or to none. Two Services cannot have one seat, so that the one a seat leaves goes
-//! before the other is made. A list counts when it is complete; until records, manifests and Services were listed once,
-//! nothing is to be done. A Service is ours to delete when its labels name a lease of our provider, whose records are
-//! here, and it lies in that lease's namespace.
+//! A record is named after its seat: the sharing key, the protocol and the port. One record at most declares a seat,
+//! so a seat leads to one Service of one lease or to none. Two Services cannot share a seat, so the old Service of a
+//! seat is deleted before the new one is created. A list counts when it is complete, and no work is done before
+//! records, manifests and Services were listed. The operator may delete a Service if its labels name a lease of the
+//! provider, if the provider has records here, and if the Service is in the namespace of that lease.
 
 use super::balancer::Mode;
 use super::facts::{Bad, Declares, Fact, Leased};
@@ -17,80 +16,80 @@ use akash_provider_core::types::Address;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A name as an object's metadata have it, or a Service as `NAMESPACE/NAME`.
+/// Name as in the metadata of an object, or a Service as `NAMESPACE/NAME`.
 type Name = String;
 
-/// What a watch says.
+/// Change from a watch or from the writer.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub enum Event {
-    /// Of the records, by their names.
+    /// Change of the records, by name.
     Records(Change<Name, Fact>),
-    /// Of the manifests, by their names: what they declare, where they name their lease.
+    /// Change of the Manifests, by name; `None` for a Manifest without a lease.
     Manifests(Change<Name, Option<Declares>>),
-    /// Of all Services of the cluster, by namespace and name.
+    /// Change of all Services of the cluster, by namespace and name.
     Services(Change<Name, Live>),
-    /// Of MetalLB's pools, by their names.
+    /// Change of the pools of MetalLB, by name.
     Pools(Change<Name, Pool>),
-    /// A Service was written by us.
+    /// The writer wrote a Service.
     Written(Name, Live),
-    /// A Service of this place and identity was deleted by us.
+    /// The writer deleted the Service with this place and UID.
     Deleted(Name, String),
 }
 
-/// What the cluster has, and what is to be done about it.
+/// Objects of the cluster and the work they require.
 #[derive(Debug, Clone)]
 pub struct Index {
     provider: Address,
     mode: Mode,
     records: Option<BTreeMap<Name, Fact>>,
-    /// Which records declare a Service.
+    /// Records that declare a Service, by Service.
     claims: BTreeMap<Name, BTreeSet<Name>>,
     manifests: Option<BTreeMap<Name, Option<Declares>>>,
-    /// Load balancers, and whatever has the labels of one of ours.
+    /// Load balancers, and Services with the labels of a leased address.
     services: Option<BTreeMap<Name, Live>>,
-    /// Which Services have a seat.
+    /// Services by seat.
     seats: BTreeMap<Name, BTreeSet<Name>>,
     pools: Option<BTreeMap<Name, Pool>>,
-    /// Our provider's records are or were here.
+    /// The provider has, or had, records here.
     has_records: bool,
     /// Records that were removed after the start.
     removed: BTreeSet<Name>,
 }
 
-/// What is to be done about a Service. Nothing where everything is as it is to be.
+/// Work for a Service; empty in the desired state.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Work {
-    /// The Service that is to be written.
+    /// Service to write.
     pub write: Option<Write>,
-    /// Identity of the Service that is to go.
+    /// UID of the Service to delete.
     pub delete: Option<String>,
-    /// What keeps it from being as declared.
+    /// Reason why the Service is not in its declared state.
     pub problem: Option<String>,
     /// The missing record, if its absence is the only reason for `delete`.
     pub missing: Option<MissingRecord>,
 }
 
-/// A Service that is to be written.
+/// Service to write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// The whole object, as it is applied.
+    /// Complete object to apply.
     pub body: Value,
-    /// Identity of the object that is there.
+    /// UID of the existing object.
     pub uid: Option<String>,
-    /// What another provider's operator wrote has to become ours first.
+    /// Fields of the operator of another provider have to be taken over first.
     pub take_over: bool,
-    /// The first field that differs; empty for one that is new.
+    /// Path of the first field that differs; empty for a new object.
     pub at: String,
 }
 
 impl Work {
-    /// True when there is nothing to do.
+    /// Returns true if there is nothing to do.
     #[must_use]
     pub const fn is_done(&self) -> bool {
         self.write.is_none() && self.delete.is_none()
     }
 
-    fn kept(problem: impl Into<String>) -> Self {
+    fn with_problem(problem: impl Into<String>) -> Self {
         Self {
             problem: Some(problem.into()),
             ..Self::default()
@@ -99,7 +98,7 @@ impl Work {
 }
 
 impl Index {
-    /// An index that knows nothing yet, and of which nothing is to be done.
+    /// Creates an index without state. No work is done before the initial lists.
     #[must_use]
     pub const fn new(provider: Address, mode: Mode) -> Self {
         Self {
@@ -116,25 +115,25 @@ impl Index {
         }
     }
 
-    /// Whose leases are served.
+    /// Returns the provider of the leases.
     #[must_use]
     pub const fn provider(&self) -> &Address {
         &self.provider
     }
 
-    /// How leased addresses become load balancers.
+    /// Returns the rendering of the Services.
     #[must_use]
     pub const fn mode(&self) -> &Mode {
         &self.mode
     }
 
-    /// True once everything was listed that decides what is written. Pools do not: a cluster may have none.
+    /// Returns true after records, manifests and Services were listed. Pools are optional.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         self.records.is_some() && self.manifests.is_some() && self.services.is_some()
     }
 
-    /// Takes an event; the names of which something may have to be done anew, once everything is known.
+    /// Applies an event and returns the names to reconcile.
     pub fn apply(&mut self, event: Event) -> BTreeSet<Name> {
         match event {
             Event::Records(change) => self.apply_records(change),
@@ -146,7 +145,7 @@ impl Index {
             }
             Event::Written(place, live) => self.apply_written(&place, live),
             Event::Deleted(place, uid) => {
-                // A Service that was made anew under the name is another one, and stays.
+                // A Service that was created again under the name has another UID.
                 let is_it = self.live(&place).is_some_and(|live| live.uid == uid);
                 if is_it {
                     self.put_service(&place, None)
@@ -157,7 +156,7 @@ impl Index {
         }
     }
 
-    /// All Services that are declared or there, and records that make no sense.
+    /// Returns all Services that are declared or exist, and all invalid records.
     #[must_use]
     pub fn names(&self) -> BTreeSet<Name> {
         let services = self.services.iter().flatten();
@@ -167,13 +166,13 @@ impl Index {
         all.chain(bad.map(|(name, _)| name)).cloned().collect()
     }
 
-    /// Number of records, readable or not.
+    /// Returns the number of records, valid or not.
     #[must_use]
     pub fn declared(&self) -> usize {
         self.records.as_ref().map_or(0, BTreeMap::len)
     }
 
-    /// What is declared for a Service; `None` where nothing is, or more than one thing.
+    /// Returns the declaration of a Service, or `None` without exactly one declaration.
     #[must_use]
     pub fn leased(&self, place: &str) -> Option<&Leased> {
         let mut claims = self.claims_of(place);
@@ -187,49 +186,49 @@ impl Index {
             .filter(|_| is_alone)
     }
 
-    /// A Service, where it is a load balancer or has the labels of one of ours.
+    /// Returns a Service that is a load balancer or has the labels of a leased address.
     #[must_use]
     pub fn live(&self, place: &str) -> Option<&Live> {
         self.services.as_ref()?.get(place)
     }
 
-    /// Services were listed once.
+    /// Returns true after Services were listed.
     pub(super) const fn has_services(&self) -> bool {
         self.services.is_some()
     }
 
-    /// All load balancers, whoever made them, and what else has the labels of ours.
+    /// Returns all load balancers, and other Services with the labels of a leased address.
     pub fn services(&self) -> impl Iterator<Item = (&Name, &Live)> {
         self.services.iter().flatten()
     }
 
-    /// The pools there are; `None` where that is not known.
+    /// Returns the pools, or `None` before they were listed.
     #[must_use]
     pub const fn pools(&self) -> Option<&BTreeMap<Name, Pool>> {
         self.pools.as_ref()
     }
 
-    /// What is to be done about a Service.
+    /// Returns the work for a Service.
     #[must_use]
     pub fn work(&self, name: &str) -> Work {
         if !self.is_known() {
             return Work::default();
         }
         if let Some(Err(bad)) = self.records.as_ref().and_then(|all| all.get(name)) {
-            return Work::kept(format!("the record makes no sense: {}", bad.problem));
+            return Work::with_problem(format!("invalid record: {}", bad.problem));
         }
         let claims: Vec<&str> = self.claims_of(name).map(String::as_str).collect();
         match (claims.as_slice(), self.leased(name)) {
             ([], _) => self.without_record(name),
             (_, Some(leased)) => self.with_record(name, leased),
-            (several, None) => Work::kept(format!(
-                "it is declared by {}, and can have one address; nothing is done until one of them goes",
+            (several, None) => Work::with_problem(format!(
+                "several records declare the Service: {}; delete all but one",
                 several.join(" and ")
             )),
         }
     }
 
-    /// The record is gone: it is in no complete list, or a watch said so.
+    /// Returns the work for a Service without a record.
     fn without_record(&self, place: &str) -> Work {
         let Some(live) = self
             .live(place)
@@ -241,17 +240,17 @@ impl Index {
             return Work::default();
         }
         if !self.is_ours(place, live) {
-            return Work::kept(
-                "it has no record, and it is not certain that it is of this provider: there is no record of the \
-                 provider in this namespace, or it lies outside of its lease's; whoever made it has to delete it",
+            return Work::with_problem(
+                "the Service has no record, and its provider is uncertain: the namespace of the records has no record of \
+                 the provider, or the Service is not in the namespace of its lease; delete it with the tool that created it",
             );
         }
         if self.may_be_declared(place, live) {
-            return Work::kept(
-                "a record that makes no sense may speak of it; it stays until that is mended or goes",
+            return Work::with_problem(
+                "an invalid record may declare the Service; fix or delete that record",
             );
         }
-        // A seat with a record has moved to another Service.
+        // The seat moved to another Service.
         let key = live.seat().unwrap_or_else(|| place.to_owned());
         let has_moved = self.records.as_ref().is_some_and(|all| all.contains_key(&key));
         let has_reason = self.removed.contains(&key) || self.has_given_up(place, live);
@@ -262,7 +261,7 @@ impl Index {
         }
     }
 
-    /// True if the Manifest of the lease is there and declares no such port of an address.
+    /// Returns true if the Manifest of the lease exists and does not declare the seat.
     fn has_given_up(&self, place: &str, live: &Live) -> bool {
         let namespace = place.split_once('/').map_or(place, |(namespace, _)| namespace);
         let manifest = self
@@ -279,14 +278,14 @@ impl Index {
     fn with_record(&self, place: &str, leased: &Leased) -> Work {
         if leased.lease.provider != self.provider {
             let provider = &leased.lease.provider;
-            return Work::kept(format!(
-                "its lease is of provider {provider}, and this operator is of {}; --provider says of whom",
+            return Work::with_problem(format!(
+                "the lease belongs to provider {provider}, and this operator serves {} (--provider)",
                 self.provider
             ));
         }
         if let Some(other) = self.leftover_of(place, leased) {
-            return Work::kept(format!(
-                "its port is on its address already, by Service {other}, which has to be gone before"
+            return Work::with_problem(format!(
+                "Service {other} uses this port of the address until its deletion"
             ));
         }
         match self.write(place, leased) {
@@ -294,11 +293,11 @@ impl Index {
                 write,
                 ..Work::default()
             },
-            Err(problem) => Work::kept(problem),
+            Err(problem) => Work::with_problem(problem),
         }
     }
 
-    /// `None` when the Service is there as wanted.
+    /// Returns the write for a Service, or `None` in the desired state.
     fn write(&self, place: &str, leased: &Leased) -> Result<Option<Write>, String> {
         let body = self.mode.render(leased);
         let Some(live) = self.live(place) else {
@@ -312,13 +311,13 @@ impl Index {
         };
         if !live.is_leased || live.lease.as_ref() != Some(&leased.lease) {
             return Err(
-                "somebody else's Service has its name: the labels name no leased address of this lease; it is not \
-                 touched, and nothing leads there until it is deleted"
+                "a Service of another client has this name: its labels name no leased address of this lease; it is not \
+                 changed, and the address serves no traffic until it is deleted"
                     .to_owned(),
             );
         }
         if live.is_going {
-            return Err("its Service is just being deleted; it is made again when that is gone".to_owned());
+            return Err("the Service is being deleted; it is created again after the deletion".to_owned());
         }
         let body = with_class(body, live.class.as_deref());
         Ok(live.differs(&body).map(|difference| Write {
@@ -329,7 +328,7 @@ impl Index {
         }))
     }
 
-    /// Another Service of ours that has the port of the address and is to go.
+    /// Returns another own Service with this seat and without a record.
     fn leftover_of(&self, place: &str, leased: &Leased) -> Option<&Name> {
         let seat = crate::leased_ips::object_name(&leased.ip);
         let others = self.seats.get(&seat)?.iter().filter(|other| *other != place);
@@ -345,7 +344,7 @@ impl Index {
         self.claims.get(place).into_iter().flatten()
     }
 
-    /// A record that cannot be read may be the one of this Service.
+    /// Returns true if an invalid record may declare this Service.
     fn may_be_declared(&self, place: &str, live: &Live) -> bool {
         let bad = |fact: &Fact| fact.as_ref().err().cloned();
         let records = self.records.iter().flatten();
@@ -369,7 +368,7 @@ impl Index {
     fn apply_records(&mut self, change: Change<Name, Fact>) -> BTreeSet<Name> {
         let of_us = |fact: &Fact| fact.as_ref().is_ok_and(|l| l.lease.provider == self.provider);
         let had = self.has_records;
-        // Never taken back: the last record of a provider may go before its Services do.
+        // Never reset: the last record of a provider may be deleted before its Services.
         self.has_records |= change.values().any(of_us);
         let records = self.records.iter().flatten();
         let before: BTreeMap<Name, Fact> = match &change {
@@ -398,7 +397,7 @@ impl Index {
         }
     }
 
-    /// Has the claims follow a record; the Services that it may decide.
+    /// Updates the claims of a record; returns the affected Services.
     fn claim(&mut self, name: &Name, old: Option<&Fact>) -> BTreeSet<Name> {
         let place = |fact: &Fact| match fact {
             Ok(leased) => Some(leased.place()),
@@ -421,7 +420,7 @@ impl Index {
                 .insert(name.clone());
         }
         touched.extend(new.as_ref().and_then(place));
-        // A record is named after its seat: whoever has that, and whoever has none, may have to stay or go.
+        // A record is named after its seat. Services with that seat, and Services without a seat, may be affected.
         touched.extend(self.seats.get(name).into_iter().flatten().cloned());
         if matches!(old, Some(Err(_))) {
             let services = self.services.iter().flatten();
@@ -436,7 +435,7 @@ impl Index {
         let is_ours = |declares: &Declares| declares.provider == self.provider;
         self.has_records |= change.values().flatten().any(is_ours);
         changed(&mut self.manifests, change);
-        // What lies about without a record may go once it is certain whose it is.
+        // Services without a record may be deleted once their provider is certain.
         if had == self.has_records {
             BTreeSet::new()
         } else {
@@ -444,7 +443,7 @@ impl Index {
         }
     }
 
-    /// Removes stored records without an object.
+    /// Removes the state of records without a Service.
     pub(super) fn prune(&mut self) {
         let seats = &self.seats;
         self.removed.retain(|name| seats.contains_key(name));
@@ -470,7 +469,7 @@ impl Index {
                 }
                 touched
             }
-            // Versions of one kind are in order, so that an event from before our own write changes nothing.
+            // Versions of one kind are ordered, so an event from before the writer's own write is dropped.
             Change::Put(place, live) => {
                 let known = self.live(&place);
                 if known.is_some_and(|known| live.version < known.version) {
@@ -489,7 +488,7 @@ impl Index {
         }
     }
 
-    /// What it had been given it has still: the answer to a write does not say.
+    /// Applies a write; the assigned addresses are retained, because the response has no status.
     fn apply_written(&mut self, place: &Name, mut live: Live) -> BTreeSet<Name> {
         let known = self.live(place);
         if known.is_some_and(|known| live.version < known.version) {
@@ -504,7 +503,7 @@ impl Index {
 
     fn put_service(&mut self, place: &Name, live: Option<Live>) -> BTreeSet<Name> {
         let Some(services) = &mut self.services else {
-            // Before the first list nothing counts, and that list has it too.
+            // The first list contains this object too.
             return BTreeSet::new();
         };
         let live = live.filter(|live| live.is_leased || live.is_balancer);
@@ -533,7 +532,7 @@ impl Index {
         touched
     }
 
-    /// Itself, and who waits for its port of the address.
+    /// Returns the Service, and the Service that waits for its seat.
     fn touched_by(&self, place: &Name, live: Option<&Live>) -> BTreeSet<Name> {
         let record = live.and_then(Live::seat);
         let record = record.and_then(|seat| self.records.as_ref()?.get(&seat)?.as_ref().ok());
@@ -542,7 +541,7 @@ impl Index {
     }
 }
 
-/// The class of a Service that is there is left as it is: it cannot change.
+/// Sets the class of the existing Service, which is immutable.
 fn with_class(mut body: Value, class: Option<&str>) -> Value {
     if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
         match class {

@@ -1,4 +1,4 @@
-//! A load balancer as the cluster has it, and how it differs from the one that is wanted.
+//! Existing Services, and their differences from the desired Services.
 
 use super::balancer;
 use crate::apply::subset::{self, Lists};
@@ -14,58 +14,58 @@ use kube::core::DynamicObject;
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
 
-/// More addresses of one load balancer are not read.
+/// Maximum number of addresses that are read per Service.
 const ADDRESSES_MAX: usize = 16;
 
-/// A Service as the cluster has it.
+/// Existing Service.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Live {
-    /// Identity of the object.
+    /// UID of the object.
     pub uid: String,
-    /// Its version; later is larger.
+    /// Resource version of the object.
     pub version: u64,
-    /// It is on its way out.
+    /// The object is being deleted.
     pub is_going: bool,
-    /// It is of type LoadBalancer.
+    /// The Service has the type LoadBalancer.
     pub is_balancer: bool,
-    /// It has the labels that the Services of leased addresses have.
+    /// The Service has the labels of a leased address.
     pub is_leased: bool,
-    /// Lease its labels name.
+    /// Lease in the labels.
     pub lease: Option<LeaseId>,
-    /// What it leads to, as today's operator reads it; why not, where it makes no sense.
+    /// Declaration in the format of the Go operator, or the reason why the Service is invalid.
     pub ip: Result<IpDeclaration, String>,
-    /// Class of the load balancer, which cannot change.
+    /// Load balancer class, which is immutable.
     pub class: Option<String>,
-    /// What its controller gave it: addresses, and how many entries there are.
+    /// Addresses that the load balancer controller assigned.
     pub given: Given,
-    /// When it was seen to change last; at the start, when it was listed.
+    /// Time of the last observed change; at the start, the time of the list.
     pub changed: Timestamp,
-    /// Since when it has what is given to it.
+    /// Time since when the Service has its assigned addresses.
     pub since: Timestamp,
     /// Labels, annotations and spec.
     body: Value,
 }
 
-/// What the controller of load balancers gave to one.
+/// Status of a load balancer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Given {
-    /// Its addresses.
+    /// Assigned addresses.
     pub addresses: Vec<IpAddr>,
-    /// Entries in its status, those without an address too.
+    /// Number of entries in the status, including entries without an address.
     pub entries: usize,
 }
 
-/// How a load balancer differs from the wanted one.
+/// Difference between an existing and a desired Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Path of the first field, or the annotation that is one too many.
+    /// Path of the first field that differs, or the surplus annotation.
     pub at: String,
-    /// Something is there that only its maker can take off.
+    /// A surplus field has to be removed by its field manager.
     pub is_surplus: bool,
 }
 
 impl Live {
-    /// Of an object of the API server, which was seen at `now`.
+    /// Creates the value from an object of the API server that was observed at `now`.
     #[must_use]
     pub fn of(object: &DynamicObject, now: Timestamp) -> Self {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
@@ -74,7 +74,7 @@ impl Live {
         Self { given, ..live }
     }
 
-    /// Of what was just written: the API server answered with its metadata.
+    /// Creates the value from a written object and the returned metadata.
     #[must_use]
     pub fn written(meta: &ObjectMeta, body: &Value, now: Timestamp) -> Self {
         let spec = body.get("spec").cloned().unwrap_or_default();
@@ -102,7 +102,7 @@ impl Live {
             given: Given::default(),
             changed: now,
             since: created.unwrap_or(now),
-            // Of what is not ours the addresses alone count.
+            // Of other Services only the addresses count.
             body: if is_leased {
                 json!({"metadata": {"labels": meta.labels, "annotations": meta.annotations}, "spec": spec})
             } else {
@@ -111,14 +111,14 @@ impl Live {
         }
     }
 
-    /// Name of the record that it is of; `None` where it says nothing that makes sense.
+    /// Returns the name of the record of the Service, or `None` for an invalid Service.
     #[must_use]
     pub fn seat(&self) -> Option<String> {
         let ip = self.ip.as_ref().ok()?;
         (!ip.sharing_key.is_empty()).then(|| object_name(ip))
     }
 
-    /// What was known of it before goes on where it did not change.
+    /// Retains the times of the previous state where the state is unchanged.
     #[must_use]
     pub fn after(mut self, before: Option<&Self>) -> Self {
         let Some(before) = before.filter(|before| before.uid == self.uid) else {
@@ -135,12 +135,12 @@ impl Live {
         self
     }
 
-    /// `None` when it is as wanted.
+    /// Returns the difference from the desired Service, or `None` in the desired state.
     #[must_use]
     pub fn differs(&self, wanted: &Value) -> Option<Difference> {
         let mut spec = wanted.get("spec").cloned().unwrap_or_default();
         if let Some(spec) = spec.as_object_mut() {
-            // Neither changes anything for a Service that is there: ports of the nodes stay, and a class cannot change.
+            // Existing node ports are unaffected by this field, and the class is immutable.
             spec.remove("allocateLoadBalancerNodePorts");
             spec.remove("loadBalancerClass");
         }
@@ -157,7 +157,7 @@ impl Live {
         Some(Difference { at, is_surplus })
     }
 
-    /// An annotation of MetalLB's that is not wanted.
+    /// Returns a surplus annotation of MetalLB.
     fn surplus(&self, wanted: &Value) -> Option<String> {
         let annotations = |value: &Value| -> Map<String, Value> {
             let all = value.pointer("/metadata/annotations");
@@ -172,12 +172,12 @@ impl Live {
     }
 }
 
-/// The one port that it has, the service that it selects and the key of its address.
+/// Decodes the port, the service and the sharing key of a Service.
 fn leads_to(meta: &ObjectMeta, spec: &Value) -> Result<IpDeclaration, String> {
     let ports = spec.get("ports").and_then(Value::as_array);
     let ports = ports.map_or(&[][..], Vec::as_slice);
     let [port] = ports else {
-        return Err(format!("it has {} ports, and is to have one", ports.len()));
+        return Err(format!("the Service has {} ports; expected one", ports.len()));
     };
     let number = |field: &str| {
         let number = port.get(field).and_then(Value::as_u64);
@@ -186,15 +186,15 @@ fn leads_to(meta: &ObjectMeta, spec: &Value) -> Result<IpDeclaration, String> {
     let proto = match port.get("protocol").and_then(Value::as_str) {
         None | Some("TCP") => Proto::Tcp,
         Some("UDP") => Proto::Udp,
-        Some(other) => return Err(format!("its protocol is `{other}`")),
+        Some(other) => return Err(format!("invalid protocol `{other}`")),
     };
-    let external_port = number("port").ok_or("its port makes no sense")?;
+    let external_port = number("port").ok_or("invalid port")?;
     let selector = spec.pointer("/selector").and_then(|all| all.get(labels::SERVICE));
     let annotations = meta.annotations.iter().flatten();
     let key = balancer::sharing_key(annotations).unwrap_or_default();
     Ok(IpDeclaration {
         service: selector.and_then(Value::as_str).unwrap_or_default().to_owned(),
-        // Left out, it is the same.
+        // The default of `targetPort` is `port`.
         port: number("targetPort").unwrap_or(external_port),
         external_port,
         proto,

@@ -1,8 +1,8 @@
-//! What MetalLB's controller counts by itself. It decides nothing: where it differs from what is counted here, that is
-//! told.
+//! Comparison with the metrics of the MetalLB controller. A lasting difference from the own count is logged and
+//! affects nothing else.
 //!
-//! It is asked when the own count has changed, and some times more while it does not say the same; then it rests until
-//! the next change.
+//! The metrics are requested after a change of the own count, and again a limited number of times while the counts
+//! differ.
 
 use super::shared::Shared;
 use super::usage::Usage;
@@ -20,50 +20,50 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Least time between two questions; it doubles while the answer is not the own count.
+/// Minimum interval between two requests; doubles while the counts differ.
 const EVERY: Duration = Duration::from_secs(60);
-/// What comes within this time after a change is in the same question.
+/// Delay after a change, so that a burst of changes leads to one request.
 const GATHER: Duration = Duration::from_secs(5);
-/// Questions after one change: an hour of them.
+/// Maximum number of requests after one change, within about an hour.
 const TRIES: u32 = 7;
-/// Longest answer in bytes.
+/// Maximum size of a response, in bytes.
 const ANSWER_MAX: u64 = 4 << 20;
-/// Addresses of a pool, by MetalLB's count.
+/// Metric with the number of addresses of a pool.
 const TOTAL: &str = "metallb_allocator_addresses_total";
-/// Those of them that are in use.
+/// Metric with the number of used addresses of a pool.
 const IN_USE: &str = "metallb_allocator_addresses_in_use_total";
 
-/// What MetalLB says, and whether it is what is counted here.
+/// Counts of MetalLB, compared with the own count.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MetricsStatus {
-    /// Who is asked.
+    /// Source of the metrics.
     pub of: String,
-    /// Addresses of the pools that count here.
+    /// Total number of addresses in the counted pools.
     pub total: Option<u32>,
-    /// Those of them that are in use.
+    /// Number of used addresses in the counted pools.
     pub in_use: Option<u32>,
-    /// How it differs from what is counted here, when it did so twice in a row.
+    /// Difference from the own count, if two consecutive requests found one.
     pub differs: Option<String>,
-    /// Why it is not known.
+    /// Reason why the counts are unknown.
     pub error: Option<String>,
-    /// When it was asked last, RFC 3339: after the last change of what is counted here.
+    /// Time of the last request, RFC 3339.
     pub at: Option<String>,
 }
 
-/// When it is asked.
+/// Schedule of the requests.
 #[derive(Debug, Default)]
 struct Cadence {
-    /// What was counted here when it was asked last, or is to be asked.
+    /// Own count at the last request.
     counted: Option<(u32, u32)>,
-    /// Questions since that changed.
+    /// Number of requests since the last change.
     tries: u32,
     is_same: bool,
 }
 
 impl Cadence {
-    /// How long after the last question to ask; `None` for not before what is counted here changes.
+    /// Returns the delay after the last request, or `None` until the own count changes.
     fn wait(&mut self, counted: Option<(u32, u32)>) -> Option<Duration> {
-        // While it is unknown there is nothing to compare with.
+        // An unknown count cannot be compared.
         let counted = counted?;
         if self.counted != Some(counted) {
             *self = Self {
@@ -80,7 +80,7 @@ impl Cadence {
     }
 }
 
-/// Who is asked.
+/// Source of the metrics.
 pub(super) struct Source {
     client: Client,
     path: String,
@@ -88,7 +88,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// The controller at `endpoint`, as `HOST:PORT`; or that of the cluster, by its API server.
+    /// Creates a source at `endpoint`, as `HOST:PORT`, or at the controller Service through the API server.
     pub(super) fn new(client: &Client, namespace: &str, endpoint: Option<&str>) -> Result<Self, String> {
         let Some(endpoint) = endpoint else {
             let service = format!("/api/v1/namespaces/{namespace}/services/controller:monitoring/proxy");
@@ -99,7 +99,9 @@ impl Source {
             });
         };
         let url = format!("http://{endpoint}");
-        let url = url.parse().map_err(|_| format!("`{endpoint}` is no HOST:PORT"))?;
+        let url = url
+            .parse()
+            .map_err(|_| format!("invalid endpoint `{endpoint}`: expected HOST:PORT"))?;
         let client = Client::try_from(Config::new(url)).map_err(|error| chain_text(&error))?;
         Ok(Self {
             client,
@@ -117,18 +119,18 @@ impl Source {
         let read = Box::pin(answer).take(ANSWER_MAX).read_to_end(&mut bytes).await;
         read.map_err(|error| chain_text(&error))?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length >= ANSWER_MAX) {
-            return Err(format!("the answer is longer than {ANSWER_MAX} bytes"));
+            return Err(format!("the response is longer than {ANSWER_MAX} bytes"));
         }
-        String::from_utf8(bytes).map_err(|_| "the answer is no text".to_owned())
+        String::from_utf8(bytes).map_err(|_| "the response is not valid UTF-8".to_owned())
     }
 }
 
-/// Asks whenever it is time, for ever.
+/// Requests the metrics on schedule, forever.
 pub(super) async fn watch(source: Result<Source, String>, limit: Duration, shared: Arc<Shared>) {
     let source = match source {
         Ok(source) => source,
         Err(error) => {
-            tracing::warn!(error, "MetalLB cannot be asked what it counts");
+            tracing::warn!(error, "cannot read MetalLB metrics; check --metal-lb-endpoint");
             let error = Some(error);
             shared.set_metrics(MetricsStatus {
                 error,
@@ -154,28 +156,31 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
         tokio::select! {
             biased;
             () = due => {}
-            // The other end is in our hands, so it does not go away.
+            // The sender is a field of the shared state, so the channel is open.
             Ok(()) = changes.changed() => {
                 sleep(GATHER).await;
                 continue;
             }
         }
         let answer = timeout(limit, source.ask()).await;
-        let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {limit:?}")));
+        let answer = answer.unwrap_or_else(|_| Err(format!("no response within {limit:?}")));
         let (mut status, difference) = judged(&source.of, answer, &usage, last.as_deref());
         status.at = Some(rfc3339(Timestamp::now()));
         asked = Some(Instant::now());
         cadence.answered(status.error.is_none() && difference.is_none());
         last = difference;
         let before = shared.set_metrics(status.clone());
-        // Said when it begins, and not each time.
+        // Logged on the first occurrence only.
         if let (Some(difference), None) = (&status.differs, &before.differs) {
-            tracing::warn!(difference, "MetalLB counts its addresses otherwise");
+            tracing::warn!(
+                difference,
+                "MetalLB metrics differ from the own count; compare the pools with the assigned addresses"
+            );
         }
     }
 }
 
-/// What is to be shown; and how the two differ now, which counts when it is so again.
+/// Returns the status, and the current difference, which is reported if it lasts.
 fn judged(
     of: &str,
     answer: Result<String, String>,
@@ -197,7 +202,7 @@ fn judged(
     status.total = sum(&parsed(&text, TOTAL), &counted);
     status.in_use = sum(&parsed(&text, IN_USE), &counted);
     let (Some(total), Some(in_use)) = (status.total, status.in_use) else {
-        status.error = Some(format!("it says nothing of {}", counted.join(", ")));
+        status.error = Some(format!("the metrics lack the pools {}", counted.join(", ")));
         return (status, None);
     };
     let Some((own_total, own_in_use)) = usage.known() else {
@@ -205,18 +210,16 @@ fn judged(
     };
     let is_same = total == own_total && in_use == own_in_use;
     let difference = (!is_same).then(|| {
-        format!(
-            "{in_use} of {total} in use by its count, {own_in_use} of {own_total} by that of this operator"
-        )
+        format!("MetalLB reports {in_use} of {total} in use, this operator {own_in_use} of {own_total}")
     });
-    // Between the two looks a Service may have come or gone.
+    // A Service may have been created or deleted between the two counts.
     if last.is_some() {
         status.differs.clone_from(&difference);
     }
     (status, difference)
 }
 
-/// The values of a metric by pool. What is no number, or none that counts addresses, is left out.
+/// Returns the values of a metric by pool, without invalid values.
 fn parsed(text: &str, metric: &str) -> BTreeMap<String, u32> {
     let lines = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(metric)?.strip_prefix('{')?;
@@ -232,7 +235,7 @@ fn parsed(text: &str, metric: &str) -> BTreeMap<String, u32> {
     lines.collect()
 }
 
-/// MetalLB counts in floats, of which the largest means "without end".
+/// MetalLB counts in floats; the largest values mean "unlimited".
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -278,38 +281,42 @@ mod tests {
     }
 
     #[test]
-    fn it_is_asked_after_a_change_and_less_and_less_while_it_says_something_else() {
+    fn metrics_are_requested_after_a_change_with_back_off_while_counts_differ() {
         let mut cadence = Cadence::default();
-        assert_eq!(cadence.wait(None), None, "there is nothing to compare with");
+        assert_eq!(cadence.wait(None), None, "an unknown count cannot be compared");
         let mut waits = Vec::new();
         while let Some(wait) = cadence.wait(Some((16, 1))) {
             waits.push(wait.as_secs());
             cadence.answered(false);
         }
-        assert_eq!(waits, [60, 60, 120, 240, 480, 960, 1_920], "it has an end");
-        assert!(cadence.wait(Some((16, 2))).is_some(), "it has changed");
+        assert_eq!(
+            waits,
+            [60, 60, 120, 240, 480, 960, 1_920],
+            "the number of requests is limited"
+        );
+        assert!(cadence.wait(Some((16, 2))).is_some(), "the count changed");
         cadence.answered(true);
-        assert_eq!(cadence.wait(Some((16, 2))), None, "both say the same");
+        assert_eq!(cadence.wait(Some((16, 2))), None, "the counts are equal");
     }
 
     #[test]
-    fn a_difference_is_told_when_it_lasts() {
+    fn lasting_difference_is_reported() {
         let usage = usage("10.0.0.1-10.0.0.100");
         let (same, difference) = judged("x", Ok(said("100", "0")), &usage, None);
         assert_eq!((same.total, same.in_use, same.error), (Some(100), Some(0), None));
         assert_eq!(difference, None);
         let (once, difference) = judged("x", Ok(said("1e+02", "3")), &usage, None);
-        assert_eq!(once.differs, None, "a Service may just have come");
+        assert_eq!(once.differs, None, "a Service may be new");
         let (twice, _) = judged("x", Ok(said("100", "3")), &usage, difference.as_deref());
         assert!(
             twice
                 .differs
                 .unwrap()
-                .starts_with("3 of 100 in use by its count, 0 of 100")
+                .starts_with("MetalLB reports 3 of 100 in use, this operator 0 of 100")
         );
     }
 
-    /// What a controller that answers `text` is understood to say.
+    /// Returns the result of a request to a controller with this response.
     async fn asked(text: String) -> Result<String, String> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = listener.local_addr().unwrap().to_string();
@@ -319,7 +326,7 @@ mod tests {
             let length = stream.read(&mut head).await.unwrap();
             let asked = String::from_utf8_lossy(&head[..length]).into_owned();
             let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
-            // Who has read enough hangs up.
+            // A client that has read enough closes the connection.
             let _ = stream.write_all(answer.as_bytes()).await;
             asked
         });
@@ -337,20 +344,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_controller_is_asked_and_a_long_answer_has_an_end() {
+    async fn controller_is_requested_and_a_long_response_is_limited() {
         assert_eq!(asked(said("100", "3")).await, Ok(said("100", "3")));
         let endless = "x".repeat(usize::try_from(ANSWER_MAX).unwrap() + 1);
         assert!(asked(endless).await.unwrap_err().contains("longer than"));
     }
 
     #[test]
-    fn garbage_is_no_count() {
+    fn invalid_metrics_are_no_count() {
         let usage = usage("2001:db8::/32");
         let (endless, difference) = judged("x", Ok(said("9.223372036854776e+18", "0")), &usage, Some("x"));
         assert_eq!(
             (endless.total, difference),
             (Some(u32::MAX), None),
-            "without end is without end"
+            "unlimited pools are equal"
         );
         for (total, in_use) in [("NaN", "1"), ("-5", "1"), ("", "1"), ("x", "y")] {
             let (status, difference) = judged("x", Ok(said(total, in_use)), &usage, None);

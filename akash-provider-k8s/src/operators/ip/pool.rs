@@ -1,5 +1,5 @@
-//! MetalLB's pools of addresses, and how many of them are in use. Whatever is written there, counting never fails and
-//! never takes long: ranges are counted by their ends.
+//! Address pools of MetalLB, and their numbers of used addresses. Invalid pools never fail the count, and large
+//! ranges take constant time.
 
 use crate::operators::said::cut;
 use kube::core::DynamicObject;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// More problems of one pool are not kept.
+/// Maximum number of problems per pool.
 const PROBLEMS_MAX: usize = 8;
 
-/// Addresses of one version, both ends included.
+/// Range of addresses of one IP version, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Range {
     is_v6: bool,
@@ -18,22 +18,22 @@ struct Range {
     last: u128,
 }
 
-/// A pool as it is declared.
+/// Declared pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Pool {
-    /// In order, and none touches another.
+    /// Sorted ranges that do not touch.
     ranges: Vec<Range>,
-    /// Addresses that end in .0 and .255 are left out.
+    /// Addresses that end in .0 and .255 are excluded.
     avoids_buggy: bool,
-    /// MetalLB gives its addresses to who names no pool.
+    /// MetalLB assigns addresses to Services without a named pool.
     pub assigns: bool,
-    /// It is for some namespaces or Services alone.
+    /// The pool is limited to some namespaces or Services.
     pub is_reserved: bool,
-    /// What of it makes no sense, and counts for nothing.
+    /// Invalid parts of the pool, which are not counted.
     pub problems: Vec<String>,
 }
 
-/// What a pool is read from.
+/// Decodes a pool.
 #[must_use]
 pub fn pool(object: &DynamicObject) -> Pool {
     let spec = object.data.get("spec");
@@ -47,18 +47,17 @@ pub fn pool(object: &DynamicObject) -> Pool {
     };
     let mut ranges = Vec::new();
     match field("addresses").and_then(Value::as_array) {
-        None => pool.problems.push("it has no list of addresses".to_owned()),
+        None => pool.problems.push("the pool has no list of addresses".to_owned()),
         Some(all) => {
             for text in all {
                 match text
                     .as_str()
-                    .ok_or_else(|| "it is no text".to_owned())
+                    .ok_or_else(|| "not a string".to_owned())
                     .and_then(range)
                 {
                     Ok(range) => ranges.push(range),
                     Err(why) if pool.problems.len() < PROBLEMS_MAX => {
-                        pool.problems
-                            .push(cut(format!("{text} counts for nothing: {why}")));
+                        pool.problems.push(cut(format!("invalid range {text}: {why}")));
                     }
                     Err(_) => {}
                 }
@@ -68,14 +67,13 @@ pub fn pool(object: &DynamicObject) -> Pool {
     let total = ranges.len();
     pool.ranges = merged(ranges);
     if pool.ranges.len() < total && overlaps_of(object) {
-        pool.problems
-            .push("ranges of it overlap, and count once".to_owned());
+        pool.problems.push("ranges overlap and count once".to_owned());
     }
     pool
 }
 
 impl Pool {
-    /// Addresses that it has, at most `u32::MAX`: nobody leases more.
+    /// Returns the number of addresses, at most `u32::MAX`.
     #[must_use]
     pub fn total(&self) -> u32 {
         let sum = self.ranges.iter().fold(0_u128, |sum, range| {
@@ -84,7 +82,7 @@ impl Pool {
         u32::try_from(sum).unwrap_or(u32::MAX)
     }
 
-    /// True for an address that it may give out.
+    /// Returns true for an address that the pool may assign.
     #[must_use]
     pub fn has(&self, address: IpAddr) -> bool {
         let (is_v6, number) = number(address);
@@ -98,14 +96,14 @@ impl Pool {
         before.is_some_and(|range| range.is_v6 == is_v6 && number <= range.last)
     }
 
-    /// How many of these it gave out.
+    /// Returns the number of these addresses in the pool.
     #[must_use]
     pub fn in_use(&self, addresses: &BTreeSet<IpAddr>) -> u32 {
         let used = addresses.iter().filter(|address| self.has(**address)).count();
         u32::try_from(used).unwrap_or(u32::MAX)
     }
 
-    /// True when an address is in both.
+    /// Returns true if an address is in both pools.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         let (mut ours, mut theirs) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
@@ -113,7 +111,7 @@ impl Pool {
             if a.is_v6 == b.is_v6 && a.first <= b.last && b.first <= a.last {
                 return true;
             }
-            // The one that ends first meets nobody any more.
+            // The range that ends first overlaps no later range.
             if (a.is_v6, a.last) < (b.is_v6, b.last) {
                 ours.next();
             } else {
@@ -123,7 +121,7 @@ impl Pool {
         false
     }
 
-    /// All addresses of these pools, each once.
+    /// Returns the number of distinct addresses in these pools.
     #[must_use]
     pub fn union<'a>(pools: impl IntoIterator<Item = &'a Self>) -> u32 {
         let (mut plain, mut careful) = (Vec::new(), Vec::new());
@@ -142,22 +140,22 @@ impl Pool {
             })
         };
         let (plain, all) = (merged(plain.clone()), merged([plain, careful].concat()));
-        // Addresses that only careful pools have are counted as those do.
+        // Addresses of pools that avoid .0 and .255 are counted with that restriction.
         let usable = sum(&all, true).saturating_add(sum(&plain, false).saturating_sub(sum(&plain, true)));
         u32::try_from(usable).unwrap_or(u32::MAX)
     }
 }
 
 impl Range {
-    /// Addresses, without those that end in .0 and .255 where those are avoided.
+    /// Returns the number of addresses, without .0 and .255 if those are avoided.
     fn usable(&self, avoids_buggy: bool) -> u128 {
-        // Of all there are of version 6 one is lost, which nobody misses.
+        // The whole IPv6 space has one address more than `u128::MAX`.
         let all = (self.last - self.first).saturating_add(1);
         if !avoids_buggy || self.is_v6 {
             return all;
         }
         let ending = |end: u128| {
-            // How many up to here end so.
+            // Number of addresses up to `last` with this ending.
             let up_to = |last: u128| (last + 256 - end) / 256;
             up_to(self.last) - self.first.checked_sub(1).map_or(0, up_to)
         };
@@ -165,7 +163,7 @@ impl Range {
     }
 }
 
-/// It names namespaces or Services that it is for.
+/// Returns true if the pool is limited to namespaces or Services.
 fn is_limited(allocation: &Value) -> bool {
     ["namespaces", "namespaceSelectors", "serviceSelectors"]
         .iter()
@@ -177,12 +175,12 @@ fn is_limited(allocation: &Value) -> bool {
         })
 }
 
-/// A range is written as `A-B` or as `A/PREFIX`.
+/// Parses a range, `A-B` or `A/PREFIX`.
 fn range(text: &str) -> Result<Range, String> {
     let address = |text: &str| {
         let text = text.trim();
         text.parse::<IpAddr>()
-            .map_err(|_| format!("`{text}` is no address"))
+            .map_err(|_| format!("invalid address `{text}`"))
     };
     if let Some((first, last)) = text.split_once('-') {
         let (from, to) = (number(address(first)?), number(address(last)?));
@@ -192,17 +190,17 @@ fn range(text: &str) -> Result<Range, String> {
                 first,
                 last,
             }),
-            _ => Err("it ends before it begins".to_owned()),
+            _ => Err("the end is before the start".to_owned()),
         };
     }
-    let (at, prefix) = text.split_once('/').ok_or("it is neither `A-B` nor `A/PREFIX`")?;
+    let (at, prefix) = text.split_once('/').ok_or("expected `A-B` or `A/PREFIX`")?;
     let (is_v6, number) = number(address(at)?);
     let width: u32 = if is_v6 { 128 } else { 32 };
-    let prefix: u32 = prefix.trim().parse().map_err(|_| "its prefix is no number")?;
+    let prefix: u32 = prefix.trim().parse().map_err(|_| "the prefix is not a number")?;
     let host = width
         .checked_sub(prefix)
-        .ok_or_else(|| format!("its prefix is longer than {width}"))?;
-    // All bits of the host; of 128 there is no such shift.
+        .ok_or_else(|| format!("the prefix is longer than {width}"))?;
+    // A shift by 128 bits is undefined, so the mask is all ones.
     let mask = 1_u128.checked_shl(host).map_or(u128::MAX, |bit| bit - 1);
     Ok(Range {
         is_v6,
@@ -218,7 +216,7 @@ fn number(address: IpAddr) -> (bool, u128) {
     }
 }
 
-/// Devices of long ago drop what goes to it.
+/// Some old devices drop packets to these addresses.
 const fn is_buggy(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => matches!(v4.octets()[3], 0 | 255),
@@ -226,7 +224,7 @@ const fn is_buggy(address: IpAddr) -> bool {
     }
 }
 
-/// In order, with those that touch as one.
+/// Sorts the ranges and merges ranges that touch.
 fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
     ranges.sort_unstable();
     let mut merged: Vec<Range> = Vec::new();
@@ -241,7 +239,7 @@ fn merged(mut ranges: Vec<Range>) -> Vec<Range> {
     merged
 }
 
-/// Two ranges of a pool have an address in common.
+/// Returns true if two ranges of a pool overlap.
 fn overlaps_of(object: &DynamicObject) -> bool {
     let all = object.data.pointer("/spec/addresses").and_then(Value::as_array);
     let texts = all.into_iter().flatten().filter_map(Value::as_str);

@@ -1,4 +1,4 @@
-//! What watches, writer and status share: the board with the index, what MetalLB says of itself, and what was told.
+//! State that watches, writer and status share: the index, the metrics of MetalLB and the logged notices.
 
 use super::balancer::Mode;
 use super::index::{Event, Index, Work};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The watches by their names in the status.
+/// Names of the watches in the status.
 pub(super) const RECORDS: &str = "providerleasedips";
 pub(super) const MANIFESTS: &str = "manifests";
 pub(super) const SERVICES: &str = "services";
@@ -25,7 +25,7 @@ pub(super) const POOLS: &str = "ipaddresspools";
 impl board::Index for Index {
     type Event = Event;
     type Work = Work;
-    const KEPT: &'static str = "a leased address is not as it is declared";
+    const KEPT: &'static str = "leased address has no valid Service";
 
     fn apply(&mut self, event: Event) -> BTreeSet<String> {
         Self::apply(self, event)
@@ -52,7 +52,7 @@ impl board::Index for Index {
     }
 
     fn needs(&self, watch: &str) -> bool {
-        // Addresses are made without knowing how many there are.
+        // Services are written without a known number of addresses.
         watch != POOLS
     }
 }
@@ -84,7 +84,7 @@ impl board::Work for Work {
 pub(super) struct Shared {
     pub(super) board: Arc<Board<Index>>,
     metrics: Mutex<MetricsStatus>,
-    /// What was said of which Service, so that it is said once.
+    /// Notices that were logged, by Service.
     told: Mutex<BTreeMap<String, Vec<Notice>>>,
 }
 
@@ -110,13 +110,13 @@ impl Shared {
             .clone()
     }
 
-    /// Keeps what MetalLB says of itself; what was known before.
+    /// Stores the metrics of MetalLB and returns the previous ones.
     pub(super) fn set_metrics(&self, metrics: MetricsStatus) -> MetricsStatus {
         let mut kept = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut kept, metrics)
     }
 
-    /// Says what is new of these, and keeps all of it.
+    /// Logs new notices, and stores all notices.
     pub(super) fn tell(&self, notices: BTreeMap<String, Vec<Notice>>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let news = News::of(&told, &notices);
@@ -124,33 +124,33 @@ impl Shared {
             tracing::warn!(
                 service,
                 notice = notice.to_string(),
-                "a leased address is not as it should be"
+                "leased address is misassigned; check the pools of MetalLB"
             );
         }
-        // Where MetalLB is away it is late with all of them.
+        // During an outage of MetalLB all Services wait, so they share one line.
         if let Some(services) = news.late() {
             tracing::warn!(
                 services,
-                "waiting for addresses; MetalLB is late, or has none left"
+                "addresses pending; check MetalLB and the free addresses of its pools"
             );
         }
         *told = notices;
     }
 
-    /// A Service was written.
+    /// Records a written Service.
     pub(super) fn written(&self, place: &str, meta: &ObjectMeta, body: &Value) {
         self.board.inner().counts.written += 1;
         let live = Live::written(meta, body, Timestamp::now());
         self.board.apply(Event::Written(place.to_owned(), live));
     }
 
-    /// A Service was deleted.
+    /// Records a deleted Service.
     pub(super) fn deleted(&self, place: &str, uid: &str) {
         self.board.inner().counts.deleted += 1;
         self.board.apply(Event::Deleted(place.to_owned(), uid.to_owned()));
     }
 
-    /// The Services of a lease are tried again now; the number of those that had failed.
+    /// Retries the Services of a lease without their back-off; returns the number of failed Services.
     pub(super) fn forget(&self, lease: &str) -> usize {
         self.board.forget(|index, place| {
             let leased = index.leased(place);

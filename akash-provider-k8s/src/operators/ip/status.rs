@@ -1,5 +1,5 @@
-//! What the operator says of itself: each leased address as it is declared, written and given, and what keeps it from
-//! that; and the same in the words of today's operator.
+//! Status of the IP operator: declared, written and assigned state of each leased address, its problems, and the
+//! formats of the Go operator.
 
 use super::index::Index;
 use super::live::Live;
@@ -19,95 +19,95 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Of Services that were not watched for so long nobody is told as if it were current.
+/// Duration of a watch outage after which Services are too old to report.
 const STALE: Duration = Duration::from_secs(60);
 
-/// Everything that the operator says of itself.
+/// Status of the IP operator.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
-    /// Records and Services were listed once, so that they are worked at.
+    /// Records and Services were listed once.
     pub is_ready: bool,
-    /// How the watches fare, by what they watch.
+    /// States of the watches, by watched kind.
     pub watches: BTreeMap<&'static str, WatchStatus>,
-    /// How many addresses there are, and how many are in use.
+    /// Total and used number of addresses.
     pub usage: Usage,
-    /// What MetalLB counts by itself.
+    /// Metrics of MetalLB.
     pub metallb: MetricsStatus,
-    /// Services written, Services deleted, failures, since the start.
+    /// Numbers of writes, deletions and failures since the start.
     pub counts: Counts,
-    /// Services whose turn it is.
+    /// Number of queued and running Services.
     pub busy: usize,
     /// Deletions that wait for a confirmation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// Each Service that is declared or there, as `NAMESPACE/NAME`; and each record that makes no sense, by its name.
+    /// Services that are declared or exist, as `NAMESPACE/NAME`, and invalid records by name.
     pub addresses: BTreeMap<String, AddressStatus>,
 }
 
-/// How a leased address is, at one port.
+/// Status of one port of a leased address.
 #[derive(Debug, Clone, Serialize)]
 pub struct AddressStatus {
-    /// Lease it is declared for; `None` where no record declares it, or more than one.
+    /// Lease of the declaration; `None` without exactly one declaration.
     pub lease: Option<String>,
-    /// Service of the lease that it leads to.
+    /// Service of the lease.
     pub service: Option<String>,
-    /// Port in the container.
+    /// Container port.
     pub port: Option<u16>,
-    /// Port on the address.
+    /// Port of the address.
     pub external_port: Option<u16>,
     /// `TCP` or `UDP`.
     pub protocol: Option<&'static str>,
-    /// Exposes with the same key share an address.
+    /// Sharing key; exposes with the same key share an address.
     pub sharing_key: Option<String>,
-    /// Its Service is there as wanted.
+    /// The Service is in its desired state.
     pub is_written: bool,
-    /// What MetalLB gave to it.
+    /// Addresses that MetalLB assigned.
     pub addresses: Vec<IpAddr>,
-    /// Since when it is there without an address, RFC 3339.
+    /// Time since when the Service has no address, RFC 3339.
     pub waiting_since: Option<String>,
-    /// What is odd about what it was given.
+    /// Notices about the assigned addresses.
     pub notices: Vec<String>,
-    /// What keeps it from being as declared.
+    /// Reason why the Service is not in its declared state.
     pub problem: Option<String>,
-    /// What the API server said last against it.
+    /// Last error of the API server for the Service.
     pub error: Option<String>,
-    /// Failures in a row.
+    /// Number of consecutive failures.
     pub failures: u32,
-    /// It is not tried until it changes, is forgotten or is old.
+    /// The Service is not tried until it changes, expires or is retried by an operator.
     pub is_ignored: bool,
 }
 
-/// A port of a leased address as today's operator shows it at `/state`.
+/// Port of a leased address in the format of the Go operator at `/state`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Held {
-    /// When it was seen to change last, as Go writes a time.
+    /// Time of the last observed change, in the format of Go.
     pub last_event_time: String,
-    /// Its lease.
+    /// Lease of the port.
     pub lease_id: LeaseParts,
     /// Namespace of the lease.
     pub namespace: String,
-    /// Port in the container.
+    /// Container port.
     pub port: u16,
-    /// Port on the address.
+    /// Port of the address.
     pub external_port: u16,
     /// Service of the lease.
     pub service_name: String,
-    /// Exposes with the same key share an address.
+    /// Sharing key; exposes with the same key share an address.
     pub sharing_key: String,
 }
 
-/// A port of a leased address as today's operator shows it at `/ip-lease-status`.
+/// Port of a leased address in the format of the Go operator at `/ip-lease-status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub struct Assigned {
-    /// Port in the container.
+    /// Container port.
     pub port: u16,
-    /// Port on the address.
+    /// Port of the address.
     pub external_port: u16,
     /// Service of the lease.
     pub service_name: String,
-    /// The address.
+    /// Assigned address.
     #[serde(rename = "IP")]
     pub ip: String,
     /// `TCP` or `UDP`.
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// How many addresses there are, and how many are in use.
+    /// Returns the total and the used number of addresses.
     pub(super) fn usage(&self) -> Usage {
         Usage::of(&self.board.inner().index)
     }
@@ -172,13 +172,14 @@ impl Shared {
         })
     }
 
-    /// What a lease was given.
+    /// Returns the assigned addresses of a lease.
     ///
     /// # Errors
-    /// As today's operator says it: one of its Services has no address, or makes no sense. Also when nobody knows.
+    /// Returns an error in the text of the Go operator if a Service of the lease has no address or is invalid, or if
+    /// the watch of Services is down.
     pub(super) fn assigned(&self, lease: &LeaseId) -> Result<Vec<Assigned>, String> {
         let inner = self.board.inner();
-        // What was given since would be missing.
+        // Later assignments would be missing.
         let down = inner.watches.get(SERVICES).and_then(WatchState::down_for);
         if let Some(down) = down.filter(|down| *down >= STALE) {
             return Err(format!(
@@ -227,7 +228,7 @@ impl Inner<Index> {
         let live = self.index.live(name).filter(|live| live.is_leased);
         let failed = self.queue.failure(name);
         let problem = self.problems.get(name).map(|problem| problem.text.clone());
-        // While a Service is worked at, the one that is there may not be the wanted one.
+        // While a Service is busy, the existing object may be outdated.
         let is_settled = failed.is_none() && problem.is_none() && !self.queue.is_busy(name);
         AddressStatus {
             lease: leased.map(|leased| leased.lease.to_string()),

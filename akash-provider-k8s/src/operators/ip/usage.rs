@@ -1,4 +1,4 @@
-//! How many addresses there are and how many are in use, and what of the given ones is not as it should be.
+//! Total and used number of addresses, and notices about assigned addresses.
 
 use super::balancer::Mode;
 use super::index::Index;
@@ -11,35 +11,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-/// A Service waits for its address for so long before it is said.
+/// Time that a Service may wait for its address before it is logged.
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
-/// Services that are named in one line of the log; the status has all.
+/// Maximum number of Services in one log line; the status has all.
 const NAMED: usize = 5;
 
-/// A pool as it is declared and used.
+/// Status of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PoolStatus {
-    /// Leased addresses are of it.
+    /// Leased addresses come from this pool.
     pub counts: bool,
-    /// Addresses that it has; 4,294,967,295 also where there are more.
+    /// Number of addresses, at most 4,294,967,295.
     pub total: u32,
-    /// Those that a load balancer has, whoever made that.
+    /// Number of addresses that any load balancer holds.
     pub in_use: u32,
-    /// What of it makes no sense.
+    /// Invalid parts of the pool.
     pub problems: Vec<String>,
 }
 
-/// How many addresses there are for leases.
+/// Number of addresses for leases.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// Addresses of the pools that count, each once; `None` where that is not known.
+    /// Number of distinct addresses in the counted pools; `None` if unknown.
     pub total: Option<u32>,
-    /// Those that a load balancer has; `None` where that is not known.
+    /// Number of these addresses that load balancers hold; `None` if unknown.
     pub in_use: Option<u32>,
-    /// Why it is not known, or what is odd about it.
+    /// Reason why the numbers are unknown, or a problem with them.
     pub problem: Option<String>,
-    /// The pools there are.
+    /// All pools.
     pub pools: BTreeMap<String, PoolStatus>,
 }
 
@@ -57,11 +57,11 @@ impl Usage {
         }
     }
 
-    /// Of pools, and of the addresses that load balancers have.
+    /// Counts the addresses of pools, and those that load balancers hold.
     #[must_use]
     pub fn with(pools: Option<&BTreeMap<String, Pool>>, mode: &Mode, addresses: &BTreeSet<IpAddr>) -> Self {
         let Some(pools) = pools else {
-            let problem = "MetalLB's IPAddressPools are not known: the cluster does not serve them, or they cannot be \
+            let problem = "the IPAddressPools of MetalLB are unknown: the cluster does not serve them, or they cannot be \
                            listed";
             return Self {
                 problem: Some(problem.to_owned()),
@@ -86,20 +86,16 @@ impl Usage {
         let in_use = u32::try_from(used.count()).unwrap_or(u32::MAX);
         let problem = counted.is_empty().then(|| {
             if mode.is_any_pool() {
-                "no IPAddressPool gives its addresses to everybody: autoAssign is off, or they are for others"
+                "no IPAddressPool is assigned automatically: autoAssign is off, or all pools are restricted"
                     .to_owned()
             } else {
-                format!(
-                    "there is no IPAddressPool `{}`; --metal-lb-pool names it",
-                    mode.pool
-                )
+                format!("IPAddressPool `{}` does not exist (--metal-lb-pool)", mode.pool)
             }
         });
         let statuses = pools.iter().map(|(name, pool)| {
             let others = pools.iter().filter(|(other, _)| *other != name);
             let overlapping = others.filter(|(_, other)| pool.overlaps(other));
-            let overlapping =
-                overlapping.map(|(other, _)| format!("it has addresses in common with pool `{other}`"));
+            let overlapping = overlapping.map(|(other, _)| format!("overlaps with pool `{other}`"));
             let status = PoolStatus {
                 counts: counts(name, pool),
                 total: pool.total(),
@@ -116,25 +112,25 @@ impl Usage {
         }
     }
 
-    /// Addresses there are, and those in use.
+    /// Returns the total and the used number of addresses, if both are known.
     #[must_use]
     pub fn known(&self) -> Option<(u32, u32)> {
         self.total.zip(self.in_use)
     }
 
-    /// Names of the pools that count.
+    /// Returns the names of the counted pools.
     pub(super) fn counted(&self) -> impl Iterator<Item = &str> {
         let counted = self.pools.iter().filter(|(_, pool)| pool.counts);
         counted.map(|(name, _)| name.as_str())
     }
 }
 
-/// What is not as it should be with what was given to a Service.
+/// Notice about the addresses of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Notice {
-    /// It waits for an address since then.
+    /// The Service has waited for an address since this time.
     Late(Timestamp),
-    /// Something else.
+    /// Any other notice.
     Odd(String),
 }
 
@@ -143,7 +139,7 @@ impl fmt::Display for Notice {
         match self {
             Self::Late(since) => write!(
                 f,
-                "waiting for an address since {}; MetalLB is late, or has none left",
+                "address pending since {}; check MetalLB and the free addresses of its pools",
                 rfc3339(*since)
             ),
             Self::Odd(text) => f.write_str(text),
@@ -151,11 +147,11 @@ impl fmt::Display for Notice {
     }
 }
 
-/// What of notices was not told before.
+/// Notices that were not logged before.
 #[derive(Debug, Default)]
 pub(super) struct News<'a> {
     late: Vec<&'a str>,
-    /// By Service.
+    /// Other notices, by Service.
     pub(super) odd: Vec<(&'a str, &'a Notice)>,
 }
 
@@ -174,7 +170,7 @@ impl<'a> News<'a> {
         news
     }
 
-    /// The Services that are late, the first of them by name; `None` where none is.
+    /// Returns the names of the late Services, or `None` if there are none.
     pub(super) fn late(&self) -> Option<String> {
         let named = self.late.get(..NAMED).unwrap_or(&self.late);
         let rest = self.late.len() - named.len();
@@ -187,13 +183,13 @@ impl<'a> News<'a> {
     }
 }
 
-/// True while a Service of ours waits for an address and is not late yet: only then time alone changes something.
+/// Returns true while a Service waits for an address and is not late: only then does time alone change the notices.
 pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
     let mut services = index.services().filter(|(_, live)| live.is_leased);
     services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < PATIENCE))
 }
 
-/// What is not as it should be with what was given to our Services, by Service.
+/// Returns the notices about the assigned addresses, by Service.
 pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Notice>> {
     let mut holders: BTreeMap<IpAddr, Vec<(&String, &Live)>> = BTreeMap::new();
     for (place, live) in index.services().filter(|(_, live)| live.is_balancer) {
@@ -212,14 +208,14 @@ pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Not
         for address in &live.given.addresses {
             texts.extend(outside(index, *address).map(Notice::Odd));
             let others = holders.get(address).into_iter().flatten();
-            texts.extend(stranger(*address, live, others).map(Notice::Odd));
+            texts.extend(shared_with(*address, live, others).map(Notice::Odd));
         }
         (place.clone(), texts)
     });
     all.filter(|(_, texts)| !texts.is_empty()).collect()
 }
 
-/// Since when a Service waits for an address; `None` where it has one.
+/// Returns the time since when a Service waits for an address.
 pub(super) fn waiting(live: &Live) -> Option<Timestamp> {
     (live.given.addresses.is_empty() && !live.is_going).then_some(live.since)
 }
@@ -232,15 +228,15 @@ fn outside(index: &Index, address: IpAddr) -> Option<String> {
     let is_inside = meant.any(|(_, pool)| pool.has(address));
     (!is_inside).then(|| {
         if mode.is_any_pool() {
-            format!("its address {address} is in no pool")
+            format!("the address {address} is in no pool")
         } else {
-            format!("its address {address} is not in pool `{}`", mode.pool)
+            format!("the address {address} is not in pool `{}`", mode.pool)
         }
     })
 }
 
-/// An address is of one tenant.
-fn stranger<'a>(
+/// Returns a notice if another tenant or Service uses the address.
+fn shared_with<'a>(
     address: IpAddr,
     own: &Live,
     mut others: impl Iterator<Item = &'a (&'a String, &'a Live)>,
@@ -248,8 +244,8 @@ fn stranger<'a>(
     let owner = |live: &Live| live.lease.as_ref().map(|lease| lease.owner().clone());
     let other = others.find(|(_, other)| owner(other) != owner(own));
     other.map(|(place, other)| match owner(other) {
-        Some(owner) => format!("its address {address} is shared with tenant {owner}, by Service {place}"),
-        None => format!("its address {address} is shared with Service {place}, which is of no lease"),
+        Some(owner) => format!("the address {address} is shared with tenant {owner}, by Service {place}"),
+        None => format!("the address {address} is shared with Service {place}, which belongs to no lease"),
     })
 }
 
@@ -258,19 +254,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_that_are_late_are_told_together_and_once() {
+    fn late_addresses_are_logged_together_once() {
         let late = |second| vec![Notice::Late(Timestamp::from_second(second).unwrap())];
         let mut now: BTreeMap<String, Vec<Notice>> = (0..1_000)
             .map(|number| (format!("ns/web-{number:04}"), late(7)))
             .collect();
-        now.insert("ns/odd".to_owned(), vec![Notice::Odd("it is odd".to_owned())]);
+        now.insert(
+            "ns/odd".to_owned(),
+            vec![Notice::Odd("the address is shared".to_owned())],
+        );
         let news = News::of(&BTreeMap::new(), &now);
         assert_eq!(news.odd.len(), 1);
         let text = news.late().unwrap();
         assert!(text.starts_with("ns/web-0000, ns/web-0001"), "{text}");
         assert!(text.ends_with("ns/web-0004 and 995 more"), "{text}");
         let again = News::of(&now, &now);
-        assert!(again.late().is_none() && again.odd.is_empty(), "it was told");
+        assert!(
+            again.late().is_none() && again.odd.is_empty(),
+            "the notice was logged"
+        );
         let before = now.clone();
         now.insert("ns/web-0001".to_owned(), late(9));
         assert_eq!(News::of(&before, &now).late().as_deref(), Some("ns/web-0001"));

@@ -1,4 +1,4 @@
-//! Records, Services and pools into the index.
+//! Watches of records, Services and pools.
 
 use super::facts::{self, Declares, Fact};
 use super::index::{Event, Index};
@@ -17,7 +17,7 @@ use kube::{Api, Client};
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Begins to watch records, manifests, Services and pools, with a task for each.
+/// Starts one task each for records, manifests, Services and pools.
 pub(super) fn start(
     client: &Client,
     namespace: &str,
@@ -33,7 +33,7 @@ pub(super) fn start(
     let within = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
     let records_api = within(ApiResource::erase::<ProviderLeasedIP>(&()));
     let manifests_api = within(ApiResource::erase::<Manifest>(&()));
-    // Not load balancers alone: one of ours that somebody gave another type is to be mended.
+    // All Services: an own Service may have lost the type LoadBalancer, and is repaired.
     let services = follow_services(client, watched(SERVICES, "services"), board, config);
     let pools = follow_pools(client, metallb, board, config);
     [
@@ -51,7 +51,7 @@ pub(super) fn start(
     ]
 }
 
-/// Begins to watch load balancers and pools alone: what says how many addresses there are.
+/// Starts watches of load balancers and pools only, for the number of addresses.
 pub(super) fn capacity(
     client: &Client,
     metallb: &str,
@@ -59,7 +59,7 @@ pub(super) fn capacity(
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 2] {
     let of_services = Watched {
-        // A provider watches the Services of its leases besides.
+        // The provider watches the Services of its leases separately.
         fields: "spec.type=LoadBalancer",
         ..watched(SERVICES, "services")
     };
@@ -108,8 +108,8 @@ fn named(object: &DynamicObject) -> String {
     object.metadata.name.clone().unwrap_or_default()
 }
 
-/// No selectors: a record without its labels declares an address all the same, and everybody's Services take addresses
-/// out of a pool.
+/// Returns a watch without selectors: a record without labels declares an address too, and any Service may hold an
+/// address of a pool.
 fn watched(key: &'static str, name: &'static str) -> Watched {
     Watched {
         key,

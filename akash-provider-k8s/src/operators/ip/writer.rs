@@ -1,4 +1,4 @@
-//! Writes and deletes load balancers as the index says, and tells what came of it.
+//! Writes and deletes the Services of leased addresses, and reports the results to the index.
 
 use super::index::{Index, Work, Write};
 use super::shared::Shared;
@@ -12,12 +12,12 @@ use kube::core::ApiResource;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Who writes load balancers.
+/// Writer of Services.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) calls: Calls,
-    /// Services.
+    /// API resource of Services.
     pub(super) resource: ApiResource,
 }
 
@@ -33,7 +33,7 @@ impl Writes for Writer {
             return Ok(());
         };
         if let Some(uid) = &work.delete {
-            tracing::info!(service = place, "the Service of a leased address is deleted");
+            tracing::info!(service = place, "Service deleted");
             self.calls
                 .delete_as(&self.resource, namespace, name, Some(uid), None)
                 .await?;
@@ -50,16 +50,12 @@ impl Writes for Writer {
 impl Writer {
     async fn write(&self, namespace: &str, name: &str, write: &Write) -> Result<ObjectMeta, Error> {
         let Some(uid) = &write.uid else {
-            // Looked at before it is made: an object of somebody else must not be taken over.
+            // The existing object is read first: an object of another client must not be taken over.
             let there = self.calls.metadata(&self.resource, namespace, name).await?;
             if let Some(there) = there {
                 return Err(occupied(self.calls.operation(), &there, &write.body));
             }
-            tracing::info!(
-                service = name,
-                namespace,
-                "the Service of a leased address is made"
-            );
+            tracing::info!(service = name, namespace, "Service created");
             return self
                 .calls
                 .apply_new(&self.resource, namespace, name, &write.body)
@@ -68,19 +64,15 @@ impl Writer {
         if write.take_over {
             self.calls.take_over_as(&self.resource, namespace, name).await?;
         }
-        tracing::info!(
-            service = name,
-            namespace,
-            differs = write.at,
-            "the Service of a leased address is written anew"
-        );
+        tracing::info!(service = name, namespace, differs = write.at, "Service updated");
         self.calls
             .apply_again(&self.resource, namespace, name, uid, &write.body)
             .await
     }
 }
 
-/// There is an object of that name that the watch does not show: ours a moment too early, or somebody else's.
+/// Returns the error for an existing object that the watch does not show: an own object before its event, or an
+/// object of another client.
 fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Error {
     let is_same = |key: &str| {
         let there = there.labels.as_ref().and_then(|all| all.get(key));
@@ -88,10 +80,10 @@ fn occupied(operation: &'static str, there: &ObjectMeta, wanted: &Value) -> Erro
         there.map(String::as_str) == wanted.and_then(Value::as_str)
     };
     if is_same(labels::SERVICE_TARGET) && labels::LEASE.iter().all(|key| is_same(key)) {
-        let message = "its Service is there already, which the watch has not said yet";
+        let message = "the Service exists already, and its watch event is pending";
         return Error::new(ErrorKind::Conflict, operation, message).transient();
     }
-    let message = "somebody else's Service has its name in the namespace of its lease; it is not touched, and nothing \
-                   leads there until it is deleted";
+    let message = "a Service of another client has this name in the namespace of the lease and is not changed; the address \
+                   serves no traffic until that Service is deleted";
     Error::new(ErrorKind::Conflict, operation, message)
 }

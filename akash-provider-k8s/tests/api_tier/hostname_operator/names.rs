@@ -145,7 +145,7 @@ fn a_name_gets_its_route_when_its_owner_has_proved_it_and_an_outage_of_dns_takes
             zone.set(&txt, Ok(vec![theirs]));
             let reads_it = || async {
                 let why = state(&operator, NAME).and_then(|state| state.proof).unwrap().why;
-                why.contains("something else")
+                why.contains("have other values")
             };
             world.until("the record of another is seen", reads_it).await;
             assert!(world.get("Ingress", &home, NAME).await.is_none());

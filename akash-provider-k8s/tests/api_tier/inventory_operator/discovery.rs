@@ -165,7 +165,7 @@ fn a_machine_that_no_label_describes_is_looked_at_with_the_rights_of_its_file() 
                 now.nodes.get(NODE).and_then(|node| node.discovery.clone()?.error).unwrap_or_default()
             };
             // Nonsense is told, and every node has what is known without it.
-            let is_told = || async { error().contains("the answer cannot be read") };
+            let is_told = || async { error().contains("invalid response") };
             world.until("the answer is told to be none", is_told).await;
             assert_eq!(labels(world, NODE).await["akash.network"], "true");
             let card = |address: &str| {

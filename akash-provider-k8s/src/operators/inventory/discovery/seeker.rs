@@ -1,7 +1,7 @@
-//! Looks at machines: a pod on each for as long as it is asked, a few at once, while this one leads.
+//! Runs the discovery pods: a few at a time, while the provider is the leader.
 //!
-//! A machine that cannot be looked at waits, and holds up no other. Nothing that goes wrong here keeps labels from what is
-//! known without it.
+//! A node without a result is retried and delays no other node. Failures do not affect labels that are known without
+//! discovery.
 
 use super::super::index::Event;
 use super::super::shared::Shared;
@@ -29,52 +29,52 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Machines that are looked at at once.
+/// Maximum number of concurrent discovery pods.
 const AT_ONCE: usize = 4;
-/// How often it is looked for machines to look at, while nodes change.
+/// Minimum interval between two selections of nodes.
 const EVERY: Duration = Duration::from_secs(2);
-/// How often it is looked whether a pod runs.
+/// Interval between two checks of a pod.
 const PACE: Duration = Duration::from_secs(1);
-/// The longest wait until a pod runs: its image may have to be fetched.
+/// Maximum time until a pod runs, including the pull of its image.
 const START_TIME: Duration = Duration::from_secs(120);
-/// Time for an answer of a pod.
+/// Maximum time for a response.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// Questions to a pod that runs: its program may not listen at once.
+/// Maximum number of requests to a running pod, which may not listen at once.
 const QUESTIONS: u32 = 5;
-/// What a list and its deletes are called in errors.
-const LEFTOVERS: &str = "remove what looked at machines before";
+/// Name of the cleanup in errors.
+const LEFTOVERS: &str = "remove old discovery pods";
 
-/// How looking at machines fares.
+/// Status of hardware discovery.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct DiscoveryStatus {
-    /// Machines that are to be looked at, or are being looked at.
+    /// Number of nodes to discover, including running discoveries.
     pub waiting: usize,
-    /// Of them those that could not be looked at last time.
+    /// Number of these nodes with a failed attempt.
     pub failing: usize,
-    /// Looks that were answered, since the start.
+    /// Number of successful discoveries since the start.
     pub looks: u64,
-    /// Looks that failed, since the start.
+    /// Number of failed discoveries since the start.
     pub failures: u64,
-    /// Why pods of before could not be removed.
+    /// Reason why old pods could not be removed.
     pub error: Option<String>,
 }
 
-/// How looking at one machine fares.
+/// Status of the discovery of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MachineStatus {
-    /// Cards that were seen, by vendor and by their number on the bus.
+    /// Discovered cards, by vendor and PCI device ID.
     pub cards: BTreeMap<String, i64>,
-    /// It is to be looked at, or is being looked at.
+    /// The discovery is pending or running.
     pub is_waiting: bool,
-    /// Why it could not be looked at.
+    /// Last error.
     pub error: Option<String>,
-    /// How often in a row.
+    /// Number of consecutive failures.
     pub failures: u32,
-    /// So many seconds until the next try.
+    /// Seconds until the next attempt.
     pub waits_seconds: Option<u64>,
 }
 
-/// The machines that are looked at, and how that fares.
+/// Queue of nodes to discover, and its status.
 #[derive(Debug)]
 pub(in super::super) struct Desk {
     queue: Queue,
@@ -91,7 +91,7 @@ impl Desk {
         }
     }
 
-    /// These machines are to be looked at, and no others. A machine that is another one than before has its turn at once.
+    /// Replaces the nodes to discover. New or changed nodes are queued at once.
     fn set(&mut self, machines: BTreeMap<String, Machine>) {
         let news = machines
             .iter()
@@ -102,13 +102,13 @@ impl Desk {
         self.machines = machines;
     }
 
-    /// A machine whose turn it is.
+    /// Returns the next node to discover.
     fn next(&mut self, now: Instant) -> Option<(String, Machine)> {
         loop {
             let name = self.queue.next(now)?;
             match self.machines.get(&name) {
                 Some(machine) => return Some((name, machine.clone())),
-                // It need not be looked at any more.
+                // The node no longer requires discovery.
                 None => self.queue.rest(&name),
             }
         }
@@ -122,9 +122,9 @@ impl Desk {
 
     fn failed(&mut self, name: &str, error: &Error, now: Instant) {
         self.status.failures += 1;
-        // Each failure is told at its node; the log has the first of a row.
+        // Each failure is in the status of its node; the log has the first of a series.
         if self.queue.failure(name).is_none() {
-            tracing::warn!(node = name, %error, "a machine cannot be looked at; it is tried again");
+            tracing::warn!(node = name, %error, "hardware discovery failed, retrying");
         }
         self.queue.failed(name, error, now);
     }
@@ -137,7 +137,7 @@ impl Desk {
         }
     }
 
-    /// How one machine fares; `None` where there was no need to look at it.
+    /// Returns the status of a node, or `None` if it required no discovery.
     pub(in super::super) fn machine(
         &self,
         name: &str,
@@ -164,7 +164,7 @@ impl Desk {
     }
 }
 
-/// Who looks at machines.
+/// Runner of the discovery pods.
 #[derive(Clone)]
 pub(in super::super) struct Seeker {
     shared: Arc<Shared>,
@@ -188,21 +188,22 @@ impl Seeker {
         }
     }
 
-    /// Looks at machines until the end.
+    /// Discovers nodes until the cancellation.
     pub(in super::super) async fn run(self, until: CancellationToken) {
         let ending = until.clone().cancelled_owned();
         tokio::select! {
             () = ending => {}
             () = self.work() => {}
         }
-        // Asked to end, it still leads: what it made goes with it. Else whoever comes next removes it.
+        // On a regular stop this process is still the leader and removes its pods. Otherwise the next leader removes
+        // them.
         if until.is_cancelled() {
             let _ = timeout(ANSWER_TIME, self.clear()).await;
         }
     }
 
     async fn work(&self) {
-        // The term before may have ended in the middle of something.
+        // The previous leadership may have ended during a discovery.
         self.on_desk(|desk| {
             desk.queue.restart();
             desk.machines.clear();
@@ -211,7 +212,7 @@ impl Seeker {
         while let Err(error) = self.clear().await {
             self.on_desk(|desk| {
                 if desk.status.error.replace(error.to_string()).is_none() {
-                    tracing::warn!(%error, "pods of before that looked at machines cannot be removed");
+                    tracing::warn!(%error, "cannot remove old discovery pods, retrying");
                 }
             });
             sleep(wait).await;
@@ -234,7 +235,7 @@ impl Seeker {
                 };
                 looks.push(self.turn(node, machine));
             }
-            // Who failed has a turn again after a while, as soon as there is room.
+            // A failed node is retried after its back-off, if the limit of pods allows it.
             let due = self.on_desk(|desk| desk.queue.due()).flatten();
             let due = due.filter(|_| looks.len() < AT_ONCE);
             let wake = due.into_iter().chain(is_news.then_some(next_look)).min();
@@ -253,7 +254,7 @@ impl Seeker {
     async fn turn(&self, node: String, machine: Machine) {
         match self.look(&node).await {
             Ok((cards, processors)) => {
-                tracing::info!(node, ?cards, ?processors, "a machine was looked at");
+                tracing::info!(node, ?cards, ?processors, "hardware discovered");
                 self.shared
                     .board
                     .apply(Event::Found(node.clone(), machine, cards));
@@ -266,7 +267,7 @@ impl Seeker {
         }
     }
 
-    /// Looks at a machine. The pod goes whatever comes of it.
+    /// Discovers a node. The pod is deleted in any case.
     async fn look(&self, node: &str) -> Result<(Cards, Vec<Processor>), Error> {
         let name = name(node).map_err(|why| self.error(ErrorKind::Invalid, why))?;
         let pods = ApiResource::erase::<Pod>(&());
@@ -285,13 +286,13 @@ impl Seeker {
             .delete_as(&pods, namespace, &name, Some(&uid), None)
             .await;
         if let Err(error) = deleted {
-            // It ends by itself, and the next start removes what is left of it.
-            tracing::warn!(node, %error, "a pod that looked at a machine stays");
+            // The pod has a limited lifetime, and the next start removes it.
+            tracing::warn!(node, %error, "cannot delete discovery pod; it ends within five minutes");
         }
         answer
     }
 
-    /// What it means that a pod has the name of ours: one of ours goes, and one of somebody else's stays.
+    /// Handles an existing pod with the name: an own pod is deleted, a pod of another client is unchanged.
     async fn taken(&self, pods: &ApiResource, name: &str, conflict: Error) -> Result<Error, Error> {
         let namespace = &self.options.namespace;
         let found = self.calls.get(pods, namespace, name).await?;
@@ -305,12 +306,12 @@ impl Seeker {
                 self.calls
                     .delete_as(pods, namespace, name, Some(&uid), None)
                     .await?;
-                format!("pod {name} was there already, and is removed")
+                format!("pod {name} existed already and was deleted")
             }
             Some(_) => format!(
-                "pod {name} is somebody else's: remove it, or give --discovery-namespace another namespace"
+                "pod {name} belongs to another client: delete it, or set another --discovery-namespace"
             ),
-            // It is gone by now, or it was no pod that stood in the way.
+            // The pod was deleted meanwhile, or the conflict has another cause.
             None => return Ok(conflict),
         };
         Ok(self.error(ErrorKind::Conflict, why))
@@ -339,23 +340,23 @@ impl Seeker {
         }
     }
 
-    /// What the pod says of its processors. They are shown and nothing hangs on them: what is not said is not asked again.
+    /// Requests the processors once. They are only reported, so a failure is not retried.
     async fn processors(&self, name: &str, node: &str) -> Vec<Processor> {
         let answer = self.ask(name, "cpu").await.map_err(|error| error.to_string());
         let read = answer.and_then(|answer| Processor::read(&answer));
         read.unwrap_or_else(|why| {
-            tracing::info!(node, why, "a machine does not say which processors it has");
+            tracing::info!(node, why, "processors of a node unknown");
             Vec::new()
         })
     }
 
-    /// Until the pod runs that was made.
+    /// Waits until the created pod runs.
     async fn runs(&self, pods: &ApiResource, name: &str, uid: &str, node: &str) -> Result<(), Error> {
         let begun = Instant::now();
         loop {
             let found = self.calls.get(pods, &self.options.namespace, name).await?;
             let Some(found) = found.filter(|found| found.metadata.uid.as_deref() == Some(uid)) else {
-                return Err(self.error(ErrorKind::Unavailable, "somebody has deleted its pod"));
+                return Err(self.error(ErrorKind::Unavailable, "the pod was deleted by another client"));
             };
             match progress(&found.data, node) {
                 Progress::Runs => return Ok(()),
@@ -368,7 +369,7 @@ impl Seeker {
         }
     }
 
-    /// What the pod says of a part of its machine, by way of the API server.
+    /// Requests a part of the response through the proxy of the API server.
     async fn ask(&self, name: &str, part: &str) -> Result<Vec<u8>, Error> {
         let path = Pod::url_path(&(), Some(&self.options.namespace));
         let request = Request::new(path).get_subresource(&format!("proxy/{part}"), &format!("{name}:{PORT}"));
@@ -377,20 +378,20 @@ impl Seeker {
             let answer = self.client.send(request.map(Body::from)).await;
             let answer = answer.map_err(|error| from_kube(self.calls.operation(), error))?;
             let status = answer.status();
-            // Whoever answers in its place has no more room than it.
+            // An error response has the same size limit.
             let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await;
             let body = body.map_err(|error| {
                 let why = if error.is::<LengthLimitError>() {
-                    format!("the answer is longer than {ANSWER_MAX} bytes")
+                    format!("the response is longer than {ANSWER_MAX} bytes")
                 } else {
-                    format!("the answer broke off: {error}")
+                    format!("the response was interrupted: {error}")
                 };
                 self.error(ErrorKind::Unavailable, why)
             })?;
             let body = body.to_bytes();
             if !status.is_success() {
                 let words = String::from_utf8_lossy(&body[..body.len().min(300)]);
-                let why = format!("its pod answers {status}: {}", words.escape_debug());
+                let why = format!("the pod responds {status}: {}", words.escape_debug());
                 return Err(self.error(ErrorKind::Unavailable, why));
             }
             Ok(body.to_vec())
@@ -398,13 +399,13 @@ impl Seeker {
         match timeout(ANSWER_TIME, asked).await {
             Ok(answer) => answer,
             Err(_) => {
-                let why = format!("its pod does not answer within {ANSWER_TIME:?}");
+                let why = format!("the pod does not respond within {ANSWER_TIME:?}");
                 Err(self.error(ErrorKind::Timeout, why))
             }
         }
     }
 
-    /// Removes the pods with the labels and the names of ours that no look of now has made.
+    /// Deletes pods with the labels and the name prefix of discovery pods.
     async fn clear(&self) -> Result<(), Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.options.namespace);
         let params = ListParams::default().labels(&selector());
@@ -429,7 +430,7 @@ impl Seeker {
     }
 }
 
-/// Until then, or for ever.
+/// Waits until the given time, or forever.
 async fn until(wake: Option<Instant>) {
     match wake {
         Some(wake) => sleep_until(wake).await,

@@ -23,7 +23,7 @@ fn of(cards: &Cards, vendor: Vendor) -> Vec<(String, i64)> {
 }
 
 #[test]
-fn an_answer_says_how_many_cards_there_are_of_each_number() {
+fn response_has_the_number_of_cards_by_device_id() {
     let cards = [
         card("0000:3b:00.0", "10de", "20B5"),
         card("0000:5e:00.0", "0x10DE", "20b5"),
@@ -44,7 +44,7 @@ fn an_answer_says_how_many_cards_there_are_of_each_number() {
         (found.count(Vendor::Nvidia), found.unreadable(Vendor::Nvidia)),
         (4, 1)
     );
-    // With all of the machine around it.
+    // Within the response of the whole machine.
     assert_eq!(
         read(&json!({"errors": null, "cpu": {}, "gpu": {"cards": cards}})).unwrap(),
         found
@@ -60,7 +60,7 @@ fn an_answer_says_how_many_cards_there_are_of_each_number() {
 }
 
 #[test]
-fn an_answer_that_lies_or_makes_no_sense_is_none() {
+fn invalid_response_is_rejected() {
     let refused = |text: &str| Cards::read(text.as_bytes()).unwrap_err();
     for text in [
         "",
@@ -71,19 +71,19 @@ fn an_answer_that_lies_or_makes_no_sense_is_none() {
         r#"{"cards": [{"pci": {"vendor": {"id": -1}}}]}"#,
         r#"{"cards": [{"pci": 4}]}"#,
     ] {
-        assert!(refused(text).starts_with("the answer cannot be read: "), "{text}");
+        assert!(refused(text).starts_with("invalid response: "), "{text}");
     }
     let nested = format!("{}{}", r#"{"gpu":"#.repeat(5_000), "}".repeat(5_000));
     assert!(
-        refused(&nested).contains("cannot be read"),
-        "no stack is deep enough"
+        refused(&nested).contains("invalid response"),
+        "nesting is limited"
     );
     let many = |count: usize| json!({"cards": vec![card("", "10de", "20b5"); count]});
     assert_eq!(read(&many(CARDS_MAX)).unwrap().count(Vendor::Nvidia), 256);
     assert!(
         read(&many(CARDS_MAX + 1))
             .unwrap_err()
-            .contains("257 cards are more than a machine has")
+            .contains("257 cards exceed the limit of a node")
     );
     let long = " ".repeat(ANSWER_MAX + 1);
     assert!(refused(&long).contains("longer than"));
@@ -93,14 +93,14 @@ fn an_answer_that_lies_or_makes_no_sense_is_none() {
 
 proptest! {
     #[test]
-    fn no_answer_breaks_it(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn no_response_breaks_it(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let _ = Cards::read(&bytes);
     }
 }
 
 #[test]
-fn an_answer_says_which_processors_there_are() {
-    let said = json!({"total_cores": 1, "processors": [
+fn response_has_the_processors() {
+    let part = json!({"total_cores": 1, "processors": [
         {"id": 0, "total_hardware_threads": 8, "total_threads": 9, "vendor": "AuthenticAMD", "model": " AMD EPYC\u{7} 9354 "},
         {"id": 1, "total_threads": 2},
     ]});
@@ -114,14 +114,14 @@ fn an_answer_says_which_processors_there_are() {
         processor("0", "AuthenticAMD", "AMD EPYC 9354", 8),
         processor("1", "", "", 2),
     ];
-    for answer in [said.clone(), json!({"cpu": said, "gpu": {}})] {
+    for answer in [part.clone(), json!({"cpu": part, "gpu": {}})] {
         assert_eq!(Processor::read(answer.to_string().as_bytes()), Ok(known.clone()));
     }
     assert_eq!(Processor::read(b"{}"), Ok(Vec::new()));
 }
 
 #[test]
-fn processors_that_make_no_sense_are_none_and_names_have_an_end() {
+fn invalid_processors_are_rejected_and_names_are_truncated() {
     let of = |count: usize| json!({"processors": vec![json!({"id": 0}); count]}).to_string();
     assert_eq!(
         Processor::read(of(PROCESSORS_MAX).as_bytes()).unwrap().len(),
@@ -157,7 +157,7 @@ fn options() -> Options {
 }
 
 #[test]
-fn the_pod_is_todays_with_less_than_todays_rights() {
+fn pod_matches_the_go_operator_with_fewer_permissions() {
     let pod = pod(&options(), &name("n1").unwrap(), "n1");
     assert_eq!(
         pod["metadata"]["name"],
@@ -191,7 +191,7 @@ fn the_pod_is_todays_with_less_than_todays_rights() {
 }
 
 #[test]
-fn a_pod_is_asked_when_it_runs_and_waited_for_as_long_as_that_helps() {
+fn pod_progress_separates_waiting_from_failed_pods() {
     let of =
         |node: &str, status: Value| progress(&json!({"spec": {"nodeName": node}, "status": status}), "n1");
     let waiting = |reason: &str| {
@@ -212,9 +212,9 @@ fn a_pod_is_asked_when_it_runs_and_waited_for_as_long_as_that_helps() {
     assert!(matches!(of("n1", json!(null)), Progress::Waits(_)));
     assert!(matches!(waiting("ContainerCreating"), Progress::Waits(why) if why.len() < 400));
     assert!(matches!(waiting("ErrImagePull"), Progress::Fails(_)));
-    let full = json!({"phase": "Failed", "reason": "OutOfpods", "message": "no room"});
+    let full = json!({"phase": "Failed", "reason": "OutOfpods", "message": "no capacity"});
     assert_eq!(
         of("n1", full),
-        Progress::Fails("its pod has ended: OutOfpods no room".to_owned())
+        Progress::Fails("the pod ended: OutOfpods no capacity".to_owned())
     );
 }

@@ -46,7 +46,7 @@ fn known(views: &[NodeView]) -> Index {
     index
 }
 
-/// What the API server answers to a write, or to a question.
+/// Returns the metadata in the response to a write or a read.
 fn meta(view: &NodeView) -> ObjectMeta {
     let path = "f:nvidia.com~1gpu.present";
     let manager = json!([{
@@ -67,17 +67,13 @@ fn names(names: &[&str]) -> BTreeSet<Name> {
 }
 
 #[test]
-fn nothing_is_written_before_nodes_and_classes_were_listed() {
+fn no_label_is_written_before_nodes_and_classes_were_listed() {
     for first in [listed(&[view("one", 1)]), classes(true)] {
         let mut index = Index::new(rules());
         index.apply(first.clone());
         index.apply(put(view("one", 1)));
         assert!(!index.is_known());
-        assert_eq!(
-            index.work("one"),
-            Work::default(),
-            "half of what is known is nothing"
-        );
+        assert_eq!(index.work("one"), Work::default(), "one list is not enough");
         let second = match first {
             Event::Nodes(_) => classes(true),
             _ => listed(&[view("one", 1)]),
@@ -86,48 +82,52 @@ fn nothing_is_written_before_nodes_and_classes_were_listed() {
         assert!(index.is_known());
         let write = index.work("one").write.unwrap();
         let labels = &write.patch["metadata"]["labels"];
-        assert_eq!(*labels, json!({MANAGED: "true", CLASS: "1"}), "all of it at once");
+        assert_eq!(
+            *labels,
+            json!({MANAGED: "true", CLASS: "1"}),
+            "all labels at once"
+        );
     }
 }
 
 #[test]
-fn only_a_node_whose_labels_may_be_others_has_its_turn() {
+fn only_changes_that_affect_labels_reconcile_a_node() {
     let mut index = known(&[view("one", 1), view("two", 1)]);
     assert!(
         index.apply(put(view("one", 7))).is_empty(),
-        "its kubelet has written it"
+        "an update of the kubelet"
     );
-    assert_eq!(
-        index.work("one").write.unwrap().version,
-        7,
-        "by the newest version"
-    );
+    assert_eq!(index.work("one").write.unwrap().version, 7, "the newest version");
     assert!(index.apply(put(view("one", 3))).is_empty());
     assert_eq!(
         index.work("one").write.unwrap().version,
         7,
-        "an old event tells nothing"
+        "an old event is dropped"
     );
     let mut cordoned = view("one", 8);
     cordoned.is_cordoned = true;
     assert_eq!(index.apply(put(cordoned.clone())), names(&["one"]));
-    // A list from before an event that was told already.
+    // A list from before an applied event.
     assert!(index.apply(listed(&[view("one", 7), view("two", 1)])).is_empty());
     assert!(index.nodes().any(|(_, node)| *node == cordoned));
-    assert_eq!(index.apply(listed(&[cordoned])), names(&["two"]), "it is gone");
+    assert_eq!(
+        index.apply(listed(&[cordoned])),
+        names(&["two"]),
+        "the node is deleted"
+    );
     assert!(index.apply(classes(true)).is_empty(), "the same classes");
     assert_eq!(index.apply(classes(false)), names(&["one"]));
     let other = Change::Put("other".to_owned(), false);
     assert!(
         index.apply(Event::Classes(other)).is_empty(),
-        "one that nobody offers"
+        "a class that is not offered"
     );
     assert_eq!(index.apply(Event::Rules(Rules::default())), names(&["one"]));
     assert_eq!(index.apply(Event::List(Database::default())), names(&["one"]));
 }
 
 #[test]
-fn an_answer_about_another_machine_of_the_name_is_not_taken() {
+fn response_for_a_replaced_node_is_dropped() {
     let mut index = known(&[view("one", 1)]);
     let write = index.work("one").write.unwrap();
     let mut new = view("one", 9);
@@ -145,7 +145,7 @@ fn an_answer_about_another_machine_of_the_name_is_not_taken() {
         (again.version, &again.patch["metadata"]["uid"]),
         (9, &json!("new"))
     );
-    // Nor is it gone because the one before it is.
+    // A late deletion of the old node does not delete the new one.
     assert!(
         index
             .apply(Event::Nodes(Change::Gone("one".to_owned(), view("one", 2))))
@@ -155,14 +155,18 @@ fn an_answer_about_another_machine_of_the_name_is_not_taken() {
 }
 
 #[test]
-fn a_node_that_is_left_out_by_other_rules_loses_its_labels() {
+fn node_that_new_rules_exclude_loses_its_labels() {
     let mut labelled = view("one", 1);
     labelled.labels = Labels::from([
         (MANAGED.to_owned(), "true".to_owned()),
         (CLASS.to_owned(), "1".to_owned()),
     ]);
     let mut index = known(&[labelled]);
-    assert_eq!(index.work("one"), Work::default(), "it has its labels");
+    assert_eq!(
+        index.work("one"),
+        Work::default(),
+        "the labels are in the desired state"
+    );
     let mut rules = rules();
     rules.exclude(Pattern::new("one").unwrap()).unwrap();
     index.apply(Event::Rules(rules));

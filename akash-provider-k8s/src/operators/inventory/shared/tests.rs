@@ -1,4 +1,4 @@
-//! Whose labels are written when, with a clock that stands still; and what is shown.
+//! Tests of the order of writes, with a paused clock, and of the report.
 
 use super::super::discovery::{Cards, Machine, Processor};
 use super::super::node::NodeView;
@@ -39,7 +39,7 @@ fn shared(nodes: &[&str]) -> Shared {
     shared
 }
 
-/// The next turn; else when there may be one.
+/// Returns the next work item, or the time of the next one.
 fn next(shared: &Shared, now: Instant) -> Result<Turn<Work>, Option<Instant>> {
     loop {
         match shared.board.next(now) {
@@ -50,7 +50,7 @@ fn next(shared: &Shared, now: Instant) -> Result<Turn<Work>, Option<Instant>> {
     }
 }
 
-/// The API server takes a write.
+/// The API server accepts a write.
 fn taken(shared: &Shared, turn: &Turn<Work>, version: u64, now: Instant) {
     let meta = json!({
         "name": turn.name, "uid": format!("uid-{}", turn.name), "resourceVersion": version.to_string(),
@@ -74,18 +74,18 @@ async fn failed_node_backs_off_without_delaying_other_nodes() {
             let other = next(&shared, now).unwrap();
             assert_eq!(
                 other.name, "good",
-                "while the first is under way, and after it failed"
+                "while the first is running, and after its failure"
             );
             taken(&shared, &other, 2, now);
         }
-        // Refused for good is no reason to give a node up either.
+        // A permanent refusal is retried too.
         let kind = if round % 2 == 0 {
             ErrorKind::Invalid
         } else {
             ErrorKind::Denied
         };
         shared.board.finish(&turn, refused(kind), now);
-        // Its kubelet writes it, and that makes nobody hurry.
+        // An update of the kubelet does not shorten the back-off.
         put(&shared, view("bad", 100 + round));
         let due = next(&shared, now).unwrap_err().unwrap();
         waits.push((due - now).as_secs());
@@ -96,7 +96,7 @@ async fn failed_node_backs_off_without_delaying_other_nodes() {
     assert_eq!((status.counts.written, status.counts.failed), (1, 10));
     assert!(status.nodes["good"].is_written && !status.nodes["bad"].is_written);
     assert_eq!(status.nodes["bad"].setbacks, 10);
-    // It has other devices now: tried at once.
+    // With other devices the node is retried at once.
     put(
         &shared,
         NodeView {
@@ -108,7 +108,7 @@ async fn failed_node_backs_off_without_delaying_other_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_undoes_our_labels_does_not_make_us_hurry() {
+async fn labels_reverted_by_another_client_back_off() {
     let shared = shared(&["one"]);
     let now = Instant::now();
     let mut version = 1;
@@ -116,8 +116,8 @@ async fn who_undoes_our_labels_does_not_make_us_hurry() {
         let turn = next(&shared, now).unwrap();
         version += 1;
         taken(&shared, &turn, version, now);
-        assert!(next(&shared, now).is_err(), "written, it is at rest");
-        // A watch that is late tells nothing new.
+        assert!(next(&shared, now).is_err(), "the written node is settled");
+        // A late watch event changes nothing.
         put(&shared, view("one", 1));
         assert!(next(&shared, now).is_err());
         version += 1;
@@ -134,7 +134,7 @@ async fn who_undoes_our_labels_does_not_make_us_hurry() {
 }
 
 #[tokio::test]
-async fn before_everything_was_listed_no_node_is_said_to_have_its_labels() {
+async fn no_node_is_reported_as_written_before_the_initial_lists() {
     let shared = Shared::new(Rules::default(), FIRST, Definitions::default(), false);
     shared.counted(Ok(count(ClusterSpec::default())));
     let listed = BTreeMap::from([("one".to_owned(), view("one", 1))]);
@@ -159,7 +159,7 @@ fn count(spec: ClusterSpec) -> Counted {
 }
 
 #[test]
-fn what_is_shown_follows_the_rules_at_once() {
+fn report_follows_the_rules_at_once() {
     let shared = Shared::new(
         Rules::new(["a".to_owned()]).unwrap(),
         FIRST,
@@ -182,7 +182,10 @@ fn what_is_shown_follows_the_rules_at_once() {
     assert_eq!(shown.storage.keys().collect::<Vec<_>>(), ["a"]);
     assert_eq!(shown.nodes[0].storage_classes, ["a"]);
     shared.counted(Err("away".to_owned()));
-    assert!(!told.has_changed().unwrap(), "nothing new is not told");
+    assert!(
+        !told.has_changed().unwrap(),
+        "an unchanged report is not published"
+    );
     assert_eq!(shared.status().count_error.as_deref(), Some("away"));
     let mut rules = Rules::default();
     rules
@@ -195,7 +198,7 @@ fn what_is_shown_follows_the_rules_at_once() {
 }
 
 #[test]
-fn processors_that_were_seen_are_shown_at_once() {
+fn discovered_processors_are_reported_at_once() {
     let shared = shared(&["one"]);
     let node = NodeSpec {
         name: "one".to_owned(),
@@ -212,13 +215,13 @@ fn processors_that_were_seen_are_shown_at_once() {
     shared.choose(Event::Processors("one".to_owned(), seen.clone()));
     assert!(told.has_changed().unwrap());
     assert_eq!(told.borrow_and_update().as_ref().unwrap().processors["one"], seen);
-    // Nobody was found on that node.
+    // The node was not discovered.
     shared.choose(Event::Processors("two".to_owned(), seen));
     assert!(!told.has_changed().unwrap());
 }
 
 #[tokio::test]
-async fn five_thousand_nodes_are_written_in_seconds_and_looked_at_once() {
+async fn five_thousand_nodes_are_written_in_seconds() {
     let names: Vec<_> = (0..5_000).map(|at| format!("n{at:04}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let shared = shared(&names);
@@ -231,7 +234,7 @@ async fn five_thousand_nodes_are_written_in_seconds_and_looked_at_once() {
     assert_eq!(written, 5_000);
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(20), "{took:?}");
-    // Other rules are looked at for all of them.
+    // New rules reconcile all nodes.
     let mut rules = Rules::default();
     rules
         .exclude(super::super::rules::Pattern::new(".*").unwrap())

@@ -1,4 +1,4 @@
-//! Which models the devices of a node are, and who says so.
+//! GPU models of the devices of a node, and their sources.
 
 use super::super::database::{Database, Model, vendor_of};
 use super::super::discovery::Cards;
@@ -8,17 +8,17 @@ use crate::inventory::Vendor;
 use crate::inventory::gpu::vendor_labels;
 use std::collections::BTreeSet;
 
-/// What is known of the devices of a vendor on a node.
+/// Models of a vendor's devices on a node.
 pub(super) enum Known {
-    /// So many of them are of each model; together they are all.
+    /// Models with their numbers of devices, which sum up to all devices.
     Models(Vec<(Model, i64)>),
-    /// Nothing: and why.
+    /// The models are unknown; the reason.
     Nothing(String),
-    /// The labels do not say it, and who looks at the machine may know.
+    /// The labels do not name the models, and discovery may find them; the reason.
     Unsaid(String),
 }
 
-/// By the labels of a node: numbers of its devices on the bus, else the labels of the vendor's own tools.
+/// Returns the models by the labels of a node: PCI device IDs first, then labels of the vendor's tools.
 pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> Known {
     let name = vendor.name();
     let by_tools = vendor_labels::known(&node.labels, vendor);
@@ -28,7 +28,7 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
     };
     if by_tools.is_none() && node.labels.contains_key(product) {
         return Known::Nothing(format!(
-            "{name} GPUs are shared or in parts, by label {product}: none is a whole one"
+            "{name} GPUs are shared or partitioned, by label {product}: no whole GPU is available"
         ));
     }
     let on_bus = node
@@ -45,7 +45,7 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
         );
     }
     let is_labelled = !kept(node, &format!("{GPU_PREFIX}{name}.")).is_empty();
-    // What the list says may be what the labels say: it is not known better before it was read.
+    // Existing labels may come from the list, so they stay until the list is read.
     if list.is_empty() && is_labelled && !numbers.is_empty() {
         return Known::Nothing(UNREAD.to_owned());
     }
@@ -57,15 +57,13 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
     let all = |model: Model| Known::Models(vec![(model, count)]);
     match (models.as_slice(), by_tools) {
         ([only], _) => all((*only).clone()),
-        // Of a device that the list lacks its maker's tools may know more.
+        // Tools of the vendor may name a device that the list lacks.
         (_, Some((_, spec))) if models.len() < 2 => all(Model {
             name: spec.model,
             interface: spec.interface,
             memory_size: spec.memory_size,
         }),
-        ([], _) if numbers.is_empty() => {
-            Known::Unsaid(format!("nothing says which model the {name} GPUs are"))
-        }
+        ([], _) if numbers.is_empty() => Known::Unsaid(format!("the model of the {name} GPUs is unknown")),
         ([], _) => {
             let numbers: Vec<_> = numbers
                 .iter()
@@ -73,23 +71,23 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
                 .map(|(maker, device)| format!("{maker}:{device}"))
                 .collect();
             Known::Nothing(format!(
-                "nothing says which model the {name} GPUs are: the list of GPUs lacks {}",
+                "the model of the {name} GPUs is unknown: the list of GPUs lacks {}",
                 numbers.join(", ").escape_debug()
             ))
         }
         _ => Known::Unsaid(format!(
-            "nothing says how many {name} GPUs are of which of {} models",
+            "the number of {name} GPUs of each of {} models is unknown",
             models.len()
         )),
     }
 }
 
-/// Numbers of devices that are named.
+/// Maximum number of device IDs in a message.
 const NUMBERS: usize = 8;
-/// Why nothing is known before there is a list.
-const UNREAD: &str = "the list of GPUs was not read yet";
+/// Reason before the list is read.
+const UNREAD: &str = "the list of GPUs is pending";
 
-/// By the cards that were seen on the machine. How many devices there are, Kubernetes says: cards say which models.
+/// Returns the models by the discovered cards. Kubernetes reports the number of devices, cards only name the models.
 pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) -> Known {
     let name = vendor.name();
     if list.is_empty() {
@@ -98,7 +96,7 @@ pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) 
     let (seen, unreadable) = (cards.count(vendor), cards.unreadable(vendor));
     if seen < count {
         return Known::Nothing(format!(
-            "{seen} {name} cards were seen, and there are {count} devices: they are shared or in parts, or not all were seen"
+            "{seen} {name} cards were discovered for {count} devices: GPUs are shared or partitioned, or cards are missing"
         ));
     }
     let looked_up = cards
@@ -108,7 +106,7 @@ pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) 
     for (model, device, count) in looked_up {
         let Some(model) = model else {
             return Known::Nothing(format!(
-                "the list of GPUs lacks the {name} card {device}, which was seen"
+                "the list of GPUs lacks the discovered {name} card {device}"
             ));
         };
         match models.iter_mut().find(|(known, _)| *known == model) {
@@ -119,19 +117,19 @@ pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) 
     let owned = |(model, count): (&Model, i64)| (model.clone(), count);
     match models.as_slice() {
         _ if unreadable > 0 => {
-            Known::Nothing(format!("{unreadable} {name} cards were seen that have no number"))
+            Known::Nothing(format!("{unreadable} discovered {name} cards have no device ID"))
         }
-        // More cards than devices: one may serve a display. All that are given out are of that model.
+        // A surplus card may serve a display. All devices have this model.
         [(only, _)] => Known::Models(vec![((*only).clone(), count)]),
         _ if seen == count => Known::Models(models.into_iter().map(owned).collect()),
         _ => Known::Nothing(format!(
-            "{seen} {name} cards of {} models were seen, and nothing says which of them are the {count} devices",
+            "{seen} {name} cards of {} models were discovered, and the models of the {count} devices are unknown",
             models.len()
         )),
     }
 }
 
-/// The number of a vendor on the bus.
+/// Returns the PCI vendor ID.
 const fn vendor_number(vendor: Vendor) -> &'static str {
     match vendor {
         Vendor::Nvidia => "10de",

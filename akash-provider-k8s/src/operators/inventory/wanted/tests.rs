@@ -42,7 +42,7 @@ fn of(view: &NodeView) -> Wanted {
     wanted(view, &rules(), &classes(), &list(), None)
 }
 
-/// Keys of ours and what they say, in short.
+/// Returns the own GPU labels, abbreviated.
 fn gpus(view: &NodeView) -> Vec<String> {
     let wanted = of(view);
     let ours = wanted.labels.iter();
@@ -62,7 +62,7 @@ const A100_SXM: (&str, &str) = ("10de", "20b2");
 const RTX: (&str, &str) = ("10de", "2684");
 const MI210: (&str, &str) = ("1002", "740f");
 
-/// The labels of the models of a node with two devices, in short, and what could not be said.
+/// Returns the model labels of a node with two devices, abbreviated, and the notes.
 fn seen(numbers: &[(&str, &str)]) -> (String, String) {
     let node = gpu_node("2", json!({}));
     let wanted = wanted(&node, &rules(), &classes(), &list(), Some(&cards(numbers)));
@@ -73,46 +73,50 @@ fn seen(numbers: &[(&str, &str)]) -> (String, String) {
 }
 
 #[test]
-fn cards_that_were_seen_say_models_and_never_how_many_devices_there_are() {
+fn discovered_cards_name_models_and_not_numbers_of_devices() {
     let all = "a100=2 a100.interface.pcie=2 a100.ram.80Gi=2";
     let two =
         "a100=1 a100.interface.pcie=1 a100.ram.80Gi=1 rtx4090=1 rtx4090.interface.pcie=1 rtx4090.ram.24Gi=1";
     let mixed = "a100=2 a100.interface.pcie=1 a100.interface.sxm=1 a100.ram.80Gi=2";
     let others = [A100, MI210, A100, ("1a03", "2000")];
     assert_eq!(seen(&[A100, A100]), (all.to_owned(), String::new()));
-    assert_eq!(seen(&[A100; 3]).0, all, "one more, for a display");
-    assert_eq!(seen(&[A100; 200]).0, all, "one that lies about how many");
-    assert_eq!(seen(&others).0, all, "other makers' too");
+    assert_eq!(seen(&[A100; 3]).0, all, "a surplus card for a display");
+    assert_eq!(seen(&[A100; 200]).0, all, "a wrong number of cards");
+    assert_eq!(seen(&others).0, all, "cards of other vendors");
     assert_eq!(seen(&[A100, RTX]), (two.to_owned(), String::new()));
-    assert_eq!(seen(&[A100, A100_SXM]).0, mixed, "two kinds of a model");
-    // Where labels know better, cards say nothing.
+    assert_eq!(seen(&[A100, A100_SXM]).0, mixed, "two variants of a model");
+    // Labels have precedence over cards.
     let labelled = gpu_node("2", json!({"nvidia.com/gpu.product": "NVIDIA-GeForce-RTX-4090"}));
     let both = Some(cards(&[A100, A100]));
-    let told = wanted(&labelled, &rules(), &classes(), &list(), both.as_ref());
-    let by_label = told.labels.get(&format!("{GPU}nvidia.model.rtx4090"));
+    let labels = wanted(&labelled, &rules(), &classes(), &list(), both.as_ref());
+    let by_label = labels.labels.get(&format!("{GPU}nvidia.model.rtx4090"));
     assert_eq!(by_label.map(String::as_str), Some("2"));
 }
 
 #[test]
-fn cards_that_do_not_say_which_devices_they_are_give_no_label() {
+fn ambiguous_cards_set_no_label() {
     for (name, numbers, note) in [
         (
             "one too many",
             &[A100, RTX, RTX][..],
-            "which of them are the 2 devices",
+            "the models of the 2 devices are unknown",
         ),
-        ("one too few", &[A100], "shared or in parts"),
-        ("none", &[], "0 nvidia cards were seen"),
-        ("of another vendor", &[MI210, MI210], "0 nvidia cards were seen"),
+        ("one too few", &[A100], "shared or partitioned"),
+        ("none", &[], "0 nvidia cards were discovered"),
         (
-            "one that nobody knows",
+            "of another vendor",
+            &[MI210, MI210],
+            "0 nvidia cards were discovered",
+        ),
+        (
+            "an unknown device",
             &[A100, ("10de", "ffff")],
-            "lacks the nvidia card ffff",
+            "lacks the discovered nvidia card ffff",
         ),
         (
             "one without a number",
             &[A100, A100, ("10de", "?")],
-            "have no number",
+            "have no device ID",
         ),
     ] {
         let (labels, notes) = seen(numbers);
@@ -124,11 +128,14 @@ fn cards_that_do_not_say_which_devices_they_are_give_no_label() {
     let node = gpu_node("2", json!({}));
     let both = Some(cards(&[A100, A100]));
     let early = wanted(&node, &rules(), &classes(), &Database::default(), both.as_ref());
-    assert!(early.notes.join("").contains("was not read yet"), "{early:?}");
+    assert!(
+        early.notes.join("").contains("list of GPUs is pending"),
+        "{early:?}"
+    );
 }
 
 #[test]
-fn only_a_machine_of_which_labels_do_not_say_the_models_is_looked_at() {
+fn only_nodes_without_model_labels_are_discovered() {
     let bus = |device: &str| {
         (
             format!("feature.node.kubernetes.io/pci-0302_10de{device}.present"),
@@ -139,11 +146,11 @@ fn only_a_machine_of_which_labels_do_not_say_the_models_is_looked_at() {
     for (name, view, is_looked_at) in [
         ("no label", gpu_node("2", json!({})), true),
         (
-            "labels of before alone",
+            "old labels only",
             gpu_node("2", json!({format!("{GPU}nvidia.model.t4"): "2"})),
             true,
         ),
-        ("the maker alone", gpu_node("2", json!({bus("").0: "true"})), true),
+        ("the vendor only", gpu_node("2", json!({bus("").0: "true"})), true),
         ("two models on the bus", gpu_node("2", json!(many)), true),
         (
             "its model on the bus",
@@ -151,7 +158,7 @@ fn only_a_machine_of_which_labels_do_not_say_the_models_is_looked_at() {
             false,
         ),
         (
-            "one that the list lacks",
+            "a device that the list lacks",
             gpu_node("2", json!({bus("_ffff").0: "true"})),
             false,
         ),
@@ -166,10 +173,10 @@ fn only_a_machine_of_which_labels_do_not_say_the_models_is_looked_at() {
             false,
         ),
         ("no devices", node(|_| ()), false),
-        ("none that answers", gpu_node("0", json!({})), false),
+        ("no available device", gpu_node("0", json!({})), false),
         ("absurdly many", gpu_node("257", json!({})), false),
         ("garbage for a number", gpu_node("many", json!({})), false),
-        ("fewer than none", gpu_node("-3", json!({})), false),
+        ("a negative number", gpu_node("-3", json!({})), false),
         (
             "cordoned",
             NodeView {
@@ -187,7 +194,7 @@ fn only_a_machine_of_which_labels_do_not_say_the_models_is_looked_at() {
             false,
         ),
         (
-            "left out",
+            "excluded",
             NodeView {
                 name: "master-1".to_owned(),
                 ..gpu_node("2", json!({}))
@@ -200,7 +207,7 @@ fn only_a_machine_of_which_labels_do_not_say_the_models_is_looked_at() {
 }
 
 #[test]
-fn a_ready_node_gets_the_classes_that_are_chosen_and_there() {
+fn ready_node_gets_labels_of_offered_and_existing_classes() {
     let wanted = of(&node(|_| ()));
     let labels = Labels::from([
         ("akash.network".to_owned(), "true".to_owned()),
@@ -210,7 +217,7 @@ fn a_ready_node_gets_the_classes_that_are_chosen_and_there() {
 }
 
 #[test]
-fn what_is_not_known_changes_nothing() {
+fn unknown_properties_change_no_label() {
     let classed = node(|n| {
         n["metadata"]["labels"] = json!({
             "akash.network": "true", format!("{CLASS_LABEL}beta2"): "1", format!("{CLASS_LABEL}gone"): "1",
@@ -220,7 +227,7 @@ fn what_is_not_known_changes_nothing() {
     let gone = json!({format!("{CLASS_LABEL}gone"): null});
     assert_eq!(
         known["metadata"]["labels"], gone,
-        "one that is gone goes, and nothing else"
+        "only a removed class loses its label"
     );
     for status in ["False", "Unknown"] {
         let mut away = classed.clone();
@@ -232,21 +239,21 @@ fn what_is_not_known_changes_nothing() {
             "{status}"
         );
     }
-    // A device plugin that restarts.
+    // During a restart of the device plugin.
     let labels = json!({format!("{GPU}nvidia.model.a100"): "2", GPU_PRESENT: "true"});
     let restarting = gpu_node("0", labels.clone());
     assert_eq!(gpus(&restarting), ["nvidia.model.a100=2"]);
-    assert!(of(&restarting).notes[0].contains("no nvidia GPU answers"));
-    // A model nobody names: labels set by hand stay.
+    assert!(of(&restarting).notes[0].contains("no nvidia GPU is available"));
+    // Manual labels of an unknown model stay.
     assert_eq!(gpus(&gpu_node("2", labels.clone())), ["nvidia.model.a100=2"]);
     assert!(gpus(&gpu_node("2", json!({}))).is_empty());
-    // A machine that has no such devices at all.
+    // A node without such devices.
     let bare = node(|n| n["metadata"]["labels"] = labels);
     assert!(gpus(&bare).is_empty());
 }
 
 #[test]
-fn a_node_that_is_cordoned_or_left_out_loses_ours_and_nothing_else() {
+fn cordoned_or_excluded_node_loses_only_own_labels() {
     let labels = json!({
         "akash.network": "true", format!("{CLASS_LABEL}beta2"): "1", format!("{GPU}nvidia.model.a100"): "1",
         "akash.network/team": "blue", "akash.network/capabilities.other": "1", "kubernetes.io/os": "linux",
@@ -284,7 +291,7 @@ fn a_node_that_is_cordoned_or_left_out_loses_ours_and_nothing_else() {
             .unwrap()
             .contains_key(GPU_PRESENT)
     );
-    // Cordoned, its device plugin stays, so that what runs there keeps its devices.
+    // On a cordoned node the label for the device plugin stays, so that running pods keep their devices.
     let still = NodeView {
         name: "n1".to_owned(),
         is_cordoned: true,
@@ -294,7 +301,7 @@ fn a_node_that_is_cordoned_or_left_out_loses_ours_and_nothing_else() {
 }
 
 #[test]
-fn models_are_named_by_the_bus_or_by_the_tools_of_their_makers() {
+fn models_come_from_pci_labels_or_vendor_tools() {
     let by_tools = gpu_node("4", json!({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}));
     let sxm = [
         "nvidia.model.a100=4",
@@ -304,7 +311,7 @@ fn models_are_named_by_the_bus_or_by_the_tools_of_their_makers() {
     assert_eq!(gpus(&by_tools), sxm);
     let pci = |device: &str| format!("feature.node.kubernetes.io/pci-0302_10de{device}.present");
     assert_eq!(gpus(&gpu_node("4", json!({pci("_20b2"): "true"}))), sxm);
-    // The bus knows better than a name.
+    // PCI labels have precedence over a product name.
     let both = json!({pci("_20b5"): "true", "nvidia.com/gpu.product": "NVIDIA-A100-80GB"});
     let pcie = [
         "nvidia.model.a100=1",
@@ -312,14 +319,14 @@ fn models_are_named_by_the_bus_or_by_the_tools_of_their_makers() {
         "nvidia.model.a100.ram.80Gi=1",
     ];
     assert_eq!(gpus(&gpu_node("1", both)), pcie);
-    // A device that the list lacks, and one whose number is not said.
+    // A device that the list lacks, and a device without an ID.
     let unknown = json!({pci("_ffff"): "true", "nvidia.com/gpu.product": "NVIDIA-L4"});
     assert_eq!(gpus(&gpu_node("1", unknown)), ["nvidia.model.l4=1"]);
     assert!(gpus(&gpu_node("1", json!({pci(""): "true"}))).is_empty());
-    // Two models: how many of which?
+    // Two models with unknown numbers.
     let two = gpu_node("2", json!({pci("_20b5"): "true", pci("_2684"): "true"}));
-    assert!(gpus(&two).is_empty() && of(&two).notes[0].contains("of which of 2 models"));
-    // No whole devices.
+    assert!(gpus(&two).is_empty() && of(&two).notes[0].contains("of each of 2 models"));
+    // Partitioned GPUs.
     let shared = json!({pci("_20b5"): "true", "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"});
     assert!(gpus(&gpu_node("7", shared)).is_empty());
     let amd = node(|n| {
@@ -332,7 +339,7 @@ fn models_are_named_by_the_bus_or_by_the_tools_of_their_makers() {
 }
 
 #[test]
-fn what_is_known_of_a_model_beyond_its_name_is_not_lost() {
+fn known_properties_of_a_model_are_retained() {
     let view = gpu_node(
         "1",
         json!({
@@ -347,25 +354,25 @@ fn what_is_known_of_a_model_beyond_its_name_is_not_lost() {
 }
 
 #[test]
-fn before_the_list_was_read_labels_that_came_from_it_stay() {
+fn labels_from_the_list_stay_until_the_list_is_read() {
     let pci = "feature.node.kubernetes.io/pci-0302_10de_20b5.present";
     let none = Database::default();
     let early = |labels: Value| wanted(&gpu_node("1", labels), &rules(), &classes(), &none, None).labels;
     let model = format!("{GPU}nvidia.model.a100");
     let there = early(json!({pci: "true", "nvidia.com/gpu.product": "NVIDIA-L4", model.clone(): "1"}));
     assert!(there.contains_key(&model) && !there.contains_key(&format!("{GPU}nvidia.model.l4")));
-    // Without any the makers' tools are better than nothing.
+    // Without such labels the vendor's tools are used.
     let new = early(json!({pci: "true", "nvidia.com/gpu.product": "NVIDIA-L4"}));
     assert_eq!(new[&format!("{GPU}nvidia.model.l4")], "1");
 }
 
 #[test]
-fn the_device_plugin_finds_its_label_before_the_first_device() {
+fn device_plugin_label_is_set_before_the_first_device() {
     let on_bus = node(|n| {
         n["metadata"]["labels"] = json!({"feature.node.kubernetes.io/pci-0302_10de.present": "true"});
     });
     assert_eq!(of(&on_bus).labels[GPU_PRESENT], "true");
-    // What others say of it stays.
+    // The value of another client stays.
     let theirs = gpu_node("1", json!({GPU_PRESENT: "yes"}));
     let changes = patch(&theirs, &of(&theirs)).unwrap();
     assert_eq!(changes["metadata"]["labels"].get(GPU_PRESENT), None);
@@ -373,13 +380,17 @@ fn the_device_plugin_finds_its_label_before_the_first_device() {
 }
 
 #[test]
-fn no_label_is_asked_for_that_the_api_server_would_refuse() {
+fn invalid_label_keys_are_omitted() {
     let long = "a".repeat(60);
     let rules = Rules::new([long.clone(), "beta2".to_owned()]).unwrap();
     let there = BTreeSet::from([long, "beta2".to_owned()]);
     let wanted = wanted(&node(|_| ()), &rules, &there, &list(), None);
     assert!(wanted.labels.contains_key(&format!("{CLASS_LABEL}beta2")));
-    assert!(wanted.notes[0].contains("can be no label"), "{:?}", wanted.notes);
+    assert!(
+        wanted.notes[0].contains("not a valid label key"),
+        "{:?}",
+        wanted.notes
+    );
     let odd = gpu_node("1", json!({"nvidia.com/gpu.product": "NVIDIA-.-"}));
     assert!(of(&odd).labels.keys().all(|key| is_key(key)));
 }
@@ -405,7 +416,7 @@ prop_compose! {
     }
 }
 
-/// The node after the API server took a patch.
+/// Returns the node after the API server applied a patch.
 pub(in super::super) fn patched(view: &NodeView, patch: &Value) -> NodeView {
     let mut after = view.clone();
     for (key, value) in patch["metadata"]["labels"].as_object().unwrap() {
@@ -421,7 +432,7 @@ pub(in super::super) fn patched(view: &NodeView, patch: &Value) -> NodeView {
 
 proptest! {
     #[test]
-    fn one_write_is_enough_and_touches_ours_alone(view in any_view(), there in any::<bool>()) {
+    fn one_write_suffices_and_changes_only_own_labels(view in any_view(), there in any::<bool>()) {
         let there = if there { classes() } else { BTreeSet::new() };
         let want = |view: &NodeView| wanted(view, &rules(), &there, &list(), None);
         let Some(change) = patch(&view, &want(&view)) else { return Ok(()) };
@@ -429,7 +440,7 @@ proptest! {
             prop_assert!(is_ours(key) || key == GPU_PRESENT, "{}", key);
             prop_assert!(key != GPU_PRESENT || value == "true" || view.gpu_present_is_ours, "{}", change);
             prop_assert!(is_key(key) || value.is_null(), "{}", key);
-            prop_assert!(view.is_ready || value.is_null() , "a node that is away is offered no more than before");
+            prop_assert!(view.is_ready || value.is_null() , "an unready node gets no label");
         }
         let after = patched(&view, &change);
         prop_assert_eq!(patch(&after, &want(&after)), None, "{}", change);

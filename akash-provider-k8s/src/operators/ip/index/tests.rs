@@ -1,4 +1,4 @@
-//! The index by itself: single cases, and every order of events to a depth.
+//! Tests of the index: single cases, and every sequence of events up to a depth.
 
 mod explore;
 
@@ -17,7 +17,7 @@ fn provider() -> Address {
     Address::from_bytes(&[99; 20]).unwrap()
 }
 
-/// A lease by the number of its tenant and its deployment.
+/// Returns a lease by the numbers of its tenant and its deployment.
 fn lease(tenant: u8, dseq: u64) -> LeaseId {
     let owner = Address::from_bytes(&[tenant; 20]).unwrap();
     let deployment = DeploymentId { owner, dseq };
@@ -28,7 +28,7 @@ fn lease(tenant: u8, dseq: u64) -> LeaseId {
     }
 }
 
-/// Port 80 of an endpoint of the tenant, to a service.
+/// Returns port 80 of an endpoint of the tenant, for a service.
 fn leased(lease: &LeaseId, endpoint: &str, service: &str) -> Leased {
     Leased {
         lease: lease.clone(),
@@ -53,7 +53,7 @@ fn bad(place: Option<String>) -> Fact {
     })
 }
 
-/// What the API server has of a Service after it was written.
+/// Returns the Service of the API server after a write.
 fn written(body: &Value, version: u64) -> Live {
     let mut object = body.clone();
     let meta = &mut object["metadata"];
@@ -70,7 +70,7 @@ fn records(all: &[Leased]) -> BTreeMap<String, Fact> {
     all.iter().map(|one| (name(one), Ok(one.clone()))).collect()
 }
 
-/// What a readable Manifest of a provider declares.
+/// Returns the declarations of a valid Manifest.
 fn declares(provider: Address, all: &[Leased]) -> Option<Declares> {
     Some(Declares {
         provider,
@@ -78,7 +78,7 @@ fn declares(provider: Address, all: &[Leased]) -> Option<Declares> {
     })
 }
 
-/// An index that knows these; our provider has a Manifest.
+/// Returns an index with these objects and a Manifest of the provider.
 fn index(declared: BTreeMap<String, Fact>, services: &[(String, Live)]) -> Index {
     let mut index = Index::new(provider(), Mode::default());
     let manifests = BTreeMap::from([("some".to_owned(), declares(provider(), &[]))]);
@@ -91,7 +91,7 @@ fn index(declared: BTreeMap<String, Fact>, services: &[(String, Live)]) -> Index
 }
 
 #[test]
-fn nothing_is_to_be_done_before_everything_was_listed() {
+fn no_work_before_records_manifests_and_services_were_listed() {
     let one = leased(&lease(1, 1), "front", "web");
     let mut index = Index::new(provider(), Mode::default());
     let services = BTreeMap::from([(one.place(), service(&one, 5))]);
@@ -100,20 +100,20 @@ fn nothing_is_to_be_done_before_everything_was_listed() {
     index.apply(Event::Manifests(Change::Listed(manifests)));
     assert!(
         index.work(&one.place()).is_done(),
-        "no list of records is no empty list"
+        "a missing list is not an empty list"
     );
     index.apply(Event::Records(Change::Put("x".to_owned(), bad(None))));
-    assert!(!index.is_known(), "a watch before its list tells nothing");
+    assert!(!index.is_known(), "an event before the list does not count");
     index.apply(Event::Records(Change::Listed(BTreeMap::new())));
     assert!(index.names().contains(&one.place()));
     assert!(
         index.work(&one.place()).delete.is_some(),
-        "its record went while nobody looked"
+        "the record was deleted while the operator was down"
     );
 }
 
 #[test]
-fn what_is_not_certainly_ours_is_not_deleted() {
+fn service_of_an_uncertain_provider_is_not_deleted() {
     let one = leased(&lease(1, 1), "front", "web");
     let known = |manifests: Option<Address>, place: String, live: Live| {
         let mut index = Index::new(provider(), Mode::default());
@@ -134,15 +134,12 @@ fn what_is_not_certainly_ours_is_not_deleted() {
             .delete
             .is_some()
     );
-    // A wrong namespace of records is empty; so is one of another provider.
-    let elsewhere = known(None, one.place(), service(&one, 1));
-    assert!(
-        elsewhere.is_done() && elsewhere.problem.is_some(),
-        "{elsewhere:?}"
-    );
+    // A wrong namespace of records is empty; so is the namespace of another provider.
+    let foreign = known(None, one.place(), service(&one, 1));
+    assert!(foreign.is_done() && foreign.problem.is_some(), "{foreign:?}");
     let other = Address::from_bytes(&[7; 20]).unwrap();
     assert!(known(Some(other.clone()), one.place(), service(&one, 1)).is_done());
-    // Our labels, and not where the lease is.
+    // Own labels outside the namespace of the lease.
     let stray = known(
         Some(provider()),
         "kube-system/web-ip-80-tcp".to_owned(),
@@ -164,7 +161,7 @@ fn what_is_not_certainly_ours_is_not_deleted() {
 }
 
 #[test]
-fn a_record_that_makes_no_sense_is_told_and_its_service_stays() {
+fn invalid_record_is_reported_and_its_service_stays() {
     let one = leased(&lease(1, 1), "front", "web");
     let there = [(one.place(), service(&one, 1))];
     for (record, fact) in [
@@ -173,14 +170,14 @@ fn a_record_that_makes_no_sense_is_told_and_its_service_stays() {
     ] {
         let mut index = index(BTreeMap::from([(record.clone(), fact)]), &there);
         let work = index.work(&record);
-        assert!(work.problem.unwrap().contains("makes no sense"));
+        assert!(work.problem.unwrap().contains("invalid record"));
         let work = index.work(&one.place());
         assert!(work.is_done() && work.problem.is_some(), "{work:?}");
         let touched = index.apply(Event::Records(Change::Gone(record, bad(None))));
         assert!(touched.contains(&one.place()));
         assert!(index.work(&one.place()).delete.is_some());
     }
-    // Without its key nobody can tell of which record it is.
+    // Without its sharing key the record of the Service is unknown.
     let mut body = Mode::default().render(&one);
     body["metadata"]["annotations"] = json!({});
     let index = index(
@@ -191,7 +188,7 @@ fn a_record_that_makes_no_sense_is_told_and_its_service_stays() {
 }
 
 #[test]
-fn a_port_that_moves_has_its_old_service_deleted_first_and_no_other() {
+fn moved_port_has_only_its_old_service_deleted_first() {
     let (old, new) = (
         leased(&lease(1, 1), "front", "web"),
         leased(&lease(1, 2), "front", "api"),
@@ -206,17 +203,20 @@ fn a_port_that_moves_has_its_old_service_deleted_first_and_no_other() {
     assert!(waits.is_done() && waits.problem.unwrap().contains(&old.place()));
     let delete = index.work(&old.place()).delete.unwrap();
     let touched = index.apply(Event::Deleted(old.place(), delete));
-    assert!(touched.contains(&new.place()), "who waits for it is told");
+    assert!(
+        touched.contains(&new.place()),
+        "the waiting Service is reconciled"
+    );
     assert!(index.work(&new.place()).write.is_some());
     assert_eq!(
         index.work(&other.place()),
         Work::default(),
-        "another tenant's endpoint of that name"
+        "an endpoint of another tenant with that name"
     );
 }
 
 #[test]
-fn two_records_of_one_service_hold_each_other_up_until_one_goes() {
+fn two_records_of_one_service_block_each_other() {
     let (one, two) = (
         leased(&lease(1, 1), "front", "web"),
         leased(&lease(1, 1), "back", "web"),
@@ -227,7 +227,7 @@ fn two_records_of_one_service_hold_each_other_up_until_one_goes() {
         &[(one.place(), service(&one, 1))],
     );
     let work = index.work(&one.place());
-    assert!(work.is_done() && work.problem.unwrap().contains(" and "));
+    assert!(work.is_done() && work.problem.unwrap().contains("several records"));
     index.apply(Event::Records(Change::Gone(name(&one), Ok(one.clone()))));
     let write = index.work(&one.place()).write.unwrap();
     assert_eq!(
@@ -237,25 +237,25 @@ fn two_records_of_one_service_hold_each_other_up_until_one_goes() {
 }
 
 #[test]
-fn somebody_elses_service_of_that_name_is_not_touched() {
+fn foreign_service_with_the_name_is_unchanged() {
     let one = leased(&lease(1, 1), "front", "web");
     let mut body = Mode::default().render(&one);
     body["metadata"]["labels"] = json!({"akash.network": "true"});
     let index = index(records(from_ref(&one)), &[(one.place(), written(&body, 1))]);
     let work = index.work(&one.place());
-    assert!(work.is_done() && work.problem.unwrap().contains("somebody else's"));
+    assert!(work.is_done() && work.problem.unwrap().contains("another client"));
 }
 
 #[test]
-fn a_record_of_another_provider_is_told_and_not_written() {
+fn record_of_another_provider_is_reported_and_not_written() {
     let mut one = leased(&lease(1, 1), "front", "web");
     one.lease.provider = Address::from_bytes(&[7; 20]).unwrap();
     let work = index(records(from_ref(&one)), &[]).work(&one.place());
     assert!(work.is_done() && work.problem.unwrap().contains("--provider"));
 }
 
-/// As `CreateIPPassthrough` of today's operator writes it, with what an API server fills in.
-fn todays(one: &Leased, pool: Option<&str>) -> DynamicObject {
+/// Returns the Service that `CreateIPPassthrough` of the Go operator writes, with the defaults of the API server.
+fn go_service(one: &Leased, pool: Option<&str>) -> DynamicObject {
     let mut object_labels = labels::lease(&one.lease);
     object_labels.insert("akash.network".to_owned(), "true".to_owned());
     object_labels.insert("akash.network/service-target".to_owned(), "metal-lb".to_owned());
@@ -285,16 +285,16 @@ fn todays(one: &Leased, pool: Option<&str>) -> DynamicObject {
 }
 
 #[test]
-fn what_todays_operator_wrote_is_as_wanted() {
+fn service_of_the_go_operator_is_in_its_desired_state() {
     let one = leased(&lease(1, 1), "front", "web");
     for pool in [None, Some("public")] {
-        let live = Live::of(&todays(&one, pool), Timestamp::UNIX_EPOCH);
+        let live = Live::of(&go_service(&one, pool), Timestamp::UNIX_EPOCH);
         let mode = Mode {
             pool: pool.unwrap_or(DEFAULT_POOL).to_owned(),
             ..Mode::default()
         };
         assert_eq!(live.differs(&mode.render(&one)), None);
-        // The other pool, and the other words, are a difference; so is whatever the tenant's traffic depends on.
+        // Another pool, other annotation prefixes and fields that affect traffic are differences.
         let other = Mode {
             pool: if pool.is_some() { DEFAULT_POOL } else { "public" }.to_owned(),
             ..Mode::default()
@@ -307,7 +307,7 @@ fn what_todays_operator_wrote_is_as_wanted() {
         };
         assert!(
             live.differs(&new.render(&one)).unwrap().is_surplus,
-            "the old words go"
+            "the old annotations are removed"
         );
         let both = Mode {
             words: Words::Both,
@@ -329,7 +329,7 @@ fn what_todays_operator_wrote_is_as_wanted() {
 }
 
 #[test]
-fn the_class_of_a_service_that_is_there_stays() {
+fn load_balancer_class_of_an_existing_service_stays() {
     let one = leased(&lease(1, 1), "front", "web");
     let mode = Mode {
         class: Some("metallb".to_owned()),
@@ -347,12 +347,12 @@ fn the_class_of_a_service_that_is_there_stays() {
     let again = index.work(&one.place()).write.unwrap();
     assert!(
         again.body["spec"].get("loadBalancerClass").is_none(),
-        "it cannot change"
+        "the class is immutable"
     );
 }
 
 #[test]
-fn a_write_keeps_what_was_given_and_time_goes_on() {
+fn write_retains_assigned_addresses_and_times() {
     let one = leased(&lease(1, 1), "front", "web");
     let mut index = index(records(from_ref(&one)), &[]);
     let at = |second| Timestamp::from_second(second).unwrap();
@@ -370,7 +370,7 @@ fn a_write_keeps_what_was_given_and_time_goes_on() {
     assert_eq!(
         index.live(&one.place()).unwrap().since,
         at(10),
-        "it has waited since then"
+        "the Service has waited since then"
     );
     put(&mut index, seen(3, 30, &["203.0.113.7"]));
     let mut own = seen(4, 40, &[]);
@@ -380,30 +380,30 @@ fn a_write_keeps_what_was_given_and_time_goes_on() {
     assert_eq!(
         (live.given.addresses.len(), live.since),
         (1, at(30)),
-        "the answer to a write does not say it"
+        "the response to a write has no status"
     );
     put(&mut index, seen(3, 50, &[]));
     assert_eq!(
         index.live(&one.place()).unwrap().given.addresses.len(),
         1,
-        "an old event changes nothing"
+        "an old event is dropped"
     );
     put(&mut index, seen(5, 60, &[]));
     assert_eq!(
         index.live(&one.place()).unwrap().since,
         at(60),
-        "it was taken away"
+        "the address was removed"
     );
     let listed = BTreeMap::from([(one.place(), seen(5, 70, &[]))]);
     assert!(
         index.apply(Event::Services(Change::Listed(listed))).is_empty(),
-        "nothing is new"
+        "nothing changed"
     );
     assert_eq!(index.live(&one.place()).unwrap().since, at(60));
 }
 
 #[test]
-fn a_record_that_was_missing_at_the_start_is_explained_by_the_manifest_of_its_lease_alone() {
+fn leased_ip_missing_at_the_start_is_explained_only_by_its_manifest() {
     let one = leased(&lease(1, 1), "front", "web");
     let other = leased(&lease(1, 1), "back", "web");
     let unreadable = Some(Declares {
@@ -428,7 +428,7 @@ fn a_record_that_was_missing_at_the_start_is_explained_by_the_manifest_of_its_le
             (name(&one), explained),
             "{manifest:?}"
         );
-        // A record that was there and went explains itself.
+        // A record that was removed after the start has a reason.
         index.apply(Event::Records(Change::Put(name(&one), Ok(one.clone()))));
         index.apply(Event::Records(Change::Listed(BTreeMap::new())));
         assert!(index.work(&one.place()).missing.unwrap().has_reason);

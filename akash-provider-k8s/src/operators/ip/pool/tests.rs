@@ -12,12 +12,12 @@ fn of(addresses: &[&str]) -> Pool {
 }
 
 #[test]
-fn ranges_and_prefixes_of_both_versions_are_counted() {
+fn ranges_and_prefixes_of_both_ip_versions_are_counted() {
     for (addresses, total) in [
         (&["10.0.0.1-10.0.0.10"][..], 10),
         (&["10.0.0.1 - 10.0.0.1"], 1),
         (&["10.0.0.0/24"], 256),
-        // As MetalLB, the bits of the host do not count.
+        // As in MetalLB, host bits are ignored.
         (&["10.0.0.77/24"], 256),
         (&["10.0.0.1/32", "10.0.0.2/32"], 2),
         (&["2001:db8::/120", "10.0.0.0/30"], 260),
@@ -32,12 +32,12 @@ fn ranges_and_prefixes_of_both_versions_are_counted() {
     assert_eq!(
         of(&["10.0.0.0/25", "10.0.0.128/25"]).problems.len(),
         0,
-        "they touch, and do not overlap"
+        "ranges that touch do not overlap"
     );
 }
 
 #[test]
-fn absurd_pools_are_counted_with_an_end_and_at_once() {
+fn huge_pools_are_counted_up_to_a_limit_in_constant_time() {
     let begun = Instant::now();
     for addresses in [
         &["0.0.0.0/0"][..],
@@ -58,7 +58,7 @@ fn absurd_pools_are_counted_with_an_end_and_at_once() {
 }
 
 #[test]
-fn garbage_is_told_and_counts_for_nothing() {
+fn invalid_ranges_are_reported_and_not_counted() {
     for text in [
         json!(""),
         json!("10.0.0.1"),
@@ -94,7 +94,7 @@ fn garbage_is_told_and_counts_for_nothing() {
 }
 
 #[test]
-fn addresses_that_are_avoided_are_not_counted() {
+fn avoided_addresses_are_not_counted() {
     for (addresses, total) in [
         ("10.0.0.0/24", 254),
         ("10.0.0.0/22", 1016),
@@ -120,17 +120,17 @@ fn addresses_that_are_avoided_are_not_counted() {
 }
 
 #[test]
-fn several_pools_count_each_address_once() {
+fn shared_addresses_of_pools_count_once() {
     let (one, two) = (of(&["10.0.0.0/24"]), of(&["10.0.0.128-10.0.1.127"]));
     assert_eq!(Pool::union([&one, &two]), 384);
     assert!(one.overlaps(&two) && two.overlaps(&one));
-    let far = of(&["10.9.0.0/24", "2001:db8::/64"]);
-    assert!(!one.overlaps(&far) && !far.overlaps(&two));
+    let remote = of(&["10.9.0.0/24", "2001:db8::/64"]);
+    assert!(!one.overlaps(&remote) && !remote.overlaps(&two));
     let careful = read(json!({"addresses": ["10.0.0.0/24"], "avoidBuggyIPs": true}));
     assert_eq!(
         Pool::union([&one, &careful]),
         256,
-        "the other gives out all of them"
+        "the other pool assigns all of them"
     );
     assert_eq!(Pool::union([&careful, &two]), 383);
     let used = ["10.0.0.1", "10.0.0.200", "10.0.2.1"].map(|text| text.parse().unwrap());
@@ -138,7 +138,7 @@ fn several_pools_count_each_address_once() {
 }
 
 #[test]
-fn who_a_pool_is_for_is_read() {
+fn restrictions_of_a_pool_are_decoded() {
     let open = read(json!({"addresses": []}));
     assert!(open.assigns && !open.is_reserved);
     assert!(!read(json!({"addresses": [], "autoAssign": false})).assigns);

@@ -1,4 +1,4 @@
-//! Machines that are looked at by way of an API server that is made up, with a clock that is made up as well.
+//! Tests of discovery with a fake API server and a paused clock.
 
 use super::super::super::database::Database;
 use super::super::super::database::tests::LIST;
@@ -21,11 +21,11 @@ const CPU: &str =
     r#"{"processors": [{"id": 0, "total_threads": 2, "vendor": "AuthenticAMD", "model": "AMD EPYC"}]}"#;
 const PODS: &str = "/api/v1/namespaces/look/pods";
 
-/// What becomes of the pod of a node.
+/// Behavior of the pod of a node.
 #[derive(Debug, Clone)]
 enum Fate {
     Answers(String),
-    /// It says nothing of its processors.
+    /// The pod returns no processors.
     SaysCards(String),
     Refuses(u16, String),
     Silent,
@@ -36,7 +36,7 @@ enum Fate {
     MayNot,
 }
 
-/// An API server with pods and nothing else.
+/// API server that serves only pods.
 #[derive(Debug, Default)]
 struct Server {
     fates: BTreeMap<String, Fate>,
@@ -56,7 +56,7 @@ fn answer(code: u16, body: impl Into<Vec<u8>>) -> Answered {
 
 fn failure(code: u16, reason: &str) -> Answered {
     let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": reason,
-        "message": format!("{reason} is what the server says")});
+        "message": format!("{reason} is the reason of the server")});
     answer(code, body.to_string())
 }
 
@@ -101,7 +101,7 @@ impl Server {
         };
         assert_eq!(
             wanted["preconditions"]["uid"], there["metadata"]["uid"],
-            "by its identity alone"
+            "deleted by UID"
         );
         self.pods.remove(name);
         self.deleted.push(name.to_owned());
@@ -111,7 +111,7 @@ impl Server {
         )
     }
 
-    /// What it answers; `None` for nothing at all.
+    /// Returns the response, or `None` to never respond.
     fn call(&mut self, method: &str, path: &str, query: &str, body: &str) -> Option<Answered> {
         let Some(rest) = path.strip_prefix(PODS) else {
             return Some(failure(403, "Forbidden"));
@@ -155,7 +155,7 @@ impl Server {
     }
 }
 
-/// A cluster of GPU nodes of which no label says the model.
+/// Cluster of GPU nodes without model labels.
 struct World {
     server: Arc<Mutex<Server>>,
     shared: Arc<Shared>,
@@ -237,7 +237,7 @@ impl World {
         self.server.lock().unwrap().pods.keys().cloned().collect()
     }
 
-    /// The label of the model that a node is to have.
+    /// Returns the desired model label of a node.
     fn a100(&self, node: &str) -> Option<String> {
         let work = self.shared.board.inner().index.work(node);
         let labels = &work.write?.wanted["labels"];
@@ -279,11 +279,11 @@ async fn pass(seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_is_looked_at_once_and_again_after_a_restart_or_with_other_devices() {
+async fn node_is_discovered_once_and_again_after_a_reboot_or_with_other_devices() {
     let world = World::with(&[("one", two())], Vec::new());
     pass(10).await;
     assert_eq!((world.a100("one").as_deref(), world.made()), (Some("2"), 1));
-    assert!(world.pods().is_empty(), "it is there for as long as it is asked");
+    assert!(world.pods().is_empty(), "the pod is deleted after its response");
     let status = world.shared.status();
     let seen = status.nodes["one"].discovery.clone().unwrap();
     assert_eq!(
@@ -300,7 +300,7 @@ async fn a_machine_is_looked_at_once_and_again_after_a_restart_or_with_other_dev
     assert_eq!(
         world.a100("one"),
         None,
-        "what was seen before the restart does not count"
+        "results from before the reboot do not count"
     );
     pass(10).await;
     assert_eq!((world.a100("one").as_deref(), world.made()), (Some("2"), 2));
@@ -310,7 +310,7 @@ async fn a_machine_is_looked_at_once_and_again_after_a_restart_or_with_other_dev
     });
     pass(10).await;
     assert_eq!((world.a100("one").as_deref(), world.made()), (Some("1"), 3));
-    // Its plugin restarts, and is back: it is the machine that was seen.
+    // After a restart of its device plugin the node is unchanged.
     world.put(NodeView {
         version: 4,
         ..view("one", "2", 0)
@@ -325,36 +325,48 @@ async fn a_machine_is_looked_at_once_and_again_after_a_restart_or_with_other_dev
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_machine_that_fails_is_told_and_holds_up_no_other() {
+async fn failed_discovery_is_reported_and_delays_no_other_node() {
     let long = " ".repeat(ANSWER_MAX + 1);
     let negative = r#"{"cards": -4}"#.to_owned();
     let thousands = json!({"cards": vec![card("", "10de", "20b5"); 3_000]}).to_string();
     let rows = [
-        ("a-garbage", Fate::Answers("<html>".to_owned()), "cannot be read"),
-        ("b-negative", Fate::Answers(negative), "cannot be read"),
+        (
+            "a-garbage",
+            Fate::Answers("<html>".to_owned()),
+            "invalid response",
+        ),
+        ("b-negative", Fate::Answers(negative), "invalid response"),
         (
             "c-thousands",
             Fate::Answers(thousands),
-            "3000 cards are more than a machine has",
+            "3000 cards exceed the limit of a node",
         ),
         ("d-long", Fate::Answers(long.clone()), "longer than 1048576 bytes"),
         (
             "e-broken",
             Fate::Refuses(500, "no\u{1b}[2J database".to_owned()),
-            "answers 500 Internal Server Error: no\\u{1b}[2J",
+            "responds 500 Internal Server Error: no\\u{1b}[2J",
         ),
-        ("f-moved", Fate::Refuses(302, String::new()), "answers 302"),
-        ("g-silent", Fate::Silent, "does not answer within 5s"),
-        ("h-unstarted", Fate::NeverRuns, "its pod does not run"),
+        ("f-moved", Fate::Refuses(302, String::new()), "responds 302"),
+        ("g-silent", Fate::Silent, "does not respond within 5s"),
+        ("h-unstarted", Fate::NeverRuns, "the pod does not run"),
         ("i-imageless", Fate::Waits("ErrImagePull"), "ErrImagePull"),
-        ("j-elsewhere", Fate::Elsewhere, "it is on another node"),
-        ("k-vanished", Fate::Vanishes, "somebody has deleted its pod"),
+        ("j-elsewhere", Fate::Elsewhere, "the pod runs on another node"),
+        (
+            "k-vanished",
+            Fate::Vanishes,
+            "the pod was deleted by another client",
+        ),
         (
             "m-long-refusal",
             Fate::Refuses(500, long.clone()),
             "longer than 1048576 bytes",
         ),
-        ("l-forbidden", Fate::MayNot, "Forbidden is what the server says"),
+        (
+            "l-forbidden",
+            Fate::MayNot,
+            "Forbidden is the reason of the server",
+        ),
     ];
     let mut fates: Vec<_> = rows.iter().map(|(name, fate, _)| (*name, fate.clone())).collect();
     fates.push(("z-fine", two()));
@@ -381,7 +393,7 @@ async fn each_machine_that_fails_is_told_and_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_fails_is_tried_again_at_longer_and_longer_waits_and_found_when_it_is_well() {
+async fn failed_discovery_backs_off_and_succeeds_after_recovery() {
     let world = World::with(&[("one", Fate::Answers("<html>".to_owned()))], Vec::new());
     pass(600).await;
     let tries = world.made();
@@ -398,7 +410,7 @@ async fn a_machine_that_fails_is_tried_again_at_longer_and_longer_waits_and_foun
 }
 
 #[tokio::test(start_paused = true)]
-async fn leftovers_are_removed_by_label_and_name_and_pods_of_others_stay() {
+async fn old_pods_are_deleted_by_label_and_name_and_foreign_pods_stay() {
     let labels: BTreeMap<_, _> = LABELS.into();
     let there = |name: &str, labels: Value| json!({"metadata": {"name": name, "uid": format!("u-{name}"), "labels": labels}});
     let foreign = format!("{START}foreign");
@@ -412,15 +424,15 @@ async fn leftovers_are_removed_by_label_and_name_and_pods_of_others_stay() {
     pass(30).await;
     assert_eq!(world.a100("one").as_deref(), Some("2"));
     assert_eq!(world.pods(), ["operator-inventory-5d4f", foreign.as_str()]);
-    let told = world.error("foreign").unwrap();
+    let error = world.error("foreign").unwrap();
     assert!(
-        told.contains("somebody else's") && told.contains("--discovery-namespace"),
-        "{told}"
+        error.contains("another client") && error.contains("--discovery-namespace"),
+        "{error}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_lead_makes_and_deletes_nothing() {
+async fn standby_creates_and_deletes_no_pod() {
     let labels: BTreeMap<_, _> = LABELS.into();
     let name = format!("{START}gone");
     let left = json!({"metadata": {"name": name, "uid": "u", "labels": labels}});
@@ -428,8 +440,8 @@ async fn who_does_not_lead_makes_and_deletes_nothing() {
     without.gate.set(false);
     pass(60).await;
     assert_eq!(without.made(), 0);
-    let told = without.error("one").unwrap();
-    assert!(told.contains("does not lead"), "{told}");
+    let error = without.error("one").unwrap();
+    assert!(error.contains("does not lead"), "{error}");
     let world = World::with(&[("one", two())], vec![left]);
     world.gate.set(false);
     pass(60).await;
@@ -442,7 +454,7 @@ async fn who_does_not_lead_makes_and_deletes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn processors_are_known_of_whom_says_it_and_labels_do_not_wait_for_that() {
+async fn labels_do_not_wait_for_processors() {
     let cards = match two() {
         Fate::Answers(text) => text,
         other => panic!("{other:?}"),
@@ -453,14 +465,14 @@ async fn processors_are_known_of_whom_says_it_and_labels_do_not_wait_for_that() 
         inner.index.processors().get(node).cloned()
     };
     pass(10).await;
-    let said = processors("one").unwrap();
-    assert_eq!((said[0].model.as_str(), said[0].threads), ("AMD EPYC", 2));
+    let found = processors("one").unwrap();
+    assert_eq!((found[0].model.as_str(), found[0].threads), ("AMD EPYC", 2));
     assert_eq!(processors("mute"), None);
     assert_eq!(
         (world.a100("one").as_deref(), world.a100("mute").as_deref()),
         (Some("2"), Some("2"))
     );
-    // The same machine after a restart is still that machine, and another one that has got its name is not.
+    // A rebooted node keeps its processors, and a new node with the same name does not.
     world.put(NodeView {
         version: 2,
         ..view("one", "2", 2)
@@ -473,7 +485,7 @@ async fn processors_are_known_of_whom_says_it_and_labels_do_not_wait_for_that() 
     });
     assert_eq!(processors("one"), None);
     pass(10).await;
-    assert!(processors("one").is_some(), "it is looked at as well");
+    assert!(processors("one").is_some(), "the new node is discovered too");
     world
         .shared
         .board

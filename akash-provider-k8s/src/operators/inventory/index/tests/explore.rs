@@ -1,42 +1,42 @@
-//! Every order of what may happen, to a depth: nodes come, change, are made anew and go, classes come and go, somebody
-//! takes labels off; events arrive, arrive twice or are missed until the next list; the writer works in between, also on
-//! what is out of date.
+//! Explores every sequence of steps up to a depth: nodes and classes are created, changed, replaced and deleted, and
+//! labels are removed by another client; events arrive once, twice or are missed until the next list; the writer
+//! works in between, also on outdated state.
 
 use super::*;
 use crate::inventory::Vendor;
 use crate::operators::board::turns;
 
-/// Steps of a history; each leaf is judged.
+/// Number of steps of a sequence; every end state is checked.
 const DEPTH: u32 = 4;
-/// The node that all of it happens to.
+/// Node of all steps.
 const ONE: &str = "one";
 
-/// What may happen.
+/// Step of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// The node is cordoned, or no longer.
+    /// The node is cordoned, or uncordoned.
     Cordoned,
-    /// It is not ready, or is again.
+    /// The node becomes unready, or ready.
     Away,
-    /// It has devices, or no longer.
+    /// The node gets devices, or loses them.
     Devices,
-    /// Somebody takes the labels off.
+    /// Another client removes the labels.
     Edited,
-    /// Its kubelet writes it, and nothing of it changes.
+    /// The kubelet updates the node without a relevant change.
     Beat,
-    /// It is deleted and made anew under its name.
+    /// The node is replaced under its name.
     Anew,
-    /// It goes, or comes back.
+    /// The node is deleted, or created again.
     Gone,
     /// The class is offered, or no longer.
     Class,
-    /// All that is waiting arrives.
+    /// All pending events arrive.
     Arrives,
-    /// It arrives twice.
+    /// All pending events arrive twice.
     ArrivesTwice,
-    /// It is missed, and everything is listed.
+    /// All pending events are missed, and everything is listed.
     Missed,
-    /// The writer does what the index says.
+    /// The writer does the work of the index.
     Works,
 }
 
@@ -55,7 +55,7 @@ const STEPS: [Step; 12] = [
     Step::Works,
 ];
 
-/// The cluster, and an index that follows it.
+/// Model of the cluster, and an index that follows it.
 #[derive(Clone)]
 struct World {
     nodes: BTreeMap<Name, NodeView>,
@@ -63,10 +63,10 @@ struct World {
     version: u64,
     waiting: Vec<Event>,
     index: Index,
-    /// The names that the index says have to be looked at; the writer looks at no others.
+    /// Names to reconcile; the writer works on these names only.
     touched: BTreeSet<Name>,
     writes: u32,
-    /// Made once: to compile an expression takes longer than everything else here.
+    /// Compiled once, because this takes longer than the rest of the test.
     rules: Rules,
 }
 
@@ -110,7 +110,7 @@ impl World {
         self.tell(classes(self.is_offered));
     }
 
-    /// Changes the node where it is there, and lets its watch tell of it later.
+    /// Changes the node if it exists; its watch event is pending.
     fn change(&mut self, change: impl FnOnce(&mut NodeView)) {
         if let Some(node) = self.nodes.get_mut(ONE) {
             self.version += 1;
@@ -176,14 +176,14 @@ impl World {
         }
     }
 
-    /// As the writer does it, and the API server: what was decided by an old version is refused.
+    /// Works like the writer, with an API server that refuses outdated versions.
     fn works(&mut self) {
         for _ in 0..3 {
             for name in std::mem::take(&mut self.touched) {
                 self.works_on(&name);
             }
         }
-        assert!(self.touched.is_empty(), "the writer never comes to rest");
+        assert!(self.touched.is_empty(), "the writer does not settle");
     }
 
     fn works_on(&mut self, name: &Name) {
@@ -193,7 +193,7 @@ impl World {
         if self.answer(name, &write) {
             return;
         }
-        // A conflict: it is read again, and tried once more where the same is to be written.
+        // On a conflict the node is read again, and written once more if the patch is the same.
         let Some(node) = self.nodes.get(name) else {
             return;
         };
@@ -223,7 +223,7 @@ impl World {
         true
     }
 
-    /// What is waiting arrives, or is missed and listed, and the writer comes to rest; so it does when it starts anew.
+    /// Pending events arrive, or are missed and listed, and the writer settles. The result must match a fresh start.
     fn judge(mut self, history: &[Step], last: Step) {
         let mut anew = self.clone();
         anew.index = Index::new(anew.rules.clone());
@@ -237,22 +237,22 @@ impl World {
         assert_eq!(bare(&self.nodes), bare(&anew.nodes), "{history:?}");
         for name in self.index.names() {
             let work = self.index.work(&name).write;
-            assert_eq!(work, None, "{history:?}: {name} is not at rest");
+            assert_eq!(work, None, "{history:?}: {name} is not settled");
         }
-        // Whoever leads next finds nothing to write.
+        // The next leader has nothing to write.
         let before = self.writes;
         self.index = Index::new(self.rules.clone());
         self.list();
         self.works();
         assert_eq!(self.writes, before, "{history:?}");
         let master = &self.nodes["master"];
-        assert_eq!(master.version, 1, "{history:?}: one that is left out was written");
+        assert_eq!(master.version, 1, "{history:?}: an excluded node was written");
         let two = &self.nodes["two"];
         assert_eq!(two.labels.contains_key(CLASS), self.is_offered, "{history:?}");
     }
 }
 
-/// Nodes without their versions.
+/// Returns the nodes without their versions.
 fn bare(nodes: &BTreeMap<Name, NodeView>) -> BTreeMap<Name, NodeView> {
     let bare = nodes.iter().map(|(name, node)| {
         let mut node = node.clone();
@@ -271,7 +271,7 @@ fn explore(world: &World, history: &mut Vec<Step>, leaves: &mut u32) {
         return;
     }
     for step in STEPS {
-        // What changes nothing makes no other history.
+        // Steps without an effect are skipped.
         let is_idle = match step {
             Step::Arrives | Step::ArrivesTwice => world.waiting.is_empty(),
             Step::Works => world.touched.is_empty(),
@@ -290,7 +290,7 @@ fn explore(world: &World, history: &mut Vec<Step>, leaves: &mut u32) {
 }
 
 #[test]
-fn every_order_of_events_ends_as_a_fresh_start_would() {
+fn every_sequence_of_node_events_ends_in_the_state_of_a_fresh_start() {
     let mut leaves = 0;
     explore(&World::new(), &mut Vec::new(), &mut leaves);
     assert!(leaves > 5_000, "{leaves}");

@@ -1,40 +1,40 @@
-//! Every order of what may happen, to a depth: records come, move, go and turn to garbage; events arrive, arrive twice or
-//! are missed until the next list; the writer works in between, also on what is out of date.
+//! Explores every sequence of steps up to a depth: records are created, moved, removed and become invalid; events
+//! arrive once, twice or are missed until the next list; the writer works in between, also on outdated state.
 
 use super::*;
 use crate::operators::board::turns;
 use crate::operators::explore::{News, World as Explored, explore};
 use std::hash::{DefaultHasher, Hash};
 
-/// Steps of a history.
+/// Number of steps of a sequence.
 const DEPTH: usize = 4;
 
-/// What may happen.
+/// Step of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
-    /// The port is declared for a service of the tenant's first lease, or moves there.
+    /// The port is declared for, or moves to, a service of the tenant's first lease.
     First,
-    /// The same of its second lease.
+    /// The port is declared for, or moves to, the second lease.
     Second,
-    /// It leads to another port of the first.
+    /// The port leads to another container port of the first lease.
     Inside,
-    /// Its record goes.
+    /// The record is removed.
     Undeclared,
-    /// Its record turns to garbage.
+    /// The record becomes invalid.
     Garbage,
     /// Another address is declared for the service of the first lease.
     Other,
-    /// And goes.
+    /// The record of the other address is removed.
     NoOther,
-    /// Somebody takes the key off the Service.
+    /// Another client removes the sharing key from the Service.
     Edited,
-    /// All that is waiting arrives, what was there last first.
+    /// All pending events arrive in order.
     Arrives,
-    /// It arrives twice.
+    /// All pending events arrive twice.
     ArrivesTwice,
-    /// It is missed, and everything is listed.
+    /// All pending events are missed, and everything is listed.
     Missed,
-    /// The writer does what the index says.
+    /// The writer does the work of the index.
     Works,
 }
 
@@ -53,7 +53,7 @@ const STEPS: [Step; 12] = [
     Step::Works,
 ];
 
-/// The cluster, and an index that follows it.
+/// Model of the cluster, and an index that follows it.
 #[derive(Clone)]
 struct World {
     records: BTreeMap<Name, Fact>,
@@ -61,7 +61,7 @@ struct World {
     version: u64,
     news: News<Event>,
     index: Index,
-    /// Nothing of what nobody changes may be written or deleted any more.
+    /// A later write of a Service that no step changes fails the test.
     others_are_written: bool,
 }
 
@@ -169,7 +169,7 @@ impl Explored for World {
 
     fn works_on(&mut self, place: &str) {
         let mut work = self.index.work(place);
-        // The guard lists the records first.
+        // The guard lists the records before a deletion.
         if work
             .missing
             .as_ref()
@@ -185,7 +185,7 @@ impl Explored for World {
             .iter()
             .any(|dseq| place.starts_with(&lease(1, *dseq).namespace()));
         let is_stray = self.others_are_written && !work.is_done() && !is_tenants;
-        assert!(!is_stray, "{place} is written, which nobody changed");
+        assert!(!is_stray, "{place} is written without a change");
         if let Some(uid) = work.delete {
             self.version += 1;
             if let Some(mut live) = self.services.remove(place) {
@@ -237,7 +237,7 @@ impl Explored for World {
         anew
     }
 
-    /// Services without their versions.
+    /// Returns the Services without their versions.
     fn made(&self) -> BTreeMap<Name, Live> {
         let mut made = self.services.clone();
         made.values_mut().for_each(|live| live.version = 0);
@@ -246,7 +246,7 @@ impl Explored for World {
 
     fn check(&self) {
         for name in self.index.names() {
-            assert!(self.index.work(&name).is_done(), "{name} is not at rest");
+            assert!(self.index.work(&name).is_done(), "{name} is not settled");
         }
         let declared: Vec<&Leased> = self
             .records
@@ -255,7 +255,7 @@ impl Explored for World {
             .collect();
         let places: BTreeSet<Name> = declared.iter().map(|leased| leased.place()).collect();
         let is_garbage = self.records.values().any(Result::is_err);
-        // What is declared, and by one record alone, is there as it is declared.
+        // A Service with exactly one declaration is in its declared state.
         if places.len() == declared.len() {
             for one in &declared {
                 let live = self.services.get(&one.place());
@@ -263,7 +263,7 @@ impl Explored for World {
                 assert!(is_wanted);
             }
         }
-        // And what is not declared is not there, but for what a record that makes no sense may speak of.
+        // A Service without a declaration does not exist, unless an invalid record may declare it.
         if !is_garbage {
             let surplus = self.services.iter().filter(|(place, live)| {
                 !places.contains(*place) && live.lease.as_ref().is_some_and(|l| l.provider == provider())
@@ -283,7 +283,7 @@ fn version_in(event: &mut Event) -> Option<&mut u64> {
 }
 
 #[test]
-fn every_order_of_events_ends_as_a_fresh_start_would() {
+fn every_sequence_of_ip_events_ends_in_the_state_of_a_fresh_start() {
     let states = explore(World::new(), DEPTH);
     assert!(states > 1_000, "{states}");
 }
