@@ -1,12 +1,12 @@
-//! How an operator speaks to a provider that runs: a Unix socket in its home folder.
+//! Protocol between the operator commands and a running provider: a Unix socket in the home directory.
 //!
 //! ```text
 //! breaker show|release, leases, reconcile, harden, end-lease ── one line of JSON ──▶ HOME/provider.sock ──▶ the provider
 //!                                    ◀── one line of JSON ──
 //! ```
 //!
-//! The socket is for the account that runs the provider, and for root: its mode says so, and whoever connects is
-//! looked at once more. Nothing of it can be reached over a network.
+//! The mode of the socket restricts it to the account of the provider and root, and the peer credentials are checked
+//! again. The socket is not reachable over a network.
 
 mod ask;
 mod serve;
@@ -22,48 +22,48 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest question in bytes; the longest there is names a lease.
+/// Maximum size of a request in bytes; the longest request contains a lease.
 const QUESTION_MAX: u64 = 4 * 1024;
-/// Longest answer in bytes: a line for each of some hundred thousand leases.
+/// Maximum size of a response in bytes: one line for each of several hundred thousand leases.
 const ANSWER_MAX: u64 = 64 * 1024 * 1024;
-/// What is asked may take so long: the pods of a large lease are written anew.
+/// Maximum duration of a request; `harden` rewrites the pods of a large lease.
 const WORK_LIMIT: Duration = Duration::from_secs(120);
 
-/// Where the socket of a home folder is.
+/// Returns the path of the socket in a home directory.
 fn path(home: &Path) -> PathBuf {
     home.join("provider.sock")
 }
 
-/// What an operator may ask: one line of JSON, which names the question in `ask`.
+/// Request of an operator command: one line of JSON, with the kind in `ask`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 enum Question {
-    /// How the circuit breaker is.
+    /// Returns the state of the circuit breaker.
     Breaker,
-    /// Release the circuit breaker, so that the closes that wait go on.
+    /// Releases the circuit breaker, so that waiting closes continue.
     ReleaseBreaker {
-        /// For this owner alone.
+        /// Releases it for this owner only.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Address>,
     },
-    /// Compare chain, cluster and ledger now, and mend what differs.
+    /// Compares chain, cluster and ledger, and repairs the differences.
     Scan {
-        /// Only tell what differs, and mend nothing.
+        /// Reports the differences without a repair.
         dry_run: bool,
-        /// Confirm the deletions that operators hold.
+        /// Confirms the deletions that operators hold.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         confirm: bool,
     },
-    /// Which leases there are.
+    /// Returns the leases.
     Leases,
-    /// How the operators in its process are.
+    /// Returns the status of the operators in the process.
     Operators,
-    /// Give a lease the isolation of the settings.
+    /// Applies the isolation of the settings to a lease.
     Harden {
         /// Order and provider of the lease.
         lease: LeaseId,
     },
-    /// End a lease.
+    /// Ends a lease.
     EndLease {
         /// Order and provider of the lease.
         lease: LeaseId,
@@ -72,7 +72,7 @@ enum Question {
     },
 }
 
-/// How a lease is.
+/// Status of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct LeaseLine {
     lease: LeaseId,
@@ -86,69 +86,69 @@ struct LeaseLine {
     /// Unhealthy time that ends the lease, in milliseconds.
     #[serde(default)]
     unhealthy_limit_ms: Option<u64>,
-    /// What is wrong with its record in the cluster.
+    /// Problem with the record in the cluster.
     record_problem: Option<String>,
-    /// Why its end does not go on.
+    /// Reason why its end is delayed.
     waiting_for: Option<String>,
-    /// Since when the circuit breaker holds its end back.
+    /// Time since when the circuit breaker holds its end.
     #[serde(default)]
     held_since: Option<String>,
-    /// What the cluster said last against it.
+    /// Last error of the cluster.
     last_error: Option<String>,
-    /// Why its last payout failed.
+    /// Error of the last payout.
     #[serde(default)]
     payout_error: Option<String>,
 }
 
-/// What comes of it.
+/// Response of the provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 enum Answer {
-    /// How the circuit breaker is; the answer to `Question::Breaker`.
+    /// State of the circuit breaker; the response to `Question::Breaker`.
     Breaker {
-        /// Closes of our own wait.
+        /// The circuit breaker tripped for all leases.
         tripped: bool,
-        /// Owners for whose leases alone they wait.
+        /// Owners for which it tripped separately.
         #[serde(default)]
         held_owners: Vec<String>,
-        /// Those within the window, of each owner at most half of what may be.
+        /// Number of closes within the window; each owner counts for at most half of the limit.
         recent: u32,
-        /// How many may be.
+        /// Maximum number of closes within the window.
         allowed: u32,
-        /// The leases that wait.
+        /// Leases that wait for the release.
         waiting: Vec<String>,
-        /// Why nothing passes; `None` when it is open.
+        /// Reason why no close passes; `None` while closes pass.
         shut_because: Option<String>,
     },
-    /// It is released; it had tripped or not.
+    /// The circuit breaker was released.
     Released {
-        /// False when there was nothing to release: for nobody had it tripped, and no records were missing.
+        /// False if it had not tripped for any owner, and no records were missing.
         was_tripped: bool,
-        /// The leases that waited.
+        /// Leases that waited.
         waited: Vec<String>,
     },
-    /// What differed between chain, cluster and ledger.
+    /// Differences between chain, cluster and ledger.
     Scanned {
-        /// A line for each difference; empty where there was none.
+        /// One line per difference.
         findings: Vec<String>,
     },
-    /// The leases that the provider looks after.
+    /// Leases of the provider.
     Leases {
-        /// All of them, those that are being ended included.
+        /// All leases, including those that end.
         leases: Vec<LeaseLine>,
     },
-    /// The operators in its process.
+    /// Operators in the process.
     Operators {
-        /// What each says of itself, by its name.
+        /// Status of each operator, by name.
         operators: BTreeMap<String, Value>,
     },
     /// The lease has the isolation of the settings.
     Hardened,
-    /// The close of the lease is on its way to the chain.
+    /// The close of the lease is being sent to the chain.
     Ending,
-    /// It was not done.
+    /// The request failed.
     Refused {
-        /// Why not, in words for the operator; they may hold words of the cluster.
+        /// Reason for the operator; it may contain text of the cluster.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What runs in the cluster beside the provider, each with a port on which it is asked how it is.
+//! Operators of the cluster, each with an HTTP port for its status.
 
 mod forget;
 pub mod hostname;
@@ -19,10 +19,10 @@ use crate::operator;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Runs an operator, or asks one that runs.
+/// Runs an operator, or sends a command to a running one.
 ///
 /// # Errors
-/// It cannot be started, or there is none to ask.
+/// Returns an error if the operator cannot start, or if none is running.
 pub fn run(command: &OperatorsCommand, home: anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
     match command {
         OperatorsCommand::Status(printed) => operator::operators(&home?, printed.output),

@@ -1,4 +1,4 @@
-//! The operator's end of the socket.
+//! Client of the socket: the operator commands.
 
 use super::{ANSWER_MAX, Answer, LeaseLine, Question, WORK_LIMIT, path};
 use crate::args::Output;
@@ -16,14 +16,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The provider ends its work before this and says so.
+/// The provider ends its work, and reports the timeout, before this limit.
 const ANSWER_LIMIT: Duration = WORK_LIMIT.saturating_add(Duration::from_secs(10));
 
-/// Asks the provider that runs with a home folder.
+/// Runs a command against the provider with this home directory.
 ///
 /// # Errors
-/// None runs, it cannot be asked, or it refuses. Of several leases that are hardened each is told about as it goes,
-/// and the exit code is 1 when one was refused.
+/// Returns an error if no provider runs, if the connection fails, or if the provider refuses. `harden` reports each
+/// lease, and exits with code 1 if one was refused.
 pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
     match command {
         OperatorCommand::Breaker(args) => match &args.action {
@@ -58,19 +58,19 @@ fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
         let waiting = lines(&waiting);
         let mut text = match &shut_because {
             _ if tripped => {
-                format!("the circuit breaker has tripped; {counts}; waiting for its release:\n{waiting}")
+                format!("circuit breaker tripped; {counts}; leases waiting for its release:\n{waiting}")
             }
             Some(why) => format!(
-                "nothing is ended: {}; {counts}; waiting:\n{waiting}",
+                "no lease is closed: {}; {counts}; leases waiting:\n{waiting}",
                 plain::line(why)
             ),
-            None if held_owners.is_empty() => format!("the circuit breaker has not tripped; {counts}\n"),
+            None if held_owners.is_empty() => format!("circuit breaker not tripped; {counts}\n"),
             None => {
-                format!("the circuit breaker is open for most; {counts}; waiting for its release:\n{waiting}")
+                format!("circuit breaker tripped for some owners; {counts}; leases waiting for its release:\n{waiting}")
             }
         };
         if !held_owners.is_empty() {
-            text.push_str("it has tripped for each of these owners alone:\n");
+            text.push_str("owners for which it tripped:\n");
             text.push_str(&lines(&held_owners));
         }
         text
@@ -87,15 +87,15 @@ fn release(home: &Path, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
     let value = json!({ "was_tripped": was_tripped, "waited": waited });
     print(args.printed.output, &value, || {
         if !was_tripped {
-            return "the circuit breaker had not tripped\n".to_owned();
+            return "circuit breaker was not tripped\n".to_owned();
         }
         let waited = lines(&waited);
-        let whose = args
+        let scope = args
             .owner
             .as_ref()
             .map(|owner| format!(" for {owner}"))
             .unwrap_or_default();
-        format!("the circuit breaker is released{whose}; these leases waited, and go on:\n{waited}")
+        format!("circuit breaker released{scope}; leases that continue:\n{waited}")
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -108,7 +108,7 @@ fn reconcile(home: &Path, args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
     let value = json!({ "dry_run": dry_run, "findings": findings });
     print(args.printed.output, &value, || {
         if findings.is_empty() {
-            return "nothing differs\n".to_owned();
+            return "no differences\n".to_owned();
         }
         lines(&findings)
     });
@@ -121,24 +121,24 @@ fn leases(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     };
     print(output, &json!({ "leases": leases }), || {
         if leases.is_empty() {
-            return "no lease\n".to_owned();
+            return "no leases\n".to_owned();
         }
         leases.iter().map(told).collect()
     });
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints how the operators in the process of a provider are.
+/// Prints the status of the operators in the process of a provider.
 ///
 /// # Errors
-/// No provider runs with the home folder, or it cannot be asked.
+/// Returns an error if no provider runs with the home directory, or if the connection fails.
 pub fn operators(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     let Answer::Operators { operators } = granted(ask(home, &Question::Operators)?)? else {
         bail!(odd());
     };
     print(output, &json!({ "operators": operators }), || {
         if operators.is_empty() {
-            return "no operator runs in the process of this provider; --with-operators names those that are to\n".to_owned();
+            return "no operator runs in the process of this provider; add one with --with-operators\n".to_owned();
         }
         operators
             .iter()
@@ -148,14 +148,14 @@ pub fn operators(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An operator in a line.
+/// Formats the status of an operator as one line.
 fn works(name: &str, status: &Value) -> String {
     let election = &status["election"];
     let work = match (election["is_leader"] == true, election["holder"].as_str()) {
-        (true, _) if status["is_ready"] == true => "works".to_owned(),
-        (true, _) => "waits for the cluster".to_owned(),
-        (false, Some(holder)) => format!("waits: {} works", plain::line(holder)),
-        (false, None) => "waits for the election".to_owned(),
+        (true, _) if status["is_ready"] == true => "active".to_owned(),
+        (true, _) => "waiting for the cluster".to_owned(),
+        (false, Some(holder)) => format!("standby: {} is the leader", plain::line(holder)),
+        (false, None) => "waiting for the election".to_owned(),
     };
     let error = election["error"]
         .as_str()
@@ -163,7 +163,7 @@ fn works(name: &str, status: &Value) -> String {
     format!("{name}: {work}{}\n", error.unwrap_or_default())
 }
 
-/// A lease in a line, and a line for each thing that is against it.
+/// Formats a lease as one line, followed by one line per problem.
 fn told(line: &LeaseLine) -> String {
     let health = match line.health {
         Health::Good => "healthy",
@@ -173,11 +173,11 @@ fn told(line: &LeaseLine) -> String {
     };
     let clock = clock(line);
     let against = [
-        ("its record cannot be used", &line.record_problem),
-        ("its end waits", &line.waiting_for),
-        ("its end is held back since", &line.held_since),
+        ("invalid record", &line.record_problem),
+        ("end delayed", &line.waiting_for),
+        ("end held since", &line.held_since),
         ("unhealthy time", &clock),
-        ("the cluster said", &line.last_error),
+        ("cluster error", &line.last_error),
         ("payout failed", &line.payout_error),
     ];
     let against = against
@@ -190,7 +190,7 @@ fn told(line: &LeaseLine) -> String {
     text
 }
 
-/// The clock of unhealthy time, once it has counted anything or the workload lacks replicas.
+/// Formats the unhealthy time, if any was counted or if the workload lacks replicas.
 fn clock(line: &LeaseLine) -> Option<String> {
     let is_quiet = matches!(line.health, Health::Good | Health::Unknown) && line.known_unhealthy_ms == 0;
     if is_quiet {
@@ -219,7 +219,7 @@ fn end_lease(home: &Path, args: &EndLeaseArgs) -> anyhow::Result<ExitCode> {
     let value = json!({ "lease": args.lease.to_string(), "reason": reason, "ending": true });
     print(args.printed.output, &value, || {
         format!(
-            "ending {}; `leases` shows it until its workload is removed\n",
+            "ending {}; `leases` lists it until its workload is deleted\n",
             args.lease
         )
     });
@@ -240,7 +240,7 @@ fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {
         let question = Question::Harden { lease: lease.clone() };
         let problem = match ask(home, &question)? {
             Answer::Hardened => None,
-            // A refusal is about this one lease: the others are tried all the same.
+            // A refusal concerns one lease only, so the other leases are still hardened.
             Answer::Refused { message } => Some(message),
             _ => bail!(odd()),
         };
@@ -278,22 +278,22 @@ fn granted(answer: Answer) -> anyhow::Result<Answer> {
 }
 
 fn odd() -> &'static str {
-    "the provider answered something else than was asked; is it of another version than this program?"
+    "unexpected response of the provider; use the version of the running provider"
 }
 
 fn ask(home: &Path, question: &Question) -> anyhow::Result<Answer> {
     let at = path(home);
     let mut stream = UnixStream::connect(&at).map_err(|error| {
-        let mend = match error.kind() {
+        let remedy = match error.kind() {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-                "no provider runs with this home folder; name that of the one that runs with --home"
+                "no provider runs with this home directory; set --home to that of the running provider"
             }
-            ErrorKind::PermissionDenied => "only the account that runs the provider, and root, may ask it",
-            _ => "the provider cannot be asked",
+            ErrorKind::PermissionDenied => "permission denied; run this command as the account of the provider or as root",
+            _ => "cannot connect to the provider",
         };
-        anyhow::Error::new(error).context(format!("{}: {mend}", at.display()))
+        anyhow::Error::new(error).context(format!("{}: {remedy}", at.display()))
     })?;
-    let asking = || format!("asking the provider at {}", at.display());
+    let asking = || format!("cannot query the provider at {}", at.display());
     stream.set_read_timeout(Some(ANSWER_LIMIT)).with_context(asking)?;
     stream
         .set_write_timeout(Some(ANSWER_LIMIT))
@@ -304,10 +304,10 @@ fn ask(home: &Path, question: &Question) -> anyhow::Result<Answer> {
     let mut answer = Vec::new();
     let mut reading = BufReader::new(stream.take(ANSWER_MAX));
     reading.read_until(b'\n', &mut answer).with_context(asking)?;
-    // The end of the line is the sign that the answer is whole, and was not cut with the connection.
+    // A final line break shows that the response is complete.
     if !answer.ends_with(b"\n") {
         bail!(
-            "{}: the provider ended, or turned this account away, before it answered",
+            "{}: the provider stopped, or rejected this account, before it responded",
             at.display()
         );
     }
@@ -326,25 +326,25 @@ mod tests {
     }
 
     #[test]
-    fn where_no_provider_runs_it_is_said_with_the_mend() {
+    fn missing_provider_is_an_error_with_a_remedy() {
         let home = home("nobody");
         let error = ask(&home, &Question::Breaker).unwrap_err();
         assert!(
-            format!("{error:#}").contains("no provider runs with this home folder"),
+            format!("{error:#}").contains("no provider runs with this home directory"),
             "{error:#}"
         );
-        // A socket that was left over.
+        // A leftover socket.
         drop(std::os::unix::net::UnixListener::bind(path(&home)).unwrap());
         let error = ask(&home, &Question::Breaker).unwrap_err();
         assert!(
-            format!("{error:#}").contains("no provider runs with this home folder"),
+            format!("{error:#}").contains("no provider runs with this home directory"),
             "{error:#}"
         );
         std::fs::remove_dir_all(&home).unwrap();
     }
 
     #[test]
-    fn a_lease_is_printed_with_its_unhealthy_time_and_what_stops_it() {
+    fn lease_is_printed_with_its_unhealthy_time_and_problems() {
         let lease: LeaseId =
             "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"
                 .parse()
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_none_is_an_error() {
+    fn invalid_response_of_the_provider_is_an_error() {
         let home = home("odd");
         let listener = std::os::unix::net::UnixListener::bind(path(&home)).unwrap();
         let answering = std::thread::spawn(move || {
@@ -391,9 +391,9 @@ mod tests {
             }
         });
         let error = ask(&home, &Question::Breaker).unwrap_err().to_string();
-        assert!(error.contains("before it answered"), "{error}");
+        assert!(error.contains("before it responded"), "{error}");
         let error = ask(&home, &Question::Breaker).unwrap_err().to_string();
-        assert!(error.contains("another version"), "{error}");
+        assert!(error.contains("use the version"), "{error}");
         answering.join().unwrap();
         std::fs::remove_dir_all(&home).unwrap();
     }

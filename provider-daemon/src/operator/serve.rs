@@ -1,4 +1,4 @@
-//! The provider's end of the socket.
+//! Server of the socket: the provider side.
 
 use super::{Answer, LeaseLine, QUESTION_MAX, Question, WORK_LIMIT, path};
 use crate::run::Distant;
@@ -21,28 +21,28 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// 9999-12-31T23:59:59Z, in seconds since the Unix epoch: the last date in RFC 3339.
+/// 9999-12-31T23:59:59Z in seconds since the Unix epoch, the last RFC 3339 date.
 const LAST_DATE: u64 = 253_402_300_799;
 
-/// Only the account that made it, and root, may connect.
+/// Access for the owner of the socket and root only.
 const MODE: u32 = 0o600;
-/// Operators that ask at once; more wait.
+/// Maximum number of concurrent requests; further clients wait.
 const AT_ONCE: usize = 8;
-/// A question is one line that is typed by nobody: it is there at once. So long may writing the answer take too.
+/// Maximum time to receive a request, which a program sends at once, and to send a response.
 const LINE_LIMIT: Duration = Duration::from_secs(5);
-/// After a connection that could not be taken: there may be no descriptor left.
+/// Delay after a failed accept; the process may be out of file descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What answers operators; a clone of it for each connection.
+/// Request handler; cloned for each connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Desk {
-    /// The running provider, which does what is asked and knows the status.
+    /// Running provider.
     pub(crate) handle: ProviderHandle,
-    /// The real cluster; `None` where leases run in memory.
+    /// Cluster; `None` for leases in memory.
     pub(crate) cluster: Option<Distant>,
 }
 
-/// A socket that is gone when it is dropped.
+/// Listening socket; the file is removed on drop.
 struct Socket {
     listener: UnixListener,
     path: PathBuf,
@@ -51,19 +51,19 @@ struct Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Left behind it does no harm: the next provider of this home replaces it.
+        // The next provider of this home directory replaces a leftover file.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Answers operators until the end. Without a socket the provider runs on, and it is said.
+/// Serves requests until the cancellation. If the socket cannot be opened, the provider continues without it.
 pub(crate) async fn serve(home: PathBuf, desk: Desk, until: CancellationToken) {
     let socket = match open(&path(&home)) {
         Ok(socket) => socket,
         Err(error) => {
             let at = path(&home);
             tracing::warn!(
-                "no operator can ask this provider anything: {}: {error}",
+                "operator socket unavailable, operator commands do not work: {}: {error}",
                 at.display()
             );
             return;
@@ -72,7 +72,7 @@ pub(crate) async fn serve(home: PathBuf, desk: Desk, until: CancellationToken) {
     let turns = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         let accepting = async {
-            // Closed never: it lives as long as we do.
+            // The semaphore is never closed.
             let turn = Arc::clone(&turns).acquire_owned().await.ok();
             (turn, socket.listener.accept().await)
         };
@@ -91,28 +91,28 @@ pub(crate) async fn serve(home: PathBuf, desk: Desk, until: CancellationToken) {
                         () = until.cancelled() => {}
                         done = converse(stream, &desk) => {
                             if let Err(error) = done {
-                                tracing::debug!("an operator was not answered: {error}");
+                                tracing::debug!("operator request failed: {error}");
                             }
                         }
                     }
                 });
             }
-            Ok(_) => tracing::warn!("somebody else than the operator was turned away at the socket"),
+            Ok(_) => tracing::warn!("operator socket: connection of another account rejected"),
             Err(error) => {
-                tracing::warn!("an operator could not connect: {error}");
+                tracing::warn!("operator socket: accept failed: {error}");
                 tokio::time::sleep(PAUSE).await;
             }
         }
     }
 }
 
-/// Makes the socket. Whoever has the state of the home open is its one provider, so a socket that is there is left
-/// over; anything else of that name stays.
+/// Opens the socket. The provider holds the lock of the home directory, so an existing socket is a leftover. Any
+/// other file is not removed.
 fn open(path: &Path) -> io::Result<Socket> {
     match fs::symlink_metadata(path) {
-        // Links are not followed: what one leads to is not ours to remove.
+        // Links are not followed, because their target is unknown.
         Ok(there) if there.file_type().is_socket() => fs::remove_file(path)?,
-        Ok(_) => return Err(io::Error::other("it is no socket; move it away")),
+        Ok(_) => return Err(io::Error::other("not a socket; move the file away")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
@@ -126,7 +126,7 @@ fn open(path: &Path) -> io::Result<Socket> {
     })
 }
 
-/// Between the socket and its mode somebody may have come in.
+/// Another account may connect between the creation of the socket and the change of its mode.
 fn is_allowed(stream: &UnixStream, owner: u32) -> bool {
     const ROOT: u32 = 0;
     stream
@@ -138,17 +138,17 @@ async fn converse(stream: UnixStream, desk: &Desk) -> io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut line = Vec::new();
     let mut reading = BufReader::new(reading.take(QUESTION_MAX + 1));
-    // Whoever sends more than the limit is cut there, and what is left is no JSON below.
+    // A longer request is truncated, and is invalid JSON.
     timeout(LINE_LIMIT, reading.read_until(b'\n', &mut line)).await??;
     let answer = match serde_json::from_slice(&line) {
         Ok(question) => timeout(WORK_LIMIT, desk.answer(question))
             .await
             .unwrap_or_else(|_| {
                 refused(format!(
-                    "it was not done within {WORK_LIMIT:?}, and how much of it was is not known; ask again"
+                    "the request did not finish within {WORK_LIMIT:?} and may be done in part; repeat it"
                 ))
             }),
-        Err(error) => refused(format!("that is no question: {error}")),
+        Err(error) => refused(format!("invalid request: {error}")),
     };
     let mut line = serde_json::to_vec(&answer)?;
     line.push(b'\n');
@@ -187,7 +187,7 @@ impl Desk {
     }
 
     async fn scan(&self, dry_run: bool, confirm: bool) -> Answer {
-        // First: records that are missing fail the comparison with the cluster, and their hold is worth knowing then.
+        // Holds are read first, because missing records also fail the comparison with the cluster.
         let operators = match (&self.cluster, confirm) {
             (Some(cluster), true) => cluster.confirm_deletions(),
             (Some(cluster), false) => held(&cluster.operators()),
@@ -205,12 +205,12 @@ impl Desk {
     async fn with_status(&self, answer: impl FnOnce(&Status) -> Answer) -> Answer {
         match self.handle.known_status().await {
             Some(status) => answer(&status),
-            None => refused("the provider does not answer; ask again".to_owned()),
+            None => refused("the provider does not respond; repeat the command".to_owned()),
         }
     }
 
     async fn release(&self, owner: Option<Address>) -> Answer {
-        // Asked first: after the release nobody knows any more which leases waited.
+        // The waiting leases are unknown after the release.
         let before = self.handle.known_status().await;
         let released = match owner.clone() {
             Some(owner) => self.handle.release_breaker_for(owner).await,
@@ -221,11 +221,11 @@ impl Desk {
         }
         tracing::warn!(
             owner = owner.as_ref().map(Address::as_str),
-            "an operator has released the circuit breaker"
+            "circuit breaker released by an operator"
         );
         let before = before.map(|status| status.breaker.clone()).unwrap_or_default();
         let is_shut = before.tripped || before.records_missing.is_some();
-        // Where it is shut for all, those of one owner go on waiting.
+        // While the breaker is tripped for all, the leases of one owner continue to wait.
         let goes_on = |lease: &&LeaseId| owner.as_ref().is_none_or(|o| lease.owner() == o && !is_shut);
         let waited = before.waiting.iter().filter(goes_on);
         Answer::Released {
@@ -236,31 +236,31 @@ impl Desk {
 
     async fn harden(&self, lease: &LeaseId) -> Result<(), String> {
         let Some(cluster) = &self.cluster else {
-            return Err("leases run in memory here: there is nothing to harden".to_owned());
+            return Err("leases run in memory and cannot be hardened".to_owned());
         };
-        // A standby writes nothing, and whoever does not know what it is may be one.
+        // A standby does not write, and an unknown state may be a standby.
         if !self
             .handle
             .known_status()
             .await
             .is_some_and(|status| status.leader)
         {
-            return Err("this provider does not lead, or does not answer; ask again".to_owned());
+            return Err("this provider is not the leader, or does not respond; repeat the command on the leader".to_owned());
         }
         let is_ours = || async { self.handle.has_lease(lease).await.map_err(|e| e.to_string()) };
-        // Asked before and after: hardening takes its time, and the lease may end meanwhile.
+        // Checked before and after, because the lease may end while it is hardened.
         if !is_ours().await? {
-            return Err(format!("{lease} is no live lease of this provider"));
+            return Err(format!("{lease} is not an active lease of this provider"));
         }
         cluster.harden(lease).await.map_err(|e| e.to_string())?;
         if !is_ours().await? {
-            tracing::warn!(%lease, "the lease ended while it was hardened; the next scan removes what is left of it");
+            tracing::warn!(%lease, "lease ended while it was hardened; the next scan removes its leftovers");
         }
         Ok(())
     }
 }
 
-/// A line for each operator that holds deletions.
+/// Returns one line for each operator that holds deletions.
 fn held(operators: &BTreeMap<&'static str, Value>) -> Vec<String> {
     let lines = operators.iter().filter_map(|(name, status)| {
         let hold = status.get("hold")?;
@@ -327,7 +327,7 @@ fn lease_line(status: &Status, info: &LeaseInfo) -> LeaseLine {
     }
 }
 
-/// A block time as a date. A time past the last date that can be written is shown as that date.
+/// Formats a block time as a date, at most the last RFC 3339 date.
 fn date(at: BlockTime) -> String {
     let seconds = u64::try_from(at.0 / 1000).unwrap_or_default().min(LAST_DATE);
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()

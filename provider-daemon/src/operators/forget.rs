@@ -1,4 +1,4 @@
-//! `operator … forget` and `operator … confirm`: ask the operator that runs on this machine.
+//! `operator … forget` and `operator … confirm`: commands for the operator on this machine.
 
 use crate::args::Output;
 use crate::args::operators::{ConfirmArgs, ForgetArgs};
@@ -17,22 +17,22 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The operator answers from what it knows.
+/// Maximum duration of a request.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Longest answer in bytes.
+/// Maximum size of a response in bytes.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// Has what is of a lease tried again; `what` is what the operator makes, one of it.
+/// Retries the failed objects of a lease; `what` is the name of one object.
 ///
 /// # Errors
-/// No operator runs on this machine at that port, or it refuses.
+/// Returns an error if no operator listens on this machine and port, or if it refuses.
 pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> {
     let answer = post(args.rest_port, &format!("/forget/{}", args.lease))?;
     let count = answer["forgotten"].as_u64().unwrap_or(0);
     match args.output {
         Output::Json => say(&format!("{answer}\n")),
-        Output::Text if count == 0 => say(&format!("no {what} of this lease had failed\n")),
-        Output::Text => say(&format!("{count} {what}s of this lease are tried again\n")),
+        Output::Text if count == 0 => say(&format!("no failed {what} of this lease\n")),
+        Output::Text => say(&format!("{count} {what}s of this lease retried\n")),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -40,7 +40,7 @@ pub(super) fn forget(args: &ForgetArgs, what: &str) -> anyhow::Result<ExitCode> 
 /// Confirms the deletions that the operator holds.
 ///
 /// # Errors
-/// As for `forget`, and where another instance leads.
+/// Returns an error as `forget` does, and if another instance is the leader.
 pub(super) fn confirm(args: &ConfirmArgs) -> anyhow::Result<ExitCode> {
     let answer = post(args.rest_port, "/confirm")?;
     match args.output {
@@ -55,25 +55,25 @@ fn post(port: u16, path: &str) -> anyhow::Result<Value> {
     block_on(async {
         timeout(LIMIT, ask(at, path))
             .await
-            .with_context(|| format!("{at}: no answer within {LIMIT:?}"))?
+            .with_context(|| format!("{at}: no response within {LIMIT:?}"))?
     })
 }
 
 async fn ask(at: SocketAddr, path: &str) -> anyhow::Result<Value> {
-    let asking = || format!("asking the operator at {at}");
+    let asking = || format!("cannot query the operator at {at}");
     let stream = TcpStream::connect(at).await.with_context(|| {
-        format!("{at}: no operator runs on this machine at that port; name it with --rest-port, and run this in its pod")
+        format!("{at}: no operator runs on this machine at that port; run this command in the pod of the operator, and set --rest-port")
     })?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .with_context(asking)?;
-    // It ends with the answer.
+    // The connection ends with the response.
     tokio::spawn(connection);
     let request = Request::post(path).header(HOST, at.to_string());
     let request = request.body(String::new()).with_context(asking)?;
     let answer = sender.send_request(request).await.with_context(asking)?;
     let status = answer.status();
-    // Something else may listen at that port, so its answer is cut as well.
+    // Another program may listen on that port, so the response is limited.
     let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await;
     let body = body
         .map_err(anyhow::Error::from_boxed)
@@ -81,7 +81,7 @@ async fn ask(at: SocketAddr, path: &str) -> anyhow::Result<Value> {
         .to_bytes();
     if status != StatusCode::OK {
         let words = String::from_utf8_lossy(&body);
-        bail!("{at}: it answered {status}: {}", plain::line(&words));
+        bail!("{at}: the operator responded {status}: {}", plain::line(&words));
     }
-    serde_json::from_slice(&body).with_context(|| format!("{at}: what answers there is no operator"))
+    serde_json::from_slice(&body).with_context(|| format!("{at}: invalid response; another program listens on this port"))
 }

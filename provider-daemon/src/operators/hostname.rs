@@ -1,11 +1,11 @@
-//! `operator hostname`: routes of declared hostnames. Beside what every operator answers:
+//! `operator hostname`: routes of declared hostnames. Routes in addition to those of every operator:
 //!
-//! | route | says |
+//! | route | response |
 //! |---|---|
-//! | `GET /managed-hostnames`, `/ignore-list` | as today's operator says it |
-//! | `GET /status` | watches, counts, and each hostname as it is wanted, written and accepted; `?after=NAME` and `?limit=N`, `?hostname=NAME` |
-//! | `POST /forget/LEASE` | its hostnames are tried again now; from this machine alone |
-//! | `POST /confirm` | deletions that are held are confirmed; from this machine alone |
+//! | `GET /managed-hostnames`, `/ignore-list` | in the format of the Go operator |
+//! | `GET /status` | watches, counts, and the desired, written and accepted state of each hostname; `?after=NAME` and `?limit=N`, `?hostname=NAME` |
+//! | `POST /forget/LEASE` | retries its hostnames; local clients only |
+//! | `POST /confirm` | confirms held deletions; local clients only |
 
 mod dns;
 mod prober;
@@ -34,13 +34,14 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Hostnames in one answer of `/status`: some 4 MiB.
+/// Maximum number of hostnames in one response of `/status`, about 4 MiB.
 const NAMES_MAX: usize = 10_000;
 
-/// Runs until it is told to stop.
+/// Runs until a signal stops it.
 ///
 /// # Errors
-/// A setting makes no sense, no cluster is known, or its port is taken. That the cluster is away is no error.
+/// Returns an error for an invalid setting, without a kubeconfig, or if the port is in use. An unreachable cluster is
+/// not an error.
 pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     let mut options = args.options()?;
     process::run(&args.common, async move |client, gate| {
@@ -51,7 +52,7 @@ pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Who finds out about hostnames what the flags ask for.
+/// Probe and proof of hostnames, as configured by the flags.
 #[derive(Debug, Default)]
 pub(super) struct Inquiry {
     probe: Option<Probe>,
@@ -59,17 +60,17 @@ pub(super) struct Inquiry {
 }
 
 impl Inquiry {
-    /// `rule` says which names need a proof.
+    /// Creates the configuration. `rule` selects the hostnames that need a proof.
     ///
     /// # Errors
-    /// No resolvers are known.
+    /// Returns an error if no resolvers are configured.
     pub(super) fn new(names: &NamesArgs, rule: Option<ProofRule>) -> anyhow::Result<Self> {
         let probe = names.probe().map(|budget| Probe {
             prober: Arc::new(Http::new()),
             budget,
         });
         let proving = |rule| {
-            let dns = Dns::new(&names.dns_server).context("the resolvers of --hostname-proof")?;
+            let dns = Dns::new(&names.dns_server).context("cannot configure the resolvers of --hostname-proof")?;
             let proving = Proving {
                 lookup: Arc::new(dns),
                 budget: names.proving(),
@@ -80,7 +81,7 @@ impl Inquiry {
         Ok(Self { probe, proof })
     }
 
-    /// Into the settings of an operator.
+    /// Applies the configuration to the settings of an operator.
     pub(super) fn give(self, options: &mut Options) {
         options.probe = self.probe;
         (options.plan.proof, options.proving) = self.proof.unzip();
@@ -121,14 +122,14 @@ impl Operator for HostnameOperator {
                     Ok(asked @ 1..=NAMES_MAX) => limit = asked,
                     _ => return wrong(format!("limit: use 1 to {NAMES_MAX}\n")),
                 },
-                _ => return wrong("ask with after, limit or hostname\n".to_owned()),
+                _ => return wrong("unknown parameter: use after, limit or hostname\n".to_owned()),
             }
         }
         let found = match &hostname {
             Some(name) => self.status_of(name),
             None => Some(self.status_page(after.as_deref(), limit)),
         };
-        let nobody = "no such hostname is declared or has a route\n".to_owned();
+        let nobody = "no record and no route of this hostname\n".to_owned();
         found
             .map(|found| value(&found))
             .ok_or((StatusCode::NOT_FOUND, nobody))
@@ -158,7 +159,7 @@ impl Operator for HostnameOperator {
             ("failed", count(|name| name.error.is_some())),
             ("ignored", count(|name| name.is_ignored)),
         ];
-        let help = "Hostnames by what is known of them; one may count in several";
+        let help = "Hostnames by state; a hostname may have several states";
         let mut measures = vec![Measure::gauge("hostnames", help).counted("state", states)];
         measures.extend(of_counts(now.counts));
         measures.extend(of_watches(&now.watches));

@@ -1,4 +1,4 @@
-//! Operators in the process of a provider, for a cluster that needs no pods of their own.
+//! Operators in the process of a provider, for clusters without operator pods.
 
 use super::hostname::Inquiry;
 use super::inventory::{self, Desk};
@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// One of them, whichever it is.
+/// Operator of any kind.
 trait Part: Send + Sync {
     fn name(&self) -> &'static str;
     fn status(&self) -> Value;
@@ -34,7 +34,7 @@ trait Part: Send + Sync {
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
 
-/// An operator, and what works beside it.
+/// Operator with its election and its background task.
 struct Running<O> {
     process: Process<O>,
     #[expect(dead_code, reason = "dropping it ends the task")]
@@ -77,7 +77,7 @@ impl<O: Operator> Part for Running<O> {
     }
 }
 
-/// What operators are started with that can make no sense: read before a cluster is asked for anything.
+/// Validated settings of the operators, read before the first request to the cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     wanted: Vec<InsideArg>,
@@ -86,12 +86,12 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Of the flags: those of --with-operators, or the usual ones where it is not said. Hostnames under `own_domain` need
-    /// no proof. `home` keeps the list of GPUs over restarts.
+    /// Reads the flags: the operators of `--with-operators`, or the defaults. Hostnames under `own_domain` need no
+    /// proof. `home` stores the list of GPUs.
     ///
     /// # Errors
-    /// The rules of the inventory operator make no sense, or cannot be read; or something is to be found out about
-    /// hostnames, and the operator that does so is not wanted, or it is not said which names are the provider's own.
+    /// Returns an error for invalid or unreadable rules of the inventory operator, for `--probe` or
+    /// `--hostname-proof` without the hostname operator, and for proofs without a domain of automatic hostnames.
     pub(crate) fn read(
         args: &KubernetesArgs,
         usual: &[InsideArg],
@@ -101,14 +101,14 @@ impl Prepared {
         let wanted = args.with_operators.as_deref().unwrap_or(usual).to_vec();
         if args.names.is_asked() && !wanted.contains(&InsideArg::Hostname) {
             bail!(
-                "--probe and --hostname-proof are for the hostname operator in this process: add --with-operators hostname, \
-                 or give them to the one that runs by itself"
+                "--probe and --hostname-proof require the hostname operator in this process: add --with-operators hostname, \
+                 or pass them to the stand-alone operator"
             );
         }
         if args.discovery.discovery_image.is_some() && !wanted.contains(&InsideArg::Inventory) {
             bail!(
-                "--discovery-image is for the inventory operator in this process: add --with-operators inventory, or give \
-                 it to the one that runs by itself"
+                "--discovery-image requires the inventory operator in this process: add --with-operators inventory, or pass \
+                 it to the stand-alone operator"
             );
         }
         let inquiry = Inquiry::new(&args.names, args.names.rule(Some(own_domain))?)?;
@@ -125,8 +125,8 @@ impl Prepared {
     }
 }
 
-/// Those that run in this process. Each contends with others of its kind, in pods or in other providers. Dropping them
-/// ends them at once.
+/// Operators in this process. Each takes part in the election of its kind, with pods and other providers. Dropping
+/// the value stops them at once.
 #[derive(Default)]
 pub(crate) struct Inside(Vec<Box<dyn Part>>);
 
@@ -139,7 +139,7 @@ impl Debug for Inside {
 }
 
 impl Inside {
-    /// Starts those that are wanted. It needs the runtime of tokio.
+    /// Starts the selected operators. Requires a tokio runtime.
     pub(crate) fn start(
         client: &Client,
         args: &KubernetesArgs,
@@ -155,7 +155,7 @@ impl Inside {
         let mut inquiry = Some(inquiry);
         let parts = wanted.into_iter().filter_map(|one| match one {
             InsideArg::None => None,
-            // Once, however often it is named.
+            // A repeated name starts one operator.
             InsideArg::Hostname => inquiry
                 .take()
                 .map(|inquiry| hostname(client, args, definitions, inquiry)),
@@ -167,17 +167,17 @@ impl Inside {
         Self(parts.collect())
     }
 
-    /// How each of them is, by its name.
+    /// Returns the status of each operator, by name.
     pub(crate) fn status(&self) -> BTreeMap<&'static str, Value> {
         self.0.iter().map(|part| (part.name(), part.status())).collect()
     }
 
-    /// Confirms the deletions that they hold; a line for each that holds some.
+    /// Confirms the held deletions; returns one line for each operator that holds some.
     pub(crate) fn confirm(&self) -> Vec<String> {
         self.0.iter().filter_map(|part| part.confirm()).collect()
     }
 
-    /// Begins nothing more, finishes what was begun, and hands over.
+    /// Stops all operators after their running work, and releases their leases.
     pub(crate) async fn stop(&self) {
         join_all(self.0.iter().map(|part| part.stop())).await;
     }
@@ -235,7 +235,7 @@ fn labels(
         ..InventoryOptions::default()
     };
     options.count.definitions = definitions.clone();
-    // Nobody asks it for the cluster here, so that nobody waits for that.
+    // No client requests the cluster here, so there is no wait.
     Running::boxed(plan.start(client, options, Duration::ZERO), election)
 }
 
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_are_looked_at_by_the_operator_of_this_process_alone() {
+    fn discovery_requires_the_inventory_operator_in_this_process() {
         let looks = ["--discovery-image=registry.example.com/provider:1"];
         let refused = prepared(&looks, &[InsideArg::Hostname], "").unwrap_err();
         assert!(refused.contains("--with-operators inventory"), "{refused}");
@@ -281,19 +281,19 @@ mod tests {
         assert!(prepared(&words, &[], "").is_ok());
         let flags = Flags::try_parse_from([&["test"], &words[..]].concat()).unwrap();
         let options = flags.kubernetes.discovery.options(None).unwrap();
-        let said = (
+        let settings = (
             options.image.as_str(),
             options.program.as_str(),
             options.namespace.as_str(),
         );
         assert_eq!(
-            said,
+            settings,
             ("registry.example.com/provider:1", "provider-daemon", "look")
         );
     }
 
     #[tokio::test]
-    async fn hostnames_are_asked_about_and_proved_as_by_an_operator_of_its_own() {
+    async fn probe_and_proof_settings_match_the_stand_alone_operator() {
         let words = [
             "--with-operators=hostname",
             "--probe",
@@ -318,13 +318,13 @@ mod tests {
         assert!(options.probe.is_none() && options.plan.proof.is_none() && options.proving.is_none());
         assert!(
             prepared(&["--probe"], &[InsideArg::Hostname], "").is_ok(),
-            "it runs by itself"
+            "the operator may be stand-alone"
         );
     }
 
     #[tokio::test]
-    async fn what_nobody_would_do_is_refused() {
-        for (words, own_domain, mend) in [
+    async fn settings_without_their_operator_are_rejected() {
+        for (words, own_domain, remedy) in [
             (&["--probe"][..], "example.com", "--with-operators hostname"),
             (
                 &["--with-operators=ip,inventory", "--hostname-proof=dns-txt"],
@@ -338,7 +338,7 @@ mod tests {
             ),
         ] {
             let refused = prepared(words, &[], own_domain).unwrap_err();
-            assert!(refused.contains(mend), "{words:?}: {refused}");
+            assert!(refused.contains(remedy), "{words:?}: {refused}");
         }
     }
 }

@@ -1,12 +1,13 @@
-//! `operator inventory`: what the cluster has, and the labels of its nodes. Beside what every operator answers:
+//! `operator inventory`: resources of the cluster, and labels of its nodes. Routes in addition to those of every
+//! operator:
 //!
-//! | route | says |
+//! | route | response |
 //! |---|---|
-//! | `GET /metrics/health`, `/metrics/ready` | it runs |
-//! | `GET /v1/inventory[?pretty]` | the cluster as today's operator says it; 500 without a word before it was counted |
-//! | `GET /status` | watches, counts, rules, the list of GPUs, each node, and what is not offered and why |
+//! | `GET /metrics/health`, `/metrics/ready` | 200 while the process runs |
+//! | `GET /v1/inventory[?pretty]` | the cluster in the format of the Go operator; 500 with an empty body before the first count |
+//! | `GET /status` | watches, counts, rules, the list of GPUs, each node, and resources that are not offered |
 //!
-//! The same cluster is at the port of gRPC.
+//! The gRPC port serves the same cluster.
 
 mod config;
 mod grpc;
@@ -42,36 +43,36 @@ use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// The port of gRPC without any word about it.
+/// Default gRPC port.
 const GRPC_PORT: u16 = 8081;
 
-/// How often the file of rules is looked at.
+/// Interval between two reads of the file of rules.
 const RULES_EVERY: Duration = Duration::from_secs(2);
 
-/// What is shown, and who is asked.
+/// Inventory operator with its sources and its gRPC port.
 #[derive(Debug)]
 pub(super) struct Desk {
     operator: InventoryOperator,
     list: Arc<List>,
     rules: Mutex<RulesStatus>,
-    /// Where the rules are, and what they said last.
+    /// Source of the rules, and its last text.
     source: Option<(config::Source, String)>,
-    /// The port of gRPC, until it is served; none in the process of a provider.
+    /// gRPC listener before it is served; `None` in the process of a provider.
     grpc: Mutex<Option<TcpListener>>,
-    /// How long who asks for a cluster that was not counted yet waits.
+    /// Maximum wait of a request for the first count.
     patience: Duration,
 }
 
-/// What is known of the rules.
+/// State of the rules.
 #[derive(Debug, Clone, Default, Serialize)]
 struct RulesStatus {
-    /// Where they are; `None` where there are none.
+    /// Source of the rules; `None` without rules.
     from: Option<String>,
-    /// Why they were not read again; the last ones that made sense hold.
+    /// Error of the last read; the last valid rules apply.
     error: Option<String>,
 }
 
-/// All that is said at `/status`.
+/// Response of `/status`.
 #[derive(Serialize)]
 struct Page {
     rules: RulesStatus,
@@ -80,20 +81,20 @@ struct Page {
     operator: Status,
 }
 
-/// What it works by, read and found to make sense.
+/// Validated settings of the operator.
 #[derive(Debug)]
 pub(crate) struct Plan {
     rules: Rules,
-    /// Where the rules are, and what they said.
+    /// Source of the rules, and its text.
     source: Option<(config::Source, String)>,
     list: List,
 }
 
 impl Plan {
-    /// Reads the rules; `flag` is where they are given, and `folder` is where the list of GPUs is kept.
+    /// Reads the rules. `flag` is the flag of the rules, and `folder` stores the list of GPUs.
     ///
     /// # Errors
-    /// The rules make no sense, or cannot be read.
+    /// Returns an error for invalid or unreadable rules.
     pub(crate) fn read(
         flag: &'static str,
         rules: Option<&str>,
@@ -110,7 +111,7 @@ impl Plan {
         })
     }
 
-    /// The operator at work. `options` are without the rules.
+    /// Starts the operator. `options` has no rules.
     pub(super) fn start(self, client: &Client, options: Options, patience: Duration) -> Desk {
         let from = self.source.as_ref().map(|(source, _)| source.name());
         let options = Options {
@@ -128,11 +129,11 @@ impl Plan {
     }
 }
 
-/// Runs until it is told to stop.
+/// Runs until a signal stops it.
 ///
 /// # Errors
-/// A setting or the file of rules makes no sense, no cluster is known, or a port is taken. That the cluster is away is no
-/// error.
+/// Returns an error for an invalid setting or invalid rules, without a kubeconfig, or if a port is in use. An
+/// unreachable cluster is not an error.
 pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
     let plan = Plan::read(
         "--config",
@@ -145,7 +146,7 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
             Some(port) => port,
             None => pod::port(client, &args.common, "grpc").await.unwrap_or(GRPC_PORT),
         };
-        // The port before the operator: one that cannot have it writes no label.
+        // The port is opened first, so that a second process with the same port writes no label.
         let grpc = bind("--grpc-port", SocketAddr::new(args.common.rest_address, port)).await?;
         let options = Options {
             retry_delay: args.retry_delay,
@@ -175,7 +176,7 @@ fn list_source(args: &GpuListArgs) -> list::Source {
     }
 }
 
-/// The rules at the start: there are no last good ones yet, so that bad ones end it.
+/// Reads the rules at the start. Without previous rules, an error stops the process.
 fn first_rules(flag: &str, source: Option<&config::Source>) -> anyhow::Result<(String, Rules)> {
     let Some(source) = source else {
         return Ok((String::new(), Rules::default()));
@@ -183,7 +184,7 @@ fn first_rules(flag: &str, source: Option<&config::Source>) -> anyhow::Result<(S
     let read = source.text().and_then(|text| Ok((source.rules(&text)?, text)));
     let (rules, text) = read.map_err(|why| match source {
         config::Source::File(_) => anyhow::anyhow!("{flag}: {why}"),
-        // It names the flag by itself.
+        // The error contains the flag.
         config::Source::Inline(..) => anyhow::anyhow!("{why}"),
     })?;
     Ok((text, rules))
@@ -194,7 +195,7 @@ async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
     listener.map_err(|error| anyhow::anyhow!("--rest-address, {flag}: {address}: {}", listen_text(&error)))
 }
 
-/// Looks at the file of rules, for ever. What cannot be read changes nothing.
+/// Reads the file of rules periodically, forever. Unreadable rules change nothing.
 async fn follow_rules(desk: &Desk) -> Infallible {
     let Some((source @ config::Source::File(_), text)) = &desk.source else {
         return std::future::pending().await;
@@ -206,7 +207,7 @@ async fn follow_rules(desk: &Desk) -> Infallible {
     }
 }
 
-/// Takes the rules over where they have changed.
+/// Applies changed rules.
 fn look_at_rules(desk: &Desk, source: &config::Source, text: &mut String) {
     let now = source.text();
     let read = match now {
@@ -219,7 +220,7 @@ fn look_at_rules(desk: &Desk, source: &config::Source, text: &mut String) {
         Ok(news) => {
             status.error = None;
             if let Some((rules, now)) = news {
-                tracing::info!(from = status.from, "the rules are others");
+                tracing::info!(from = status.from, "inventory rules changed");
                 *text = now;
                 desk.operator.set_rules(rules);
             }
@@ -228,7 +229,7 @@ fn look_at_rules(desk: &Desk, source: &config::Source, text: &mut String) {
             if status.error.as_ref() != Some(&why) {
                 tracing::warn!(
                     why,
-                    "the rules cannot be read; the last ones that made sense hold"
+                    "cannot read inventory rules, last valid rules apply: fix the file"
                 );
             }
             status.error = Some(why);
@@ -245,7 +246,7 @@ impl Desk {
         }
     }
 
-    /// The cluster; `None` where it was not counted within the patience.
+    /// Returns the cluster, or `None` if it was not counted in time.
     async fn awaited(&self) -> Option<Arc<Shown>> {
         let mut shown = self.operator.shown();
         let known = timeout(self.patience, shown.wait_for(Option::is_some)).await;
@@ -265,8 +266,8 @@ impl Operator for Desk {
         let now = self.operator.status();
         let mut words = awaited(&now.watches);
         words.push_str(&match now.count_error {
-            Some(error) => format!("the cluster was not counted yet: {error}\n"),
-            None => "the cluster was not counted yet\n".to_owned(),
+            Some(error) => format!("first count of the cluster pending: {error}\n"),
+            None => "first count of the cluster pending\n".to_owned(),
         });
         words
     }
@@ -289,7 +290,7 @@ impl Operator for Desk {
     }
 
     fn routes(self: Arc<Self>) -> Router {
-        // As today's operator has it: the status alone.
+        // The Go operator returns the status without a body.
         let silent = || async { status(StatusCode::OK, "") };
         Router::new()
             .route("/metrics/health", get(silent))
@@ -324,12 +325,12 @@ impl Operator for Desk {
     }
 }
 
-/// How looking at machines fares.
+/// Returns the metrics of hardware discovery.
 #[expect(clippy::cast_precision_loss, reason = "a count of looks is far below 2^52")]
 fn of_discovery(now: &DiscoveryStatus) -> [Measure; 3] {
-    let nodes = Measure::gauge("discovery_nodes", "Nodes that are to be looked at");
-    let looks = Measure::counter("discoveries", "Nodes that were looked at");
-    let failures = Measure::counter("discovery_failures", "Looks at nodes that failed");
+    let nodes = Measure::gauge("discovery_nodes", "Nodes with a pending hardware discovery");
+    let looks = Measure::counter("discoveries", "Successful hardware discoveries");
+    let failures = Measure::counter("discovery_failures", "Failed hardware discoveries");
     [
         nodes.counted("state", [("waiting", now.waiting), ("failing", now.failing)]),
         looks.with([], now.looks as f64),

@@ -1,10 +1,10 @@
-//! `operator ip`: load balancers of leased addresses. Beside what every operator answers:
+//! `operator ip`: load balancers of leased addresses. Routes in addition to those of every operator:
 //!
-//! | route | says |
+//! | route | response |
 //! |---|---|
-//! | `GET /usage`, `/state`, `/ignored-leases`, `/ip-lease-status/OWNER/DSEQ/GSEQ/OSEQ` | as today's operator says it |
-//! | `POST /forget/LEASE` | its addresses are tried again now; from this machine alone |
-//! | `POST /confirm` | deletions that are held are confirmed; from this machine alone |
+//! | `GET /usage`, `/state`, `/ignored-leases`, `/ip-lease-status/OWNER/DSEQ/GSEQ/OSEQ` | in the format of the Go operator |
+//! | `POST /forget/LEASE` | retries its addresses; local clients only |
+//! | `POST /confirm` | confirms held deletions; local clients only |
 
 use super::measures::{Measure, of_counts, of_watches};
 use super::process::{self, Operator};
@@ -23,16 +23,16 @@ use serde_json::Value;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// How many addresses there are, as today's operator says it.
+/// Numbers of addresses, in the format of the Go operator.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Counted {
-    /// All of them: that is what it means by the word.
+    /// Total number of addresses; the Go operator names it so.
     available: u32,
     in_use: u32,
 }
 
-/// An error as today's operator says it.
+/// Error in the format of the Go operator.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct Failed {
@@ -40,10 +40,11 @@ struct Failed {
     code: i32,
 }
 
-/// Runs until it is told to stop.
+/// Runs until a signal stops it.
 ///
 /// # Errors
-/// A setting makes no sense, no cluster is known, or its port is taken. That the cluster is away is no error.
+/// Returns an error for an invalid setting, without a kubeconfig, or if the port is in use. An unreachable cluster is
+/// not an error.
 pub fn run(args: &IpArgs) -> anyhow::Result<ExitCode> {
     let mut options = args.options()?;
     process::run(&args.common, async move |client, gate| {
@@ -83,8 +84,8 @@ impl Operator for IpOperator {
     }
 
     fn missing(&self, path: &str) -> Option<&'static str> {
-        // Unknown is not none: who promises addresses has to keep what was said last.
-        (path == "/usage").then_some("how many addresses there are is not known; /status says why\n")
+        // An unknown number is not zero: clients keep the last number.
+        (path == "/usage").then_some("number of addresses unknown; see /status\n")
     }
 
     fn status(&self) -> Value {
@@ -103,10 +104,10 @@ impl Operator for IpOperator {
             ("failed", count(|port| port.error.is_some())),
             ("ignored", count(|port| port.is_ignored)),
         ];
-        let help = "Ports of leased addresses by what is known of them; one may count in several";
+        let help = "Ports of leased addresses by state; a port may have several states";
         let mut measures = vec![Measure::gauge("leased_ports", help).counted("state", states)];
         if let Some((total, in_use)) = self.usage().known() {
-            let help = "Addresses for leases: all of them, and those in use";
+            let help = "Addresses for leases, in total and in use";
             let of = [("total", total as usize), ("in_use", in_use as usize)];
             measures.push(Measure::gauge("addresses", help).counted("of", of));
         }

@@ -1,5 +1,4 @@
-//! How an operator is, as numbers for Prometheus. They are made when they are asked for, from what the operator says of
-//! itself; nothing is counted twice.
+//! Prometheus metrics of an operator, computed from its status on each request.
 
 use akash_provider_k8s::operators::{Counts, WatchStatus};
 use prometheus_client::collector::Collector;
@@ -15,7 +14,7 @@ use std::fmt;
 /// Names and values of labels.
 type Labels = Vec<(&'static str, String)>;
 
-/// One number, or one for each of several labels.
+/// Metric with one value per set of labels.
 #[derive(Debug)]
 pub(super) struct Measure {
     name: &'static str,
@@ -25,7 +24,7 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    /// A number that rises and falls.
+    /// Creates a gauge.
     pub(super) fn gauge(name: &'static str, help: &'static str) -> Self {
         Self {
             name,
@@ -35,7 +34,7 @@ impl Measure {
         }
     }
 
-    /// A number that only rises.
+    /// Creates a counter.
     pub(super) fn counter(name: &'static str, help: &'static str) -> Self {
         Self {
             counts: true,
@@ -43,7 +42,7 @@ impl Measure {
         }
     }
 
-    /// With a value for these labels.
+    /// Adds a value for these labels.
     pub(super) fn with<const N: usize>(mut self, labels: [(&'static str, &str); N], value: f64) -> Self {
         let labels = labels.map(|(name, value)| (name, value.to_owned()));
         self.values.push((labels.into(), value));
@@ -52,7 +51,7 @@ impl Measure {
 }
 
 impl Measure {
-    /// With a count for each value of a label.
+    /// Adds a count for each value of a label.
     pub(super) fn counted<const N: usize>(
         self,
         label: &'static str,
@@ -65,25 +64,25 @@ impl Measure {
     }
 }
 
-/// What an operator has written and deleted.
+/// Returns the metrics of writes and deletions.
 #[expect(clippy::cast_precision_loss, reason = "a count of writes is far below 2^52")]
 pub(super) fn of_counts(counts: Counts) -> [Measure; 3] {
     let one = |name, help, count: u64| Measure::counter(name, help).with([], count as f64);
     [
-        one("writes", "Objects written, new ones and others", counts.written),
+        one("writes", "Objects created or updated", counts.written),
         one("deletes", "Objects deleted", counts.deleted),
-        one("failures", "Writes and deletes that failed", counts.failed),
+        one("failures", "Failed writes and deletes", counts.failed),
     ]
 }
 
-/// How its watches fare.
+/// Returns the metrics of the watches.
 #[expect(
     clippy::cast_precision_loss,
     reason = "seconds of an outage are far below 2^52"
 )]
 pub(super) fn of_watches(watches: &BTreeMap<&'static str, WatchStatus>) -> [Measure; 2] {
-    let mut synced = Measure::gauge("watch_synced", "Everything of this kind was listed once");
-    let mut down = Measure::gauge("watch_down_seconds", "For so long a watch has not worked");
+    let mut synced = Measure::gauge("watch_synced", "1 after the initial list of this kind");
+    let mut down = Measure::gauge("watch_down_seconds", "Seconds since the watch of this kind failed; 0 while it works");
     for (kind, watch) in watches {
         let labels = [("kind", *kind)];
         synced = synced.with(labels, f64::from(u8::from(watch.synced)));
@@ -92,7 +91,7 @@ pub(super) fn of_watches(watches: &BTreeMap<&'static str, WatchStatus>) -> [Meas
     [synced, down]
 }
 
-/// The numbers of one moment.
+/// Metrics of one request.
 #[derive(Debug)]
 pub(super) struct Registered {
     operator: &'static str,
@@ -104,7 +103,7 @@ impl Registered {
         Self { operator, measures }
     }
 
-    /// As Prometheus reads them.
+    /// Encodes the metrics in the OpenMetrics text format.
     pub(super) fn text(self) -> Option<String> {
         let mut registry = Registry::with_prefix("provider_operator");
         registry.register_collector(Box::new(self));
@@ -143,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_as_prometheus_reads_them() {
+    fn metrics_are_encoded_as_openmetrics_text() {
         let measures = vec![
             Measure::gauge("objects", "Objects by state")
                 .with([("state", "written")], 3.0)

@@ -1,4 +1,4 @@
-//! The pod that an operator runs in, where it does: the ports it was given there, and its name.
+//! Pod of an operator: its declared ports and its name.
 
 use crate::args::operators::common::CommonArgs;
 use akash_provider_k8s::error::within;
@@ -7,20 +7,20 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use std::time::Duration;
 
-/// A start waits no longer for it: there is a port without it.
+/// Maximum duration of the request; the default port is used afterwards.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The port of that name among those of its own containers; `None` where it does not run in a pod, or cannot see it.
+/// Returns the port with a name from the containers of the own pod, or `None` outside of a pod or without permission.
 pub(super) async fn port(client: &Client, args: &CommonArgs, name: &str) -> Option<u16> {
     let (Some(pod), Some(namespace)) = (&args.pod_name, &args.pod_namespace) else {
         return None;
     };
     let api: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Pod>(&()));
-    match within(LIMIT, "look at its own pod", api.get(pod)).await {
+    match within(LIMIT, "read the own pod", api.get(pod)).await {
         Ok(found) => port_of(&found, name),
         Err(error) => {
-            tracing::warn!(%error, "its own pod does not say which ports it has, so that defaults hold");
+            tracing::warn!(%error, "cannot read the ports of the own pod, using the default ports");
             None
         }
     }
@@ -36,7 +36,7 @@ fn port_of(pod: &DynamicObject, name: &str) -> Option<u16> {
     u16::try_from(port["containerPort"].as_u64()?).ok()
 }
 
-/// Who it is among several: its pod or host, and what no other has.
+/// Returns the election identity: the name of the pod or host, and a random suffix.
 pub(crate) fn identity(pod: Option<&str>) -> String {
     let host = || {
         let name = rustix::system::uname();
@@ -44,7 +44,7 @@ pub(crate) fn identity(pod: Option<&str>) -> String {
     };
     let name = pod.map_or_else(host, str::to_owned);
     let mut random = [0; 8];
-    // Without chance there is still the process, which no other on this host has.
+    // Without randomness the process ID is unique on this host.
     if getrandom::fill(&mut random).is_err() {
         return format!("{name}_{}", std::process::id());
     }
@@ -57,7 +57,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_port_is_found_by_its_name_in_any_container() {
+    fn port_is_found_by_name_in_any_container() {
         let pod = DynamicObject::new("pod", &ApiResource::erase::<Pod>(&())).data(json!({"spec": {"containers": [
             {"name": "a"},
             {"name": "b", "ports": [{"name": "grpc", "containerPort": 8081}, {"containerPort": 1}]},

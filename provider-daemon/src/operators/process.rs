@@ -1,12 +1,12 @@
-//! What every operator's process has: a cluster, a port, an election, an end.
+//! Process of an operator: cluster client, HTTP port, election and shutdown.
 //!
-//! | route | says |
+//! | route | response |
 //! |---|---|
-//! | `GET /health`, `/healthz` | it runs |
-//! | `GET /readyz` | everything was listed; 503 with what is awaited before that |
+//! | `GET /health`, `/healthz` | 200 while the process runs |
+//! | `GET /readyz` | 200 after the initial lists; 503 with the pending lists before |
 //! | `GET /version` | name, version, commit |
-//! | `GET /status` | how everything is, and who leads |
-//! | `GET /metrics` | the same as numbers, for Prometheus |
+//! | `GET /status` | status of the operator and of the election |
+//! | `GET /metrics` | metrics for Prometheus |
 
 use super::measures::{Measure, Registered};
 use super::pod;
@@ -38,83 +38,84 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-/// The port without any word about it.
+/// Default HTTP port.
 const REST_PORT: u16 = 8080;
-/// How old a text may be without any word about it.
+/// Default maximum age of a cached response.
 const REFRESH: Duration = Duration::from_secs(5);
 
-/// An operator, as its process sees it.
+/// Interface of an operator to its process.
 pub(super) trait Operator: Send + Sync + 'static {
-    /// Its name on the command line, and behind `akash-operator-` that of its Lease.
+    /// Name on the command line; `akash-operator-NAME` is the name of its Lease.
     const NAME: &'static str;
-    /// Paths of texts that it shows, beside those that every operator has.
+    /// Paths of cached responses in addition to those of every operator.
     const TEXTS: &'static [&'static str];
 
-    /// Everything was listed once.
+    /// Returns true after the initial lists.
     fn is_ready(&self) -> bool;
 
-    /// What a start still waits for, a line each; asked before it is ready.
+    /// Returns the pending parts of the start, one per line; called before the operator is ready.
     fn awaited(&self) -> String;
 
-    /// The text of one of [`Operator::TEXTS`], as JSON; `None` leaves the one there was.
+    /// Renders one of [`Operator::TEXTS`] as JSON; `None` keeps the cached response.
     fn text(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// Why a text is not shown now.
+    /// Returns the reason why a response is not available now.
     fn kept_back(&self, _path: &str) -> Option<String> {
         None
     }
 
-    /// Why there is no text yet, where that is no empty one.
+    /// Returns the reason for a missing response that is not an empty one.
     fn missing(&self, _path: &str) -> Option<&'static str> {
         None
     }
 
-    /// How everything is.
+    /// Returns the status.
     fn status(&self) -> Value;
 
-    /// A part of it, by the query of the request; or why there is none.
+    /// Returns a part of the status for the query of the request, or the error response.
     fn page(&self, _query: &str) -> Result<Value, (StatusCode, String)> {
-        Err((StatusCode::BAD_REQUEST, "there is one page\n".to_owned()))
+        Err((StatusCode::BAD_REQUEST, "this status has no query parameters\n".to_owned()))
     }
 
-    /// The same as numbers.
+    /// Returns the status as metrics.
     fn measures(&self) -> Vec<Measure>;
 
-    /// What it answers beside texts.
+    /// Returns the routes in addition to the cached responses.
     fn routes(self: Arc<Self>) -> Router;
 
-    /// Where else it answers, for people.
+    /// Describes further addresses of the operator, for the log.
     fn also_answers(&self) -> String {
         String::new()
     }
 
-    /// Confirms the deletions that are held, and returns their number; `None` for an operator that holds none.
+    /// Confirms the held deletions and returns their number; `None` for an operator that holds none.
     fn confirm(&self) -> Option<usize> {
         None
     }
 
-    /// Works beside what is served here, until the end.
+    /// Runs background work until the cancellation.
     fn beside(self: Arc<Self>, until: CancellationToken) -> impl Future<Output = ()> + Send {
         async move { until.cancelled().await }
     }
 
-    /// Begins nothing more, and finishes what it began.
+    /// Starts no more work, and finishes the running work.
     fn stop(&self) -> impl Future<Output = ()> + Send;
 }
 
-/// An operator with what is shown of it.
+/// Operator with its election and its cached responses.
 pub(super) struct Process<O> {
     pub(super) operator: Arc<O>,
     election: Option<Election>,
     texts: BTreeMap<&'static str, Prepared>,
-    /// A text that is older is made anew when somebody asks for it.
+    /// Maximum age of a cached response.
     every: Duration,
 }
 
-/// Runs an operator until it is told to stop. It is started once its port is ours: one that cannot have it writes nothing.
+/// Runs an operator until a signal stops it. The port is opened first, so that a second process with the same port
+/// writes nothing.
 ///
 /// # Errors
-/// No cluster is known, or its port is taken. That the cluster is away is no error.
+/// Returns an error without a kubeconfig, or if the port is in use. An unreachable cluster is not an error.
 pub(super) fn run<O: Operator>(
     args: &CommonArgs,
     start: impl AsyncFnOnce(&Client, LeadershipGate) -> anyhow::Result<O>,
@@ -156,7 +157,7 @@ async fn live<O: Operator>(
     let at = listener.local_addr().unwrap_or(address);
     let also = process.operator.also_answers();
     printer.note(&format!(
-        "the {} operator answers at http://{at}/status{also}",
+        "the {} operator listens at http://{at}/status{also}",
         O::NAME
     ));
     let served = serve(listener, router(&process), shutdown.clone());
@@ -168,7 +169,7 @@ async fn live<O: Operator>(
     Ok(code)
 }
 
-/// The election of a kind of operator.
+/// Starts the election of an operator.
 pub(super) fn elected(
     client: &Client,
     name: &str,
@@ -205,14 +206,14 @@ impl<O: Operator> Process<O> {
         }
     }
 
-    /// With texts that are made anew so often, where somebody asks for them.
+    /// Sets the maximum age of cached responses.
     fn refreshed(mut self, every: Duration) -> Self {
-        // Whoever asks without a pause does not make it work without one.
+        // The minimum limits the load of frequent requests.
         self.every = every.max(Duration::from_millis(100));
         self
     }
 
-    /// Begins nothing more, finishes what it began, and lets another one begin only then.
+    /// Stops the operator after its running work, and then releases its lease.
     pub(super) async fn stop(&self) {
         self.operator.stop().await;
         if let Some(election) = &self.election {
@@ -237,7 +238,7 @@ impl<O: Operator> Process<O> {
         self.operator.confirm().ok_or_else(nothing)
     }
 
-    /// How the operator is, and who leads.
+    /// Returns the status of the operator and of its election.
     pub(super) fn status(&self) -> Value {
         self.with_election(self.operator.status())
     }
@@ -274,13 +275,13 @@ impl<O: Operator> Process<O> {
         let mut measures = self.operator.measures();
         let ready = self.operator.is_ready();
         measures
-            .push(Measure::gauge("ready", "Everything was listed once").with([], f64::from(u8::from(ready))));
+            .push(Measure::gauge("ready", "1 after the initial lists").with([], f64::from(u8::from(ready))));
         let leads = self
             .election
             .as_ref()
             .is_none_or(|election| election.status().is_leader);
         measures
-            .push(Measure::gauge("leader", "It is the one that works").with([], f64::from(u8::from(leads))));
+            .push(Measure::gauge("leader", "1 for the leader").with([], f64::from(u8::from(leads))));
         measures
     }
 }
@@ -333,7 +334,7 @@ async fn metrics<O: Operator>(State(process): State<Arc<Process<O>>>) -> Respons
     let Some(text) = Registered::new(O::NAME, process.measures()).text() else {
         return status(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "the metrics cannot be written\n",
+            "cannot encode the metrics\n",
         );
     };
     let mut answer = status(StatusCode::OK, text);

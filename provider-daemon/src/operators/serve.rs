@@ -1,4 +1,4 @@
-//! The port of an operator: plain HTTP/1.1 for whoever is in the cluster, nothing secret, nothing that costs much.
+//! HTTP/1.1 server of an operator, for clients in the cluster. The responses are public and cached.
 
 use axum::Router;
 use axum::body::Body;
@@ -17,45 +17,45 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// Connections at once; another one displaces the oldest of the client with most.
+/// Maximum number of connections; a further one replaces the oldest of the client with the most.
 const CONNECTIONS_MAX: usize = 64;
-/// Time for the head of a request to arrive.
+/// Maximum time to receive the head of a request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-/// The longest life of a connection: who comes often comes again.
+/// Maximum duration of a connection.
 const LIFE_TIME: Duration = Duration::from_secs(60);
-/// Time for what is under way at the end.
+/// Maximum duration of running requests after the stop.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
-/// Pause after a connection that could not be taken.
+/// Delay after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Longest text in bytes that is shown, as with today's operators.
+/// Maximum size of a response in bytes, as in the Go operators.
 const TEXT_MAX: usize = 8 << 20;
 
-/// Address of whoever asks; in every request, for routes that are for this machine alone.
+/// Address of the client, for routes with local clients only.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Peer(pub(super) SocketAddr);
 
-/// Answers until the end, and lets what is under way come to its own.
+/// Serves requests until the cancellation, and finishes running requests.
 pub(crate) async fn serve(listener: TcpListener, router: Router, until: CancellationToken) {
     let end = until.clone();
     let answer = move |stream, peer| {
         let (router, until) = (router.clone(), end.clone());
         async move {
-            // It took too long: whoever it was can come again.
+            // A client can reconnect after the limit.
             let _ = timeout(LIFE_TIME, converse(stream, Peer(peer), router, until)).await;
         }
     };
     take(listener, answer, until).await;
 }
 
-/// Accepts connections until the end, and waits a while for the open ones. A client that holds many loses its oldest, so
-/// slow clients never keep out a probe.
+/// Accepts connections until the cancellation, then waits for open connections up to a limit. A client with many
+/// connections loses its oldest one, so that slow clients do not block a probe.
 pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
     listener: TcpListener,
     answer: impl Fn(TcpStream, SocketAddr) -> F,
     until: CancellationToken,
 ) {
     let mut connections = JoinSet::new();
-    // The oldest first.
+    // Sorted by age, oldest first.
     let mut open: Vec<(IpAddr, AbortHandle)> = Vec::new();
     loop {
         let accepted = tokio::select! {
@@ -73,7 +73,7 @@ pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
                 open.push((peer.ip(), connections.spawn(answer(stream, peer))));
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection cannot be taken");
+                tracing::warn!(%error, "accept failed");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -82,10 +82,10 @@ pub(super) async fn take<F: Future<Output = ()> + Send + 'static>(
     let _ = timeout(DRAIN_TIME, rest).await;
 }
 
-/// Closes the oldest connection of the client that has most.
+/// Closes the oldest connection of the client with the most connections.
 fn displace(open: &mut Vec<(IpAddr, AbortHandle)>) {
     let of_client = |ip: IpAddr| open.iter().filter(|(other, _)| *other == ip).count();
-    // From the newest on, because the last of equals is taken.
+    // Reversed, because `max_by_key` returns the last of equal elements.
     let most = open
         .iter()
         .enumerate()
@@ -116,23 +116,23 @@ async fn converse(stream: TcpStream, peer: Peer, router: Router, until: Cancella
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended");
+        tracing::debug!(%error, "HTTP connection failed");
     }
 }
 
-/// A text that is made when somebody asks and it is old, so that asking often costs nothing, and nobody asking neither.
+/// Cached response body, regenerated on request when it is too old.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
     text: RwLock<Option<(bytes::Bytes, SystemTime)>>,
-    /// When it was made last, and whether its operator was ready then.
+    /// Time of the last generation, and whether the operator was ready.
     looked: Mutex<Option<(Instant, bool)>>,
 }
 
 impl Prepared {
-    /// Makes it anew where it is older than `every`, or of a time when the operator was not as ready as it is. `None`
-    /// leaves the one there was.
+    /// Regenerates a body that is older than `every`, or from before the operator became ready. `None` keeps the
+    /// cached body.
     pub(super) fn renew(&self, every: Duration, is_ready: bool, make: impl FnOnce() -> Option<Vec<u8>>) {
-        // Held while it is made: who asks meanwhile gets the new one.
+        // Locked during the generation, so that concurrent requests get the new body.
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.is_some_and(|(at, was_ready)| at.elapsed() < every && was_ready == is_ready) {
             return;
@@ -143,17 +143,17 @@ impl Prepared {
         *looked = Some((Instant::now(), is_ready));
     }
 
-    /// The text from here on.
+    /// Replaces the body.
     fn set(&self, text: Vec<u8>) {
         let mut kept = self.text.write().unwrap_or_else(PoisonError::into_inner);
-        // A text that stays the same keeps its time, so that `Last-Modified` tells of a change.
+        // An unchanged body keeps its time, so that `Last-Modified` is the time of the last change.
         if kept.as_ref().is_some_and(|(known, _)| known[..] == text[..]) {
             return;
         }
         *kept = Some((text.into(), SystemTime::now()));
     }
 
-    /// The answer: 204 before the first text, 500 for one that is too long to be shown whole.
+    /// Returns the response: 204 without a body, 500 for a body over the limit.
     pub(super) fn answer(&self) -> Response<Body> {
         let kept = self.text.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((text, made)) = kept else {
@@ -162,7 +162,7 @@ impl Prepared {
         if text.len() > TEXT_MAX {
             return status(
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "there is more to show than 8 MiB\n",
+                "the response exceeds 8 MiB; use the query parameters of /status\n",
             );
         }
         let mut answer = Response::new(Body::from(text));
@@ -176,7 +176,7 @@ impl Prepared {
     }
 }
 
-/// Words with a status.
+/// Returns a plain text response.
 pub(crate) fn status(code: StatusCode, words: impl Into<String>) -> Response<Body> {
     let mut answer = Response::new(Body::from(words.into()));
     *answer.status_mut() = code;
@@ -185,7 +185,7 @@ pub(crate) fn status(code: StatusCode, words: impl Into<String>) -> Response<Bod
     answer
 }
 
-/// A moment as HTTP has it.
+/// Formats a time as an HTTP date.
 fn http_date(at: SystemTime) -> String {
     let then = k8s_openapi::jiff::Timestamp::try_from(at).unwrap_or_default();
     then.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
@@ -198,7 +198,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     #[tokio::test]
-    async fn a_text_is_shown_once_there_is_one_and_never_half() {
+    async fn body_is_served_once_generated_and_never_truncated() {
         let prepared = Prepared::default();
         assert_eq!(prepared.answer().status(), StatusCode::NO_CONTENT);
         prepared.set(b"{}".to_vec());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slow_clients_do_not_keep_out_a_probe() {
+    async fn slow_clients_do_not_block_a_probe() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/health", axum::routing::get(|| async { "OK" }));
@@ -233,13 +233,13 @@ mod tests {
             client.write_all(b"GET /health HTTP/1.1\r\n").await.unwrap();
             slow.push(client);
         }
-        // A probe of another address, one of the same, and a connection that was open before.
+        // A probe from another address, one from the same address, and an older connection.
         let mut probes = [connect("127.0.0.1").await, connect("127.0.0.2").await];
         for client in probes.iter_mut().chain([&mut kept]) {
             let request = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
             client.write_all(request).await.unwrap();
             let mut text = String::new();
-            // Half of the time that a slow client has for its request.
+            // Half of the time limit for the head of a request.
             timeout(HEAD_TIME / 2, client.read_to_string(&mut text))
                 .await
                 .unwrap()
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_text_is_made_when_it_is_asked_for_and_old() {
+    async fn body_is_regenerated_on_request_when_it_is_old() {
         let (prepared, every) = (Prepared::default(), Duration::from_secs(5));
         let made = std::cell::Cell::new(0);
         let ask = |is_ready| {
@@ -262,8 +262,8 @@ mod tests {
             });
             made.get()
         };
-        assert_eq!((ask(false), ask(false)), (1, 1), "who asks at once gets the same");
-        assert_eq!((ask(true), ask(true)), (2, 2), "that it is ready is told at once");
+        assert_eq!((ask(false), ask(false)), (1, 1), "a second request gets the cached body");
+        assert_eq!((ask(true), ask(true)), (2, 2), "readiness regenerates the body");
         tokio::time::advance(every).await;
         assert_eq!((ask(true), ask(true)), (3, 3));
     }

@@ -1,4 +1,4 @@
-//! What every operator answers in the same words.
+//! Responses that all operators share.
 
 use super::serve::{Peer, status};
 use akash_provider_k8s::operators::WatchStatus;
@@ -9,30 +9,30 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A text of maps with texts as keys and plain data below them.
+/// Encodes a value with string keys as JSON.
 pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
-    // Such data always have a form in JSON.
+    // Plain data always serializes to JSON.
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// What a start waits for, in words.
+/// Returns the pending initial lists, one per line.
 pub(super) fn awaited(watches: &BTreeMap<&'static str, WatchStatus>) -> String {
     let unsynced = watches
         .iter()
         .filter(|(_, watch)| watch.is_needed && !watch.synced);
     let words = unsynced.map(|(kind, watch)| match &watch.last_error {
-        Some(error) => format!("{kind} are not listed yet: {error}\n"),
-        None => format!("{kind} are not listed yet\n"),
+        Some(error) => format!("initial list of {kind} pending: {error}\n"),
+        None => format!("initial list of {kind} pending\n"),
     });
     words.collect()
 }
 
-/// The same as a value, to which something is added.
+/// Converts a value to JSON.
 pub(super) fn value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// An answer made for one who asks.
+/// Returns a JSON response.
 pub(super) fn answer(code: StatusCode, value: &impl Serialize) -> Response<Body> {
     let mut text = json(value);
     text.push(b'\n');
@@ -43,15 +43,15 @@ pub(super) fn answer(code: StatusCode, value: &impl Serialize) -> Response<Body>
     answer
 }
 
-/// Refusal of a command that is sent from another machine; `None` for a local one.
+/// Returns the refusal of a command from a remote client; `None` for a local one.
 pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body>> {
-    // A socket of both versions shows 127.0.0.1 as an address of version 6, which by itself is no loopback.
+    // A dual-stack socket reports 127.0.0.1 as an IPv6 address, which is not a loopback address.
     let is_local = peer.ip().to_canonical().is_loopback();
-    let words = format!("this is asked where the operator runs: provider-daemon {command}\n");
+    let words = format!("only local clients: run `provider-daemon {command}` on the machine of the operator\n");
     (!is_local).then(|| status(StatusCode::FORBIDDEN, words))
 }
 
-/// Has what is of a lease tried again. It costs the cluster writes, so that only who is on this machine may ask for it.
+/// Retries the failed objects of a lease. Retries cause writes to the cluster, so only local clients are allowed.
 pub(super) fn forgotten(
     operator: &str,
     Peer(peer): Peer,
@@ -62,7 +62,7 @@ pub(super) fn forgotten(
         return refused;
     }
     let count = forget();
-    tracing::info!(lease, count, "what failed of a lease is tried again");
+    tracing::info!(lease, count, "failed objects of a lease retried");
     let done = serde_json::json!({ "lease": lease, "forgotten": count });
     answer(StatusCode::OK, &done)
 }

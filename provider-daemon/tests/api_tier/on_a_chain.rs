@@ -110,7 +110,7 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
     }
     let (code, said, problem) = hardened(&[&lease.replacen("/1/1/1/", "/2/1/1/", 1)]);
     assert!(
-        code == 1 && said.contains("is no live lease of this provider"),
+        code == 1 && said.contains("is not an active lease of this provider"),
         "{said}{problem}"
     );
     drop(node);

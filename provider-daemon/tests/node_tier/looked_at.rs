@@ -185,7 +185,7 @@ impl Operator {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let at = lines.map_while(Result::ok).find_map(|line| {
-            let (_, at) = line.split_once("answers at http://")?;
+            let (_, at) = line.split_once("listens at http://")?;
             Some(at.split('/').next()?.to_owned())
         });
         let at = at.unwrap();

@@ -96,7 +96,7 @@ fn missing_and_unreadable_records_end_no_lease() {
 
     let asked = network.who("provider").good(&["leases"]);
     for namespace in &scene.namespaces {
-        let told = |line: &str| line.contains("its record cannot be used") && line.contains(namespace);
+        let told = |line: &str| line.contains("invalid record") && line.contains(namespace);
         assert!(asked.lines().any(told), "{asked}");
     }
 

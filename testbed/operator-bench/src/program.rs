@@ -58,7 +58,7 @@ impl Program {
         let mut lines = BufReader::new(said).lines();
         let first = async {
             while let Some(line) = lines.next_line().await? {
-                if let Some((_, at)) = line.split_once("answers at http://") {
+                if let Some((_, at)) = line.split_once("listens at http://") {
                     return Ok::<_, Failed>(at.to_owned());
                 }
             }

@@ -1,4 +1,4 @@
-//! TXT records, asked of the resolvers of the system, or of those that the operator chose.
+//! TXT lookups with the resolvers of the system, or with configured resolvers.
 
 use akash_provider_k8s::operators::hostname::proof::TxtLookup;
 use async_trait::async_trait;
@@ -11,13 +11,13 @@ use hickory_resolver::proto::rr::RData;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Longest wait for one server; each is asked twice.
+/// Maximum duration of one query; each server is queried twice.
 const LIMIT: Duration = Duration::from_secs(3);
-/// Records of one name that are looked at.
+/// Maximum number of records of one name.
 const RECORDS_MAX: usize = 256;
 
-/// Asks DNS. It keeps nothing: how often a name is asked about is for the caller, and a record that is new is seen at
-/// once where the resolvers behind it do so.
+/// DNS client without a cache: the caller limits the rate, and a new record is found as soon as the resolvers return
+/// it.
 pub(super) struct Dns(TokioResolver);
 
 impl std::fmt::Debug for Dns {
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Dns {
 }
 
 impl Dns {
-    /// With these servers; without any, those of `/etc/resolv.conf`.
+    /// Creates a client with these servers, or with those of `/etc/resolv.conf`.
     pub(super) fn new(servers: &[SocketAddr]) -> anyhow::Result<Self> {
         let mut builder = if servers.is_empty() {
             TokioResolver::builder_tokio()?
@@ -53,7 +53,7 @@ impl Dns {
 #[async_trait]
 impl TxtLookup for Dns {
     async fn txt(&self, name: &str) -> Result<Vec<String>, String> {
-        // With the last dot: no domain of the machine is tried behind it.
+        // The final dot prevents the search domains of the machine.
         match self.0.txt_lookup(format!("{name}.")).await {
             Ok(found) => {
                 let texts = found.answers().iter().filter_map(|record| match &record.data {
@@ -62,7 +62,7 @@ impl TxtLookup for Dns {
                 });
                 Ok(texts.take(RECORDS_MAX).collect())
             }
-            // Only what a server says for sure is an answer; that one cannot say it, or none can be reached, is not.
+            // Only an authoritative negative response means absence; failures of a server do not.
             Err(NetError::Dns(DnsError::NoRecordsFound(none)))
                 if matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError) =>
             {
@@ -111,7 +111,7 @@ mod tests {
                 add(&name, vec![ASKED.fetch_add(1, Ordering::Relaxed).to_string()]);
             }
             "_akash-challenge.broken.example.com." => answer.metadata.response_code = ResponseCode::ServFail,
-            // A code that nobody has given a meaning.
+            // An unassigned response code.
             "_akash-challenge.odd.example.com." => answer.metadata.response_code = ResponseCode::Unknown(12),
             "_akash-challenge.refused.example.com." => answer.metadata.response_code = ResponseCode::Refused,
             _ => answer.metadata.response_code = ResponseCode::NXDomain,
@@ -119,7 +119,7 @@ mod tests {
         answer.to_vec().unwrap()
     }
 
-    /// A server that answers by the name it is asked for, by UDP and by TCP.
+    /// DNS server for UDP and TCP with fixed records.
     async fn server() -> (SocketAddr, Vec<AbortOnDropHandle<()>>) {
         let udp = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let at = udp.local_addr().unwrap();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn records_are_read_and_only_a_sure_no_is_one() {
+    async fn only_an_authoritative_negative_response_means_absence() {
         let (at, _server) = server().await;
         let dns = Dns::new(&[at]).unwrap();
         let ask = async |label: &str| dns.txt(&format!("_akash-challenge.{label}.example.com")).await;
@@ -160,11 +160,11 @@ mod tests {
         assert_eq!(
             two,
             ["v=spf1 -all", "akash-owner=akash1abc"],
-            "strings of a record are one text"
+            "strings of a record are joined"
         );
         assert_eq!(ask("none").await, Ok(Vec::new()));
         let first = ask("counts").await.unwrap();
-        assert_ne!(ask("counts").await.unwrap(), first, "it keeps nothing");
+        assert_ne!(ask("counts").await.unwrap(), first, "no response is cached");
         assert_eq!(ask("missing").await, Ok(Vec::new()));
         for unknown in ["broken", "refused", "odd"] {
             assert!(ask(unknown).await.is_err(), "{unknown}");
@@ -172,12 +172,12 @@ mod tests {
         assert_eq!(
             ask("long").await.unwrap().len(),
             RECORDS_MAX,
-            "by TCP, and no more than that"
+            "read over TCP up to the limit"
         );
     }
 
     #[tokio::test]
-    async fn without_a_server_nothing_is_known() {
+    async fn unreachable_server_is_an_error() {
         let gone = UdpSocket::bind("127.0.0.1:0")
             .await
             .unwrap()
@@ -187,7 +187,7 @@ mod tests {
         assert!(dns.txt("_akash-challenge.two.example.com").await.is_err());
         assert!(
             dns.txt("..").await.is_err(),
-            "what is no name is not taken for absent"
+            "an invalid name is not absent"
         );
     }
 }

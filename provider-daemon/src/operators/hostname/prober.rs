@@ -1,4 +1,4 @@
-//! Asks an address for a hostname, once, with little time and few bytes.
+//! HTTP client of probes, with limits of time and size.
 
 use akash_provider_core::error::chain_text;
 use akash_provider_k8s::operators::hostname::probe::{Prober, Question, Said};
@@ -17,18 +17,18 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Longest wait for the connection and its greeting, and again for the answer.
+/// Maximum duration of the connection with its TLS handshake, and of the response.
 const LIMIT: Duration = Duration::from_secs(4);
-/// Bytes of the head of an answer, and how many headers it may have.
+/// Maximum size of the head of a response, and number of its headers.
 const HEAD_MAX: usize = 16_384;
 const HEADERS_MAX: usize = 100;
-/// Bytes of a body that are read.
+/// Maximum number of bytes of a body that are read.
 const BODY_MAX: usize = 4_096;
 
-/// Asks by HTTP/1.1, over a connection of its own each time. A redirect is an answer like any other.
+/// HTTP/1.1 client with a new connection per request. Redirects are not followed.
 #[derive(Clone)]
 pub(super) struct Http {
-    /// Without authorities to trust there is no HTTPS.
+    /// `None` without trusted certificate authorities.
     tls: Option<TlsConnector>,
 }
 
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Http {
 }
 
 impl Http {
-    /// With the authorities that the machine trusts.
+    /// Creates a client that trusts the certificate authorities of the system.
     pub(super) fn new() -> Self {
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -67,15 +67,15 @@ impl Prober for Http {
     async fn ask(&self, question: &Question) -> Result<Said, String> {
         let stream = within("connection", TcpStream::connect(question.address)).await?;
         if !question.is_tls {
-            return within("answer", talk(stream, question)).await;
+            return within("response", talk(stream, question)).await;
         }
         let tls = self
             .tls
             .as_ref()
-            .ok_or("this machine trusts no authority for certificates")?;
+            .ok_or("the system trusts no certificate authority")?;
         let name = ServerName::try_from(question.hostname.clone()).map_err(|error| error.to_string())?;
-        let stream = within("greeting of TLS", tls.connect(name, stream)).await?;
-        within("answer", talk(stream, question)).await
+        let stream = within("TLS handshake", tls.connect(name, stream)).await?;
+        within("response", talk(stream, question)).await
     }
 }
 
@@ -99,7 +99,7 @@ async fn talk(
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
     let mut request = Request::new(Empty::<Bytes>::new());
     let headers = request.headers_mut();
-    // A name that is no header is none that could be declared, and is asked for by nothing.
+    // A hostname that is not a valid header value cannot be declared.
     let host =
         http::HeaderValue::from_str(&question.hostname).unwrap_or(http::HeaderValue::from_static("invalid"));
     headers.insert(http::header::HOST, host);
@@ -130,7 +130,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    /// A server that says this to whoever asks, and then goes on with zeros where it is to; what it was asked.
+    /// HTTP server with a fixed response, optionally followed by endless zeros; records the requests.
     async fn server(
         says: &'static [u8],
         is_endless: bool,
@@ -167,12 +167,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_asks_for_the_name_and_follows_no_redirect() {
+    async fn request_has_the_hostname_and_redirects_are_not_followed() {
         let moved =
             b"HTTP/1.1 302 Found\r\nLocation: http://169.254.169.254/latest\r\nContent-Length: 2\r\n\r\nhi";
         let (at, asked, _serving) = server(moved, false).await;
-        let said = http().ask(&question(at, false)).await.unwrap();
-        assert_eq!((said.status, said.body.as_slice()), (302, &b"hi"[..]));
+        let response = http().ask(&question(at, false)).await.unwrap();
+        assert_eq!((response.status, response.body.as_slice()), (302, &b"hi"[..]));
         let asked = asked.lock().unwrap();
         assert_eq!(asked.len(), 1);
         assert!(
@@ -182,23 +182,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_without_end_is_read_to_the_limit() {
+    async fn endless_response_is_read_up_to_the_limit() {
         let (at, _, _serving) = server(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", true).await;
-        let said = http().ask(&question(at, false)).await.unwrap();
-        assert_eq!((said.status, said.body.len()), (200, BODY_MAX));
+        let response = http().ask(&question(at, false)).await.unwrap();
+        assert_eq!((response.status, response.body.len()), (200, BODY_MAX));
         let (at, _, _serving) = server(b"HTTP/1.1 200 OK\r\nX-Long: ", true).await;
         assert!(
             http().ask(&question(at, false)).await.is_err(),
-            "a head without end is none"
+            "an endless head is invalid"
         );
     }
 
     #[tokio::test]
-    async fn who_does_not_answer_is_not_waited_for_long() {
+    async fn silent_server_times_out() {
         let (at, _, _serving) = server(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n12", false).await;
         assert!(
             http().ask(&question(at, false)).await.is_err(),
-            "an answer that breaks off"
+            "an interrupted response"
         );
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let begun = std::time::Instant::now();
@@ -207,18 +207,18 @@ mod tests {
             .await
             .unwrap_err();
         assert!(
-            why.contains("no answer within") && begun.elapsed() < LIMIT * 2,
+            why.contains("no response within") && begun.elapsed() < LIMIT * 2,
             "{why}"
         );
         let gone = silent.local_addr().unwrap();
         drop(silent);
         assert!(http().ask(&question(gone, false)).await.is_err());
         let why = http().ask(&question(at, true)).await.unwrap_err();
-        assert!(why.contains("trusts no authority"), "{why}");
+        assert!(why.contains("trusts no certificate authority"), "{why}");
     }
 
     #[tokio::test]
-    async fn a_certificate_has_to_be_for_the_name_and_trusted() {
+    async fn certificate_must_be_trusted_and_valid_for_the_hostname() {
         let key = rcgen::generate_simple_self_signed(["shop.example.com".to_owned()]).unwrap();
         let der = key.cert.der().clone();
         let secret = rustls::pki_types::PrivateKeyDer::try_from(key.signing_key.serialize_der()).unwrap();

@@ -1,4 +1,4 @@
-//! The port, before a cluster that never answers.
+//! Tests of the HTTP port, with a cluster that never responds.
 
 use super::*;
 use crate::args::Output;
@@ -32,16 +32,16 @@ async fn ask(router: &Router, method: &str, path: &str, peer: &str) -> (u16, Str
 const NEAR: &str = "127.0.0.1:5";
 
 #[tokio::test]
-async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
+async fn hostname_operator_serves_and_is_not_ready_without_its_cluster() {
     let process = process();
     let router = router(&process);
     assert_eq!(ask(&router, "GET", "/health", NEAR).await, (200, "OK".to_owned()));
     let (code, words) = ask(&router, "GET", "/readyz", NEAR).await;
     assert_eq!(code, 503);
     for kind in ["providerhosts", "manifests", "ingresses"] {
-        assert!(words.contains(&format!("{kind} are not listed yet")), "{words}");
+        assert!(words.contains(&format!("initial list of {kind} pending")), "{words}");
     }
-    assert!(!words.contains("certificates"), "nobody waits for them: {words}");
+    assert!(!words.contains("certificates"), "optional kind: {words}");
     for (path, text) in [("/managed-hostnames", "{}"), ("/ignore-list", "{}")] {
         assert_eq!(ask(&router, "GET", path, NEAR).await, (200, text.to_owned()));
     }
@@ -83,13 +83,13 @@ async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
 }
 
 #[tokio::test]
-async fn only_who_is_on_this_machine_has_names_tried_again() {
+async fn only_local_clients_can_retry_hostnames() {
     let process = process();
     let router = router(&process);
     let lease = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
     let path = format!("/forget/{lease}");
-    for stranger in ["10.1.2.3:5", "[fd00::1]:5", "[::ffff:10.1.2.3]:5"] {
-        assert_eq!(ask(&router, "POST", &path, stranger).await.0, 403, "{stranger}");
+    for remote in ["10.1.2.3:5", "[fd00::1]:5", "[::ffff:10.1.2.3]:5"] {
+        assert_eq!(ask(&router, "POST", &path, remote).await.0, 403, "{remote}");
     }
     for near in [NEAR, "[::1]:5", "[::ffff:127.0.0.1]:5"] {
         let (code, body) = ask(&router, "POST", &path, near).await;
@@ -103,7 +103,7 @@ async fn only_who_is_on_this_machine_has_names_tried_again() {
 }
 
 #[tokio::test]
-async fn the_command_is_answered_over_the_wire() {
+async fn forget_command_works_over_http() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let until = CancellationToken::new();

@@ -1,4 +1,4 @@
-//! The file of rules: today's keys, and what is wrong with it by line and key.
+//! File of inventory rules, with the keys of the Go operator. Errors name the line and the key.
 //!
 //! ```text
 //! version: v1
@@ -15,20 +15,20 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 use std::path::PathBuf;
 
-/// Longest text, in bytes.
+/// Maximum size of the text, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Where the rules are.
+/// Source of the rules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A file that is read again.
+    /// File that is read periodically.
     File(PathBuf),
-    /// The flag of this name itself.
+    /// Value of the flag with this name.
     Inline(&'static str, String),
 }
 
 impl Source {
-    /// Of what a flag is given: a file where it ends in `yaml`.
+    /// Creates the source from the value of a flag, which is a path if it ends with `yaml`.
     pub(super) fn of(flag: &'static str, given: &str) -> Self {
         if given.ends_with("yaml") {
             Self::File(given.into())
@@ -37,7 +37,7 @@ impl Source {
         }
     }
 
-    /// For people.
+    /// Returns the name for display.
     pub(super) fn name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
@@ -45,7 +45,7 @@ impl Source {
         }
     }
 
-    /// The text as it is now.
+    /// Returns the current text.
     pub(super) fn text(&self) -> Result<String, String> {
         match self {
             Self::Inline(_, text) => Ok(text.clone()),
@@ -53,7 +53,7 @@ impl Source {
         }
     }
 
-    /// Reads a text of it.
+    /// Parses a text of this source.
     pub(super) fn rules(&self, text: &str) -> Result<Rules, String> {
         read(text).map_err(|why| format!("{}: {why}", self.name()))
     }
@@ -85,7 +85,7 @@ struct NodeStorage {
 fn read(text: &str) -> Result<Rules, String> {
     let text: Text = serde_saphyr::from_str(text).map_err(|error| {
         let place = error.location().map(|at| format!("line {}: ", at.line()));
-        // The text of the file around it is left out: a status is one line.
+        // The status has one line, so the excerpt of the file is omitted.
         let words = error.without_snippet().to_string();
         format!("{}{words}", place.unwrap_or_default())
     })?;
@@ -93,7 +93,7 @@ fn read(text: &str) -> Result<Rules, String> {
         format!("line {}: `{key}` {:?} {why}", at.referenced.line(), at.value)
     };
     if !is_version(&text.version.value) {
-        return Err(told(&text.version, "version", "is no version; write v1"));
+        return Err(told(&text.version, "version", "is not a version; use v1"));
     }
     let classes = text.cluster_storage.unwrap_or_default();
     let mut rules = Rules::new(classes).map_err(|why| format!("`cluster_storage` {why}"))?;
@@ -113,7 +113,7 @@ fn read(text: &str) -> Result<Rules, String> {
     Ok(rules)
 }
 
-/// One to three numbers, with a `v` or without, as today's operator takes them; what follows is not looked at.
+/// Accepts one to three numbers with an optional `v`, as the Go operator does; a suffix is ignored.
 fn is_version(text: &str) -> bool {
     let text = text.trim();
     let numbers = text.strip_prefix('v').unwrap_or(text);
@@ -131,7 +131,7 @@ mod tests {
                          node_storage:\n    - node_filter: hdd\n      classes: [beta2]\n";
 
     #[test]
-    fn todays_keys_are_read() {
+    fn keys_of_the_go_operator_are_parsed() {
         let rules = read(USUAL).unwrap();
         assert!(rules.excludes("master-1") && !rules.excludes("node-1"));
         assert_eq!(rules.classes_of("node-hdd").collect::<Vec<_>>(), ["default"]);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_line_and_key() {
+    fn invalid_rules_are_reported_with_line_and_key() {
         let wrong = |text: &str| Source::Inline("--config", String::new()).rules(text).unwrap_err();
         for (text, words) in [
             (
@@ -153,10 +153,10 @@ mod tests {
                 &["line 2", "clusters", "cluster_storage"][..],
             ),
             ("cluster_storage: [beta2]", &["version"]),
-            ("version: one", &["line 1", "`version`", "write v1"]),
+            ("version: one", &["line 1", "`version`", "use v1"]),
             (
                 "version: v1\nexclude:\n  nodes:\n  - a\n  - \"\"",
-                &["line 5", "`exclude.nodes`", "write `.*`"],
+                &["line 5", "`exclude.nodes`", "use `.*`"],
             ),
             (
                 "version: v1\nexclude:\n  nodes: [\"a(\"]",
@@ -168,7 +168,7 @@ mod tests {
             ),
             (
                 "version: v1\nexclude:\n  node_storage:\n  - {node_filter: a, classes: [beta9]}",
-                &["line 4", "`exclude.node_storage`", "`beta9`", "add it there"],
+                &["line 4", "`exclude.node_storage`", "`beta9`", "add it to that list"],
             ),
             ("version: v1\nexclude: [", &["line 2"]),
             ("version: v1\ncluster_storage: beta2", &["line 2"]),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_is_a_file_or_the_text_itself() {
+    fn flag_is_a_path_or_the_text_of_the_rules() {
         assert_eq!(
             Source::of("--config", "/etc/x.yaml"),
             Source::File("/etc/x.yaml".into())

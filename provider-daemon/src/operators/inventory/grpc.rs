@@ -1,7 +1,8 @@
-//! `akash.inventory.v1.ClusterRPC` without TLS, for the provider in the same cluster, and what services there are.
+//! gRPC service `akash.inventory.v1.ClusterRPC` without TLS, for the provider in the same cluster, with server
+//! reflection.
 //!
-//! Whoever subscribes gets the cluster at once, and then each change; who reads slowly gets the newest and not all of
-//! them. Nothing here changes anything.
+//! A subscriber receives the cluster at once, and then the changes. A slow subscriber receives the newest state only.
+//! The service is read-only.
 
 use super::super::serve::take;
 use super::Desk;
@@ -31,25 +32,25 @@ use tonic::service::Routes;
 use tonic_prost::ProstCodec;
 use tower::{Service, ServiceExt, service_fn};
 
-/// Calls of one connection at once.
+/// Maximum number of concurrent calls per connection.
 const CALLS_MAX: u32 = 16;
-/// Subscribers at once.
+/// Maximum number of subscribers.
 pub(super) const STREAMS_MAX: usize = 64;
-/// Pause between two messages of a stream, each of which is the whole cluster.
+/// Minimum interval between two messages of a stream; each message is the whole cluster.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Longest question: there is nothing to ask.
+/// Maximum size of a request, which is empty.
 const REQUEST_BYTES_MAX: usize = 4096;
-/// Longest answer: what usual clients take; some thousand nodes.
+/// Maximum size of a response: the default limit of clients, for several thousand nodes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// Names and values of a request's head, in bytes.
+/// Maximum size of the request headers, in bytes.
 const HEAD_BYTES_MAX: u32 = 16 << 10;
-/// A connection that says nothing is asked whether it is there, and has so long to answer.
+/// Interval of keep-alive pings on idle connections, and their timeout.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 
 #[derive(Debug, Clone)]
 struct ClusterRpc {
     desk: Arc<Desk>,
-    /// Places of subscribers.
+    /// Permits of subscribers.
     streams: Arc<Semaphore>,
     until: CancellationToken,
 }
@@ -74,7 +75,7 @@ impl ClusterRpc {
             async move {
                 let shown = desk.awaited().await;
                 let shown =
-                    shown.ok_or_else(|| tonic::Status::unavailable("the cluster was not counted yet"))?;
+                    shown.ok_or_else(|| tonic::Status::unavailable("first count of the cluster pending"))?;
                 Ok(tonic::Response::new(on_the_wire(&shown)))
             }
         });
@@ -87,7 +88,7 @@ impl ClusterRpc {
     }
 }
 
-/// The method that answers with a stream.
+/// Streaming method.
 struct Subscribe(ClusterRpc);
 
 impl tonic::server::ServerStreamingService<()> for Subscribe {
@@ -98,7 +99,7 @@ impl tonic::server::ServerStreamingService<()> for Subscribe {
     fn call(&mut self, _: tonic::Request<()>) -> Self::Future {
         let ClusterRpc { desk, streams, until } = self.0.clone();
         let Ok(place) = streams.try_acquire_owned() else {
-            let words = format!("{STREAMS_MAX} are subscribed already; try again later");
+            let words = format!("limit of {STREAMS_MAX} subscribers reached; retry later");
             return ready(Err(tonic::Status::resource_exhausted(words)));
         };
         let mut shown = desk.operator.shown();
@@ -111,14 +112,14 @@ impl tonic::server::ServerStreamingService<()> for Subscribe {
                 shown.changed().await.ok()?;
                 let now = shown.borrow_and_update().clone();
                 let now = now.map(|now| on_the_wire(&now));
-                // What is left out by the rules changes as well.
+                // Resources that the rules exclude change too.
                 if let Some(now) = now.filter(|now| told.as_ref() != Some(now)) {
                     return Some((Ok(now.clone()), (shown, Some(now))));
                 }
             }
         });
         let changes = changes.inspect(move |_| {
-            // Given back with the stream.
+            // The permit is released with the stream.
             let _held = &place;
         });
         ready(Ok(tonic::Response::new(
@@ -155,15 +156,15 @@ fn router(desk: Arc<Desk>, until: CancellationToken) -> Router {
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .with_service_name(ClusterRpc::NAME)
     };
-    // Without descriptions everything else still works.
+    // The service works without reflection.
     match (describe().build_v1(), describe().build_v1alpha()) {
         (Ok(v1), Ok(v1alpha)) => routes = routes.add_service(v1).add_service(v1alpha),
-        (Err(error), _) | (_, Err(error)) => tracing::error!("services cannot be described: {error}"),
+        (Err(error), _) | (_, Err(error)) => tracing::error!("gRPC reflection unavailable: {error}"),
     }
     routes.prepare().into_axum_router()
 }
 
-/// Answers until the end, and lets what is under way come to its own.
+/// Serves requests until the cancellation, and finishes running requests.
 pub(super) async fn serve(listener: TcpListener, desk: Arc<Desk>, until: CancellationToken) {
     let (router, end) = (router(desk, until.clone()), until.clone());
     let answer = move |stream, _| converse(stream, router.clone(), end.clone());
@@ -191,7 +192,7 @@ async fn converse(stream: TcpStream, router: Router, until: CancellationToken) {
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended");
+        tracing::debug!(%error, "gRPC connection failed");
     }
 }
 

@@ -1,4 +1,5 @@
-//! The network's list of GPUs: asked for now and then, kept over restarts, and never a reason to show nothing.
+//! List of GPUs of the network: downloaded periodically and stored over restarts. A missing list delays no other
+//! work.
 
 use crate::download::download;
 use crate::files;
@@ -13,34 +14,34 @@ use std::time::Duration;
 use tokio::time::sleep;
 use url::Url;
 
-/// Name of the kept list in the folder of the state.
+/// Name of the stored list in the state directory.
 const KEPT: &str = "gpus.json";
 
-/// Where the list comes from.
+/// Source of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     File(PathBuf),
     Network(Url),
-    /// Models are named by the tools of their makers alone.
+    /// No list: only the vendor's tools name models.
     Nowhere,
 }
 
-/// What is known of the list.
+/// State of the list.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(super) struct ListStatus {
-    /// Where it comes from.
+    /// Source of the list.
     pub(super) from: String,
-    /// Devices that it names.
+    /// Number of devices.
     pub(super) devices: usize,
-    /// Devices of it that make no sense.
+    /// Number of invalid devices.
     pub(super) skipped: usize,
-    /// Its hash, in hexadecimal.
+    /// SHA-256 hash, in hexadecimal.
     pub(super) sha256: Option<String>,
-    /// Why it was not read again; the last one that was read stays.
+    /// Error of the last read; the last valid list applies.
     pub(super) error: Option<String>,
 }
 
-/// The list, and how it fares.
+/// List of GPUs with its source and state.
 #[derive(Debug)]
 pub(super) struct List {
     source: Source,
@@ -53,7 +54,7 @@ impl List {
     pub(super) fn new(source: Source, folder: Option<&Path>, every: Duration) -> Self {
         let from = match &source {
             Source::File(path) => path.display().to_string(),
-            // Without a password that somebody may have put there.
+            // A URL may contain a password, which is omitted.
             Source::Network(url) => format!("{}{}", url.host_str().unwrap_or_default(), url.path()),
             Source::Nowhere => "nowhere".to_owned(),
         };
@@ -64,7 +65,7 @@ impl List {
         Self {
             source,
             kept: folder.map(|folder| folder.join(KEPT)),
-            // A server that is asked without a pause is not asked kindly.
+            // The minimum interval protects the server.
             every: every.max(Duration::from_secs(1)),
             status: Mutex::new(status),
         }
@@ -74,7 +75,7 @@ impl List {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Keeps the operator's list current, for ever.
+    /// Updates the list of the operator, forever.
     pub(super) async fn keep(self: Arc<Self>, operator: &InventoryOperator) -> std::convert::Infallible {
         if let Some(path) = self.kept.as_ref().filter(|path| path.exists()) {
             let text = files::text(path, BYTES_MAX as u64);
@@ -105,7 +106,7 @@ impl List {
         }
     }
 
-    /// Takes a list over; true where it is another one than before.
+    /// Applies a list; returns true if it changed.
     fn take(&self, text: &[u8], operator: &InventoryOperator) -> Result<bool, String> {
         let hash = HEXLOWER.encode(&Sha256::digest(text));
         let is_same = self.status().sha256.as_ref() == Some(&hash);
@@ -122,7 +123,7 @@ impl List {
         tracing::info!(
             devices = list.len(),
             from = status.from,
-            "the list of GPUs is another one"
+            "list of GPUs changed"
         );
         (status.devices, status.skipped, status.sha256) = (list.len(), list.skipped(), Some(hash));
         drop(status);
@@ -132,12 +133,12 @@ impl List {
 
     fn refuse(&self, why: &str) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        // An outage is said once.
+        // Logged on the first failure of an outage.
         if status.error.is_none() {
             tracing::warn!(
                 from = status.from,
                 why,
-                "the list of GPUs could not be read; the last one stays"
+                "cannot read the list of GPUs, last valid list applies"
             );
         }
         status.error = Some(why.to_owned());
@@ -147,11 +148,11 @@ impl List {
         let Some(path) = &self.kept else {
             return;
         };
-        // Beside it first: a list that was half written would be none.
+        // A rename replaces the file atomically.
         let fresh = path.with_extension("new");
         let written = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, path));
         if let Err(error) = written {
-            tracing::warn!(path = %path.display(), %error, "the list of GPUs could not be kept");
+            tracing::warn!(path = %path.display(), %error, "cannot store the list of GPUs; check the state directory");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The cluster as today's operator shows it: in JSON, and on the wire.
+//! Cluster in the formats of the Go operator: JSON and protobuf.
 
 use akash_provider_chain::proto::akash::inventory::v1 as wire;
 use akash_provider_gateway::inventory::cluster;
@@ -8,7 +8,7 @@ use akash_provider_k8s::operators::inventory::discovery::Processor;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What is shown, on the wire.
+/// Converts a report to protobuf.
 pub(super) fn on_the_wire(shown: &Shown) -> wire::Cluster {
     let mut cluster = cluster(shown.metrics());
     for node in &mut cluster.nodes {
@@ -16,7 +16,7 @@ pub(super) fn on_the_wire(shown: &Shown) -> wire::Cluster {
             .resources
             .as_mut()
             .and_then(|resources| resources.cpu.as_mut());
-        // A machine that was looked at says more of its processors than the labels of its node.
+        // Discovered processors have more properties than the labels of the node.
         if let (Some(cpu), Some(seen)) = (cpu, shown.processors.get(&node.name)) {
             cpu.info = seen.iter().map(processor).collect();
         }
@@ -35,8 +35,8 @@ pub(super) fn on_the_wire(shown: &Shown) -> wire::Cluster {
             let number = shown.list.device(&device.vendor, &model);
             device.modelid = number.unwrap_or_default().to_owned();
         }
-        // The liveness check of today's charts restarts an operator that shows devices without their models. Of which
-        // nobody says the model cannot be ordered: they are told in the status, and no restart finds them.
+        // The liveness check of the Go operator's charts restarts an operator that reports devices without a model.
+        // Devices of an unknown model cannot be ordered, are in the status, and do not appear after a restart.
         if let (true, Some(quantity)) = (gpu.info.is_empty(), &mut gpu.quantity) {
             quantity.capacity.clone_from(&quantity.allocatable);
         }
@@ -53,7 +53,7 @@ fn processor(seen: &Processor) -> wire::CpuInfo {
     }
 }
 
-/// What is shown, in JSON.
+/// Converts a report to JSON.
 pub(super) fn in_json(cluster: &wire::Cluster, is_pretty: bool) -> Vec<u8> {
     #[derive(Serialize)]
     struct Body {
@@ -69,7 +69,7 @@ pub(super) fn in_json(cluster: &wire::Cluster, is_pretty: bool) -> Vec<u8> {
     } else {
         serde_json::to_vec(&body)
     };
-    // Plain data always has a form.
+    // Plain data always serializes to JSON.
     text.unwrap_or_default()
 }
 
@@ -117,7 +117,7 @@ fn storage(storage: &wire::Storage) -> Value {
     })
 }
 
-/// An empty list is `null` there, and clients ask for that.
+/// The Go operator encodes an empty list as `null`, and clients compare it.
 fn list(items: impl Iterator<Item = Value>) -> Value {
     let items: Vec<_> = items.collect();
     if items.is_empty() {

@@ -1,4 +1,4 @@
-//! The ports, before a cluster that never answers and before one that is simulated.
+//! Tests of the ports, with a cluster that never responds and with a fake cluster.
 
 use super::*;
 use crate::operators::process::{Process, router};
@@ -11,18 +11,18 @@ use tower::ServiceExt;
 type Asked = Request<kube::client::Body>;
 type Answered = Result<Response<kube::client::Body>, std::io::Error>;
 
-/// One that never answers.
+/// Client of a cluster that never responds.
 pub(super) fn silent() -> Client {
     let silent = tower::service_fn(|_: Asked| std::future::pending::<Answered>());
     Client::new(silent, "default")
 }
 
-/// One with these nodes and nothing else; watches are quiet.
+/// Client of a cluster with these nodes only, and without watch events.
 pub(super) fn of_nodes(nodes: Vec<Value>) -> Client {
     of_objects(nodes, Vec::new())
 }
 
-/// With these pods too.
+/// Client of a cluster with these nodes and pods.
 pub(super) fn of_objects(nodes: Vec<Value>, pods: Vec<Value>) -> Client {
     let served = tower::service_fn(move |asked: Asked| {
         let (path, query) = (
@@ -54,7 +54,7 @@ pub(super) fn of_objects(nodes: Vec<Value>, pods: Vec<Value>) -> Client {
     Client::new(served, "default")
 }
 
-/// A node as the recorded one was.
+/// Returns the recorded node.
 pub(super) fn recorded_node() -> Value {
     let gpu = "akash.network/capabilities.gpu.vendor.nvidia.model.a100";
     json!({
@@ -100,7 +100,7 @@ pub(super) async fn counted(desk: &Desk) -> Arc<Shown> {
 }
 
 #[tokio::test]
-async fn it_runs_before_its_cluster_answers_and_shows_nothing() {
+async fn inventory_operator_serves_and_is_not_ready_without_its_cluster() {
     let desk = desk(&silent(), Rules::default());
     let router = router(&Arc::new(Process::<Desk>::new(Arc::clone(&desk), None)));
     for (path, text) in [("/health", "OK"), ("/metrics/health", ""), ("/metrics/ready", "")] {
@@ -109,19 +109,19 @@ async fn it_runs_before_its_cluster_answers_and_shows_nothing() {
     let (code, words) = ask(&router, "/readyz").await;
     assert_eq!(code, 503);
     assert!(
-        words.contains("nodes are not listed yet") && words.contains("not counted yet"),
+        words.contains("initial list of nodes pending") && words.contains("first count of the cluster pending"),
         "{words}"
     );
     let begun = std::time::Instant::now();
     assert_eq!(ask(&router, "/v1/inventory").await, (500, String::new()));
-    assert!(begun.elapsed() >= desk.patience, "it waits for the count");
+    assert!(begun.elapsed() >= desk.patience, "the request waits for the count");
     let (code, status) = ask(&router, "/status").await;
     assert!(code == 200 && status.contains("\"is_ready\":false"), "{status}");
     assert!(ask(&router, "/version").await.1.contains("provider-services"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_is_shown_in_todays_shape() {
+async fn cluster_is_served_in_the_format_of_the_go_operator() {
     let desk = desk(&of_nodes(vec![recorded_node()]), Rules::default());
     counted(&desk).await;
     let router = router(&Arc::new(Process::<Desk>::new(Arc::clone(&desk), None)));
@@ -140,7 +140,7 @@ async fn a_cluster_is_shown_in_todays_shape() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_are_read_again_and_bad_ones_change_nothing() {
+async fn changed_rules_apply_and_invalid_rules_do_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rules.yaml");
     std::fs::write(&path, "version: v1").unwrap();
@@ -166,12 +166,12 @@ async fn rules_are_read_again_and_bad_ones_change_nothing() {
     let (nodes, error) = look(None);
     assert!(
         nodes == 0 && error.is_some(),
-        "a file that is gone is not one without rules"
+        "a deleted file is not an empty file"
     );
     assert_eq!(
         look(Some("version: v1\nexclude: {nodes: [node1]}")),
         (0, None),
-        "and the reason is gone"
+        "the error is cleared"
     );
     assert_eq!(look(Some("version: v1")), (1, None));
     assert!(
@@ -180,6 +180,6 @@ async fn rules_are_read_again_and_bad_ones_change_nothing() {
             Some(&config::Source::Inline("--config", "version: x".to_owned()))
         )
         .is_err(),
-        "at the start it ends it"
+        "invalid rules fail the start"
     );
 }

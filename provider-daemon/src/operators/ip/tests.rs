@@ -1,4 +1,4 @@
-//! The port: before a cluster that never answers, and before one that has what is written here.
+//! Tests of the HTTP port, with a cluster that never responds and with a fake cluster.
 
 use super::*;
 use crate::operators::process::{Process, router};
@@ -25,7 +25,7 @@ fn silent() -> Client {
     Client::new(silent, "default")
 }
 
-/// A cluster that lists this, watches for ever and takes no write.
+/// Client of a cluster with these lists, without watch events, which accepts no write.
 fn fixed(services: Value, pools: Option<Value>) -> Client {
     let cluster = tower::service_fn(move |request: Request<kube::client::Body>| {
         let (path, query) = (
@@ -66,7 +66,7 @@ fn lease_id() -> LeaseId {
     format!("{OWNER}/7/1/1/{PROVIDER}").parse().unwrap()
 }
 
-/// As today's operator wrote it, with what MetalLB gave to it.
+/// Returns the Service of the Go operator, with addresses that MetalLB assigned.
 fn service(given: &[&str]) -> Value {
     let ingress: Vec<_> = given.iter().map(|ip| json!({"ip": ip})).collect();
     json!({
@@ -109,7 +109,7 @@ async fn get_(router: &Router, path: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
+async fn ip_operator_serves_and_is_not_ready_without_its_cluster() {
     let process = process_of(&silent());
     let router = router(&process);
     assert_eq!(get_(&router, "/health").await, (200, "OK".to_owned()));
@@ -119,11 +119,11 @@ async fn it_runs_before_its_cluster_answers_and_is_not_ready() {
         assert_eq!(code, 503, "{path}");
         for kind in ["providerleasedips", "manifests", "services"] {
             assert!(
-                words.contains(&format!("{kind} are not listed yet")),
+                words.contains(&format!("initial list of {kind} pending")),
                 "{path}: {words}"
             );
         }
-        assert!(!words.contains("pools"), "nobody waits for them: {words}");
+        assert!(!words.contains("pools"), "optional kind: {words}");
     }
     let (_, status) = get_(&router, "/status").await;
     let status: Value = serde_json::from_str(&status).unwrap();
@@ -147,7 +147,7 @@ async fn settled(client: &Client, has_pools: bool) -> (Arc<Process<IpOperator>>,
 }
 
 #[tokio::test]
-async fn the_shapes_are_those_of_todays_operator() {
+async fn responses_match_the_go_operator() {
     let (_process, router) = settled(&fixed(json!([service(&["203.0.113.7"])]), Some(pools())), true).await;
     assert_eq!(
         get_(&router, "/usage").await,
@@ -179,14 +179,14 @@ async fn the_shapes_are_those_of_todays_operator() {
 }
 
 #[tokio::test]
-async fn a_service_without_an_address_is_the_error_that_todays_operator_has() {
+async fn service_without_an_address_is_the_error_of_the_go_operator() {
     let (_process, router) = settled(&fixed(json!([service(&[])]), Some(pools())), true).await;
     let (code, words) = get_(&router, &format!("/ip-lease-status/{OWNER}/7/1/1")).await;
     let words: Value = serde_json::from_str(&words).unwrap();
     let error =
         "metal lb error lease service error: service \"web-ip-80-tcp\" has 0 load balancers and is invalid";
     assert_eq!((code, words), (500, json!({"Error": error, "Code": -1})));
-    // Without a record it is not shown as held; what it is about is in the status.
+    // A Service without a record is not in `/state`; its state is in `/status`.
     assert_eq!(get_(&router, "/state").await, (200, "{}".to_owned()));
     let (_, status) = get_(&router, "/status").await;
     assert!(
@@ -196,17 +196,17 @@ async fn a_service_without_an_address_is_the_error_that_todays_operator_has() {
 }
 
 #[tokio::test]
-async fn without_pools_their_number_is_unknown_and_not_none() {
+async fn number_of_addresses_is_unknown_without_pools() {
     let (_process, router) = settled(&fixed(json!([]), None), false).await;
-    assert_eq!(get_(&router, "/readyz").await.0, 200, "nobody waits for them");
+    assert_eq!(get_(&router, "/readyz").await.0, 200, "pools are optional");
     let (code, words) = get_(&router, "/usage").await;
-    assert!(code == 503 && words.contains("not known"), "{words}");
+    assert!(code == 503 && words.contains("unknown"), "{words}");
     let (_, status) = get_(&router, "/status").await;
-    assert!(status.contains("IPAddressPools are not known"), "{status}");
+    assert!(status.contains("IPAddressPools of MetalLB are unknown"), "{status}");
 }
 
 #[tokio::test]
-async fn only_who_is_on_this_machine_has_addresses_tried_again() {
+async fn only_local_clients_can_retry_addresses() {
     let router = router(&process_of(&silent()));
     let path = format!("/forget/{}", lease_id());
     assert_eq!(ask(&router, "POST", &path, "10.1.2.3:5").await.0, 403);

@@ -20,7 +20,7 @@ fn an_operator_whose_cluster_is_away_answers_on_both_ports_and_ends_in_order() {
     std::net::TcpStream::connect(grpc).unwrap();
     assert!(operator.get("/metrics/ready").starts_with("HTTP/1.1 200 "));
     assert!(operator.get("/v1/inventory").starts_with("HTTP/1.1 500 "));
-    operator.awaits("/readyz", "nodes are not listed yet: ");
+    operator.awaits("/readyz", "initial list of nodes pending: ");
     operator.ends();
 }
 

@@ -13,7 +13,7 @@ fn an_ip_operator_whose_cluster_is_away_runs_says_so_and_ends_in_order() {
     let words = ["ip", &provider, "--metal-lb-endpoint=127.0.0.1:9"];
     let operator = Serving::start(&words, &kubeconfig);
     operator.is_well();
-    operator.awaits("/usage", "services are not listed yet: ");
+    operator.awaits("/usage", "initial list of services pending: ");
     operator.ends();
 }
 

@@ -1,4 +1,4 @@
-//! The port of gRPC, asked by a client of tonic.
+//! Tests of the gRPC port with a tonic client.
 
 use super::super::tests::{desk, of_nodes, recorded_node, silent};
 use super::*;
@@ -47,7 +47,7 @@ async fn subscribe(channel: &Channel) -> Result<tonic::Streaming<Cluster>, tonic
 }
 
 #[tokio::test]
-async fn a_subscriber_gets_the_cluster_and_each_change() {
+async fn subscriber_receives_the_cluster_and_its_changes() {
     let desk = desk(&of_nodes(vec![recorded_node()]), Rules::default());
     let (address, until) = serving(&desk).await;
     let channel = connect(&address).await;
@@ -74,11 +74,11 @@ async fn a_subscriber_gets_the_cluster_and_each_change() {
     );
     until.cancel();
     let end = timeout(Duration::from_secs(10), stream.message()).await.unwrap();
-    assert!(matches!(end, Ok(None)), "a stop ends it in order: {end:?}");
+    assert!(matches!(end, Ok(None)), "a stop ends the stream without an error: {end:?}");
 }
 
 #[tokio::test]
-async fn before_the_count_it_is_unavailable_and_subscribers_have_a_limit() {
+async fn query_is_unavailable_before_the_first_count_and_subscribers_are_limited() {
     let desk = desk(&silent(), Rules::default());
     let (address, _until) = serving(&desk).await;
     let channel = connect(&address).await;
@@ -92,7 +92,7 @@ async fn before_the_count_it_is_unavailable_and_subscribers_have_a_limit() {
         for _ in 0..CALLS_MAX {
             held.push(subscribe(&channel).await.unwrap());
         }
-        // A connection has all the calls it may have: the next one waits until another ends.
+        // At the limit of calls per connection, the next call waits.
         let waits = timeout(Duration::from_millis(100), query(&channel, "QueryCluster")).await;
         assert!(waits.is_err(), "{waits:?}");
     }

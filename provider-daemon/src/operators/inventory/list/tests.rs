@@ -1,4 +1,4 @@
-//! The list of GPUs, from servers that misbehave.
+//! Tests of the list of GPUs with failing servers.
 
 use super::super::tests::silent;
 use super::*;
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 const LIST: &str = r#"{"10de": {"devices": {"20b5": {"name": "a100"}}}}"#;
 
-/// A server that answers each request with what the function says.
+/// HTTP server with the response of the function.
 async fn server(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Url {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/devices/gpus", listener.local_addr().unwrap());
@@ -41,7 +41,7 @@ fn moved(to: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_answer_is_followed_some_steps_and_read_up_to_its_limit() {
+async fn redirects_and_response_size_are_limited() {
     let url = server(|path| match path {
         "/devices/gpus" => moved("/a"),
         "/a" => moved("/b"),
@@ -74,7 +74,7 @@ async fn an_answer_is_followed_some_steps_and_read_up_to_its_limit() {
 }
 
 #[tokio::test]
-async fn garbage_keeps_the_last_list_and_a_restart_has_it_without_the_network() {
+async fn invalid_list_keeps_the_last_valid_one_over_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
     let counting = Arc::clone(&asked);
@@ -113,7 +113,7 @@ async fn garbage_keeps_the_last_list_and_a_restart_has_it_without_the_network() 
     assert_eq!(seen, [(1, false, 1), (1, true, 1), (1, false, 1)]);
     let text = std::fs::read_to_string(folder.path().join(KEPT)).unwrap();
     assert_eq!(text, LIST);
-    // Started again while nobody answers.
+    // Restart without a network.
     let nobody = Source::Network(Url::parse("http://127.0.0.1:9/devices/gpus").unwrap());
     let operator = InventoryOperator::start(&silent(), Options::default());
     let list = Arc::new(List::new(
@@ -131,7 +131,7 @@ async fn garbage_keeps_the_last_list_and_a_restart_has_it_without_the_network() 
         () = wait => {}
     }
     assert_eq!((list.status().devices, operator.status().known_gpus), (1, 1));
-    // What is kept may be damaged as well: it is told, and nothing else comes of it.
+    // A damaged stored list is reported and ignored.
     std::fs::write(folder.path().join(KEPT), "{").unwrap();
     let operator = InventoryOperator::start(&silent(), Options::default());
     let list = Arc::new(List::new(

@@ -1,4 +1,4 @@
-//! The shape, held against what was recorded of today's operator.
+//! Comparison with a recorded response of the Go operator.
 
 use super::super::tests::{counted, desk, of_nodes, recorded_node};
 use super::*;
@@ -20,7 +20,7 @@ fn recorded() -> wire::Cluster {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_recorded_node_is_shown_as_it_was() {
+async fn recorded_node_matches_the_go_operator() {
     let mut recorded = recorded();
     let desk = desk(&of_nodes(vec![recorded_node()]), Rules::default());
     let mut shown = (*counted(&desk).await).clone();
@@ -30,7 +30,7 @@ async fn the_recorded_node_is_shown_as_it_was() {
     let seen = Processor::read(seen).unwrap();
     shown.processors = Arc::new([(recorded.nodes[0].name.clone(), seen)].into());
     let mut ours = on_the_wire(&shown);
-    // What pods took then, and a class are in no object here.
+    // Allocated resources and the class have no objects in this test.
     for cluster in [&mut recorded, &mut ours] {
         cluster.storage.clear();
         let node = &mut cluster.nodes[0];
@@ -52,7 +52,7 @@ async fn the_recorded_node_is_shown_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn devices_of_which_nobody_says_the_model_make_no_liveness_check_fail() {
+async fn devices_of_an_unknown_model_pass_the_liveness_check() {
     let mut node = recorded_node();
     let labels = node["metadata"]["labels"].as_object_mut().unwrap();
     labels.retain(|key, _| !key.starts_with("akash.network/capabilities"));
@@ -65,12 +65,12 @@ async fn devices_of_which_nobody_says_the_model_make_no_liveness_check_fail() {
         (&gpu["quantity"]["capacity"], &gpu["info"]),
         (&json!("0"), &Value::Null)
     );
-    let said = desk.operator.status().ignored.join("\n");
-    assert!(said.contains("2 nvidia GPUs of unknown model"), "{said}");
+    let ignored = desk.operator.status().ignored.join("\n");
+    assert!(ignored.contains("2 nvidia GPUs of unknown model"), "{ignored}");
 }
 
 #[test]
-fn every_key_is_the_one_that_clients_know() {
+fn json_keys_match_the_go_operator() {
     let quantity = |text: &str| {
         Some(
             akash_provider_chain::proto::k8s::io::apimachinery::pkg::api::resource::Quantity {

@@ -1,7 +1,7 @@
-//! What fits into a cluster, by what today's operator says of it and by our own count.
+//! Comparison of the orders that fit into a cluster, by the message of the Go operator and by the own inventory.
 //!
-//! Today's provider judges orders by that message, and ours by what it counts itself. The message is the one that was
-//! recorded, as it came over the wire.
+//! The Go provider checks orders with that message, this provider with its own inventory. The message was recorded
+//! from a network connection.
 
 use super::*;
 use crate::operators::inventory::tests::of_objects;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 const MIB: u64 = 1 << 20;
 
-/// Both numbers of a quantity in such units, which are given in thousandths.
+/// Returns both amounts of a quantity in a unit, which is given in thousandths.
 fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
     let pair = pair.unwrap();
     let [allocatable, allocated] = [&pair.allocatable, &pair.allocated].map(|quantity| {
@@ -33,7 +33,7 @@ fn amount(pair: Option<&wire::ResourcePair>, unit: i64) -> Quantity {
     }
 }
 
-/// What a message says of a cluster.
+/// Decodes the cluster of a message.
 fn read(cluster: &wire::Cluster) -> NodeInventory {
     let node = |node: &wire::Node| {
         let has = node.resources.as_ref().unwrap();
@@ -68,7 +68,7 @@ fn read(cluster: &wire::Cluster) -> NodeInventory {
     NodeInventory::new(&ClusterSpec::of_nodes(cluster.nodes.iter().map(node)))
 }
 
-/// Groups about as large as what is free on the recorded machine, and groups with GPUs.
+/// Returns groups near the free capacity of the recorded node, and groups with GPUs.
 fn groups() -> Vec<Vec<ResourceUnit>> {
     let keys = [
         "vendor/nvidia/model/a100",
@@ -102,7 +102,7 @@ fn groups() -> Vec<Vec<ResourceUnit>> {
     groups
 }
 
-/// What each group gets, and how many get something.
+/// Returns the result of each group, and the number of groups that fit.
 fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     let fit = |group: Vec<ResourceUnit>| {
         let taken = inventory.dup().adjust(&group, AdjustOptions::default());
@@ -113,7 +113,7 @@ fn fits(inventory: &dyn Inventory) -> (Vec<Option<Vec<ResourceUnit>>>, usize) {
     (fits, count)
 }
 
-/// What we count of the same machine, with such a pod on it.
+/// Counts the same node with an optional pod.
 async fn counted_by_us(requests: Option<Value>) -> Arc<dyn Inventory> {
     let pods = requests.into_iter().map(|requests| {
         json!({
@@ -128,14 +128,14 @@ async fn counted_by_us(requests: Option<Value>) -> Arc<dyn Inventory> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_todays_operator_recorded_has_the_fits_that_our_own_count_has() {
+async fn inventory_fits_the_same_orders_as_the_go_operator() {
     let mut theirs = recorded();
     let used = json!({"cpu": "240m", "memory": "369098752", "ephemeral-storage": "503316480", "nvidia.com/gpu": "2"});
     let ours = counted_by_us(Some(used)).await;
     let (of_theirs, some) = fits(&read(&theirs));
     assert!(some > 0 && some < of_theirs.len(), "{some} fit");
     assert_eq!(fits(&*ours).0, of_theirs);
-    // The same machine with nothing on it, where GPUs are free.
+    // The same node without pods, with free GPUs.
     let has = theirs.nodes[0].resources.as_mut().unwrap();
     let pairs = [
         has.cpu.as_mut().and_then(|cpu| cpu.quantity.as_mut()),
