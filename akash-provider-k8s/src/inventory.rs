@@ -1,12 +1,12 @@
-//! Capacity of a Kubernetes cluster, counted from its nodes and pods.
+//! Capacity of a Kubernetes cluster.
 //!
 //! ```text
 //! objects ─ facts ─► tally ─ snapshot ─► NodeInventory, placements
 //! ```
 //!
-//! Nothing but the API server is asked. Of every object only the few fields that count are kept. Pods of our
-//! leases are not counted as use, because their reservations are; they say on which node a replica is. Every
-//! other pod takes what the scheduler counts for it.
+//! The API server is the only source. Of every object only the counted fields are stored. Pods of own leases do not
+//! count as use, because their reservations count; they provide the nodes of the replicas. Every other pod counts
+//! with the requests that the scheduler counts.
 
 mod facts;
 pub(crate) mod gpu;

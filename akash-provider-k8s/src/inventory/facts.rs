@@ -1,4 +1,4 @@
-//! What is kept of an object: the few fields that are counted, never the object.
+//! Counted fields of the watched objects.
 
 use super::lease::LeaseFacts;
 use super::node::NodeFacts;
@@ -7,29 +7,29 @@ use super::storage::{CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts,
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A kind of object that is watched.
+/// Kind of a watched object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Nodes of the cluster, offered or not.
     Node,
     /// Pods of all namespaces.
     Pod,
-    /// Manifest objects of the settings' namespace.
+    /// Manifests in the manifest namespace.
     Lease,
     /// Storage classes, offered or not.
     Class,
-    /// Persistent volumes, whoever's they are.
+    /// Persistent volumes of all users.
     Volume,
-    /// Storage capacities, as the drivers tell them.
+    /// Storage capacities, as reported by the drivers.
     Capacity,
-    /// `CephCluster` of Rook, where there is one.
+    /// `CephCluster` of Rook, if the cluster has one.
     CephCluster,
-    /// `CephBlockPool` of Rook: how many copies it keeps.
+    /// `CephBlockPool` of Rook, with its number of copies.
     CephPool,
 }
 
 impl Kind {
-    /// All of them, the essential ones first.
+    /// All kinds, essential ones first.
     pub const ALL: [Self; 8] = [
         Self::Node,
         Self::Pod,
@@ -41,7 +41,7 @@ impl Kind {
         Self::CephPool,
     ];
 
-    /// For people, and in the paths of Rook's kinds.
+    /// Returns the plural name, for display and for the paths of Rook's kinds.
     #[must_use]
     pub const fn plural(self) -> &'static str {
         match self {
@@ -56,24 +56,24 @@ impl Kind {
         }
     }
 
-    /// True where nothing can be said without it.
+    /// Returns true if the capacity is unknown without this kind.
     #[must_use]
     pub const fn is_essential(self) -> bool {
         matches!(self, Self::Node | Self::Pod | Self::Lease)
     }
 }
 
-/// An object of a kind.
+/// Namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Empty for what is in no namespace.
+    /// Namespace; empty for cluster-scoped objects.
     pub namespace: Arc<str>,
-    /// Its name, unique within the namespace.
+    /// Name, unique within the namespace.
     pub name: Arc<str>,
 }
 
 impl Key {
-    /// The key of an object; `namespace` is empty for what is in none.
+    /// Creates the key of an object; `namespace` is empty for a cluster-scoped object.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
@@ -83,37 +83,36 @@ impl Key {
     }
 }
 
-/// What is kept of one object.
+/// Counted fields of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     /// A node, offered or not.
     Node(NodeFacts),
-    /// A pod that takes something of a node.
+    /// Pod that uses resources of a node.
     Pod(PodFacts),
-    /// A lease of ours.
+    /// Lease of this provider.
     Lease(LeaseFacts),
-    /// A Manifest object that cannot be read, and why.
+    /// Invalid Manifest, with the reason.
     BadLease(String),
     /// A storage class, offered or not.
     Class(ClassFacts),
-    /// A persistent volume that is of a class.
+    /// Persistent volume of a storage class.
     Volume(VolumeFacts),
     /// Free capacity of a storage class.
     Capacity(CapacityFacts),
-    /// A Ceph cluster that Rook runs.
+    /// Ceph cluster of Rook.
     CephCluster(CephClusterFacts),
     /// A pool of a Ceph cluster.
     CephPool(CephPoolFacts),
 }
 
-/// What a watch tells.
+/// Change from a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// The object is there.
+    /// The object exists with these fields.
     Set(Key, Fact),
-    /// The object is not there or counts nothing. The uid, where it is known: it may be that of an older
-    /// object of the name.
+    /// The object does not exist, or does not count. The UID, if known, may belong to an older object with the name.
     Gone(Kind, Key, Option<Box<str>>),
-    /// There are no others of the kind.
+    /// Complete list of the objects of a kind.
     Only(Kind, HashSet<Key>),
 }

@@ -1,8 +1,8 @@
-//! GPUs of a node: how many, of what model, and who says so.
+//! GPUs of a node: number, models and the source of the models.
 //!
-//! The network's inventory writes counters as labels, `akash.network/capabilities.gpu.vendor.<vendor>.model.
-//! <model>` and the same with `.ram.<size>` and `.interface.<interface>` behind it; pods of leases are bound to
-//! nodes by exactly these. Where a node has none of them, the labels of the vendor's own tools say the model.
+//! The inventory operator writes counters as labels with the prefix `akash.network/capabilities.gpu.vendor`, followed by
+//! `.<vendor>.model.<model>` and an optional `.ram.<size>` or `.interface.<interface>`. Pods of leases are bound to nodes
+//! by these labels. On a node without them, labels of the vendor's tools name the model.
 
 use super::requests::Requests;
 use akash_provider_core::inventory::GpuSpec;
@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 
 pub(crate) mod vendor_labels;
 
-/// Start of the network's labels.
+/// Prefix of the GPU labels of the network.
 pub(crate) const PREFIX: &str = "akash.network/capabilities.gpu.vendor.";
-/// Models, sizes and interfaces of one vendor told apart on one node, as many as the ledger does.
+/// Maximum number of models, sizes and interfaces of one vendor on a node, as in the ledger.
 const KINDS: usize = 8;
 
-/// Makers of devices the network knows.
+/// GPU vendor that the network supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Vendor {
     /// Devices of the resource `nvidia.com/gpu`.
@@ -25,10 +25,10 @@ pub enum Vendor {
 }
 
 impl Vendor {
-    /// In the order in which amounts by vendor are kept.
+    /// All vendors, in the order of amounts by vendor.
     pub const ALL: [Self; 2] = [Self::Nvidia, Self::Amd];
 
-    /// The word of orders and labels.
+    /// Returns the name in orders and labels.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl Vendor {
         }
     }
 
-    /// The extended resource of its devices.
+    /// Returns the extended resource of the devices.
     #[must_use]
     pub const fn resource(self) -> &'static str {
         match self {
@@ -51,18 +51,18 @@ impl Vendor {
     }
 }
 
-/// The devices of one vendor on a node.
+/// Devices of one vendor on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Devices {
     pub(crate) vendor: Vendor,
     pub(crate) capacity: i64,
-    /// Healthy ones, which can be given out.
+    /// Number of healthy devices, which can be allocated.
     pub(crate) allocatable: i64,
-    /// What the labels tell apart.
+    /// Device kinds in the labels.
     pub(crate) kinds: Vec<GpuSpec>,
 }
 
-/// Reads the devices of a node. What cannot be offered is told to `note`.
+/// Reads the devices of a node. Devices that cannot be offered are reported to `note`.
 pub(crate) fn devices(
     labels: &BTreeMap<String, String>,
     amounts: impl Fn(Vendor) -> (i64, i64),
@@ -79,7 +79,7 @@ pub(crate) fn devices(
         if allocatable < capacity {
             let lost = capacity - allocatable;
             note(format!(
-                "{lost} of {capacity} {} GPUs cannot be used (unhealthy)",
+                "{lost} of {capacity} {} GPUs are unhealthy",
                 vendor.name()
             ));
         }
@@ -90,7 +90,7 @@ pub(crate) fn devices(
             if labelled < capacity {
                 let more = capacity - labelled;
                 note(format!(
-                    "{more} of {capacity} {} GPUs are of a model no label names",
+                    "{more} of {capacity} {} GPUs have no model label",
                     vendor.name()
                 ));
             }
@@ -105,7 +105,7 @@ pub(crate) fn devices(
     all
 }
 
-/// What the network's labels say: counters of models, and of sizes and interfaces of a model.
+/// Counters in the labels of the network: numbers of devices by model, size and interface.
 #[derive(Debug, Default)]
 struct Model<'a> {
     devices: u32,
@@ -122,7 +122,7 @@ fn kinds(labels: &BTreeMap<String, String>, vendor: Vendor, note: &mut impl FnMu
         .take_while(|(k, _)| k.starts_with(&start));
     for (key, value) in ours {
         let Ok(count) = value.parse::<u32>() else {
-            note(format!("label {key}: `{value}` is no count of devices"));
+            note(format!("label {key}: invalid number of devices `{value}`"));
             continue;
         };
         let (name, attributes) = split(&key[start.len()..]);
@@ -141,7 +141,7 @@ fn kinds(labels: &BTreeMap<String, String>, vendor: Vendor, note: &mut impl FnMu
     }
     if kinds.len() > KINDS {
         note(format!(
-            "{} GPUs of more than {KINDS} kinds: the rest is not counted",
+            "more than {KINDS} kinds of {} GPUs: the others are not counted",
             vendor.name()
         ));
         kinds.truncate(KINDS);
@@ -149,7 +149,8 @@ fn kinds(labels: &BTreeMap<String, String>, vendor: Vendor, note: &mut impl FnMu
     kinds
 }
 
-/// A model and the attributes behind it. Models have no dots but for versions: only known words divide.
+/// Splits a model from its attributes. Model names contain dots only in versions, so only known attribute names
+/// split.
 fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
     let at = |text: &str| {
         let found = [".ram.", ".interface."].map(|word| text.find(word).map(|at| (at, word)));
@@ -173,17 +174,17 @@ fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
 }
 
 impl Model<'_> {
-    /// The kinds of devices the counters stand for. Where sizes and interfaces both differ and no counter
-    /// joins them, neither is promised.
+    /// Returns the device kinds of the counters. If sizes and interfaces both differ and no counter combines them,
+    /// neither is promised.
     fn kinds(mut self, vendor: Vendor, name: &str, out: &mut Vec<GpuSpec>, note: &mut impl FnMut(String)) {
-        // Counters are labels that anybody may write: their sum must not overflow.
+        // Any client may write these labels, so their sum must not overflow.
         let sum = |counts: &mut dyn Iterator<Item = u32>| counts.fold(0, u32::saturating_add);
         let sums = [
             sum(&mut self.memory.iter().map(|m| m.1)),
             sum(&mut self.interface.iter().map(|i| i.1)),
             sum(&mut self.both.iter().map(|b| b.2)),
         ];
-        // Only the counter of the model counts devices. Without it the largest sum is what there is at least.
+        // Only the counter of the model counts devices. Without it, the largest sum is the minimum number of devices.
         let total = if self.devices > 0 {
             self.devices
         } else {
@@ -194,7 +195,7 @@ impl Model<'_> {
             kinds = std::mem::take(&mut self.both);
         } else if self.interface.len() > 1 && self.memory.len() > 1 {
             note(format!(
-                "{} GPUs `{name}`: the labels do not say which size has which interface; neither is promised",
+                "{} GPUs `{name}`: no label combines size and interface; neither is promised",
                 vendor.name()
             ));
         } else if self.interface.len() > 1 {
@@ -213,20 +214,20 @@ impl Model<'_> {
         }
         let mut left = total;
         for (memory, interface, count) in kinds {
-            // Counters of sizes and interfaces never add devices to those of the model.
+            // Counters of sizes and interfaces never add devices to the counter of the model.
             let count = count.min(left);
             left -= count;
             out.push(GpuSpec::new(vendor.name(), name, memory, interface, count));
         }
-        // The rest is offered by its model alone.
+        // The remaining devices are offered without attributes.
         if left > 0 {
             out.push(GpuSpec::new(vendor.name(), name, "", "", left));
         }
     }
 }
 
-/// The GPUs of a node as the ledger counts them: kinds, devices that can be used, devices others use of which
-/// nobody knows the kind.
+/// Returns the GPUs of a node in the form of the ledger: kinds, number of usable devices, and number of devices in
+/// use of an unknown kind.
 pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Option<u32>, u32) {
     let mut kinds = Vec::new();
     let (mut usable, mut unknown) = (0u32, 0u32);
@@ -237,9 +238,9 @@ pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Op
             .kinds
             .iter()
             .fold(0, |sum: u32, k| sum.saturating_add(k.count));
-        // A device has to be healthy and of a model that can be promised.
+        // A device must be healthy and of a model that can be promised.
         usable = usable.saturating_add(healthy.min(labelled));
-        // Of one kind only: what others use is of that kind.
+        // With one kind, other pods use devices of that kind.
         if let [only] = vendor.kinds.as_slice() {
             kinds.push(GpuSpec {
                 count: only.count.min(healthy),
@@ -254,7 +255,7 @@ pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Op
         }
     }
     let listed = kinds.iter().fold(0, |sum: u32, k| sum.saturating_add(k.count));
-    // Said only where it is less: without it the ledger adds up the kinds itself.
+    // Set only if it is less, because the ledger otherwise adds up the kinds.
     (kinds, (usable < listed).then_some(usable), unknown)
 }
 

@@ -1,4 +1,4 @@
-//! A lease of ours: the namespace its pods are in, and which resource unit each of its services is.
+//! Leases of this provider: namespace of the pods, and resource unit of each service.
 
 use crate::crd::ManifestSpec;
 use crate::labels;
@@ -7,41 +7,41 @@ use akash_provider_core::types::{LeaseId, OrderId};
 use kube::core::DynamicObject;
 use std::collections::BTreeMap;
 
-/// What of a Manifest object is used.
+/// Counted fields of a Manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseFacts {
     pub(crate) lease: LeaseId,
-    /// Resource id by service.
+    /// Resource unit ID, by service.
     pub(crate) units: BTreeMap<Box<str>, u32>,
 }
 
 impl LeaseFacts {
-    /// Reads a Manifest object. `Ok(None)` when it is of another provider or another chain.
+    /// Decodes a Manifest. Returns `Ok(None)` for another provider or chain.
     ///
     /// # Errors
-    /// What is wrong with the object; pods of its namespace then count as others' use.
+    /// Returns why the Manifest is invalid; pods of its namespace then count as use by others.
     pub fn of(manifest: &DynamicObject, settings: &Settings) -> Result<Option<Self>, String> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let wrong = |what: String| format!("Manifest `{name}`: {what}; its pods count as use by others");
         let annotations = manifest.metadata.annotations.as_ref();
         let chain = annotations.and_then(|a| a.get(labels::CHAIN_ID));
-        // Before it is read: what another chain or provider wrote need not make sense here.
+        // Checked first, because Manifests of another chain or provider may be invalid here.
         if chain.is_some_and(|c| *c != settings.chain_id && !settings.chain_id.is_empty()) {
             return Ok(None);
         }
         let Some(spec) = manifest.data.get("spec") else {
-            return Err(wrong("it has no spec".to_owned()));
+            return Err(wrong("no spec".to_owned()));
         };
         let provider = spec.pointer("/lease_id/provider").and_then(|p| p.as_str());
         if provider != Some(&settings.provider.to_string()) {
             return Ok(None);
         }
         let spec = <ManifestSpec as serde::Deserialize>::deserialize(spec);
-        let spec = spec.map_err(|e| wrong(format!("it cannot be read: {e}")))?;
-        let lease = lease(&spec, settings).ok_or_else(|| wrong("its lease_id makes no sense".to_owned()))?;
-        // Under another name it would have the pods of another lease counted as its own.
+        let spec = spec.map_err(|e| wrong(format!("invalid spec: {e}")))?;
+        let lease = lease(&spec, settings).ok_or_else(|| wrong("invalid lease_id".to_owned()))?;
+        // With another name, pods of another lease would count as pods of this lease.
         if lease.namespace() != name {
-            return Err(wrong(format!("its name is not that of lease {lease}")));
+            return Err(wrong(format!("expected the name of lease {lease}")));
         }
         let services = spec.group.services.into_iter();
         let units = services.map(|s| (s.name.into(), s.resources.id)).collect();
@@ -86,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_names_the_lease_and_the_unit_of_each_service() {
+    fn manifest_has_the_lease_and_the_unit_of_each_service() {
         let facts = read(|_| ()).unwrap().unwrap();
         assert_eq!(facts.lease.to_string(), format!("{OWNER}/3944427/1/1/{PROVIDER}"));
         assert_eq!(facts.units.get("web"), Some(&7));
     }
 
     #[test]
-    fn manifests_of_other_providers_and_chains_are_not_ours() {
+    fn manifests_of_other_providers_and_chains_are_ignored() {
         assert_eq!(
             read(|m| m["spec"]["lease_id"]["provider"] = json!(OWNER)),
             Ok(None)
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_that_makes_no_sense_is_said_and_not_ours() {
+    fn invalid_manifest_is_reported_and_not_counted_as_own() {
         for change in [
             (|m: &mut Value| m["spec"]["lease_id"]["dseq"] = json!("x")) as fn(&mut Value),
             |m| m["spec"]["lease_id"]["gseq"] = json!("x"),
@@ -113,10 +113,13 @@ mod tests {
             |m| m["metadata"]["name"] = json!("another"),
             |m| m["spec"] = json!(null),
         ] {
-            let told = read(change);
+            let result = read(change);
             assert!(
-                told.as_ref().is_err_and(|e| e.contains("count as use by others")) || told == Ok(None),
-                "{told:?}"
+                result
+                    .as_ref()
+                    .is_err_and(|e| e.contains("count as use by others"))
+                    || result == Ok(None),
+                "{result:?}"
             );
         }
     }

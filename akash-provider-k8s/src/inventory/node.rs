@@ -1,4 +1,4 @@
-//! A node: what it has, whether it takes anything new, and what it may mount.
+//! Nodes: capacity, schedulability and mountable storage classes.
 
 use super::gpu::{self, Devices, Vendor};
 use super::quantity::{Resources, milli_of, whole, whole_of};
@@ -7,40 +7,40 @@ use crate::labels;
 use akash_provider_core::inventory::{Hardware, NodeName, NodeSpec, Quantity};
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-/// Start of the labels of storage classes that a node can mount; the value is a number above zero.
+/// Prefix of the labels of mountable storage classes; the value is a number above zero.
 pub(crate) const CLASS_LABEL: &str = "akash.network/capabilities.storage.class.";
-/// Who made the processors, where the node is labelled by the feature discovery of Kubernetes.
+/// CPU vendor, as labelled by Node Feature Discovery.
 const CPU_VENDOR_LABEL: &str = "feature.node.kubernetes.io/cpu-model.vendor_id";
-/// Notes kept of one node.
+/// Maximum number of notes per node.
 const NOTES: usize = 16;
-/// Storage classes of one node, as many as the ledger tells apart.
+/// Maximum number of storage classes per node, as in the ledger.
 const CLASSES: usize = 64;
 
-/// What of a node is used.
+/// Counted fields of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeFacts {
     pub(crate) name: NodeName,
-    /// It has the network's label.
+    /// The node has the label of the network.
     pub(crate) offered: bool,
-    /// Why nothing new may be put on it.
+    /// Reason why the node accepts no new pods.
     pub(crate) closed: Option<String>,
-    /// Milli-CPU that pods may have.
+    /// Allocatable CPU, in millicores.
     pub(crate) cpu: i64,
     pub(crate) memory: i64,
     pub(crate) ephemeral: i64,
-    /// Pods it takes at most.
+    /// Maximum number of pods.
     pub(crate) pods: Option<i64>,
     pub(crate) devices: Vec<Devices>,
-    /// Storage classes it can mount.
+    /// Mountable storage classes.
     pub(crate) classes: Vec<String>,
-    /// What the machine is; in a box, since most facts are of pods and have none.
+    /// Hardware of the node; boxed, because most facts are pods without it.
     pub(crate) hardware: Box<Hardware>,
-    /// What is not offered, and why.
+    /// Resources that are not offered, with the reason.
     pub(crate) notes: Vec<String>,
 }
 
 impl NodeFacts {
-    /// Reads a node; `None` when it has no name.
+    /// Decodes a node; returns `None` for a node without a name.
     #[must_use]
     pub fn of(node: &Node, by_vendor_labels: bool) -> Option<Self> {
         let name: NodeName = node.metadata.name.as_deref()?.into();
@@ -77,7 +77,7 @@ impl NodeFacts {
         })
     }
 
-    /// The node as the ledger counts it.
+    /// Returns the node in the form of the ledger.
     pub(crate) fn spec(&self, used: &Used) -> NodeSpec {
         let (gpus, gpu_allocatable, gpu_allocated) = gpu::counted(&self.devices, &used.others);
         NodeSpec {
@@ -94,26 +94,26 @@ impl NodeFacts {
         }
     }
 
-    /// Why it takes nothing new, all things considered.
+    /// Returns the reason why the node accepts no new pods, including the pod limit.
     pub(crate) fn closed_now(&self, pods: i64) -> Option<String> {
         if !self.offered {
-            return Some(format!("it lacks the label {}", labels::SELECTOR));
+            return Some(format!("missing label {}", labels::SELECTOR));
         }
-        // The node takes no pod beyond these, whatever room is left.
+        // The kubelet accepts no pod above this limit, regardless of free resources.
         let full = self.pods.filter(|most| pods >= *most);
-        let full = full.map(|most| format!("it holds as many pods as it may ({most})"));
+        let full = full.map(|most| format!("pod limit reached ({most})"));
         self.closed.clone().or(full)
     }
 }
 
-/// What is used on a node.
+/// Used resources of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Used {
-    /// By pods that are not of our leases.
+    /// Requests of pods that belong to no own lease.
     pub(crate) others: Requests,
-    /// Bytes of volumes that lie on the node's own disk, whoever's they are.
+    /// Bytes of volumes on the disk of the node, of all users.
     pub(crate) volumes: i64,
-    /// Pods that are bound to it, everybody's.
+    /// Number of pods bound to the node.
     pub(crate) pods: i64,
 }
 
@@ -122,7 +122,7 @@ fn hardware(capacity: &Resources, labels: &labels::Labels, devices: &[Devices]) 
     let gpus = devices
         .iter()
         .fold(0, |sum: i64, d| sum.saturating_add(d.capacity));
-    // The discovery has words of its own for the two makers that most machines are of.
+    // Node Feature Discovery uses its own names for the two most common vendors.
     let vendor = labels.get(CPU_VENDOR_LABEL).map(|word| match word.as_str() {
         "Intel" => "GenuineIntel".to_owned(),
         "AMD" => "AuthenticAMD".to_owned(),
@@ -142,19 +142,19 @@ fn closed(node: &Node) -> Option<String> {
     let ready = conditions.into_iter().find(|c| c.type_ == "Ready");
     match ready.map(|c| (c.status.as_str(), c.reason.as_deref().unwrap_or(""))) {
         Some(("True", _)) => {}
-        Some(("Unknown", _)) => return Some("it cannot be reached".to_owned()),
-        Some((_, "")) => return Some("it is not ready".to_owned()),
-        Some((_, reason)) => return Some(format!("it is not ready ({reason})")),
-        None => return Some("it has not said that it is ready".to_owned()),
+        Some(("Unknown", _)) => return Some("unreachable".to_owned()),
+        Some((_, "")) => return Some("not ready".to_owned()),
+        Some((_, reason)) => return Some(format!("not ready ({reason})")),
+        None => return Some("no Ready condition".to_owned()),
     }
     let spec = node.spec.as_ref()?;
     if spec.unschedulable == Some(true) {
-        return Some("it is cordoned".to_owned());
+        return Some("cordoned".to_owned());
     }
-    // `PreferNoSchedule` is a wish.
+    // `PreferNoSchedule` is only a preference.
     let keeps_off = |t: &&Taint| t.effect == "NoSchedule" || t.effect == "NoExecute";
     let taint = spec.taints.iter().flatten().find(keeps_off)?;
-    Some(format!("it has the taint {}:{}", taint.key, taint.effect))
+    Some(format!("taint {}:{}", taint.key, taint.effect))
 }
 
 fn classes(labels: &labels::Labels) -> Vec<String> {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ready_node_offers_what_is_allocatable() {
+    fn ready_node_offers_its_allocatable_resources() {
         let spec = facts(|_| ()).spec(&Used::default());
         let hardware = spec.hardware.clone();
         let offered = NodeSpec {
@@ -199,11 +199,11 @@ mod tests {
             ephemeral: Some(110 << 30),
             ..Hardware::default()
         };
-        assert_eq!(hardware, machine, "and what it keeps for itself is told apart");
+        assert_eq!(hardware, machine, "reserved resources are in the capacity only");
     }
 
     #[test]
-    fn a_machine_is_described_as_its_node_says() {
+    fn hardware_is_decoded_from_capacity_and_labels() {
         let of = |change: &dyn Fn(&mut Value)| *facts(change).hardware;
         let vendor = |word: &'static str| {
             of(&move |n| n["metadata"]["labels"][CPU_VENDOR_LABEL] = json!(word)).cpu_vendor
@@ -216,12 +216,12 @@ mod tests {
             n["status"]["capacity"]["nvidia.com/gpu"] = json!("4");
             n["status"]["allocatable"]["nvidia.com/gpu"] = json!("3");
         });
-        assert_eq!(gpus.gpus, Some(4), "the unhealthy one is there too");
+        assert_eq!(gpus.gpus, Some(4), "the capacity includes the unhealthy device");
         assert!(of(&|n| n["status"]["capacity"] = json!({})).is_unknown());
     }
 
     #[test]
-    fn what_keeps_a_node_from_taking_more_is_said() {
+    fn reasons_of_a_closed_node_are_reported() {
         let reason = |change: &dyn Fn(&mut Value)| facts(change).closed.unwrap_or_default();
         let ready = |status: &'static str, why: Value| {
             reason(&move |n| {
@@ -230,46 +230,34 @@ mod tests {
         };
         assert_eq!(
             ready("False", json!("KubeletNotReady")),
-            "it is not ready (KubeletNotReady)"
+            "not ready (KubeletNotReady)"
         );
-        assert_eq!(ready("False", json!(null)), "it is not ready");
-        assert_eq!(
-            ready("Unknown", json!("NodeStatusUnknown")),
-            "it cannot be reached"
-        );
+        assert_eq!(ready("False", json!(null)), "not ready");
+        assert_eq!(ready("Unknown", json!("NodeStatusUnknown")), "unreachable");
         assert_eq!(
             reason(&|n| n["status"]["conditions"] = json!([])),
-            "it has not said that it is ready"
+            "no Ready condition"
         );
-        assert_eq!(
-            reason(&|n| n["spec"]["unschedulable"] = json!(true)),
-            "it is cordoned"
-        );
+        assert_eq!(reason(&|n| n["spec"]["unschedulable"] = json!(true)), "cordoned");
         let taint = |effect: &'static str| {
             reason(&move |n| n["spec"]["taints"] = json!([{"key": "gpu", "value": "yes", "effect": effect}]))
         };
-        assert_eq!(taint("NoSchedule"), "it has the taint gpu:NoSchedule");
-        assert_eq!(taint("NoExecute"), "it has the taint gpu:NoExecute");
+        assert_eq!(taint("NoSchedule"), "taint gpu:NoSchedule");
+        assert_eq!(taint("NoExecute"), "taint gpu:NoExecute");
         assert_eq!(taint("PreferNoSchedule"), "");
     }
 
     #[test]
-    fn a_node_without_the_label_or_with_all_its_pods_is_closed() {
+    fn node_without_the_label_or_at_its_pod_limit_is_closed() {
         let bare = facts(|n| n["metadata"]["labels"] = json!({"akash.network": "false"}));
-        assert_eq!(
-            bare.closed_now(0).unwrap(),
-            "it lacks the label akash.network=true"
-        );
+        assert_eq!(bare.closed_now(0).unwrap(), "missing label akash.network=true");
         let node = facts(|_| ());
         assert_eq!(node.closed_now(109), None);
-        assert_eq!(
-            node.closed_now(110).unwrap(),
-            "it holds as many pods as it may (110)"
-        );
+        assert_eq!(node.closed_now(110).unwrap(), "pod limit reached (110)");
     }
 
     #[test]
-    fn classes_are_those_labelled_above_zero() {
+    fn classes_with_a_label_above_zero_are_mountable() {
         let class = |name: &str| format!("{CLASS_LABEL}{name}");
         let node = facts(|n| {
             n["metadata"]["labels"] = json!({
@@ -281,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_node_is_read() {
+    fn node_without_fields_is_decoded() {
         assert_eq!(NodeFacts::of(&Node::default(), false), None);
         let bare = facts(|n| *n = json!({"metadata": {"name": "bare"}}));
         assert_eq!((bare.cpu, bare.offered, bare.pods), (0, false, None));

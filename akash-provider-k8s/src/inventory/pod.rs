@@ -1,26 +1,26 @@
-//! A pod that takes something of a node.
+//! Pods that use resources of a node.
 
 use super::requests::{Requests, pod_requests};
 use crate::labels;
 use akash_provider_core::inventory::NodeName;
 use k8s_openapi::api::core::v1::Pod;
 
-/// What of a pod is used.
+/// Counted fields of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodFacts {
-    /// Uid: a new pod may have the name of an old one.
+    /// UID; a new pod may have the name of an old one.
     pub(crate) uid: Box<str>,
     pub(crate) node: NodeName,
-    /// Service of a lease, where its labels say that it is of the lease of its namespace.
+    /// Service of the lease, if the labels name the lease of the namespace.
     pub(crate) service: Option<Box<str>>,
-    /// It is being ended.
+    /// The pod is being deleted.
     pub(crate) going: bool,
     pub(crate) requests: Requests,
 }
 
 impl PodFacts {
-    /// Reads a pod; `None` when it takes nothing of any node: it is not bound, or it is over. A pod that is
-    /// being ended takes what it takes until it is gone.
+    /// Decodes a pod; returns `None` for a pod without a node or in a final phase. A pod that is being deleted counts
+    /// until its deletion.
     #[must_use]
     pub fn of(pod: &Pod) -> Option<Self> {
         let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
@@ -47,7 +47,7 @@ fn service(pod: &Pod) -> Option<&str> {
     let labels = pod.metadata.labels.as_ref()?;
     let is = |key: &str, value: &str| labels.get(key).is_some_and(|v| v == value);
     let namespace = pod.metadata.namespace.as_deref()?;
-    // Labels may say anything: only those that name the own namespace count.
+    // Any client may set labels, so only labels that name the own namespace count.
     let of_lease = is(labels::MANAGED, "true") && is(labels::NAMESPACE, namespace);
     of_lease.then(|| labels.get(labels::SERVICE).map(String::as_str))?
 }
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn only_bound_pods_that_are_not_over_count() {
+    fn only_bound_and_unfinished_pods_count() {
         let counts = |change: &dyn Fn(&mut Value)| facts(change).is_some();
         let phase = |phase: &'static str| counts(&move |p| p["status"]["phase"] = json!(phase));
         assert!(phase("Running") && phase("Pending") && phase("Unknown"));
@@ -80,12 +80,12 @@ mod tests {
         assert!(!counts(&|p| p["spec"]["nodeName"] = json!("")));
         assert!(!counts(&|p| p["spec"]["nodeName"] = json!(null)));
         let going = facts(|p| p["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")).unwrap();
-        assert!(going.going, "it counts until it is gone");
+        assert!(going.going, "the pod counts until its deletion");
         assert_eq!(going.requests.cpu, 1_000);
     }
 
     #[test]
-    fn a_pod_is_of_a_lease_only_by_all_three_labels() {
+    fn pod_belongs_to_a_lease_only_with_all_three_labels() {
         let service = |change: &dyn Fn(&mut Value)| facts(change).unwrap().service;
         assert_eq!(service(&|_| ()).as_deref(), Some("web"));
         for (key, value) in [

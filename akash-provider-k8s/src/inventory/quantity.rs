@@ -1,37 +1,37 @@
-//! Quantities as Kubernetes writes them: `100m`, `1.5Gi`, `2e3`.
+//! Kubernetes quantities: `100m`, `1.5Gi`, `2e3`.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// Most that is counted of anything: far above any cluster, and thousands of them still add up in 128 bits.
+/// Maximum of every amount: far above any cluster, and thousands of amounts still add up in 128 bits.
 pub(crate) const LIMIT: i64 = 1 << 60;
-/// Digits of a number that are read; the API server keeps fewer.
+/// Maximum number of digits that are read; the API server stores fewer.
 const DIGITS: usize = 24;
 
-/// A list of resources, as objects have it.
+/// Resource list of an object.
 pub(crate) type Resources = BTreeMap<String, Quantity>;
 
-/// A quantity in whole units, rounded up; `None` when it is no quantity.
+/// Parses a quantity in whole units, rounded up; returns `None` for an invalid quantity.
 pub(crate) fn whole(text: &str) -> Option<i64> {
     parse(text, 0)
 }
 
-/// A quantity in thousandths, rounded up.
+/// Parses a quantity in thousandths, rounded up.
 pub(crate) fn milli(text: &str) -> Option<i64> {
     parse(text, 3)
 }
 
-/// A resource of a list in whole units; what is missing or unreadable is none.
+/// Returns a resource of a list in whole units; 0 if missing or invalid.
 pub(crate) fn whole_of(list: &Resources, name: &str) -> i64 {
     list.get(name).and_then(|q| whole(&q.0)).unwrap_or(0)
 }
 
-/// A resource of a list in thousandths.
+/// Returns a resource of a list in thousandths.
 pub(crate) fn milli_of(list: &Resources, name: &str) -> i64 {
     list.get(name).and_then(|q| milli(&q.0)).unwrap_or(0)
 }
 
-/// `text` times ten to the power of `scale`, rounded up, not below zero, not above [`LIMIT`].
+/// Parses `text` times ten to the power of `scale`, rounded up, between zero and [`LIMIT`].
 fn parse(text: &str, scale: i32) -> Option<i64> {
     let (negative, text) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -47,7 +47,7 @@ fn parse(text: &str, scale: i32) -> Option<i64> {
         return None;
     }
     let (exponent, shift) = suffix_of(suffix)?;
-    // After the form was checked: what is no quantity is not zero.
+    // The format is checked first, because an invalid quantity is not zero.
     if negative {
         return Some(0);
     }
@@ -56,7 +56,7 @@ fn parse(text: &str, scale: i32) -> Option<i64> {
         return Some(LIMIT);
     }
     let kept = &after[..after.len().min(DIGITS - before.len())];
-    // Digits that are cut off count for rounding up.
+    // Truncated digits count for rounding up.
     let rest = after[kept.len()..].bytes().any(|b| b != b'0');
     let digits = format!("0{before}{kept}").parse::<i128>().ok()?;
     let exponent = exponent + scale - i32::try_from(kept.len()).ok()?;
@@ -64,7 +64,7 @@ fn parse(text: &str, scale: i32) -> Option<i64> {
     Some(i64::try_from(value).map_or(LIMIT, |v| v.min(LIMIT)))
 }
 
-/// `digits × 10^exponent × 2^shift`, rounded up and held below overflow.
+/// Returns `digits × 10^exponent × 2^shift`, rounded up and saturated.
 fn scaled(digits: i128, exponent: i32, shift: u32) -> i128 {
     if digits == 0 {
         return 0;
@@ -80,7 +80,7 @@ fn scaled(digits: i128, exponent: i32, shift: u32) -> i128 {
     }
 }
 
-/// The power of ten and of two a suffix stands for.
+/// Returns the powers of ten and of two of a suffix.
 fn suffix_of(suffix: &str) -> Option<(i32, u32)> {
     Some(match suffix {
         "" => (0, 0),
@@ -102,7 +102,7 @@ fn suffix_of(suffix: &str) -> Option<(i32, u32)> {
         _ => {
             let digits = suffix.strip_prefix(['e', 'E'])?;
             let exponent: i32 = digits.parse().ok()?;
-            // Beyond that every number is the limit or next to nothing.
+            // With a larger exponent every number is the limit or almost zero.
             (exponent.clamp(-100, 100), 0)
         }
     })
@@ -114,7 +114,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn quantities_are_read_as_the_api_server_does() {
+    fn quantities_are_parsed_as_by_the_api_server() {
         for (text, whole_units, thousandths) in [
             ("0", 0, 0),
             ("1", 1, 1_000),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_all_bounds_stops_at_the_limit() {
+    fn huge_quantities_saturate_at_the_limit() {
         for text in [
             "2Ei",
             "99E",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_none() {
+    fn invalid_quantities_are_rejected() {
         for text in [
             "", ".", "-", "m", "Gi", "1.2.3", "1 Gi", "1gi", "1K", "1e", "1e1.5", "0x1", "١",
         ] {
@@ -172,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in ".{0,40}", digits in "[0-9.eE+-]{0,60}[A-Za-z]{0,2}") {
+        fn any_text_is_parsed_or_rejected(text in ".{0,40}", digits in "[0-9.eE+-]{0,60}[A-Za-z]{0,2}") {
             for text in [text, digits] {
                 if let Some(value) = whole(&text) {
                     prop_assert!((0..=LIMIT).contains(&value), "{}", text);

@@ -1,23 +1,23 @@
-//! What a pod takes from its node, counted as the scheduler counts it.
+//! Requests of a pod, counted as by the scheduler.
 //!
-//! The sum of the containers, or the most that the start of the pod takes at one time where that is more;
-//! requests of the pod as a whole instead, where it has them; then the overhead of its runtime class. While a
-//! pod is resized in place the larger of old and new counts. Volumes that live in memory are added once for
-//! the pod: the scheduler does not see them, the node's memory does.
+//! The requests are the sum of the containers, or the maximum during the start of the pod if it is higher; pod-level
+//! requests replace them; the overhead of the runtime class is added. During an in-place resize the larger of old and
+//! new counts. Memory-backed volumes are added once per pod: the scheduler ignores them, but they use the memory of
+//! the node.
 
 use super::gpu::Vendor;
 use super::quantity::{Resources, milli_of, whole, whole_of};
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodSpec};
 use std::ops::AddAssign;
 
-/// Amounts of the resources that are counted.
+/// Amounts of the counted resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Requests {
-    /// Milli-CPU, each amount rounded up.
+    /// Millicores, each amount rounded up.
     pub cpu: i64,
-    /// Bytes; of a pod those of its volumes in memory too.
+    /// Bytes, including memory-backed volumes of a pod.
     pub memory: i64,
-    /// Bytes of the node's ephemeral storage.
+    /// Bytes of ephemeral storage.
     pub ephemeral: i64,
     /// Devices by vendor, in the order of `Vendor::ALL`.
     pub gpus: [i64; 2],
@@ -45,7 +45,7 @@ impl Requests {
 
 impl AddAssign for Requests {
     fn add_assign(&mut self, other: Self) {
-        // Saturating, because anybody may write any request into a pod.
+        // Saturating, because any client may write any request.
         self.cpu = self.cpu.saturating_add(other.cpu);
         self.memory = self.memory.saturating_add(other.memory);
         self.ephemeral = self.ephemeral.saturating_add(other.ephemeral);
@@ -55,7 +55,7 @@ impl AddAssign for Requests {
     }
 }
 
-/// What a pod takes from its node.
+/// Returns the requests of a pod.
 #[must_use]
 pub fn pod_requests(pod: &Pod) -> Requests {
     let Some(spec) = &pod.spec else {
@@ -64,7 +64,7 @@ pub fn pod_requests(pod: &Pod) -> Requests {
     let mut requests = of_containers(pod, spec);
     if let Some(list) = spec.resources.as_ref().and_then(|r| r.requests.as_ref()) {
         let whole_pod = Requests::of(Some(list));
-        // Only what it names: the rest is the sum of the containers.
+        // Only named resources are replaced.
         if list.contains_key("cpu") {
             requests.cpu = whole_pod.cpu;
         }
@@ -86,7 +86,7 @@ fn of_containers(pod: &Pod, spec: &PodSpec) -> Requests {
     let mut start = Requests::default();
     for container in spec.init_containers.iter().flatten() {
         let mut during = sidecars;
-        // A sidecar begins in the start and goes on: it counts for both.
+        // A sidecar starts before the containers and continues, so it counts in both phases.
         if container.restart_policy.as_deref() == Some("Always") {
             let sidecar = of_container(pod, container);
             sum += sidecar;
@@ -100,7 +100,7 @@ fn of_containers(pod: &Pod, spec: &PodSpec) -> Requests {
     sum.max(start)
 }
 
-/// What a container takes, a resize under way included.
+/// Returns the requests of a container, including a running resize.
 fn of_container(pod: &Pod, container: &Container) -> Requests {
     let declared = declared(container);
     let Some(status) = status_of(pod, &container.name) else {
@@ -111,7 +111,7 @@ fn of_container(pod: &Pod, container: &Container) -> Requests {
     };
     let granted = Requests::of(status.allocated_resources.as_ref());
     let running = Requests::of(actual.requests.as_ref()).max(granted);
-    // What the node can never grant is not counted: the pod goes on with what it has.
+    // An infeasible resize does not count: the pod continues with its granted resources.
     if resize_is_infeasible(pod) {
         running
     } else {
@@ -139,7 +139,7 @@ fn resize_is_infeasible(pod: &Pod) -> bool {
         .is_some_and(|c| c.reason.as_deref() == Some("Infeasible"))
 }
 
-/// Size limits of the pod's volumes in memory; one without a limit cannot be counted.
+/// Returns the size limits of memory-backed volumes; a volume without a limit cannot be counted.
 fn volumes_in_memory(spec: &PodSpec) -> i64 {
     let dirs = spec.volumes.iter().flatten().filter_map(|v| v.empty_dir.as_ref());
     let in_memory = dirs.filter(|d| d.medium.as_deref() == Some("Memory"));

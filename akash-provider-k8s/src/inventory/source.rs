@@ -1,8 +1,8 @@
-//! The watches, and what is told of them when.
+//! Watches of the capacity, and publication of updates.
 //!
-//! Nothing is said before nodes, pods and manifests were listed. While one of them cannot be watched the last
-//! word stays in force, and that it does is said once. Storage may be unreadable: then its classes are not
-//! offered, which is said too. Changes are gathered for a moment, so that a burst is one update.
+//! No update is published before nodes, pods and manifests were listed. While one of them cannot be watched, the last
+//! update stays valid, and the failure is reported once. Unreadable storage is reported, and its classes are not
+//! offered. Changes are gathered for a moment, so that a burst is one update.
 
 use super::facts::{Change, Fact, Kind};
 use super::lease::LeaseFacts;
@@ -38,24 +38,24 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Pods that can take something: bound and not over.
+/// Selects pods that use resources: bound and not finished.
 const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed";
 
-/// What an operator chooses about capacity. [`Options::default`] is right where the network's labels are set.
+/// Settings of the capacity. [`Options::default`] is suitable if the labels of the network are set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How much storage classes hold.
+    /// Sizes of storage classes.
     pub storage: StorageOptions,
-    /// Offer GPUs that only the vendor's labels name. Pods of leases are bound by the network's labels, so
-    /// that they stay pending on such nodes unless somebody sets those too.
+    /// Offers GPUs that only the vendor's labels name. Pods of leases are bound by the labels of the network, so they
+    /// stay pending on such nodes without these labels.
     pub gpus_by_vendor_labels: bool,
-    /// Changes are gathered for so long.
+    /// Delay to gather changes.
     pub gather: Duration,
-    /// Storage that cannot be read is waited for so long before everything else is offered without it.
+    /// Maximum wait for unreadable storage before everything else is offered without it.
     pub patience: Duration,
-    /// How eagerly the watches are kept up.
+    /// Timing of the watches.
     pub watch_config: WatchConfig,
-    /// Who says when a kind comes that the cluster does not have; one for all of a process.
+    /// Watch for kinds that the cluster does not serve yet; one per process.
     pub definitions: Definitions,
 }
 
@@ -75,7 +75,7 @@ impl Default for Options {
     }
 }
 
-/// Capacity of a Kubernetes cluster as it changes. Dropping it ends the watches.
+/// Capacity of a Kubernetes cluster with its updates. Dropping the value ends the watches.
 #[derive(Debug)]
 pub struct KubeInventory {
     shared: Arc<Shared>,
@@ -83,8 +83,8 @@ pub struct KubeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// A count of everything that runs, which is made when somebody asks for it: of many thousand nodes that takes longer than
-/// to take in what changes, and most changes nobody looks at. Dropping it ends the watches.
+/// Count of all pods, computed on request: for thousands of nodes that takes longer than an update, and most changes
+/// are never read. Dropping the value ends the watches.
 #[derive(Debug)]
 pub(crate) struct WholeInventory {
     shared: Arc<Shared>,
@@ -93,30 +93,30 @@ pub(crate) struct WholeInventory {
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// What was said last of a count that is made when somebody asks: that it is another one, or why it is not known. `None`
-/// before the first word.
+/// Last publication of a count on request: a change, or the reason why the count is unknown. `None` before the first
+/// publication.
 type Told = Option<Result<(), String>>;
 
-/// Makes a count that changed; whoever was told keeps it for as long as they like.
+/// Computes the current count; receivers may store it for any time.
 #[derive(Debug, Clone)]
 pub(crate) struct Counting(Arc<Shared>);
 
 impl Counting {
-    /// What is there now.
+    /// Returns the current count.
     pub(crate) fn count(&self) -> Arc<dyn Inventory> {
         self.0.inner().tally.recount()
     }
 }
 
-/// What the watches write.
+/// State that the watches write.
 #[derive(Debug)]
 pub(super) struct Shared {
     inner: Mutex<Inner>,
     news: Notify,
     updates: MemoryInventorySource,
-    /// Who is only told that there is another count, and makes it when somebody asks.
+    /// Channel for counts on request; `None` for published updates.
     told: Option<watch::Sender<Told>>,
-    /// Whose addresses are offered; what is promised of them, reservations say.
+    /// Settings of leased addresses; reservations count the promised addresses.
     leased_ips: Option<Settings>,
     gather: Duration,
     patience: Duration,
@@ -126,23 +126,23 @@ pub(super) struct Shared {
 struct Inner {
     tally: Tally,
     watches: BTreeMap<Kind, Watch>,
-    /// Since when everything essential is known.
+    /// Time since when all essential kinds are listed.
     known_since: Option<Instant>,
-    /// That it is not known has been said.
+    /// The failure was reported.
     told: bool,
-    /// Something was said of what is known.
+    /// An update was published.
     published: bool,
-    /// The addresses for leases were counted anew.
+    /// The number of leased addresses changed.
     recounted: bool,
 }
 
-/// What is to be done now.
+/// Next step of the publisher.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Nothing,
     Publish,
     Fail(String),
-    /// Look again after so long, or when there is news.
+    /// Check again after this duration, or after a change.
     Wait(Duration),
 }
 
@@ -172,7 +172,7 @@ impl Shared {
             inner.tally.apply(change);
         }
         let dirty = inner.tally.is_dirty();
-        // The lock is free before anybody is woken, who would want it at once.
+        // The woken task locks the state at once.
         drop(inner);
         if dirty {
             self.news.notify_one();
@@ -195,22 +195,22 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Without a count the last one holds, and nothing is promised before the first.
+    /// Without a count the last count applies; before the first count no address is promised.
     fn leased_ips(&self) -> Option<LeasedIpUsage> {
         let (total, in_use) = self.leased_ips.as_ref()?.leased_pool()?;
         Some(LeasedIpUsage {
             total,
             in_use,
-            // Every reservation counts for itself.
+            // Every reservation counts separately.
             confirmed: Vec::new(),
         })
     }
 
-    /// Follows the addresses for leases, for ever.
+    /// Updates the number of leased addresses, forever.
     async fn count_addresses(self: Arc<Self>, settings: Settings, capacity: Capacity) {
         loop {
             capacity.news().await;
-            // What comes within this time is in the same count.
+            // Gathers changes.
             sleep(self.gather).await;
             let is_news = capacity
                 .count()
@@ -240,17 +240,17 @@ impl Shared {
         }
     }
 
-    /// Gathers changes and tells of them, for ever.
+    /// Gathers and publishes changes, forever.
     async fn publish(self: Arc<Self>) {
         let mut again: Option<Duration> = None;
         loop {
             let news = self.news.notified();
             match again.take() {
-                // Whoever comes first: the rest of the patience, or news.
+                // The rest of the wait, or an earlier change.
                 Some(left) => drop(timeout(left, news).await),
                 None => news.await,
             }
-            // After the news: what comes within this time is in the same update.
+            // After the notification, to gather further changes.
             sleep(self.gather).await;
             let next = self.inner().next(self.patience);
             match next {
@@ -283,7 +283,7 @@ impl Inner {
             Some(format!("{} cannot be watched: {why}", kind.plural()))
         });
         if let Some(message) = down {
-            // After an outage the patience with storage begins anew.
+            // After an outage the wait for storage starts again.
             self.known_since = None;
             let first = !std::mem::replace(&mut self.told, true);
             return if first { Next::Fail(message) } else { Next::Nothing };
@@ -295,21 +295,21 @@ impl Inner {
         let since = *self.known_since.get_or_insert_with(Instant::now);
         let open = |kind: &Kind| !synced(*kind) && !watch(*kind).is_some_and(|w| w.absent);
         let left = patience.saturating_sub(since.elapsed());
-        // Only at first: later a kind of storage that fails is told and not waited for.
+        // Only before the first update: later storage failures are reported without a wait.
         if !self.published && !left.is_zero() && Kind::ALL.iter().any(open) {
             return Next::Wait(left);
         }
         for kind in Kind::ALL.into_iter().filter(|k| !k.is_essential()) {
             let watch = self.watches.entry(kind).or_default();
-            // A kind that the cluster lacks is no trouble.
+            // A kind that the cluster does not serve is not a failure.
             let unread = !watch.absent && !watch.synced;
-            let why = unread.then(|| watch.down.clone().unwrap_or_else(|| "no answer yet".to_owned()));
+            let why = unread.then(|| watch.down.clone().unwrap_or_else(|| "list pending".to_owned()));
             self.tally.trouble(kind, why);
         }
-        // After an outage it is said again though nothing changed: the last word was a failure.
+        // After an outage an update is published without a change, because the last publication was a failure.
         let again = std::mem::take(&mut self.told);
         let first = !std::mem::replace(&mut self.published, true);
-        // The first one is told of an empty cluster too.
+        // The first update is published for an empty cluster too.
         let recounted = std::mem::take(&mut self.recounted);
         if again || first || recounted || self.tally.is_dirty() {
             Next::Publish
@@ -320,7 +320,7 @@ impl Inner {
 }
 
 impl KubeInventory {
-    /// Starts the watches. It returns at once, also when the API server is down.
+    /// Starts the watches. Returns at once, also if the API server is down.
     #[must_use]
     pub fn start(client: &Client, settings: &Settings, options: &Options) -> Self {
         Self::start_with(
@@ -331,8 +331,8 @@ impl KubeInventory {
         )
     }
 
-    /// Starts the watches of a count in which pods of leases are use like any other, whoever's leases they are: for
-    /// those who show a cluster as it is and reserve nothing. Manifests are not read.
+    /// Starts the watches of a count that includes pods of leases, for reports of a whole cluster without
+    /// reservations. Manifests are not read.
     #[must_use]
     pub fn start_whole(client: &Client, options: &Options) -> Self {
         Self::start_with(client, options, None, without_leases)
@@ -362,11 +362,11 @@ impl WholeInventory {
         Self { shared, told, tasks }
     }
 
-    /// Waits until there is another count; who makes it, or why it is not known.
+    /// Waits for the next change; returns the count, or the reason why it is unknown.
     pub(crate) async fn next(&mut self) -> Result<Counting, String> {
         loop {
             if self.told.changed().await.is_err() {
-                // The other end is in our hands, so it does not go away.
+                // The sender is a field of `self`, so the channel is open.
                 std::future::pending::<()>().await;
             }
             let told = self.told.borrow_and_update().clone();
@@ -378,7 +378,7 @@ impl WholeInventory {
     }
 }
 
-/// There are none to wait for.
+/// Marks Manifests as listed.
 fn without_leases(starter: &mut Starter<'_>) {
     starter.shared.fares(Kind::Lease, |watch| watch.synced = true);
 }
@@ -424,7 +424,7 @@ impl InventorySource for KubeInventory {
     }
 }
 
-/// Starts one watch after the other.
+/// Starts the watches one by one.
 struct Starter<'a> {
     client: &'a Client,
     shared: &'a Arc<Shared>,

@@ -1,17 +1,17 @@
-//! Pools of persistent storage: which classes are offered, how much they hold, how much of it others have.
+//! Persistent storage: offered classes, their sizes, and their use by others.
 //!
-//! Volumes of our leases are left out everywhere: their reservations count them. The amount of a class comes
-//! from the first of these that there is:
+//! Volumes of own leases never count, because their reservations count. The size of a class comes from the first
+//! available source:
 //!
-//! 1. what the operator says;
-//! 2. Ceph run by Rook: what the cluster holds (95 % of it, where Ceph stops writing), divided by the copies
-//!    of the class's pool. In use is what volumes of others may fill, or what is written beyond our volumes,
-//!    whichever is more. Classes of one cluster share it: each counts the volumes of the others;
-//! 3. `CSIStorageCapacity` objects: what is free now, and what the class's volumes hold already;
-//! 4. Rancher's local-path: the disks of the nodes that mount the class, less all that lies on them;
-//! 5. volumes made by hand (`kubernetes.io/no-provisioner`): their sum.
+//! 1. the configuration;
+//! 2. Ceph run by Rook: the size of the cluster (95 %, the limit at which Ceph stops writing), divided by the copies
+//!    of the pool. The use is the size of volumes of others or the data beyond own volumes, whichever is larger. Classes
+//!    of one cluster share it: each counts the volumes of the others;
+//! 3. `CSIStorageCapacity` objects: the free capacity, plus the volumes of the class;
+//! 4. local-path of Rancher: the disks of the nodes that mount the class, without the used space;
+//! 5. static volumes (`kubernetes.io/no-provisioner`): their sum.
 //!
-//! A class of which nothing says how much it holds is not offered, unless the operator wants it without limit.
+//! A class of unknown size is not offered, unless unlimited classes are enabled.
 
 use super::quantity::{whole, whole_of};
 use crate::labels;
@@ -24,35 +24,35 @@ mod ceph;
 
 pub use ceph::{CephClusterFacts, CephPoolFacts};
 
-/// Provisioner of Rancher's local-path volumes.
+/// Provisioner of local-path volumes of Rancher.
 const LOCAL_PATH: &str = "rancher.io/local-path";
-/// Provisioner of volumes that are made by hand.
+/// Provisioner of static volumes.
 const BY_HAND: &str = "kubernetes.io/no-provisioner";
-/// How the names of Ceph's provisioners end; Rook puts its own namespace before.
+/// Suffix of Ceph provisioners; Rook adds its namespace as a prefix.
 const CEPH: &str = ".csi.ceph.com";
 
-/// What of a storage class is used.
+/// Counted fields of a storage class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassFacts {
-    /// It has the network's label.
+    /// The class has the label of the network.
     pub(crate) offered: bool,
     pub(crate) provisioner: Box<str>,
-    /// Ceph's `clusterID` and `pool`.
+    /// `clusterID` and `pool` of Ceph.
     pub(crate) ceph: Option<(Box<str>, Box<str>)>,
 }
 
-/// What of a persistent volume is used.
+/// Counted fields of a persistent volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeFacts {
     pub(crate) class: Box<str>,
     pub(crate) bytes: i64,
-    /// Namespace of the claim it is bound to.
+    /// Namespace of the bound claim.
     pub(crate) claim: Option<Box<str>>,
-    /// Node whose disk it lies on, where that is the disk of ephemeral storage too (local-path).
+    /// Node of a local-path volume, which is on the disk of ephemeral storage.
     pub(crate) node: Option<NodeName>,
 }
 
-/// What of a storage capacity is used.
+/// Counted fields of a storage capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapacityFacts {
     pub(crate) class: Box<str>,
@@ -60,7 +60,7 @@ pub struct CapacityFacts {
 }
 
 impl ClassFacts {
-    /// Reads a storage class.
+    /// Decodes a storage class.
     #[must_use]
     pub fn of(class: &StorageClass) -> Self {
         let labels = class.metadata.labels.as_ref();
@@ -87,7 +87,7 @@ fn is_ceph(provisioner: &str) -> bool {
 }
 
 impl VolumeFacts {
-    /// Reads a volume; `None` when it is of no class.
+    /// Decodes a volume; returns `None` for a volume without a class.
     #[must_use]
     pub fn of(volume: &PersistentVolume) -> Option<Self> {
         let spec = volume.spec.as_ref()?;
@@ -113,7 +113,7 @@ impl VolumeFacts {
 }
 
 impl CapacityFacts {
-    /// Reads a storage capacity; one that does not say how much is none.
+    /// Decodes a storage capacity; returns `None` if it has no size.
     #[must_use]
     pub fn of(capacity: &CSIStorageCapacity) -> Option<Self> {
         Some(Self {
@@ -123,25 +123,25 @@ impl CapacityFacts {
     }
 }
 
-/// What the operator says about storage.
+/// Settings of persistent storage.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StorageOptions {
-    /// Bytes of a class, where the cluster does not say it or says it wrong.
+    /// Bytes of a class, if the cluster does not report the size or reports a wrong one.
     pub capacity: BTreeMap<String, i64>,
-    /// Offer classes without limit of which nothing says how much they hold.
+    /// Offers classes of unknown size without a limit.
     pub unknown_is_unlimited: bool,
 }
 
-/// Everything the pools are made of.
+/// Inputs of the computation.
 pub(crate) struct View<'a> {
     pub(crate) classes: &'a BTreeMap<Box<str>, ClassFacts>,
     pub(crate) volumes: &'a mut dyn Iterator<Item = &'a VolumeFacts>,
     pub(crate) capacities: &'a mut dyn Iterator<Item = &'a CapacityFacts>,
     pub(crate) clusters: &'a [CephClusterFacts],
     pub(crate) pools: &'a [CephPoolFacts],
-    /// True for the namespace of a lease of ours.
+    /// Returns true for the namespace of an own lease.
     pub(crate) ours: &'a dyn Fn(&str) -> bool,
-    /// Disks of the nodes that mount a class: their size, and what pods may fill of them.
+    /// Disks of the nodes that mount a class: size, and requests of pods.
     pub(crate) disks: &'a dyn Fn(&str) -> (i128, i128),
     pub(crate) options: &'a StorageOptions,
 }
@@ -151,7 +151,7 @@ pub(crate) struct View<'a> {
 struct Volumes {
     ours: i128,
     others: i128,
-    /// Of `others`: not bound to anything.
+    /// Bytes of `others` without a claim.
     unbound: i128,
 }
 
@@ -161,12 +161,12 @@ impl Volumes {
     }
 }
 
-/// The pools of the offered classes, and what is not offered and why.
+/// Returns the sizes of the offered classes, and the reasons of the others.
 pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<String>) {
     let mut volumes: HashMap<&str, Volumes> = HashMap::new();
     for volume in view.volumes {
         let of_class = volumes.entry(&volume.class).or_default();
-        // In 128 bits: thousands of volumes may each have the most that is counted.
+        // In 128 bits, because thousands of volumes may each have the maximum size.
         let bytes = i128::from(volume.bytes);
         match &volume.claim {
             Some(namespace) if (view.ours)(namespace) => of_class.ours += bytes,
@@ -186,7 +186,7 @@ pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<String>)
     for (name, class) in view.classes {
         if !class.offered {
             notes.push(format!(
-                "storage class `{name}` lacks the label {}",
+                "storage class `{name}`: missing label {}",
                 labels::SELECTOR
             ));
             continue;
@@ -208,13 +208,13 @@ pub(crate) fn pools(view: View<'_>) -> (BTreeMap<String, Quantity>, Vec<String>)
                 let (size, by_pods) = (view.disks)(name);
                 Ok((size, by_pods + others_of(&ClassFacts::is_local)))
             }
-            // Volumes that nobody has claimed are there to be had.
+            // Unbound volumes are free.
             _ if &*class.provisioner == BY_HAND => Ok((mine.all(), mine.others - mine.unbound)),
-            _ => Err("nothing says how much it holds".to_owned()),
+            _ => Err("unknown size".to_owned()),
         };
         let quantity = match amount {
             Ok((allocatable, allocated)) => Quantity::used(clamp(allocatable), clamp(allocated)),
-            // Minus one is without limit.
+            // Minus one is unlimited.
             Err(_) if view.options.unknown_is_unlimited => Quantity::free(-1),
             Err(why) => {
                 notes.push(format!("storage class `{name}` of {}: {why}", class.provisioner));

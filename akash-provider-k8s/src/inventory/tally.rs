@@ -1,7 +1,7 @@
-//! The running count: what every node has, what of it others than our leases use, where our pods are.
+//! Incremental count: capacity of every node, use by pods of others, and placements of own pods.
 //!
-//! A change costs what it touches: a pod its node. A snapshot copies the last one and replaces the nodes that
-//! changed. Whatever the order of changes, the result equals a count from scratch (`tests::recount`).
+//! A change costs only the affected node. A snapshot copies the last snapshot and replaces the changed nodes. For
+//! every sequence of changes the result equals a count from scratch (`tests::recount`).
 
 use super::facts::{Change, Fact, Key, Kind};
 use super::lease::LeaseFacts;
@@ -22,22 +22,22 @@ mod words;
 
 use sums::Sums;
 
-/// The count of one cluster, changed by what the watches tell.
+/// Count of one cluster, updated by the watches.
 #[derive(Debug, Default)]
 pub struct Tally {
     options: StorageOptions,
     nodes: BTreeMap<NodeName, NodeEntry>,
-    /// Pods and the lease of each namespace.
+    /// Pods and lease of each namespace.
     spaces: HashMap<Arc<str>, Space>,
     classes: BTreeMap<Box<str>, ClassFacts>,
     volumes: HashMap<Arc<str>, VolumeFacts>,
     capacities: HashMap<Key, CapacityFacts>,
     clusters: BTreeMap<Key, CephClusterFacts>,
     pools: BTreeMap<Key, CephPoolFacts>,
-    /// Kinds that cannot be read, and why.
+    /// Kinds that cannot be read, with the reason.
     troubles: BTreeMap<Kind, String>,
     dirty: Dirty,
-    /// Results that are kept.
+    /// Cached results.
     storage: BTreeMap<String, Quantity>,
     storage_notes: Vec<String>,
     ignored: Arc<Vec<String>>,
@@ -45,19 +45,19 @@ pub struct Tally {
     last: Option<Arc<NodeInventory>>,
 }
 
-/// One node: what it says, and what is counted on it.
+/// Fields and counted pods of one node.
 #[derive(Debug, Default)]
 struct NodeEntry {
     facts: Option<NodeFacts>,
-    /// Of pods that are not of our leases.
+    /// Sums of pods that belong to no own lease.
     others: Sums,
-    /// Of pods of our leases.
+    /// Sums of pods of own leases.
     ours: Sums,
-    /// Bytes of volumes on its disk.
+    /// Bytes of volumes on the disk of the node.
     volumes: i128,
 }
 
-/// One namespace: its lease, if it has one, and its pods.
+/// Lease and pods of one namespace.
 #[derive(Debug, Default)]
 struct Space {
     lease: Option<LeaseFacts>,
@@ -65,11 +65,11 @@ struct Space {
     pods: HashMap<Arc<str>, PodFacts>,
 }
 
-/// What has to be counted again.
+/// Parts that have to be counted again.
 #[derive(Debug, Default)]
 struct Dirty {
     any: bool,
-    /// A node came, went, or is other than before in more than amounts.
+    /// A node was added, removed or changed in more than amounts.
     structure: bool,
     nodes: BTreeSet<NodeName>,
     spaces: HashSet<Arc<str>>,
@@ -77,17 +77,17 @@ struct Dirty {
     words: bool,
 }
 
-/// What the count says.
+/// Result of a count.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Capacity without pods of our leases.
+    /// Capacity without pods of own leases.
     pub inventory: Arc<NodeInventory>,
-    /// Where pods of our leases are.
+    /// Nodes of the pods of own leases.
     pub placements: Vec<Placement>,
 }
 
 impl NodeEntry {
-    /// Nodes with the label, and those on which pods of ours still run.
+    /// Returns the fields of a node with the label, or with pods of own leases.
     fn listed(&self) -> Option<&NodeFacts> {
         let facts = self.facts.as_ref()?;
         (facts.offered || self.ours.pods > 0).then_some(facts)
@@ -112,7 +112,7 @@ impl NodeEntry {
 }
 
 impl Space {
-    /// The resource unit a pod is of, when it is of our lease.
+    /// Returns the resource unit of a pod of the own lease.
     fn unit(&self, pod: &PodFacts) -> Option<u32> {
         let units = &self.lease.as_ref()?.units;
         units.get(pod.service.as_ref()?).copied()
@@ -122,7 +122,7 @@ impl Space {
         self.lease.is_none() && self.bad.is_none() && self.pods.is_empty()
     }
 
-    /// Where the pods of the lease are: those that stay first.
+    /// Returns the nodes of the pods of the lease, pods without a deletion first.
     fn placement(&self) -> Option<Placement> {
         let lease = self.lease.as_ref()?.lease.clone();
         let mut replicas: BTreeMap<(bool, u32, &NodeName), u32> = BTreeMap::new();
@@ -144,7 +144,7 @@ impl Space {
 }
 
 impl Tally {
-    /// An empty count, whose first snapshot is made from nothing.
+    /// Creates an empty count; the first snapshot is computed from scratch.
     #[must_use]
     pub fn new(options: StorageOptions) -> Self {
         Self {
@@ -159,7 +159,7 @@ impl Tally {
         }
     }
 
-    /// Takes in what a watch tells.
+    /// Applies a change from a watch.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::Set(key, fact) => self.set(key, fact),
@@ -174,7 +174,7 @@ impl Tally {
         }
     }
 
-    /// A kind cannot be read (`Some`) or can be again.
+    /// Records that a kind cannot be read, or that it can be read again (`None`).
     pub fn trouble(&mut self, kind: Kind, why: Option<String>) {
         let before = match &why {
             Some(why) => self.troubles.insert(kind, why.clone()),
@@ -186,18 +186,18 @@ impl Tally {
         }
     }
 
-    /// True when a snapshot would differ from the last.
+    /// Returns true if a snapshot would differ from the last.
     #[must_use]
     pub const fn is_dirty(&self) -> bool {
         self.dirty.any
     }
 
-    /// Somebody was told that there is another snapshot; nobody made it.
+    /// Marks the change as published without a snapshot.
     pub(crate) const fn told(&mut self) {
         self.dirty.any = false;
     }
 
-    /// No snapshot was ever made.
+    /// Returns true before the first snapshot.
     #[cfg(test)]
     pub(super) const fn is_uncounted(&self) -> bool {
         self.last.is_none()
@@ -302,13 +302,13 @@ impl Tally {
     }
 
     fn set_pod(&mut self, key: &Key, mut facts: Option<PodFacts>) {
-        // A node has a hundred pods, and one name is enough for all of them.
+        // The pods of a node share one string for its name.
         if let Some(pod) = &mut facts
             && let Some((name, _)) = self.nodes.get_key_value(&pod.node)
         {
             pod.node = Arc::clone(name);
         }
-        // Taken out, because counting borrows all the rest.
+        // Removed from the map, because counting borrows `self`.
         let mut space = self.spaces.remove(&key.namespace).unwrap_or_default();
         let before = space.pods.get(&key.name);
         if before != facts.as_ref() {
@@ -334,7 +334,7 @@ impl Tally {
             self.dirty.words = true;
         }
         if space.lease != lease {
-            // Whose a pod is depends on the lease: all are taken back and counted anew.
+            // The lease decides which pods are own, so all pods are counted again.
             for pod in space.pods.values() {
                 self.count(namespace, pod, space.unit(pod).is_some(), -1);
             }
@@ -370,7 +370,7 @@ impl Tally {
         }
     }
 
-    /// Adds a pod to what is counted on its node, or takes it away.
+    /// Adds a pod to the sums of its node, or removes it.
     fn count(&mut self, namespace: &Arc<str>, pod: &PodFacts, ours: bool, sign: i64) {
         if ours {
             self.dirty.spaces.insert(Arc::clone(namespace));
@@ -381,8 +381,8 @@ impl Tally {
         });
     }
 
-    /// Changes a node and remembers what follows from it. What is ignored depends on what is counted only by
-    /// the node being full or held.
+    /// Changes a node and records the parts to count again. The counts affect the list of ignored resources only
+    /// through full and listed nodes.
     fn touch(&mut self, name: &NodeName, change: impl FnOnce(&mut NodeEntry)) {
         let entry = self.nodes.entry(name.clone()).or_default();
         let (listed, full) = (entry.listed().is_some(), entry.is_full());
@@ -397,7 +397,7 @@ impl Tally {
         if listed_now {
             self.dirty.nodes.insert(name.clone());
         }
-        // Volumes of local-path share a disk with pods: what those fill is not there for volumes.
+        // local-path volumes share a disk with pods.
         self.dirty.storage |= self.classes.values().any(ClassFacts::is_local);
     }
 

@@ -1,4 +1,4 @@
-//! Objects of one kind into the count, and how their watch fares.
+//! Sinks and reports of the capacity watches.
 
 use super::facts::{Change, Fact, Key, Kind};
 use super::source::Shared;
@@ -10,10 +10,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// What is kept of an object; `None` when it counts nothing.
+/// Decodes the counted fields; returns `None` for an object that does not count.
 pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<Fact> + Send>;
 
-/// What of a node is not counted.
+/// Parts of a node that are not counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NodeParts;
 
@@ -27,7 +27,7 @@ impl Parts for NodeParts {
     ];
 }
 
-/// What of a pod says what it takes of its node, and whose it is: the fields of [`super::PodFacts`].
+/// Parts of a pod that determine its requests and its lease: the fields of [`super::PodFacts`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PodParts;
 
@@ -63,14 +63,14 @@ impl Parts for PodParts {
     const ARE_READ: bool = true;
 }
 
-/// Where the objects of one kind go: read, counted and dropped.
+/// Sink for the objects of one kind.
 pub(super) struct Intake<T> {
     kind: Kind,
     shared: Arc<Shared>,
     read: Read<T>,
-    /// What the list under way has so far.
+    /// Keys of the current list.
     listed: HashSet<Key>,
-    /// The namespace of the object before: a list has one after the other.
+    /// Namespace of the previous object, shared by consecutive objects of a list.
     namespace: Arc<str>,
 }
 
@@ -89,7 +89,7 @@ impl<T: kube::Resource> Intake<T> {
         let meta = object.meta();
         match (self.read)(object) {
             Some(fact) => Change::Set(self.key(meta), fact),
-            // It may have counted before, as a pod that is over did.
+            // The object may have counted before, as a pod before its end.
             None => self.gone(meta),
         }
     }
@@ -98,7 +98,7 @@ impl<T: kube::Resource> Intake<T> {
         Change::Gone(self.kind, self.key(meta), meta.uid.as_deref().map(Into::into))
     }
 
-    /// Manifests are all in one namespace; their name is the namespace of their lease.
+    /// All Manifests are in one namespace; their name is the namespace of their lease.
     fn key(&mut self, meta: &ObjectMeta) -> Key {
         let namespace = match self.kind {
             Kind::Lease => "",
@@ -116,16 +116,16 @@ impl<T: kube::Resource> Intake<T> {
 
 impl<T: kube::Resource + Send> Sink<T> for Intake<T> {
     fn begin(&mut self) {
-        // A list that broke off says nothing of what there is.
+        // An interrupted list proves nothing.
         self.listed.clear();
     }
 
-    /// What a list has is there, whatever was before; what it lacks counts on until the list is complete.
+    /// Applies the objects of a page at once; missing objects count until the list is complete.
     fn page(&mut self, objects: Vec<T>) {
         let mut changes = Vec::with_capacity(objects.len());
         for object in objects {
             let change = self.change(&object);
-            // What counts nothing is left out, so that the end of the list forgets it as well.
+            // Objects that do not count are omitted, so that the end of the list removes them.
             if let Change::Set(key, _) = &change {
                 self.listed.insert(key.clone());
             }
@@ -150,18 +150,18 @@ impl<T: kube::Resource + Send> Sink<T> for Intake<T> {
     }
 }
 
-/// How the watch of one kind fares.
+/// State of the watch of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Watch {
-    /// Everything was listed once.
+    /// All objects were listed once.
     pub(super) synced: bool,
-    /// The cluster has no such kind.
+    /// The cluster does not serve the kind.
     pub(super) absent: bool,
-    /// It does not work: why.
+    /// Error of a watch that does not work.
     pub(super) down: Option<String>,
 }
 
-/// Tells how the watch of one kind fares.
+/// Records the state of the watch of one kind.
 pub(super) struct Reporter {
     pub(super) kind: Kind,
     pub(super) shared: Arc<Shared>,
@@ -203,9 +203,9 @@ impl Report for Reporter {
         let mut news = false;
         self.shared.fares(self.kind, |watch| {
             news = watch.down.is_none();
-            // Whether the kind is there is open again.
+            // The kind may exist again.
             watch.absent = false;
-            // The first error of an outage tells more than those that follow.
+            // The first error of an outage is the most specific one.
             watch.down.get_or_insert(error);
         });
         news
@@ -221,7 +221,7 @@ mod tests {
     use serde::Deserialize;
     use serde_json::{Value, json};
 
-    /// A pod of which everything counts that may: while it is resized, of our lease, being ended.
+    /// Returns a pod with every counted field: resized, of an own lease, being deleted.
     fn pod() -> Value {
         let amounts = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": "9"}});
         json!({
@@ -264,7 +264,7 @@ mod tests {
             .0
     }
 
-    /// The same pod in other states, of which other fields decide.
+    /// Returns the pod in other states, for which other fields count.
     fn pods() -> [Value; 6] {
         let (mut starting, mut growing, mut over) = (pod(), pod(), pod());
         starting["spec"]["initContainers"][1]["resources"]["requests"]["cpu"] = json!("900m");
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_of_a_pod_says_all_that_counts() {
+    fn pruned_pod_has_all_counted_fields() {
         for whole in pods() {
             assert_eq!(facts(&read(&whole)), facts(&whole));
         }
@@ -292,8 +292,8 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_read_of_a_pod_counts() {
-        // What a pod is called, and its version, whoever follows the watch needs.
+    fn every_field_of_a_pruned_pod_counts() {
+        // The watch requires the name and the version.
         let others = [&["metadata", "name"][..], &["metadata", "resourceVersion"]];
         for path in PodParts::PATHS.iter().filter(|path| !others.contains(path)) {
             let counts = |pod: &Value| facts(&without(read(pod), path)) != facts(pod);

@@ -110,7 +110,7 @@ fn a_node_that_is_away_keeps_its_place_and_takes_nothing_new() {
                 .until("nothing is free", |c| c.cpu("n1") == Some((8_000, 0)))
                 .await;
             let n1 = corner.named("n1");
-            let line = format!("node `{n1}` takes nothing new: it cannot be reached");
+            let line = format!("node `{n1}` accepts no new pods: unreachable");
             assert!(capacity.ignored().contains(&line), "{:?}", capacity.ignored());
             corner.ready("n1", "True").await;
             capacity
@@ -155,12 +155,12 @@ fn storage_is_offered_by_label_and_counted_by_what_drivers_and_volumes_say() {
             let class = corner.named("beta3");
             corner.class("beta3", "example.com/disk", false).await;
             let mut capacity = corner.follow();
-            let line = format!("storage class `{class}` lacks the label akash.network=true");
+            let line = format!("storage class `{class}`: missing label akash.network=true");
             capacity
                 .until("it is named", |c| c.ignored().contains(&line))
                 .await;
             corner.class("beta3", "example.com/disk", true).await;
-            let line = format!("storage class `{class}` of example.com/disk: nothing says how much it holds");
+            let line = format!("storage class `{class}` of example.com/disk: unknown size");
             capacity
                 .until("its size is asked for", |c| c.ignored().contains(&line))
                 .await;

@@ -305,7 +305,7 @@ fn a_cluster_is_shown_as_the_provider_counts_it() {
             let said = operator.status().ignored.join("\n");
             for words in [
                 "node `op-inv-master-1` is excluded by `exclude.nodes`",
-                "node `op-inv-cordoned` lacks the label akash.network=true",
+                "node `op-inv-cordoned`: missing label akash.network=true",
                 "storage class `op-inv-none` of `cluster_storage` does not exist in the cluster",
                 "storage class `op-inv-other` has the label of the network but is not in `cluster_storage`",
             ] {

@@ -66,7 +66,9 @@ fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
             ),
             None if held_owners.is_empty() => format!("circuit breaker not tripped; {counts}\n"),
             None => {
-                format!("circuit breaker tripped for some owners; {counts}; leases waiting for its release:\n{waiting}")
+                format!(
+                    "circuit breaker tripped for some owners; {counts}; leases waiting for its release:\n{waiting}"
+                )
             }
         };
         if !held_owners.is_empty() {
@@ -138,7 +140,8 @@ pub fn operators(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
     };
     print(output, &json!({ "operators": operators }), || {
         if operators.is_empty() {
-            return "no operator runs in the process of this provider; add one with --with-operators\n".to_owned();
+            return "no operator runs in the process of this provider; add one with --with-operators\n"
+                .to_owned();
         }
         operators
             .iter()
@@ -288,7 +291,9 @@ fn ask(home: &Path, question: &Question) -> anyhow::Result<Answer> {
             ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
                 "no provider runs with this home directory; set --home to that of the running provider"
             }
-            ErrorKind::PermissionDenied => "permission denied; run this command as the account of the provider or as root",
+            ErrorKind::PermissionDenied => {
+                "permission denied; run this command as the account of the provider or as root"
+            }
             _ => "cannot connect to the provider",
         };
         anyhow::Error::new(error).context(format!("{}: {remedy}", at.display()))

@@ -245,7 +245,10 @@ impl Desk {
             .await
             .is_some_and(|status| status.leader)
         {
-            return Err("this provider is not the leader, or does not respond; repeat the command on the leader".to_owned());
+            return Err(
+                "this provider is not the leader, or does not respond; repeat the command on the leader"
+                    .to_owned(),
+            );
         }
         let is_ours = || async { self.handle.has_lease(lease).await.map_err(|e| e.to_string()) };
         // Checked before and after, because the lease may end while it is hardened.

@@ -83,5 +83,6 @@ async fn ask(at: SocketAddr, path: &str) -> anyhow::Result<Value> {
         let words = String::from_utf8_lossy(&body);
         bail!("{at}: the operator responded {status}: {}", plain::line(&words));
     }
-    serde_json::from_slice(&body).with_context(|| format!("{at}: invalid response; another program listens on this port"))
+    serde_json::from_slice(&body)
+        .with_context(|| format!("{at}: invalid response; another program listens on this port"))
 }

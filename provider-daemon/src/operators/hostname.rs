@@ -70,7 +70,8 @@ impl Inquiry {
             budget,
         });
         let proving = |rule| {
-            let dns = Dns::new(&names.dns_server).context("cannot configure the resolvers of --hostname-proof")?;
+            let dns =
+                Dns::new(&names.dns_server).context("cannot configure the resolvers of --hostname-proof")?;
             let proving = Proving {
                 lookup: Arc::new(dns),
                 budget: names.proving(),

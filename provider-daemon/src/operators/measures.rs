@@ -82,7 +82,10 @@ pub(super) fn of_counts(counts: Counts) -> [Measure; 3] {
 )]
 pub(super) fn of_watches(watches: &BTreeMap<&'static str, WatchStatus>) -> [Measure; 2] {
     let mut synced = Measure::gauge("watch_synced", "1 after the initial list of this kind");
-    let mut down = Measure::gauge("watch_down_seconds", "Seconds since the watch of this kind failed; 0 while it works");
+    let mut down = Measure::gauge(
+        "watch_down_seconds",
+        "Seconds since the watch of this kind failed; 0 while it works",
+    );
     for (kind, watch) in watches {
         let labels = [("kind", *kind)];
         synced = synced.with(labels, f64::from(u8::from(watch.synced)));

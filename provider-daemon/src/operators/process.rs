@@ -74,7 +74,10 @@ pub(super) trait Operator: Send + Sync + 'static {
 
     /// Returns a part of the status for the query of the request, or the error response.
     fn page(&self, _query: &str) -> Result<Value, (StatusCode, String)> {
-        Err((StatusCode::BAD_REQUEST, "this status has no query parameters\n".to_owned()))
+        Err((
+            StatusCode::BAD_REQUEST,
+            "this status has no query parameters\n".to_owned(),
+        ))
     }
 
     /// Returns the status as metrics.
@@ -280,8 +283,7 @@ impl<O: Operator> Process<O> {
             .election
             .as_ref()
             .is_none_or(|election| election.status().is_leader);
-        measures
-            .push(Measure::gauge("leader", "1 for the leader").with([], f64::from(u8::from(leads))));
+        measures.push(Measure::gauge("leader", "1 for the leader").with([], f64::from(u8::from(leads))));
         measures
     }
 }
@@ -332,10 +334,7 @@ async fn ready<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<
 
 async fn metrics<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<Body> {
     let Some(text) = Registered::new(O::NAME, process.measures()).text() else {
-        return status(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "cannot encode the metrics\n",
-        );
+        return status(StatusCode::INTERNAL_SERVER_ERROR, "cannot encode the metrics\n");
     };
     let mut answer = status(StatusCode::OK, text);
     let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");

@@ -262,7 +262,11 @@ mod tests {
             });
             made.get()
         };
-        assert_eq!((ask(false), ask(false)), (1, 1), "a second request gets the cached body");
+        assert_eq!(
+            (ask(false), ask(false)),
+            (1, 1),
+            "a second request gets the cached body"
+        );
         assert_eq!((ask(true), ask(true)), (2, 2), "readiness regenerates the body");
         tokio::time::advance(every).await;
         assert_eq!((ask(true), ask(true)), (3, 3));

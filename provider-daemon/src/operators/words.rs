@@ -47,7 +47,8 @@ pub(super) fn answer(code: StatusCode, value: &impl Serialize) -> Response<Body>
 pub(super) fn not_local(Peer(peer): Peer, command: &str) -> Option<Response<Body>> {
     // A dual-stack socket reports 127.0.0.1 as an IPv6 address, which is not a loopback address.
     let is_local = peer.ip().to_canonical().is_loopback();
-    let words = format!("only local clients: run `provider-daemon {command}` on the machine of the operator\n");
+    let words =
+        format!("only local clients: run `provider-daemon {command}` on the machine of the operator\n");
     (!is_local).then(|| status(StatusCode::FORBIDDEN, words))
 }
 

@@ -26,7 +26,7 @@ fn described(kinds: &[GpuSpec]) -> Vec<String> {
 }
 
 #[test]
-fn counters_of_the_network_become_kinds() {
+fn label_counters_become_device_kinds() {
     for (pairs, expected) in [
         (vec![("nvidia.model.t4", "4")], vec!["4x t4"]),
         (
@@ -78,7 +78,7 @@ fn counters_of_the_network_become_kinds() {
 }
 
 #[test]
-fn sizes_and_interfaces_that_nobody_joins_are_not_promised() {
+fn uncombined_sizes_and_interfaces_are_not_promised() {
     let pairs = [
         ("nvidia.model.a100", "2"),
         ("nvidia.model.a100.ram.80Gi", "1"),
@@ -92,7 +92,7 @@ fn sizes_and_interfaces_that_nobody_joins_are_not_promised() {
 }
 
 #[test]
-fn what_no_label_names_is_said_and_not_offered() {
+fn devices_without_a_model_label_are_reported_and_not_offered() {
     let (devices, notes) = read(&[], (4, 4), false);
     assert!(devices[0].kinds.is_empty());
     assert!(
@@ -100,14 +100,14 @@ fn what_no_label_names_is_said_and_not_offered() {
         "{notes:?}"
     );
     let (_, notes) = read(&[("nvidia.model.t4", "3")], (4, 4), false);
-    assert_eq!(notes, ["1 of 4 nvidia GPUs are of a model no label names"]);
+    assert_eq!(notes, ["1 of 4 nvidia GPUs have no model label"]);
     let (devices, notes) = read(&[("nvidia.model.t4", "many")], (4, 4), false);
     assert!(devices[0].kinds.is_empty());
-    assert!(notes[0].contains("`many` is no count"), "{notes:?}");
+    assert!(notes[0].contains("invalid number of devices `many`"), "{notes:?}");
 }
 
 #[test]
-fn the_vendors_labels_stand_in_only_where_told_to() {
+fn vendor_labels_replace_model_labels_only_if_enabled() {
     let pairs = [
         ("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"),
         ("nvidia.com/gpu.memory", "81920"),
@@ -116,14 +116,14 @@ fn the_vendors_labels_stand_in_only_where_told_to() {
     assert_eq!(described(&devices[0].kinds), ["2x a100 80Gi sxm4"]);
     assert!(notes[0].contains("by label nvidia.com/gpu.product"), "{notes:?}");
     let (devices, notes) = read(&pairs, (2, 2), false);
-    assert!(devices[0].kinds.is_empty(), "pods would never be bound to it");
+    assert!(devices[0].kinds.is_empty(), "no pod would be bound to the node");
     assert!(notes[0].contains("which the node lacks"), "{notes:?}");
     let mut both = pairs.to_vec();
     both.push(("nvidia.model.t4", "2"));
     assert_eq!(
         described(&read(&both, (2, 2), true).0[0].kinds),
         ["2x t4"],
-        "the network's come first"
+        "labels of the network have precedence"
     );
 }
 
@@ -135,18 +135,18 @@ fn using(nvidia: i64) -> Requests {
 }
 
 #[test]
-fn an_unhealthy_device_lowers_the_one_kind_there_is() {
+fn unhealthy_device_lowers_the_number_of_the_only_kind() {
     let (devices, notes) = read(&[("nvidia.model.t4", "4")], (4, 3), false);
     let (kinds, allocatable, unknown) = counted(&devices, &using(1));
     assert_eq!(
         (kinds[0].count, kinds[0].allocated, allocatable, unknown),
         (3, 1, None, 0)
     );
-    assert_eq!(notes, ["1 of 4 nvidia GPUs cannot be used (unhealthy)"]);
+    assert_eq!(notes, ["1 of 4 nvidia GPUs are unhealthy"]);
 }
 
 #[test]
-fn an_unhealthy_device_among_several_kinds_may_be_any_of_them() {
+fn unhealthy_device_among_several_kinds_may_be_of_any_kind() {
     let (devices, _) = read(
         &[("nvidia.model.t4", "2"), ("nvidia.model.a100", "2")],
         (4, 3),
@@ -157,12 +157,12 @@ fn an_unhealthy_device_among_several_kinds_may_be_any_of_them() {
     assert_eq!(
         (allocatable, unknown),
         (Some(3), 1),
-        "which one is in use is not known either"
+        "the kind of the used device is unknown"
     );
 }
 
 #[test]
-fn two_vendors_on_a_node_are_counted_apart() {
+fn vendors_on_a_node_are_counted_separately() {
     let labels = labels(&[("nvidia.model.t4", "1"), ("amd.model.mi300x", "2")]);
     let amounts = |vendor| if vendor == Vendor::Nvidia { (1, 1) } else { (2, 2) };
     let devices = devices(&labels, amounts, false, &mut |_| ());
@@ -180,7 +180,7 @@ fn two_vendors_on_a_node_are_counted_apart() {
 }
 
 #[test]
-fn absurd_counters_are_harmless() {
+fn huge_counters_do_not_overflow() {
     let pairs = [
         ("nvidia.model.t4", "4294967295"),
         ("nvidia.model.a100.ram.1Gi", "4294967295"),

@@ -1,16 +1,16 @@
-//! Models by the labels of the vendors' own tools: GPU feature discovery of NVIDIA, the node labeller of AMD.
+//! GPU models by the labels of vendor tools: GPU Feature Discovery of NVIDIA and the node labeller of AMD.
 
 use super::Vendor;
 use akash_provider_core::inventory::GpuSpec;
 use std::collections::BTreeMap;
 
-/// Words of a product's name that are no part of the model.
+/// Parts of product names that are not part of the model.
 const NOISE: [&str; 9] = [
     "nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon", "hbm3", "oam",
 ];
 
-/// The one kind the vendor's labels name. Pods of leases are bound by the network's labels, so that without
-/// them the devices are only offered where the operator says so; either way it is said where they are known from.
+/// Returns the kind that the vendor's labels name. Pods of leases are bound by the labels of the network, so these
+/// devices are offered only with `offer`; the source of the model is noted in both cases.
 pub(super) fn kinds(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,
@@ -45,7 +45,7 @@ pub(super) fn kinds(
     vec![spec]
 }
 
-/// The kind that the vendor's own labels name, without a count, and the label that says so.
+/// Returns the kind in the vendor's labels, without a count, and the label of the model.
 pub(crate) fn known(labels: &BTreeMap<String, String>, vendor: Vendor) -> Option<(&'static str, GpuSpec)> {
     match vendor {
         Vendor::Nvidia => nvidia(labels),
@@ -60,7 +60,7 @@ fn nvidia(labels: &BTreeMap<String, String>) -> Option<(&'static str, GpuSpec)> 
         .get("nvidia.com/gpu.memory")
         .and_then(|m| m.parse::<u64>().ok());
     let parts = parts(product)?;
-    // Some of the memory is the driver's own: rounded, not cut.
+    // The driver reserves a part of the memory, so the size is rounded up.
     let memory = parts.gigabytes.or_else(|| mebibytes.map(|m| (m + 512) / 1024));
     Some((PRODUCT, spec(Vendor::Nvidia, &parts, memory)))
 }
@@ -80,7 +80,7 @@ fn spec(vendor: Vendor, parts: &Parts, gigabytes: Option<u64>) -> GpuSpec {
     GpuSpec::new(vendor.name(), &parts.model, &memory, &parts.interface, 0)
 }
 
-/// What a product's name says.
+/// Parts of a product name.
 #[derive(Debug, PartialEq, Eq)]
 struct Parts {
     model: String,
@@ -88,7 +88,7 @@ struct Parts {
     gigabytes: Option<u64>,
 }
 
-/// Reads names such as `NVIDIA-A100-SXM4-80GB`. A device that is shared or cut into slices is none to offer.
+/// Parses product names such as `NVIDIA-A100-SXM4-80GB`. Returns `None` for shared or partitioned devices.
 fn parts(product: &str) -> Option<Parts> {
     let mut parts = Parts {
         model: String::new(),
@@ -97,7 +97,7 @@ fn parts(product: &str) -> Option<Parts> {
     };
     for word in product.to_ascii_lowercase().split(['-', ' ', '_']) {
         let size = word.strip_suffix("gb").and_then(|digits| digits.parse().ok());
-        // A shared or a parted device is no whole one, and orders ask for whole ones.
+        // Orders request whole devices.
         if word == "shared" || word == "mig" {
             return None;
         } else if word.starts_with("sxm") || word == "pcie" {
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_are_read_as_the_network_names_models() {
+    fn product_names_become_model_names_of_the_network() {
         for (product, model, interface, gigabytes) in [
             ("NVIDIA-A100-SXM4-80GB", "a100", "sxm4", Some(80)),
             ("NVIDIA-A100-PCIE-40GB", "a100", "pcie", Some(40)),

@@ -28,7 +28,7 @@ fn containers_are_summed_without_rounding_each() {
 }
 
 #[test]
-fn the_start_of_a_pod_counts_where_it_takes_more() {
+fn start_of_a_pod_counts_if_it_requests_more() {
     let start = |init: Value| {
         let spec = json!({"containers": [container("a", "200m", "200")], "initContainers": init});
         counted(&spec)
@@ -37,25 +37,25 @@ fn the_start_of_a_pod_counts_where_it_takes_more() {
     assert_eq!(
         start(json!([container("i", "300m", "100")])),
         (300, 200),
-        "each resource by itself"
+        "each resource separately"
     );
     let two = json!([container("i", "300m", "100"), container("j", "100m", "900")]);
-    assert_eq!(start(two), (300, 900), "one after the other, never summed");
+    assert_eq!(start(two), (300, 900), "sequential, never summed");
 }
 
 #[test]
-fn a_sidecar_runs_beside_what_comes_after_it() {
+fn sidecar_counts_with_later_containers() {
     let spec = |init: Value| json!({"containers": [container("a", "200m", "0")], "initContainers": init});
     let count = |init: Value| counted(&spec(init)).0;
     assert_eq!(
         count(json!([sidecar("s", "100m", "0")])),
         300,
-        "beside the containers"
+        "with the containers"
     );
     let before = json!([sidecar("s", "100m", "0"), container("i", "500m", "0")]);
-    assert_eq!(count(before), 600, "beside an init container that comes later");
+    assert_eq!(count(before), 600, "with a later init container");
     let after = json!([container("i", "500m", "0"), sidecar("s", "100m", "0")]);
-    assert_eq!(count(after), 500, "not beside one that is over");
+    assert_eq!(count(after), 500, "not with a finished init container");
     let both = json!([
         sidecar("s", "100m", "0"),
         sidecar("t", "300m", "0"),
@@ -65,7 +65,7 @@ fn a_sidecar_runs_beside_what_comes_after_it() {
 }
 
 #[test]
-fn the_overhead_of_a_runtime_class_is_on_top() {
+fn overhead_of_a_runtime_class_is_added() {
     let spec = json!({
         "containers": [container("a", "200m", "100")],
         "initContainers": [container("i", "500m", "50")],
@@ -75,7 +75,7 @@ fn the_overhead_of_a_runtime_class_is_on_top() {
 }
 
 #[test]
-fn requests_of_the_pod_replace_those_of_its_containers() {
+fn pod_level_requests_replace_container_requests() {
     let spec = json!({
         "containers": [container("a", "200m", "100")],
         "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "7Gi"}},
@@ -84,14 +84,14 @@ fn requests_of_the_pod_replace_those_of_its_containers() {
     assert_eq!(
         counted(&spec),
         (1_100, 100),
-        "only what is said, and overhead on top"
+        "only named resources, with overhead"
     );
     let less = json!({"containers": [container("a", "2", "0")], "resources": {"requests": {"cpu": "1"}}});
-    assert_eq!(counted(&less).0, 1_000, "also where it is less");
+    assert_eq!(counted(&less).0, 1_000, "also if lower");
 }
 
 #[test]
-fn a_volume_in_memory_counts_once_for_the_pod() {
+fn memory_backed_volume_counts_once_per_pod() {
     let mount = json!([{"name": "shm", "mountPath": "/dev/shm"}]);
     let spec = json!({
         "containers": [
@@ -121,7 +121,7 @@ fn gpus_and_local_storage_are_counted() {
 }
 
 #[test]
-fn a_pod_that_is_resized_takes_the_larger_of_old_and_new() {
+fn resized_pod_counts_the_larger_of_old_and_new() {
     let spec = json!({"containers": [container("a", "2", "100")]});
     let status = |conditions: Value| {
         json!({
@@ -140,7 +140,7 @@ fn a_pod_that_is_resized_takes_the_larger_of_old_and_new() {
     assert_eq!(
         count(pending("Infeasible")).cpu,
         1_500,
-        "what cannot be is not counted"
+        "an infeasible resize is not counted"
     );
 }
 

@@ -51,7 +51,7 @@ impl World {
         self.reporter(kind).failed(why.to_owned(), Instant::now());
     }
 
-    /// What is told within half a second; the clock stands still but for it.
+    /// Returns the publication within half a second of paused time.
     async fn told(&mut self) -> Option<Result<usize, String>> {
         let told = timeout(Duration::from_millis(500), self.updates.next()).await;
         let told = told.ok()?.expect("the stream goes on");
@@ -65,7 +65,7 @@ impl World {
 const ESSENTIAL: [Kind; 3] = [Kind::Node, Kind::Pod, Kind::Lease];
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_said_before_everything_was_listed() {
+async fn no_update_before_all_kinds_were_listed() {
     let mut world = World::new();
     world.node("n1");
     for kind in Kind::ALL {
@@ -73,11 +73,11 @@ async fn nothing_is_said_before_everything_was_listed() {
         world.listed(&[kind]);
     }
     assert_eq!(world.told().await, Some(Ok(1)));
-    assert_eq!(world.told().await, None, "no news");
+    assert_eq!(world.told().await, None, "no change");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_is_one_update_and_it_comes_within_a_second() {
+async fn burst_is_one_update_within_a_second() {
     let mut world = World::new();
     world.listed(&Kind::ALL);
     assert_eq!(world.told().await, Some(Ok(0)));
@@ -95,57 +95,53 @@ async fn a_burst_is_one_update_and_it_comes_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn w25_while_a_watch_is_down_the_last_word_stays_and_that_is_said_once() {
+async fn w25_watch_failure_keeps_the_last_update_and_is_reported_once() {
     for kind in ESSENTIAL {
         let mut world = World::new();
         world.node("n1");
         world.listed(&Kind::ALL);
         assert_eq!(world.told().await, Some(Ok(1)));
         world.fails(kind, "connection refused");
-        let told = world.told().await.expect("the gap is said").unwrap_err();
+        let told = world.told().await.expect("the failure is reported").unwrap_err();
         assert!(
             told.contains("connection refused") && told.contains(kind.plural()),
             "{told}"
         );
         world.fails(kind, "connection refused again");
         world.node("n2");
-        assert_eq!(
-            world.told().await,
-            None,
-            "neither an empty cluster nor half of one"
-        );
+        assert_eq!(world.told().await, None, "no empty or partial cluster");
         world.reporter(kind).works();
-        assert_eq!(world.told().await, Some(Ok(2)), "what was missed");
+        assert_eq!(world.told().await, Some(Ok(2)), "the missed change");
         world.fails(kind, "again");
-        assert!(world.told().await.expect("each gap is said").is_err());
+        assert!(world.told().await.expect("each failure is reported").is_err());
         world.reporter(kind).works();
         assert_eq!(
             world.told().await,
             Some(Ok(2)),
-            "known again, also when nothing changed"
+            "an update after the outage without a change"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_watcher_gets_what_is_in_force() {
+async fn late_subscriber_receives_the_last_update() {
     let mut world = World::new();
     world.node("n1");
     world.listed(&Kind::ALL);
     assert_eq!(world.told().await, Some(Ok(1)));
     world.fails(Kind::Pod, "gone");
-    assert!(world.told().await.expect("said").is_err());
+    assert!(world.told().await.expect("reported").is_err());
     world.updates = world.shared.updates.watch();
     assert_eq!(world.told().await, Some(Ok(1)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn storage_that_may_not_be_read_is_waited_for_and_then_named() {
+async fn unreadable_storage_delays_the_first_update_and_is_reported() {
     let mut world = World::new();
     let readable: Vec<_> = Kind::ALL.into_iter().filter(|k| *k != Kind::Volume).collect();
     world.listed(&readable);
     world.fails(Kind::Volume, "forbidden");
-    assert_eq!(world.told().await, None, "it may only be late");
+    assert_eq!(world.told().await, None, "the list may be late");
     tokio::time::advance(Duration::from_secs(20)).await;
     let update = world.updates.next().await.unwrap().unwrap();
     let ignored = update.inventory.explain(&[]).ignored;
@@ -155,11 +151,11 @@ async fn storage_that_may_not_be_read_is_waited_for_and_then_named() {
     assert!(update.inventory.explain(&[]).ignored.is_empty());
     world.fails(Kind::Volume, "for a moment");
     world.node("n1");
-    assert_eq!(world.told().await, Some(Ok(1)), "the rest goes on");
+    assert_eq!(world.told().await, Some(Ok(1)), "other updates continue");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_without_rook_is_not_waited_for() {
+async fn cluster_without_rook_causes_no_delay() {
     let mut world = World::new();
     let there = Kind::ALL
         .into_iter()
@@ -172,7 +168,7 @@ async fn a_cluster_without_rook_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cluster_without_manifests_is_unknown() {
+async fn cluster_without_the_manifest_kind_is_unknown() {
     let mut world = World::new();
     world.listed(
         &Kind::ALL
@@ -181,12 +177,12 @@ async fn a_cluster_without_manifests_is_unknown() {
             .collect::<Vec<_>>(),
     );
     world.reporter(Kind::Lease).absent("404".to_owned());
-    let told = world.told().await.expect("it is said").unwrap_err();
+    let told = world.told().await.expect("the failure is reported").unwrap_err();
     assert!(told.contains("manifests cannot be watched: 404"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pool_of_leased_ips_is_what_the_operator_says() {
+async fn configured_pool_limits_the_number_of_addresses() {
     let mut world = World::new();
     world.listed(&Kind::ALL);
     let update = world.updates.next().await.unwrap().unwrap();
@@ -194,7 +190,7 @@ async fn the_pool_of_leased_ips_is_what_the_operator_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_come_again_keep_what_they_name_and_drop_the_rest() {
+async fn repeated_list_keeps_its_objects_and_removes_the_others() {
     let mut world = World::new();
     let lease: akash_provider_core::types::LeaseId = format!("{PROVIDER}/1/1/1/{PROVIDER}").parse().unwrap();
     let space = lease.namespace();
@@ -238,7 +234,7 @@ async fn lists_that_come_again_keep_what_they_name_and_drop_the_rest() {
             assert_eq!(update.placements[0].places[0].unit, 7);
         }
     }
-    assert_eq!(world.told().await, None, "the same again is no news");
+    assert_eq!(world.told().await, None, "an equal list is no change");
     pods.begin();
     pods.complete(Instant::now());
     let update = world.updates.next().await.unwrap().unwrap();
@@ -246,32 +242,35 @@ async fn lists_that_come_again_keep_what_they_name_and_drop_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_are_those_of_the_pools_once_they_are_counted() {
+async fn addresses_come_from_the_pools_after_the_first_count() {
     let mut settings = Settings::new(PROVIDER.parse().unwrap());
     settings.leased_ips = true;
     let shared =
         |settings: &Settings| Shared::new(settings.leased_ips.then(|| settings.clone()), &Options::default());
     let pool = |shared: &Shared| shared.leased_ips().map(|usage| (usage.total, usage.in_use));
     let counted = shared(&settings);
-    assert_eq!(pool(&counted), None, "unknown is neither none nor many");
+    assert_eq!(pool(&counted), None, "an unknown number is not published");
     assert!(settings.leased_ip_count.set((16, 3)));
-    assert_eq!(pool(&counted), Some((16, 3)), "one count for all who share it");
-    assert!(!settings.leased_ip_count.set((16, 3)), "which is no news");
-    // Where a most is set it holds, and what others have takes nothing of that.
+    assert_eq!(pool(&counted), Some((16, 3)), "the count is shared");
+    assert!(
+        !settings.leased_ip_count.set((16, 3)),
+        "an equal count is no change"
+    );
+    // A configured maximum applies, and addresses of other users do not lower it.
     settings.leased_ip_pool = 5;
     assert_eq!(pool(&shared(&settings)), Some((8, 3)));
     settings.leased_ip_pool = 500;
     assert_eq!(pool(&shared(&settings)), Some((16, 3)));
     settings.leased_ips = false;
     assert_eq!(pool(&shared(&settings)), None);
-    // Without pools the number that is set is all that is known.
+    // Without pools the configured number applies.
     let mut alone = Settings::new(PROVIDER.parse().unwrap());
     (alone.leased_ips, alone.leased_ip_pool) = (true, 5);
     assert_eq!(pool(&shared(&alone)), Some((5, 0)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_count_of_addresses_is_told_though_nothing_else_changed() {
+async fn changed_number_of_addresses_is_published_alone() {
     let mut world = World::new();
     world.node("a");
     world.listed(&Kind::ALL);
@@ -283,7 +282,7 @@ async fn a_new_count_of_addresses_is_told_though_nothing_else_changed() {
     assert_eq!(world.told().await, None);
 }
 
-/// A count that is made when somebody asks, with two nodes and a pod.
+/// Returns a count on request with two nodes and a pod.
 async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
     let (sender, told) = watch::channel(None);
     let shared = Arc::new(Shared {
@@ -317,7 +316,7 @@ fn pod(shared: &Shared, cpu: &str) {
     shared.apply([Change::Set(Key::new("ns", "web-0"), Fact::Pod(facts))]);
 }
 
-/// What is free on the first node.
+/// Returns the free CPU of the first node.
 fn free(counting: &Counting) -> u64 {
     counting.count().metrics().nodes[0].cpu.available
 }
@@ -327,7 +326,7 @@ async fn next(inventory: &mut WholeInventory) -> Option<Result<Counting, String>
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_is_made_when_somebody_asks_and_not_with_every_pod() {
+async fn count_is_computed_on_request_and_not_per_pod() {
     let (mut inventory, _publisher) = whole().await;
     next(&mut inventory).await.unwrap().unwrap();
     for cpu in ["2", "3", "4"] {
@@ -336,29 +335,29 @@ async fn a_count_is_made_when_somebody_asks_and_not_with_every_pod() {
     }
     assert!(
         inventory.shared.inner().tally.is_uncounted(),
-        "nobody asked, so nothing was made"
+        "no count was requested"
     );
     pod(&inventory.shared, "4");
-    assert!(next(&mut inventory).await.is_none(), "nothing has changed");
+    assert!(next(&mut inventory).await.is_none(), "nothing changed");
     pod(&inventory.shared, "5");
     let counting = next(&mut inventory).await.unwrap().unwrap();
     assert_eq!(free(&counting), 3_000);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_that_somebody_makes_in_between_keeps_no_news_from_others() {
+async fn count_in_between_does_not_hide_a_change() {
     let (mut inventory, _publisher) = whole().await;
     let old = next(&mut inventory).await.unwrap().unwrap();
     assert_eq!(free(&old), 7_000);
     pod(&inventory.shared, "3");
-    // Before others are told.
+    // Before the change is published.
     assert_eq!(free(&old), 5_000);
     let new = next(&mut inventory).await.unwrap().unwrap();
     assert_eq!(free(&new), 5_000);
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_a_count_is_not_known_is_told_to_who_makes_it_too() {
+async fn reason_of_an_unknown_count_is_published() {
     let (mut inventory, _publisher) = whole().await;
     next(&mut inventory).await.unwrap().unwrap();
     let shared = Arc::clone(&inventory.shared);

@@ -1,34 +1,34 @@
-//! Ceph as Rook describes it: the size of a cluster, the copies of a pool.
+//! Ceph clusters of Rook: size of a cluster, copies of a pool.
 
 use super::ClassFacts;
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-/// Ceph stops writing at this share of the raw size (`mon_osd_full_ratio`).
+/// Share of the raw size at which Ceph stops writing (`mon_osd_full_ratio`).
 const FULL: (i128, i128) = (95, 100);
-/// Copies where no pool says it: Ceph's own default.
+/// Copies of a pool without a setting: the default of Ceph.
 const COPIES: i128 = 3;
 
-/// What of a `CephCluster` is used.
+/// Counted fields of a `CephCluster`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CephClusterFacts {
     namespace: Box<str>,
     name: Box<str>,
-    /// Raw bytes, all and written; `None` while the status does not say.
+    /// Raw bytes, total and written; `None` without a status.
     raw: Option<(i64, i64)>,
 }
 
-/// What of a `CephBlockPool` is used.
+/// Counted fields of a `CephBlockPool`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CephPoolFacts {
     namespace: Box<str>,
     name: Box<str>,
-    /// Usable of so many raw bytes: 1 of 3 for three copies, 4 of 6 for erasure code 4+2.
+    /// Usable share of the raw bytes: 1 of 3 for three copies, 4 of 6 for erasure code 4+2.
     usable: (i128, i128),
 }
 
 impl CephClusterFacts {
-    /// Reads a cluster; where its status does not say what is written, all of it counts as written.
+    /// Decodes a cluster; without a used size in the status, the whole size counts as used.
     #[must_use]
     pub fn of(object: &DynamicObject) -> Self {
         let amount = |name: &str| {
@@ -40,24 +40,24 @@ impl CephClusterFacts {
         Self {
             namespace,
             name,
-            // Where nobody says how much is used, all of it is: what may not be there is not sold.
+            // Unknown use counts as full, so that no missing space is sold.
             raw: total.map(|total| (total, amount("bytesUsed").unwrap_or(total))),
         }
     }
 
-    /// True when a storage class means this cluster: Rook's `clusterID` is the namespace of the cluster.
+    /// Returns true if the storage class uses this cluster: `clusterID` of Rook is the namespace of the cluster.
     pub(super) fn is(&self, id: &str) -> bool {
         *self.namespace == *id
     }
 }
 
 impl CephPoolFacts {
-    /// Reads a pool; where it says nothing of copies, Ceph's default counts.
+    /// Decodes a pool; the default of Ceph applies without a number of copies.
     #[must_use]
     pub fn of(object: &DynamicObject) -> Self {
         let number = |at: &str| {
             let number = object.data.pointer(at).and_then(Value::as_i64);
-            // Never zero, because it divides.
+            // A divisor, so never zero.
             number.filter(|n| (1..=64).contains(n)).map(i128::from)
         };
         let chunks = (
@@ -82,7 +82,7 @@ fn names(object: &DynamicObject) -> (Box<str>, Box<str>) {
     (text(&object.metadata.namespace), text(&object.metadata.name))
 }
 
-/// Bytes a class can use and bytes that are in use by others; `shared` are the volumes of others in a cluster.
+/// Returns the usable bytes of a class and the bytes used by others; `shared` are the volumes of others in a cluster.
 pub(super) fn amount(
     class: &ClassFacts,
     clusters: &[CephClusterFacts],
@@ -90,18 +90,18 @@ pub(super) fn amount(
     ours: i128,
     shared: &dyn Fn(&CephClusterFacts) -> i128,
 ) -> Result<(i128, i128), String> {
-    let (id, pool) = class.ceph.as_ref().ok_or("it is not of Ceph")?;
+    let (id, pool) = class.ceph.as_ref().ok_or("not a Ceph class")?;
     let cluster = clusters.iter().find(|c| c.is(id));
-    let cluster = cluster.ok_or_else(|| format!("there is no CephCluster in namespace `{id}`"))?;
+    let cluster = cluster.ok_or_else(|| format!("no CephCluster in namespace `{id}`"))?;
     let (total, used) = cluster
         .raw
-        .ok_or_else(|| format!("CephCluster `{}` does not say how much it holds", cluster.name))?;
+        .ok_or_else(|| format!("CephCluster `{}` reports no size", cluster.name))?;
     let pool = pools.iter().find(|p| *p.namespace == **id && p.name == *pool);
     let (part, of) = pool.map_or((1, COPIES), |p| p.usable);
     let usable = |raw: i64| i128::from(raw) * part / of;
     let allocatable = usable(total) * FULL.0 / FULL.1;
-    // What our volumes may hold is counted by their reservations.
+    // Data of own volumes is counted by their reservations.
     let written = usable(used) - ours;
-    // Volumes may yet be filled, and more may be written than volumes tell of.
+    // Volumes may still fill up, and data may exceed the volumes.
     Ok((allocatable, shared(cluster).max(written)))
 }

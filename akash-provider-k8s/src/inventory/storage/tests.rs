@@ -26,7 +26,7 @@ impl World {
         self
     }
 
-    /// A volume of so many GiB bound in a namespace (`ours` is a lease of ours, `""` is unbound).
+    /// Adds a volume of a size in GiB that is bound in a namespace (`ours` is an own lease, `""` is unbound).
     fn volume(mut self, class: &str, gib: i64, claim: &str) -> Self {
         let mut volume =
             json!({"spec": {"storageClassName": class, "capacity": {"storage": format!("{gib}Gi")}}});
@@ -81,7 +81,7 @@ impl World {
         })
     }
 
-    /// GiB of a class: what could be used, what others use.
+    /// Returns the usable GiB of a class and the GiB used by others.
     fn gib(&self, class: &str) -> (i64, i64) {
         let (pools, notes) = self.pools();
         let pool = pools.get(class).unwrap_or_else(|| panic!("{notes:?}"));
@@ -94,38 +94,32 @@ fn ceph_class() -> Value {
 }
 
 #[test]
-fn a_class_without_the_label_is_named_and_not_offered() {
+fn class_without_the_label_is_reported_and_not_offered() {
     let mut world = World::default()
         .class("beta3", "example.com/disk", &json!({}))
         .free("beta3", 5);
     world.classes.get_mut("beta3").unwrap().offered = false;
     let (pools, notes) = world.pools();
     assert!(pools.is_empty());
-    assert_eq!(
-        notes,
-        ["storage class `beta3` lacks the label akash.network=true"]
-    );
+    assert_eq!(notes, ["storage class `beta3`: missing label akash.network=true"]);
 }
 
 #[test]
-fn a_class_nobody_knows_the_size_of_is_offered_only_where_told_to() {
+fn class_of_unknown_size_is_offered_only_if_enabled() {
     let mut world = World::default()
         .class("nfs", "example.com/nfs", &json!({}))
         .volume("nfs", 7, "others");
     let (pools, notes) = world.pools();
     assert!(pools.is_empty());
-    assert_eq!(
-        notes,
-        ["storage class `nfs` of example.com/nfs: nothing says how much it holds"]
-    );
+    assert_eq!(notes, ["storage class `nfs` of example.com/nfs: unknown size"]);
     world.options.unknown_is_unlimited = true;
     assert!(world.pools().0["nfs"].is_unlimited());
     world.options.capacity.insert("nfs".to_owned(), 100 * GIB);
-    assert_eq!(world.gib("nfs"), (100, 7), "what the operator says comes first");
+    assert_eq!(world.gib("nfs"), (100, 7), "the configuration has precedence");
 }
 
 #[test]
-fn free_capacity_of_a_driver_is_counted_without_our_volumes_twice() {
+fn driver_capacity_does_not_count_own_volumes_twice() {
     let world = World::default()
         .class("beta2", "topolvm.io", &json!({}))
         .free("beta2", 30)
@@ -141,7 +135,7 @@ fn free_capacity_of_a_driver_is_counted_without_our_volumes_twice() {
 }
 
 #[test]
-fn ceph_is_counted_by_its_pools_copies_and_what_others_may_fill() {
+fn ceph_counts_copies_and_volumes_of_others() {
     let total = 300 * GIB;
     let class = |world: World| world.class("beta3", "rook-ceph.rbd.csi.ceph.com", &ceph_class());
     let three = class(World::default().ceph(total, 0, &json!({"replicated": {"size": 3}})));
@@ -153,17 +147,17 @@ fn ceph_is_counted_by_its_pools_copies_and_what_others_may_fill() {
     ));
     assert_eq!(coded.gib("beta3"), (190, 0));
     let unsaid = class(World::default().ceph(total, 0, &json!({})));
-    assert_eq!(unsaid.gib("beta3"), (95, 0), "three copies where nothing is said");
+    assert_eq!(unsaid.gib("beta3"), (95, 0), "three copies by default");
     let used = three.volume("beta3", 20, "ours").volume("beta3", 30, "others");
     assert_eq!(
         used.gib("beta3"),
         (95, 30),
-        "not subtracted twice, and ours by their reservations"
+        "own volumes are counted by reservations"
     );
 }
 
 #[test]
-fn what_ceph_has_written_beyond_our_volumes_is_in_use() {
+fn ceph_data_beyond_own_volumes_is_in_use() {
     let world = World::default()
         .ceph(300 * GIB, 150 * GIB, &json!({"replicated": {"size": 3}}))
         .class("beta3", "rook-ceph.rbd.csi.ceph.com", &ceph_class())
@@ -173,7 +167,7 @@ fn what_ceph_has_written_beyond_our_volumes_is_in_use() {
 }
 
 #[test]
-fn two_classes_of_one_ceph_do_not_sell_it_twice() {
+fn classes_of_one_ceph_cluster_share_its_size() {
     let world = World::default()
         .ceph(300 * GIB, 0, &json!({"replicated": {"size": 3}}))
         .class("beta2", "rook-ceph.rbd.csi.ceph.com", &ceph_class())
@@ -185,15 +179,15 @@ fn two_classes_of_one_ceph_do_not_sell_it_twice() {
 }
 
 #[test]
-fn ceph_that_is_not_there_or_says_nothing_is_named() {
+fn missing_ceph_cluster_or_size_is_reported() {
     let world = World::default().class("beta3", "rook-ceph.rbd.csi.ceph.com", &ceph_class());
     assert!(world.pools().1[0].contains("no CephCluster in namespace `rook-ceph`"));
     let world = world.ceph(0, 0, &json!({}));
-    assert!(world.pools().1[0].contains("`my-cluster` does not say"));
+    assert!(world.pools().1[0].contains("`my-cluster` reports no size"));
 }
 
 #[test]
-fn local_paths_are_the_disks_of_their_nodes() {
+fn local_path_size_is_the_disks_of_the_nodes() {
     let mut world = World::default()
         .class("local", "rancher.io/local-path", &json!({}))
         .volume("local", 10, "ours")
@@ -203,7 +197,7 @@ fn local_paths_are_the_disks_of_their_nodes() {
 }
 
 #[test]
-fn volumes_made_by_hand_are_their_sum() {
+fn static_volumes_are_summed() {
     let world = World::default()
         .class("manual", "kubernetes.io/no-provisioner", &json!({}))
         .volume("manual", 10, "ours")
@@ -213,7 +207,7 @@ fn volumes_made_by_hand_are_their_sum() {
 }
 
 #[test]
-fn a_volume_of_a_class_that_is_gone_is_harmless() {
+fn volume_of_a_deleted_class_is_ignored() {
     let world = World::default()
         .volume("gone", 10, "others")
         .volume("", 10, "others");
@@ -222,7 +216,7 @@ fn a_volume_of_a_class_that_is_gone_is_harmless() {
 }
 
 #[test]
-fn only_a_local_path_lies_on_the_disk_of_its_node() {
+fn only_local_path_volumes_use_the_disk_of_a_node() {
     let node = |provisioner: &str| {
         let volume = json!({
             "metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": provisioner}},
@@ -235,5 +229,5 @@ fn only_a_local_path_lies_on_the_disk_of_its_node() {
             .node
     };
     assert_eq!(node("rancher.io/local-path").as_deref(), Some("n1"));
-    assert_eq!(node("topolvm.io"), None, "a disk of its own");
+    assert_eq!(node("topolvm.io"), None, "a separate disk");
 }

@@ -1,4 +1,4 @@
-//! Snapshots: the last one with what changed put in its place, or made anew where more than amounts changed.
+//! Snapshots: the last snapshot with the changed nodes replaced, or a new one after structural changes.
 
 use super::{Dirty, NodeEntry, Snapshot, Tally};
 use crate::inventory::storage::{self, View};
@@ -6,10 +6,10 @@ use akash_provider_core::inventory::{ClusterSpec, NodeInventory, NodeSpec};
 use std::sync::Arc;
 
 impl Tally {
-    /// What is there now.
+    /// Returns the current count.
     pub fn snapshot(&mut self) -> Snapshot {
         let mut dirty = std::mem::take(&mut self.dirty);
-        // First: what is offered decides what is said below.
+        // Storage comes first, because it affects the list of ignored resources.
         if dirty.storage {
             dirty.words |= self.count_storage();
         }
@@ -32,7 +32,7 @@ impl Tally {
         }
     }
 
-    /// What is there now, for whoever asks: whether others have to be told of it stays as it is.
+    /// Returns the current count on request, without a change of the publication state.
     pub(crate) fn recount(&mut self) -> Arc<NodeInventory> {
         let untold = self.dirty.any;
         let inventory = self.snapshot().inventory;
@@ -40,7 +40,7 @@ impl Tally {
         inventory
     }
 
-    /// The cluster as plain data. Storage and what is ignored are those of the last snapshot.
+    /// Returns the cluster as plain data. Storage and ignored resources are those of the last snapshot.
     #[must_use]
     pub fn spec(&self) -> ClusterSpec {
         ClusterSpec {
@@ -57,7 +57,7 @@ impl Tally {
         last.revised(&changed, &self.storage, &self.ignored)
     }
 
-    /// Counts the pools again; true when others are offered than before.
+    /// Counts the storage again; returns true if the offered classes changed.
     fn count_storage(&mut self) -> bool {
         let ours = |namespace: &str| self.spaces.get(namespace).is_some_and(|s| s.lease.is_some());
         let disks = |class: &str| {
@@ -84,7 +84,7 @@ impl Tally {
             disks: &disks,
             options: &self.options,
         });
-        // Amounts differ at every count. What is said in words hangs on which classes there are.
+        // Amounts differ at every count. The texts depend only on the set of classes.
         let same = storage.keys().eq(self.storage.keys()) && notes == self.storage_notes;
         self.storage = storage;
         self.storage_notes = notes;

@@ -1,8 +1,8 @@
-//! Sums that take back exactly what they added.
+//! Sums with exact subtraction.
 
 use crate::inventory::requests::Requests;
 
-/// What some pods take together. In 128 bits, so that no number of pods overflows it.
+/// Sum of the requests of pods, in 128 bits to prevent an overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sums {
     cpu: i128,
@@ -13,7 +13,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Adds a pod, or takes it away when `sign` is below zero.
+    /// Adds a pod, or subtracts it for a negative `sign`.
     pub(super) fn add(&mut self, pod: &Requests, sign: i64) {
         let signed = |amount: i64| i128::from(amount) * i128::from(sign);
         self.cpu += signed(pod.cpu);
@@ -29,7 +29,7 @@ impl Sums {
         self.ephemeral
     }
 
-    /// As amounts of a node.
+    /// Returns the amounts of a node.
     pub(super) fn amounts(&self) -> Requests {
         Requests {
             cpu: clamp(self.cpu),

@@ -123,7 +123,7 @@ fn cpu_used(tally: &Tally, name: &str) -> i64 {
 }
 
 #[test]
-fn pods_of_one_name_in_two_namespaces_both_count() {
+fn pods_with_one_name_in_two_namespaces_both_count() {
     let mut tally = tally([
         node("n1", |_| ()),
         pod("a", "web-0", "n1", "1500m", |_| ()),
@@ -131,13 +131,13 @@ fn pods_of_one_name_in_two_namespaces_both_count() {
     ]);
     assert_eq!(cpu_used(&tally, "n1"), 2_200);
     tally.apply(gone(Kind::Pod, "a", "web-0"));
-    assert_eq!(cpu_used(&tally, "n1"), 700, "to the milli, whichever goes");
+    assert_eq!(cpu_used(&tally, "n1"), 700, "exact to the millicore");
     tally.apply(gone(Kind::Pod, "b", "web-0"));
     assert_eq!(cpu_used(&tally, "n1"), 0);
 }
 
 #[test]
-fn finished_pods_count_nothing_and_a_pod_that_ends_counts_until_it_is_gone() {
+fn finished_pods_do_not_count_and_deleted_pods_count_until_removal() {
     let running = || pod("a", "job", "n1", "1", |_| ());
     let mut tally = tally([node("n1", |_| ()), running()]);
     tally.apply(pod("a", "job", "n1", "1", |p| {
@@ -154,7 +154,7 @@ fn finished_pods_count_nothing_and_a_pod_that_ends_counts_until_it_is_gone() {
 }
 
 #[test]
-fn the_end_of_an_old_pod_does_not_remove_the_new_one_of_its_name() {
+fn deletion_of_an_old_pod_does_not_remove_a_new_pod_with_its_name() {
     let mut tally = tally([node("n1", |_| ()), pod("a", "web-0", "n1", "1", |_| ())]);
     tally.apply(Change::Gone(
         Kind::Pod,
@@ -167,7 +167,7 @@ fn the_end_of_an_old_pod_does_not_remove_the_new_one_of_its_name() {
 }
 
 #[test]
-fn pods_of_our_leases_say_only_where_they_are() {
+fn pods_of_own_leases_count_only_as_placements() {
     let namespace = lease_id(1).namespace();
     let mut tally = tally([
         node("n1", |_| ()),
@@ -185,7 +185,7 @@ fn pods_of_our_leases_say_only_where_they_are() {
     assert_eq!(
         (cpu_used(&tally, "n1"), cpu_used(&tally, "n2")),
         (0, 300),
-        "the reservation counts them"
+        "the reservation counts the pods"
     );
     let placements = tally.snapshot().placements;
     assert_eq!(placements.len(), 1);
@@ -198,29 +198,29 @@ fn pods_of_our_leases_say_only_where_they_are() {
     assert_eq!(
         places,
         [(7, "n1", 1), (7, "n2", 1), (7, "n1", 1)],
-        "those that end come last"
+        "deleted pods come last"
     );
     tally.apply(gone(Kind::Lease, "", &namespace));
     assert_eq!(
         cpu_used(&tally, "n1"),
         2_000,
-        "without a record it is use like any other"
+        "without a Manifest the pods count as use"
     );
     assert!(tally.snapshot().placements.is_empty());
 }
 
 #[test]
-fn a_node_that_is_away_keeps_its_place_and_takes_nothing_new() {
+fn unreachable_node_stays_and_accepts_no_new_pods() {
     let unready = |n: &mut Value| n["status"]["conditions"][0]["status"] = json!("Unknown");
     let mut tally = tally([node("n1", |_| ()), pod("a", "x", "n1", "1", |_| ())]);
     tally.apply(node("n1", unready));
     tally.snapshot();
     let spec = spec_of(&tally, "n1");
-    assert_eq!(spec.closed.as_deref(), Some("it cannot be reached"));
+    assert_eq!(spec.closed.as_deref(), Some("unreachable"));
     assert_eq!((spec.cpu.allocatable, spec.cpu.allocated), (4_000, 1_000));
     assert_eq!(
         tally.spec().ignored,
-        ["node `n1` takes nothing new: it cannot be reached"]
+        ["node `n1` accepts no new pods: unreachable"]
     );
     tally.apply(node("n1", |_| ()));
     tally.snapshot();
@@ -229,7 +229,7 @@ fn a_node_that_is_away_keeps_its_place_and_takes_nothing_new() {
 }
 
 #[test]
-fn a_node_without_the_label_is_only_there_while_it_holds_our_pods() {
+fn node_without_the_label_is_listed_only_with_own_pods() {
     let bare = |n: &mut Value| n["metadata"]["labels"] = json!({});
     let namespace = lease_id(1).namespace();
     let mut tally = tally([
@@ -237,32 +237,32 @@ fn a_node_without_the_label_is_only_there_while_it_holds_our_pods() {
         lease(1, 1),
         pod(&namespace, "web-0", "n1", "1", |_| ()),
     ]);
-    assert!(spec_of(&tally, "n1").closed.unwrap().contains("lacks the label"));
+    assert!(spec_of(&tally, "n1").closed.unwrap().contains("missing label"));
     tally.apply(gone(Kind::Pod, &namespace, "web-0"));
     tally.snapshot();
     assert!(tally.spec().nodes.is_empty());
     assert_eq!(
         tally.spec().ignored,
-        ["node `n1` lacks the label akash.network=true"]
+        ["node `n1`: missing label akash.network=true"]
     );
 }
 
 #[test]
-fn a_node_that_holds_all_its_pods_is_full() {
+fn node_at_its_pod_limit_is_full() {
     let two = |n: &mut Value| n["status"]["allocatable"]["pods"] = json!("2");
     let mut tally = tally([node("n1", two), pod("a", "x", "n1", "1m", |_| ())]);
     assert_eq!(spec_of(&tally, "n1").closed, None);
     tally.apply(pod("a", "y", "n1", "1m", |_| ()));
     tally.snapshot();
     assert!(
-        tally.spec().ignored[0].contains("as many pods as it may (2)"),
+        tally.spec().ignored[0].contains("pod limit reached (2)"),
         "{:?}",
         tally.spec().ignored
     );
 }
 
 #[test]
-fn local_paths_take_from_the_disk_of_their_node() {
+fn local_path_volumes_use_the_disk_of_their_node() {
     let namespace = lease_id(1).namespace();
     let tally = tally([
         node("n1", |_| ()),
@@ -277,18 +277,18 @@ fn local_paths_take_from_the_disk_of_their_node() {
     assert_eq!(
         spec_of(&tally, "n1").ephemeral.allocated,
         15 << 30,
-        "whoever's volumes they are"
+        "volumes of all users"
     );
     let pool = tally.spec().storage["local"];
     assert_eq!(
         (pool.allocatable, pool.allocated),
         (200 << 30, 7 << 30),
-        "ours by their reservation"
+        "own volumes by their reservation"
     );
 }
 
 #[test]
-fn what_is_not_offered_is_named() {
+fn resources_that_are_not_offered_are_reported() {
     let mut tally = tally([
         node("n1", |n| n["spec"] = json!({"unschedulable": true})),
         node("n2", |n| n["metadata"]["labels"] = json!({})),
@@ -296,7 +296,7 @@ fn what_is_not_offered_is_named() {
         class("manual", "kubernetes.io/no-provisioner", true),
         Change::Set(
             Key::new("", "bad"),
-            Fact::BadLease("Manifest `bad`: it cannot be read".to_owned()),
+            Fact::BadLease("Manifest `bad`: invalid spec".to_owned()),
         ),
     ]);
     tally.trouble(Kind::Capacity, Some("forbidden".to_owned()));
@@ -305,17 +305,17 @@ fn what_is_not_offered_is_named() {
         explanation.ignored,
         [
             "csistoragecapacities cannot be read: forbidden",
-            "storage class `beta3` lacks the label akash.network=true",
+            "storage class `beta3`: missing label akash.network=true",
             "storage class `manual`: no node has the label akash.network/capabilities.storage.class.manual",
-            "Manifest `bad`: it cannot be read",
-            "node `n1` takes nothing new: it is cordoned",
-            "node `n2` lacks the label akash.network=true",
+            "Manifest `bad`: invalid spec",
+            "node `n1` accepts no new pods: cordoned",
+            "node `n2`: missing label akash.network=true",
         ]
     );
 }
 
 #[test]
-fn what_is_ignored_has_a_limit() {
+fn list_of_ignored_resources_is_limited() {
     let bare = |n: &mut Value| n["metadata"]["labels"] = json!({});
     let tally = tally((0..300).map(|i| node(&format!("n{i:03}"), bare)));
     let ignored = tally.spec().ignored;
@@ -324,7 +324,7 @@ fn what_is_ignored_has_a_limit() {
 }
 
 #[test]
-fn a_list_that_lacks_something_says_that_it_is_gone() {
+fn object_missing_in_a_list_is_removed() {
     let mut tally = tally([
         node("n1", |_| ()),
         node("n2", |_| ()),
@@ -338,7 +338,7 @@ fn a_list_that_lacks_something_says_that_it_is_gone() {
 }
 
 #[test]
-fn what_changes_nothing_is_no_news() {
+fn equal_objects_are_no_change() {
     let changes = || {
         [
             node("n1", |_| ()),
@@ -355,7 +355,7 @@ fn what_changes_nothing_is_no_news() {
     assert!(!tally.is_dirty());
 }
 
-/// Changes to a small world, so that they meet.
+/// Generates changes of a small cluster, so that they affect each other.
 fn any_change() -> impl Strategy<Value = Change> {
     let nodes = (0usize..3, 0u8..6).prop_map(|(n, how)| {
         let name = format!("n{n}");
@@ -424,7 +424,7 @@ fn any_change() -> impl Strategy<Value = Change> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     #[test]
-    fn any_history_ends_in_what_a_recount_says(
+    fn any_sequence_of_changes_equals_a_recount(
         changes in prop::collection::vec((any_change(), any::<bool>()), 0..60),
     ) {
         let mut tally = Tally::new(StorageOptions::default());
@@ -460,7 +460,7 @@ fn tally_of(objects: &BTreeMap<(Kind, Key), Fact>) -> Tally {
 }
 
 #[test]
-fn pods_of_a_node_share_its_name() {
+fn pods_of_a_node_share_the_string_of_its_name() {
     let mut tally = Tally::new(StorageOptions::default());
     for number in 0..3 {
         let object = serde_json::from_value(serde_json::json!({
@@ -474,7 +474,7 @@ fn pods_of_a_node_share_its_name() {
         ));
     }
     let (name, _) = tally.nodes.first_key_value().unwrap();
-    // The three pods and the node itself.
+    // The three pods and the node.
     assert_eq!(
         Arc::strong_count(name),
         4 + usize::from(tally.dirty.nodes.contains(name))

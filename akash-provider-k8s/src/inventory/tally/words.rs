@@ -1,16 +1,16 @@
-//! What exists and is not offered, in words.
+//! Texts about resources that are not offered.
 
 use super::{NodeEntry, Tally};
 use crate::labels;
 
-/// Lines kept: a cluster where everything is wrong says so without filling memory.
+/// Maximum number of lines, to limit memory.
 const LINES: usize = 200;
 
 impl Tally {
-    /// Everything that is not offered, and why: kinds that cannot be read, storage, manifests, nodes.
+    /// Returns all resources that are not offered, with the reason: unreadable kinds, storage, Manifests and nodes.
     pub(super) fn words(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        // What concerns the whole cluster comes first, because the end is cut off.
+        // Lines about the whole cluster come first, because the end is truncated.
         for (kind, why) in &self.troubles {
             lines.push(format!("{} cannot be read: {why}", kind.plural()));
         }
@@ -39,7 +39,7 @@ impl Tally {
         lines
     }
 
-    /// Classes that no node mounts.
+    /// Returns the classes that no node mounts.
     fn unmounted(&self) -> impl Iterator<Item = String> {
         let mounted = |class: &str| {
             let mut nodes = self.nodes.values().filter_map(NodeEntry::listed);
@@ -59,10 +59,10 @@ fn of_node(name: &str, entry: &NodeEntry) -> Vec<String> {
         return Vec::new();
     };
     if entry.listed().is_none() {
-        return vec![format!("node `{name}` lacks the label {}", labels::SELECTOR)];
+        return vec![format!("node `{name}`: missing label {}", labels::SELECTOR)];
     }
     let closed = facts.closed_now(entry.pods());
-    let closed = closed.map(|why| format!("node `{name}` takes nothing new: {why}"));
+    let closed = closed.map(|why| format!("node `{name}` accepts no new pods: {why}"));
     let notes = facts.notes.iter().map(|note| format!("node `{name}`: {note}"));
     closed.into_iter().chain(notes).collect()
 }

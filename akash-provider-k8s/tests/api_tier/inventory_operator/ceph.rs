@@ -114,7 +114,7 @@ fn storage_of_ceph_is_shown_by_what_rook_says_of_it() {
             let operator = InventoryOperator::start(&account(world, &testbed).await, options);
             settled(world, &operator, 1).await;
             assert_eq!(labels(world, "op-inv-one").await[&format!("{CLASS}{CEPH}")], "1");
-            let said = || async { operator.status().ignored.join("\n").contains("CephCluster `disks` does not say how much it holds") };
+            let said = || async { operator.status().ignored.join("\n").contains("CephCluster `disks` reports no size") };
             world.until("Rook has not measured it yet", said).await;
             // Two copies of everything, and Ceph stops at 95 of 100.
             says(world, json!(200 * GIB), 20 * GIB).await;

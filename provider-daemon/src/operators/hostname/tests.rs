@@ -39,7 +39,10 @@ async fn hostname_operator_serves_and_is_not_ready_without_its_cluster() {
     let (code, words) = ask(&router, "GET", "/readyz", NEAR).await;
     assert_eq!(code, 503);
     for kind in ["providerhosts", "manifests", "ingresses"] {
-        assert!(words.contains(&format!("initial list of {kind} pending")), "{words}");
+        assert!(
+            words.contains(&format!("initial list of {kind} pending")),
+            "{words}"
+        );
     }
     assert!(!words.contains("certificates"), "optional kind: {words}");
     for (path, text) in [("/managed-hostnames", "{}"), ("/ignore-list", "{}")] {

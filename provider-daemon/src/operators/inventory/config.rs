@@ -168,7 +168,12 @@ mod tests {
             ),
             (
                 "version: v1\nexclude:\n  node_storage:\n  - {node_filter: a, classes: [beta9]}",
-                &["line 4", "`exclude.node_storage`", "`beta9`", "add it to that list"],
+                &[
+                    "line 4",
+                    "`exclude.node_storage`",
+                    "`beta9`",
+                    "add it to that list",
+                ],
             ),
             ("version: v1\nexclude: [", &["line 2"]),
             ("version: v1\ncluster_storage: beta2", &["line 2"]),

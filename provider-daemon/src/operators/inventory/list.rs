@@ -120,11 +120,7 @@ impl List {
         let Some(list) = list else {
             return Ok(false);
         };
-        tracing::info!(
-            devices = list.len(),
-            from = status.from,
-            "list of GPUs changed"
-        );
+        tracing::info!(devices = list.len(), from = status.from, "list of GPUs changed");
         (status.devices, status.skipped, status.sha256) = (list.len(), list.skipped(), Some(hash));
         drop(status);
         operator.set_list(list);

@@ -109,12 +109,16 @@ async fn inventory_operator_serves_and_is_not_ready_without_its_cluster() {
     let (code, words) = ask(&router, "/readyz").await;
     assert_eq!(code, 503);
     assert!(
-        words.contains("initial list of nodes pending") && words.contains("first count of the cluster pending"),
+        words.contains("initial list of nodes pending")
+            && words.contains("first count of the cluster pending"),
         "{words}"
     );
     let begun = std::time::Instant::now();
     assert_eq!(ask(&router, "/v1/inventory").await, (500, String::new()));
-    assert!(begun.elapsed() >= desk.patience, "the request waits for the count");
+    assert!(
+        begun.elapsed() >= desk.patience,
+        "the request waits for the count"
+    );
     let (code, status) = ask(&router, "/status").await;
     assert!(code == 200 && status.contains("\"is_ready\":false"), "{status}");
     assert!(ask(&router, "/version").await.1.contains("provider-services"));

@@ -202,7 +202,10 @@ async fn number_of_addresses_is_unknown_without_pools() {
     let (code, words) = get_(&router, "/usage").await;
     assert!(code == 503 && words.contains("unknown"), "{words}");
     let (_, status) = get_(&router, "/status").await;
-    assert!(status.contains("IPAddressPools of MetalLB are unknown"), "{status}");
+    assert!(
+        status.contains("IPAddressPools of MetalLB are unknown"),
+        "{status}"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A count from scratch of the objects as they are, without sums that are carried on.
+//! Count from scratch, without incremental sums.
 
 use super::*;
 use crate::inventory::node::Used;
@@ -6,7 +6,7 @@ use crate::inventory::requests::Requests;
 
 pub(super) type Objects = BTreeMap<(Kind, Key), Fact>;
 
-/// What the API server would hold after a change.
+/// Applies a change to the objects, as the API server stores them.
 pub(super) fn remember(objects: &mut Objects, change: &Change) {
     match change {
         Change::Set(key, fact) => {
@@ -41,7 +41,7 @@ fn unit_of(objects: &Objects, namespace: &str, pod: &PodFacts) -> Option<u32> {
     lease.units.get(pod.service.as_ref()?).copied()
 }
 
-/// Nodes and placements; storage and words are compared with a fresh count of the same objects.
+/// Returns nodes and placements; storage and texts are compared with a new count of the same objects.
 pub(super) fn recount(objects: &Objects) -> (ClusterSpec, Vec<Placement>) {
     let pods = || {
         objects.iter().filter_map(|((_, key), fact)| match fact {

@@ -74,7 +74,10 @@ async fn subscriber_receives_the_cluster_and_its_changes() {
     );
     until.cancel();
     let end = timeout(Duration::from_secs(10), stream.message()).await.unwrap();
-    assert!(matches!(end, Ok(None)), "a stop ends the stream without an error: {end:?}");
+    assert!(
+        matches!(end, Ok(None)),
+        "a stop ends the stream without an error: {end:?}"
+    );
 }
 
 #[tokio::test]
