@@ -1,8 +1,8 @@
-//! What the cluster holds of ours, kept current by one shared set of watches.
+//! Objects of leases in the cluster, cached by one shared set of watches.
 //!
 //! ```text
 //! list and watch (follow) ─► caches ─► by lease (index) ─► health ─► listeners (changes)
-//!                 └─► what is known of each watch (watches)
+//!                 └─► state of each watch (watches)
 //! ```
 
 mod cache;
@@ -64,10 +64,10 @@ use std::sync::Arc;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Caches of everything with our label, and what follows from them. Dropping it ends the watches.
+/// Caches of the objects of leases, and the health of leases. Dropping the value ends the watches.
 #[derive(Debug)]
 pub struct State {
-    /// Namespaces that have the network's label.
+    /// Namespaces with the label of the network.
     pub namespaces: Store<Namespace>,
     /// Workloads without persistent volumes.
     pub deployments: Store<Deployment>,
@@ -75,7 +75,7 @@ pub struct State {
     pub stateful_sets: Store<StatefulSet>,
     /// Pods of leases: names, nodes and status only.
     pub pods: Store<Pod>,
-    /// Services that have the network's label, those of operators too.
+    /// Services with the label of the network, including those of operators.
     pub services: Store<Service>,
     /// Network policies in the namespaces of leases.
     pub policies: Store<NetworkPolicy>,
@@ -92,17 +92,17 @@ pub struct State {
 }
 
 impl State {
-    /// Starts the watches. It returns at once, also when the API server is down.
+    /// Starts the watches. Returns at once, also if the API server is down.
     #[must_use]
     pub fn start(client: &Client, settings: &Settings) -> Self {
         Self::start_with(client, settings, WatchConfig::default())
     }
 
-    /// Starts the watches with settings of one's own.
+    /// Starts the watches with this timing.
     #[must_use]
     pub fn start_with(client: &Client, settings: &Settings, watch_config: WatchConfig) -> Self {
         let shared = Arc::new(Shared::new(settings, watch_config));
-        // Weak: whoever keeps the history does not keep the caches.
+        // Weak, so that the history does not keep the caches alive.
         let history = Arc::new(History::new(settings.event_history, Arc::downgrade(&shared)));
         let mut watches = Starter {
             client,
@@ -117,7 +117,7 @@ impl State {
             Api::<object::Guarded<Event>>::all(client.clone()),
             history::Recorder(Arc::clone(&history)),
         );
-        // The index of leases holds these; no caller reads them by kind.
+        // Only the index of leases stores these kinds.
         watches.everywhere::<ResourceQuota>();
         watches.everywhere::<ServiceAccount>();
         watches.unlabelled::<Role>();
@@ -140,33 +140,34 @@ impl State {
         }
     }
 
-    /// Waits until everything was listed once; kinds that a cluster may lack count as empty then.
+    /// Waits until everything was listed once; kinds that the cluster may lack count as empty.
     pub async fn ready(&self) {
         let mut watches = self.shared.board.subscribe();
-        // The sender lives as long as this state.
+        // The sender is a field of `self`, so the channel is open.
         let _ = watches.wait_for(watches::are_ready).await;
     }
 
-    /// True when everything was listed and no watch that health needs is down for longer than a moment.
+    /// Returns true if everything was listed and no watch that decides health is down for longer than the grace
+    /// period.
     #[must_use]
     pub fn known(&self) -> bool {
         self.shared.known()
     }
 
-    /// What is known of each watch.
+    /// Returns the state of each watch.
     #[must_use]
     pub fn watches(&self) -> BTreeMap<Kind, WatchState> {
         self.shared.board.read(Clone::clone)
     }
 
-    /// Health as it changes: a snapshot first and after each gap, `Lost` while nobody knows.
+    /// Subscribes to health: a snapshot at the start and after each gap, `Lost` while health is unknown.
     #[must_use]
     pub fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
         changes::changes(&self.shared)
     }
 
-    /// Health of one lease; unknown while it does not run, while the watches are down and until they saw what we
-    /// wrote.
+    /// Returns the health of a lease, which is unknown while the lease does not run, while the watches are down, and
+    /// until they observed the own writes.
     #[must_use]
     pub fn health(&self, lease: &LeaseId) -> Health {
         if !self.known() {
@@ -177,13 +178,13 @@ impl State {
         entry.and_then(|e| e.health).unwrap_or_default()
     }
 
-    /// The objects of a lease; empty for a lease that is unknown.
+    /// Returns the objects of a lease; empty for an unknown lease.
     #[must_use]
     pub fn lease(&self, lease: &LeaseId) -> LeaseView {
         self.lease_in(&lease.namespace())
     }
 
-    /// The objects of the lease of a namespace.
+    /// Returns the objects of the lease of a namespace.
     #[must_use]
     pub fn lease_in(&self, namespace: &str) -> LeaseView {
         let index = self.shared.index();
@@ -191,14 +192,14 @@ impl State {
         entry.map(|e| e.view.clone()).unwrap_or_default()
     }
 
-    /// The objects of a namespace that is of a lease of ours.
+    /// Returns the objects of a namespace of an own lease.
     pub(crate) fn ours_in(&self, namespace: &str) -> Option<LeaseView> {
         let index = self.shared.index();
         let entry = index.leases.get(namespace)?;
         entry.lease.is_some().then(|| entry.view.clone())
     }
 
-    /// Every lease of ours, recorded or running, by namespace.
+    /// Returns all own leases, recorded or running, by namespace.
     #[must_use]
     pub fn leases(&self) -> BTreeMap<String, LeaseId> {
         let index = self.shared.index();
@@ -207,7 +208,7 @@ impl State {
             .collect()
     }
 
-    /// What there is of every lease, by namespace, with the lease where it is ours.
+    /// Returns the objects of every lease, by namespace, with the lease if it is an own one.
     pub(crate) fn views(&self) -> Vec<(String, LeaseView, Option<LeaseId>)> {
         let index = self.shared.index();
         let all = index.leases.iter();
@@ -215,65 +216,65 @@ impl State {
             .collect()
     }
 
-    /// Status of all services of a lease.
+    /// Returns the status of all services of a lease.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] for a lease without record and workload, [`ErrorKind::Unavailable`] while
-    /// nobody knows.
+    /// Returns [`ErrorKind::NotFound`] for a lease without record and workload, [`ErrorKind::Unavailable`] while the
+    /// watches are down.
     pub fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {
         let view = self.current(lease)?;
         status::lease_status(&view, &self.shared.host).ok_or_else(|| no_lease(lease))
     }
 
-    /// Status of one service.
+    /// Returns the status of one service.
     ///
     /// # Errors
-    /// As [`State::lease_status`]; also for a service that is unknown.
+    /// Returns an error as [`State::lease_status`] does, and for an unknown service.
     pub fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
         let view = self.current(lease)?;
-        // Says which of the two is missing: the lease, or only the service.
+        // Distinguishes a missing lease from a missing service.
         if status::lease_status(&view, "").is_none() {
             return Err(no_lease(lease));
         }
         status::service_status(&view, service).ok_or_else(|| no_service(lease, service))
     }
 
-    /// Ports of the provider's host by service.
+    /// Returns the ports of the provider's host, by service.
     ///
     /// # Errors
-    /// As [`State::lease_status`].
+    /// Returns an error as [`State::lease_status`] does.
     pub fn forwarded_ports(&self, lease: &LeaseId) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
         Ok(self.lease_status(lease)?.forwarded_ports)
     }
 
-    /// How often containers of each service of a lease started again.
+    /// Returns the number of container restarts, by service of a lease.
     ///
     /// # Errors
-    /// As [`State::lease_status`].
+    /// Returns an error as [`State::lease_status`] does.
     pub fn restarts(&self, lease: &LeaseId) -> Result<BTreeMap<String, u32>, Error> {
         Ok(status::restarts(&self.current(lease)?))
     }
 
-    /// True once all objects of a kind were listed.
+    /// Returns true after all objects of a kind were listed.
     pub(crate) fn has_listed(&self, kind: Kind) -> bool {
         self.shared
             .board
             .read(|all| all.get(&kind).is_some_and(|watch| watch.synced))
     }
 
-    /// What happened in the namespaces of leases.
+    /// Returns the events of the namespaces of leases.
     #[must_use]
     pub const fn history(&self) -> &Arc<History> {
         &self.history
     }
 
-    /// True once the events there are have been read.
+    /// Returns true after the existing events were read.
     #[must_use]
     pub fn sees_events(&self) -> bool {
         self.has_listed(Kind::Events)
     }
 
-    /// True for a lease of ours that is recorded or runs.
+    /// Returns true for an own lease that is recorded or running.
     #[must_use]
     pub fn has(&self, lease: &LeaseId) -> bool {
         let index = self.shared.index();
@@ -281,19 +282,19 @@ impl State {
         entry.is_some_and(|e| e.lease.as_ref() == Some(lease))
     }
 
-    /// Namespaces of leases of which something changed; who is behind has to look again.
+    /// Subscribes to the namespaces of changed leases; a lagging receiver has to check all leases.
     pub(crate) fn touched(&self) -> broadcast::Receiver<Arc<str>> {
         self.shared.touched.subscribe()
     }
 
-    /// What has our label and belongs to nothing.
+    /// Returns the objects with the label of the network that belong to no lease.
     #[must_use]
     pub fn orphans(&self) -> Vec<Orphan> {
         orphans::orphans(&self.shared.index())
     }
 
-    /// Says that the API server accepted a write: until the watches saw it, health is unknown. `object` is its
-    /// answer. Only kinds that decide health count.
+    /// Records an accepted write: health is unknown until the watches observed it. `object` is the response of the
+    /// API server. Only kinds that decide health count.
     pub fn wrote<K: kube::Resource<DynamicType = ()> + 'static>(&self, object: &K) {
         let Some((kind, home)) = kind::decisive(object) else {
             return;
@@ -309,7 +310,7 @@ impl State {
         self.shared.tell(signal);
     }
 
-    /// Says that a lease is being changed: until the answer is dropped, its health is unknown.
+    /// Marks a lease as changing: its health is unknown until the returned value is dropped.
     pub fn hold(&self, lease: &LeaseId) -> Hold {
         let home = lease.namespace();
         let signal = self.shared.index().hold(&home, 1);
@@ -320,7 +321,7 @@ impl State {
         }
     }
 
-    /// True when the watches saw everything we wrote of a lease.
+    /// Returns true if the watches observed all own writes of a lease.
     #[must_use]
     pub fn is_settled(&self, lease: &LeaseId) -> bool {
         let index = self.shared.index();
@@ -328,9 +329,9 @@ impl State {
         entry.is_none_or(index::Entry::is_settled)
     }
 
-    /// Waits until the watches saw everything we wrote of a lease. It may take for ever while they are down.
+    /// Waits until the watches observed all own writes of a lease, which may take forever while they are down.
     pub async fn settled(&self, lease: &LeaseId) {
-        // Before the first look, so that no change falls between the two.
+        // Subscribed before the first check, so that no change is missed.
         let mut touched = self.touched();
         while !self.is_settled(lease) {
             if let Err(RecvError::Closed) = touched.recv().await {
@@ -339,7 +340,7 @@ impl State {
         }
     }
 
-    /// Objects with our label that cannot be read: kind, name and why.
+    /// Returns the objects with the label that cannot be decoded: kind, name and reason.
     #[must_use]
     pub fn unreadable(&self) -> Vec<(Kind, String, String)> {
         let unreadable = |orphan: Orphan| match orphan.reason {
@@ -349,12 +350,12 @@ impl State {
         self.orphans().into_iter().filter_map(unreadable).collect()
     }
 
-    /// The objects of a lease, as long as the caches are current.
+    /// Returns the objects of a lease while the caches are current.
     fn current(&self, lease: &LeaseId) -> Result<LeaseView, Error> {
         if self.known() {
             return Ok(self.lease(lease));
         }
-        let message = "the cluster is not being watched at the moment";
+        let message = "the watches of the cluster are down";
         Err(Error::new(ErrorKind::Unavailable, STATUS, message))
     }
 }
@@ -370,7 +371,7 @@ fn no_service(lease: &LeaseId, service: &str) -> Error {
     Error::new(ErrorKind::NotFound, STATUS, message)
 }
 
-/// A lease is being changed as long as this lives.
+/// Marks a lease as changing while it exists.
 #[derive(Debug)]
 #[must_use = "dropping it ends the change"]
 pub struct Hold {

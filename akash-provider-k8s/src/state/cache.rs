@@ -1,4 +1,4 @@
-//! The objects of one watch into its cache and into the index of leases.
+//! Feeds the objects of one watch into its cache and into the index of leases.
 
 use super::follow::Sink;
 use super::object::Guarded;
@@ -10,12 +10,12 @@ use kube::runtime::watcher::Event;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// One cache and its part of the index.
+/// Cache of one kind, with its part of the index.
 pub(super) struct Cache<K: Watched> {
     writer: Writer<K>,
     store: Store<K>,
     shared: Arc<Shared>,
-    /// Objects of the list under way that make no sense, and why.
+    /// Invalid objects of the current list, with the reason.
     unreadable: Vec<(ObjectMeta, String)>,
 }
 
@@ -32,7 +32,7 @@ impl<K: Watched> Cache<K> {
         (cache, store)
     }
 
-    /// What there was under the name of an object that cannot be read counts no more.
+    /// Removes the previous version of an object that cannot be decoded.
     fn forget(&mut self, meta: &ObjectMeta) {
         let mut key = ObjectRef::new(meta.name.as_deref().unwrap_or_default());
         key.namespace.clone_from(&meta.namespace);
@@ -65,7 +65,7 @@ impl<K: Watched> Sink<Guarded<K>> for Cache<K> {
     }
 
     fn complete(&mut self, asked: Instant) {
-        // The cache first: whoever is told of the list looks there.
+        // The cache is updated first, because receivers of the signal read it.
         self.writer.apply_watcher_event(&Event::InitDone);
         let unreadable = std::mem::take(&mut self.unreadable);
         self.shared.replaced(&self.store.state(), &unreadable, asked);
@@ -107,5 +107,5 @@ impl<K: Watched> Sink<Guarded<K>> for Cache<K> {
 
 fn warn_unreadable<K: Watched>(meta: &ObjectMeta, why: &str) {
     let (kind, name) = (K::KIND, meta.name.as_deref().unwrap_or_default());
-    tracing::warn!(%kind, name, why, "an object cannot be read");
+    tracing::warn!(%kind, name, why, "cannot decode object; fix or delete it");
 }

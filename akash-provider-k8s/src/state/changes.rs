@@ -1,4 +1,4 @@
-//! Health as it changes, for one listener.
+//! Stream of health changes for one listener.
 
 use super::Shared;
 use super::index::Signal;
@@ -12,10 +12,10 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-/// Signals that may wait for a slow listener; who is further behind gets a snapshot.
+/// Maximum number of pending signals; a slower listener receives a snapshot.
 pub(super) const WAITING_MAX: usize = 1024;
 
-/// What the listener was told last.
+/// Last message to the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
     Nothing,
@@ -32,7 +32,8 @@ struct Listener {
     losses: u64,
 }
 
-/// A snapshot first, and after each gap; in between what changed. It ends with the state.
+/// Returns a stream with a snapshot at the start and after each gap, and with the changes in between. The stream ends
+/// with the state.
 pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<ClusterChange, Error>> {
     let listener = Listener {
         shared: Arc::downgrade(shared),
@@ -52,7 +53,7 @@ impl Listener {
     async fn next(&mut self) -> Option<ClusterChange> {
         loop {
             let shared = self.shared.upgrade()?;
-            // Before reading: a change that comes in between wakes the wait below.
+            // Before the state is read, so that a concurrent change wakes the wait below.
             self.watches.mark_unchanged();
             let grace = shared.watch_config.grace;
             let (known, until) = shared
@@ -71,7 +72,7 @@ impl Listener {
                 self.losses = losses;
                 return Some(ClusterChange::RecordsLost);
             }
-            // Somebody who only waits must not keep the state alive.
+            // A waiting listener must not keep the state alive.
             drop(shared);
             let until = until.filter(|_| known);
             let change = tokio::select! {
@@ -88,8 +89,8 @@ impl Listener {
         }
     }
 
-    /// What a signal means to the listener; `None` at the end.
-    #[expect(clippy::option_option, reason = "the end is not the same as nothing to tell")]
+    /// Converts a signal to a message for the listener; `None` at the end.
+    #[expect(clippy::option_option, reason = "the end differs from no message")]
     fn answer(&mut self, signal: Result<Signal, RecvError>) -> Option<Option<ClusterChange>> {
         let shared = self.shared.upgrade()?;
         if self.told != Told::Known {
@@ -103,7 +104,7 @@ impl Listener {
     }
 
     fn snapshot(&mut self, shared: &Shared) -> ClusterChange {
-        // What waits is in the snapshot already.
+        // Pending signals are included in the snapshot.
         self.signals = self.signals.resubscribe();
         self.told = Told::Known;
         ClusterChange::Snapshot {

@@ -1,12 +1,12 @@
-//! Which kinds of others a cluster has been given: one watch of its CustomResourceDefinitions for everybody who waits for
-//! such a kind, so that nobody asks again and again whether it has come.
+//! Watch of CustomResourceDefinitions, shared by all watches of missing kinds, so that they do not poll for these
+//! kinds.
 //!
 //! ```text
-//! 404 ─► begins, unless it has ─► its definition comes or changes ─► asks, a few times more where that is not served yet
-//!                             └─► definitions cannot be watched   ─► asks now and then
+//! 404 ─► start once ─► the definition is created or changed ─► retry, with back-off until the kind is served
+//!                             └─► definitions cannot be watched ─► retry periodically
 //! ```
 //!
-//! It is begun by the first kind that is missed: a cluster that has all of them is not asked. Metadata alone are read.
+//! The first missing kind starts the watch; a cluster with all kinds has no such watch. Only metadata are read.
 
 use super::WatchConfig;
 use super::follow::{Follower, Report, Sink};
@@ -24,17 +24,17 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
-/// The watch of them by its name in a status.
+/// Name of the watch in a status.
 pub(crate) const DEFINITIONS: &str = "customresourcedefinitions";
-/// A definition may be an object of some KiB, of which the metadata are most.
+/// A definition may have several KiB, mostly metadata.
 const PAGE: u32 = 50;
-/// Questions for a kind after its definition has changed: it is served some time after that, and by some API servers
-/// before others. With waits that double from a quarter of a second these are four minutes.
+/// Maximum number of retries after a change of the definition: the kind is served some time later, and not by all API
+/// servers at once. With delays that double from 250 ms the retries take four minutes.
 const TRIES: u32 = 11;
-/// The group of a standard that is defined though its name is one of Kubernetes' own.
+/// Group of a standard with definitions, although its name belongs to Kubernetes.
 const STANDARD: &str = "gateway.networking.k8s.io";
 
-/// The definitions of a cluster, shared by all clones. The watch ends with the last of them.
+/// Definitions of a cluster, shared by all clones. The watch ends with the last clone.
 #[derive(Clone, Default)]
 pub struct Definitions(Arc<Inner>);
 
@@ -53,7 +53,7 @@ impl fmt::Debug for Definitions {
 }
 
 impl PartialEq for Definitions {
-    /// Who shares it is no setting: two of them differ in nothing.
+    /// The shared watch is not a setting, so all values are equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -61,21 +61,21 @@ impl PartialEq for Definitions {
 
 impl Eq for Definitions {}
 
-/// What the watch says.
+/// State of the watch.
 #[derive(Debug, Clone, Default)]
 struct Known {
-    /// Versions by name; `None` before they were listed.
+    /// Resource versions by name; `None` before the first list.
     versions: Option<BTreeMap<String, String>>,
     fares: WatchState,
 }
 
-/// What is known of one definition.
+/// State of one definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Said<'a> {
-    /// Nothing: they were not listed, or cannot be watched.
+    /// Not listed, or not watched.
     Unknown,
     Missing,
-    /// It is there, in this version.
+    /// The definition exists in this version.
     There(&'a str),
 }
 
@@ -90,7 +90,7 @@ impl Known {
     }
 }
 
-/// Questions for a kind whose definition is there.
+/// Retries of a kind with an existing definition.
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     version: String,
@@ -98,7 +98,7 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// How long after the last answer to ask again; `None` for not before something changes.
+    /// Returns the delay after the last response, or `None` to wait for a change.
     fn wait(&mut self, said: Said<'_>, first: Duration, seldom: Duration) -> Option<Duration> {
         match said {
             Said::Unknown => Some(seldom),
@@ -117,8 +117,8 @@ impl Tries {
 }
 
 impl Definitions {
-    /// Waits until it is worth while to ask again for the kind that is served at a path and was not there just now.
-    /// `seldom` is the wait where definitions say nothing.
+    /// Waits until a retry of the missing kind at a path is useful. `seldom` is the delay without information from
+    /// definitions.
     pub(crate) async fn awaited(
         &self,
         client: &Client,
@@ -128,7 +128,7 @@ impl Definitions {
         seldom: Duration,
     ) {
         let Some(name) = definition_of(path) else {
-            // What Kubernetes has by itself has no definition.
+            // Built-in kinds have no definition.
             sleep(seldom).await;
             return;
         };
@@ -144,7 +144,7 @@ impl Definitions {
             };
             tokio::select! {
                 biased;
-                // The sender is in our hands, so that it does not go away.
+                // The sender is a field of `self`, so the channel is open.
                 Ok(()) = known.changed() => {}
                 () = due => break,
             }
@@ -152,7 +152,7 @@ impl Definitions {
         tries.count = tries.count.saturating_add(1);
     }
 
-    /// How the watch fares; `None` where nobody has needed it.
+    /// Returns the state of the watch, or `None` if no kind was missing.
     pub(crate) fn fares(&self) -> Option<WatchState> {
         self.0.task.get()?;
         Some(self.0.known.borrow().fares.clone())
@@ -176,7 +176,7 @@ impl Definitions {
                 report: Fares(inner.known.clone()),
                 watch_config: WatchConfig {
                     page_size: PAGE.min(config.page_size),
-                    // A right that is missing is given by people, and meanwhile the kinds themselves are asked for.
+                    // A missing permission is granted manually, and the kinds are polled in the meantime.
                     wait_first: config.wait_absent,
                     wait_max: config.wait_absent_max.max(config.wait_absent),
                     ..*config
@@ -188,7 +188,7 @@ impl Definitions {
     }
 }
 
-/// Name of the definition of what is served at a path; `None` for what Kubernetes has by itself.
+/// Returns the name of the definition of a path, or `None` for a built-in kind.
 fn definition_of(path: &str) -> Option<String> {
     let mut parts = path.strip_prefix("/apis/")?.split('/');
     let group = parts.next()?;
@@ -197,7 +197,7 @@ fn definition_of(path: &str) -> Option<String> {
     (!is_own).then(|| format!("{plural}.{group}"))
 }
 
-/// Their names and versions.
+/// Sink for names and versions of definitions.
 struct Intake {
     known: watch::Sender<Known>,
     listed: BTreeMap<String, String>,
@@ -243,7 +243,7 @@ impl Sink<DynamicObject> for Intake {
     }
 }
 
-/// How their watch fares.
+/// State of the watch of definitions.
 struct Fares(watch::Sender<Known>);
 
 impl Report for Fares {
@@ -267,11 +267,11 @@ impl Report for Fares {
         if is_news {
             tracing::warn!(
                 error = text,
-                "definitions cannot be watched: kinds that the cluster lacks are asked for now and then; the account needs \
-                 the right to list and watch customresourcedefinitions.apiextensions.k8s.io"
+                "cannot watch definitions, polling missing kinds: grant the permission to list and watch \
+                 customresourcedefinitions.apiextensions.k8s.io"
             );
         }
-        // It is said.
+        // Logged here.
         false
     }
 }
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_has_the_definition_of_its_path_unless_it_is_of_kubernetes_itself() {
+    fn custom_kind_has_a_definition_and_a_built_in_kind_has_none() {
         for (path, wanted) in [
             (
                 "/apis/gateway.networking.k8s.io/v1/httproutes",
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_without_its_definition_is_not_asked_for_and_one_with_it_some_times() {
+    fn missing_kind_is_retried_only_with_its_definition() {
         let mut tries = Tries::default();
         let (first, seldom) = (Duration::from_millis(250), Duration::from_secs(30));
         assert_eq!(tries.wait(Said::Missing, first, seldom), None);
@@ -314,19 +314,19 @@ mod tests {
             waits.push(wait);
             tries.count += 1;
         }
-        assert_eq!(waits.len(), TRIES as usize, "it has an end");
+        assert_eq!(waits.len(), TRIES as usize, "the number of retries is limited");
         assert_eq!(waits[..4], [Duration::ZERO, first, first * 2, first * 4]);
         let all: Duration = waits.iter().sum();
         assert!((200..300).contains(&all.as_secs()), "{all:?}");
         assert_eq!(
             tries.wait(Said::There("2"), first, seldom),
             Some(Duration::ZERO),
-            "it has changed"
+            "the definition changed"
         );
     }
 
     #[test]
-    fn definitions_that_cannot_be_watched_say_nothing() {
+    fn definitions_are_unknown_while_they_cannot_be_watched() {
         let (sender, seen) = {
             let sender = watch::Sender::new(Known::default());
             let seen = sender.subscribe();
@@ -346,7 +346,7 @@ mod tests {
         };
         assert_eq!(said("a.b"), "Unknown");
         intake.page(vec![object("a.b", "1")]);
-        assert_eq!(said("a.b"), "Unknown", "a part of a list is not the list");
+        assert_eq!(said("a.b"), "Unknown", "an incomplete list does not count");
         intake.complete(Instant::now());
         assert_eq!(
             (said("a.b"), said("c.d")),

@@ -1,7 +1,7 @@
-//! One watch: list, watch from there, and again after every gap.
+//! List and watch of one kind, repeated after every gap.
 //!
-//! The library's own loop begins a watch that ends at once again without a pause, starts its back-off anew
-//! with every list, and does not show the bookmarks by which a dead connection is told from a quiet one.
+//! The loop of `kube` restarts a watch that ends at once without a delay, resets its back-off with every list, and
+//! hides bookmarks, which distinguish a dead connection from a quiet one.
 
 use super::WatchConfig;
 use super::definitions::{Definitions, Tries};
@@ -20,21 +20,21 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
-/// After so many failures at one version everything is listed again.
+/// Number of failures at one version after which everything is listed again.
 const STUCK: u32 = 3;
 
-/// Why a watch, or a list, is over.
+/// Reason for the end of a watch or a list.
 #[derive(Debug)]
 enum End {
-    /// The server ended it in order.
+    /// Ended by the server.
     Closed,
-    /// It was silent for too long; the last sign of life was then.
+    /// No event within the idle limit; the time of the last event.
     Silent(Instant),
-    /// The version is too old: everything must be listed again.
+    /// The version is too old: everything has to be listed again.
     Expired,
-    /// There is no such kind.
+    /// The server does not serve the kind.
     Absent(String),
-    /// Something else; wait for so long at least.
+    /// Any other error, with a minimum delay.
     Failed(String, Option<Duration>),
 }
 
@@ -55,71 +55,71 @@ impl End {
     }
 
     fn timed_out(what: &str, limit: Duration) -> Self {
-        Self::Failed(format!("no answer to a {what} within {limit:?}"), None)
+        Self::Failed(format!("no response to a {what} within {limit:?}"), None)
     }
 }
 
-/// Where the objects of one watch go.
+/// Destination of the objects of one watch.
 pub(crate) trait Sink<T>: Send {
-    /// A list begins, perhaps after one that broke off.
+    /// A list starts, possibly after an interrupted one.
     fn begin(&mut self);
 
-    /// A part of a list.
+    /// Receives a page of a list.
     fn page(&mut self, objects: Vec<T>);
 
-    /// The list is complete; it was asked for at `asked`.
+    /// The list, which was requested at `asked`, is complete.
     fn complete(&mut self, asked: Instant);
 
-    /// An object is new or changed.
+    /// Receives a new or changed object.
     fn applied(&mut self, object: T);
 
-    /// An object is gone.
+    /// Receives a deleted object.
     fn deleted(&mut self, object: T);
 }
 
-/// Who is told how a watch fares.
+/// Receiver of the state of a watch.
 pub(crate) trait Report: Send + Sync {
-    /// What is watched, for people.
+    /// Returns the name of the watched kind, for display.
     fn name(&self) -> &'static str;
 
-    /// Everything was listed, to the last page.
+    /// All objects were listed.
     fn listed(&self);
 
-    /// A watch is asked for; it may still fail.
+    /// A watch was requested; it may still fail.
     fn starts(&self) {}
 
-    /// The watch stands: it brought something, or has not failed for a moment.
+    /// The watch works: an event was received, or no failure within a moment.
     fn works(&self);
 
     /// The version was too old; everything is listed again.
     fn expired(&self) {}
 
-    /// True for a kind that a cluster may go without.
+    /// Returns true for a kind that a cluster may lack.
     fn may_be_absent(&self) -> bool {
         false
     }
 
-    /// The cluster has no such kind. True when that is news.
+    /// The server does not serve the kind. Returns true if this is new.
     fn absent(&self, error: String) -> bool {
         self.failed(error, Instant::now())
     }
 
-    /// It does not work, and that since `since` at the latest. True when that is news.
+    /// The watch has failed since `since` at the latest. Returns true if this is new.
     fn failed(&self, error: String, since: Instant) -> bool;
 }
 
-/// One watch: of what, for whom, and how eagerly.
+/// List and watch of one kind: selection, destination and timing.
 pub(crate) struct Follower<T, S, R> {
     pub(crate) api: Api<T>,
-    /// Selector of labels; empty for all.
+    /// Label selector; empty for all objects.
     pub(crate) labels: &'static str,
-    /// Selector of fields; empty for all.
+    /// Field selector; empty for all objects.
     pub(crate) fields: Cow<'static, str>,
-    /// Only the metadata of objects are asked for.
+    /// Requests only the metadata of objects.
     pub(crate) is_metadata: bool,
-    /// What of an object is read at all.
+    /// Part of an object that is decoded.
     pub(crate) reading: Reading,
-    /// Who says when a kind comes that the cluster does not have.
+    /// Watch for kinds that the cluster does not serve yet.
     pub(crate) definitions: Definitions,
     pub(crate) sink: S,
     pub(crate) report: R,
@@ -132,7 +132,7 @@ where
     S: Sink<T> + 'static,
     R: Report + 'static,
 {
-    /// Never ends by itself.
+    /// Runs forever.
     pub(crate) async fn run(self) {
         let watch = Watch {
             source: Source {
@@ -155,7 +155,7 @@ where
     }
 }
 
-/// Where the objects of a watch go before it is known what they are.
+/// Destination of the undecoded objects of a watch.
 trait Objects: Send {
     fn begin(&mut self);
     fn page(&mut self, objects: Vec<Value>) -> Result<(), String>;
@@ -164,7 +164,7 @@ trait Objects: Send {
     fn deleted(&mut self, object: &Value) -> Result<(), String>;
 }
 
-/// A sink of objects of a kind.
+/// Decodes objects for a sink.
 struct Typed<T, S>(S, PhantomData<fn() -> T>);
 
 impl<T: FromObject, S: Sink<T>> Objects for Typed<T, S> {
@@ -173,7 +173,7 @@ impl<T: FromObject, S: Sink<T>> Objects for Typed<T, S> {
     }
 
     fn page(&mut self, objects: Vec<Value>) -> Result<(), String> {
-        // Each goes before the next is read: a page is large.
+        // Objects are dropped one by one, because a page is large.
         let read = objects.into_iter().map(|object| T::from_object(&object));
         self.0.page(read.collect::<Result<_, _>>()?);
         Ok(())
@@ -194,7 +194,7 @@ impl<T: FromObject, S: Sink<T>> Objects for Typed<T, S> {
     }
 }
 
-/// One watch of whatever kind: compiled once.
+/// Watch without a type parameter, so that the code is compiled once.
 struct Watch {
     source: Source,
     reading: Reading,
@@ -204,11 +204,11 @@ struct Watch {
     report: Box<dyn Report>,
     watch_config: WatchConfig,
     definitions: Definitions,
-    /// The last sign of life of a connection that fell silent; what follows shows whether it is dead.
+    /// Last event of an idle connection; the next request shows whether the connection is dead.
     silent_since: Option<Instant>,
-    /// Answers in a row that there is no such kind.
+    /// Number of consecutive responses without the kind.
     absences: u32,
-    /// Those of them that came though its definition was there.
+    /// Retries with an existing definition.
     tries: Tries,
 }
 
@@ -243,9 +243,9 @@ impl Watch {
             let expired = matches!(end, End::Expired);
             let failed = !matches!(end, End::Closed);
             if let End::Silent(since) = end {
-                // Nothing to be told of: bookmarks are no promise, and a quiet kind says nothing else. A server that
-                // is dead does not answer the next watch, and that is told.
-                tracing::debug!(kind = self.report.name(), "a watch is silent; it is begun anew");
+                // Not reported: bookmarks are not guaranteed, and a quiet kind has no other events. A dead server
+                // does not respond to the next request, which is reported.
+                tracing::debug!(kind = self.report.name(), "idle watch restarted");
                 self.silent_since.get_or_insert(since);
                 continue;
             }
@@ -267,12 +267,12 @@ impl Watch {
         }
     }
 
-    /// Says what went wrong and waits.
+    /// Reports the end and waits.
     async fn pause(&mut self, end: End, began: Instant, back_off: &mut impl Backoff) {
         let (report, watch_config) = (&self.report, &self.watch_config);
         let kind = report.name();
         let now = Instant::now();
-        // A silence that ends in a failure was the beginning of the outage.
+        // The outage started with the silence before the failure.
         let since = self.silent_since.take().unwrap_or(now);
         let mut least = Duration::ZERO;
         if let End::Absent(error) = end {
@@ -283,20 +283,20 @@ impl Watch {
         self.tries = Tries::default();
         match end {
             End::Failed(error, asked) => {
-                // An outage is said once; a hundred tries an hour tell nothing new.
+                // Logged once per outage.
                 if report.failed(error.clone(), since) {
-                    tracing::warn!(kind, error, "a watch failed");
+                    tracing::warn!(kind, error, "watch failed, retrying");
                 } else {
-                    tracing::debug!(kind, error, "a watch failed again");
+                    tracing::debug!(kind, error, "watch failed again");
                 }
                 least = asked.unwrap_or_default();
             }
             End::Expired => {
-                tracing::debug!(kind, "a watch expired");
+                tracing::debug!(kind, "watch expired");
                 report.expired();
             }
             End::Closed if began.elapsed() < watch_config.proof => {
-                report.failed("the server ended the watch at once".to_owned(), since);
+                report.failed("the server ended the watch immediately".to_owned(), since);
             }
             End::Closed | End::Silent(_) | End::Absent(_) => {}
         }
@@ -304,16 +304,20 @@ impl Watch {
         sleep(next.max(least)).await;
     }
 
-    /// Says that the cluster has no such kind, and waits until it may have it.
+    /// Reports a missing kind, and waits until the cluster may serve it.
     async fn pause_absent(&mut self, error: String) {
         let (report, config) = (&self.report, &self.watch_config);
         let kind = report.name();
         self.absences = self.absences.saturating_add(1);
         let is_news = report.absent(error.clone());
         if is_news && report.may_be_absent() {
-            tracing::info!(kind, error, "the cluster has no such kind");
+            tracing::info!(kind, error, "the cluster does not serve the kind");
         } else if is_news {
-            tracing::warn!(kind, error, "the cluster has no such kind; waiting for it");
+            tracing::warn!(
+                kind,
+                error,
+                "the cluster does not serve a required kind, waiting: apply its definition"
+            );
         }
         let seldom = config.absent(self.absences, report.may_be_absent());
         let Source { client, path, .. } = &self.source;
@@ -322,9 +326,9 @@ impl Watch {
             .await;
     }
 
-    /// Lists everything, page by page; the version it was listed at.
+    /// Lists all objects in pages; returns the version of the list.
     async fn list(&mut self, watch_config: &WatchConfig) -> Result<String, End> {
-        // Before the question: the list is of a moment after it.
+        // Before the request, so that the list is newer than this time.
         let asked = Instant::now();
         let mut params = ListParams::default().limit(watch_config.page_size);
         params.label_selector = selector(self.labels);
@@ -350,14 +354,14 @@ impl Watch {
                 .resource_version
                 .filter(|version| !version.is_empty());
             let version =
-                version.ok_or_else(|| End::Failed("a list came without its version".to_owned(), None))?;
+                version.ok_or_else(|| End::Failed("a list has no resource version".to_owned(), None))?;
             self.sink.complete(asked);
             self.report.listed();
             return Ok(version);
         }
     }
 
-    /// Watches until something ends it; `version` is the last one seen.
+    /// Watches until an end; `version` is the last observed version.
     async fn watch(&mut self, version: &mut String, watch_config: &WatchConfig) -> End {
         let mut params = WatchParams::default().timeout(watch_config.watch_seconds);
         params.label_selector = selector(self.labels);
@@ -373,7 +377,7 @@ impl Watch {
         let mut events = pin!(events);
         let (mut proven, mut heard) = (false, Instant::now());
         loop {
-            // Silence counts against a watch only after it stood for a moment without failing.
+            // The idle limit applies after a watch has worked for a moment.
             let limit = if proven {
                 watch_config.idle
             } else {
@@ -400,7 +404,7 @@ impl Watch {
         }
     }
 
-    /// Takes an event over.
+    /// Applies an event.
     fn take(&mut self, event: WatchEvent<Value>, version: &mut String) -> Option<End> {
         let (object, is_there) = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, true),
@@ -412,7 +416,7 @@ impl Watch {
             WatchEvent::Error(status) => return Some(End::of_status(&status)),
         };
         let Some(seen) = object["metadata"]["resourceVersion"].as_str() else {
-            return Some(End::Failed("an event came without its version".to_owned(), None));
+            return Some(End::Failed("an event has no resource version".to_owned(), None));
         };
         let taken = if is_there {
             self.sink.applied(&object)
@@ -422,22 +426,22 @@ impl Watch {
         if let Err(why) = taken {
             return Some(unreadable(why));
         }
-        // After it was taken: what could not be is asked for again.
+        // Updated last, so that a failed event is requested again.
         seen.clone_into(version);
         None
     }
 }
 
-/// An object without which the others are not what there is.
+/// Returns the end for an object that cannot be decoded, because the other objects are incomplete without it.
 fn unreadable(why: String) -> End {
-    End::Failed(format!("an object cannot be read: {why}"), None)
+    End::Failed(format!("cannot decode an object: {why}"), None)
 }
 
 fn selector(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The next item within the limit; `None` when nothing came.
+/// Returns the next item within the limit, or `None` on a timeout.
 async fn next<S: Stream + Unpin>(stream: &mut S, limit: Duration) -> Option<Option<S::Item>> {
     timeout(limit, stream.next()).await.ok()
 }

@@ -1,4 +1,4 @@
-//! Whether a lease's workload is as its manifest wants it: a pure function of its objects.
+//! Health of a lease, a pure function of its objects and its Manifest.
 
 use super::nodes::Nodes;
 use super::{Kind, LeaseView, outage};
@@ -7,29 +7,29 @@ use akash_provider_core::cluster::Health;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStatus, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// What the two kinds of workload have in common.
+/// Replica counts that both kinds of workload have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Replicas {
-    /// Version of the specification.
+    /// Generation of the specification.
     pub generation: i64,
-    /// Version the controller acted on.
+    /// Generation that the controller observed.
     pub observed: i64,
-    /// Replicas that the specification wants.
+    /// Replicas in the specification.
     pub wanted: u32,
-    /// Replicas that are there, ready or not.
+    /// Existing replicas, ready or not.
     pub there: u32,
-    /// Of the newest version.
+    /// Replicas of the newest generation.
     pub updated: u32,
-    /// Ready ones, of whatever version.
+    /// Ready replicas of any generation.
     pub ready: u32,
-    /// Ready for as long as it takes to count.
+    /// Replicas that are ready for the minimum time.
     pub available: u32,
-    /// A change of what runs is being carried out, replica by replica, and has not come to a standstill.
+    /// A rolling update is running and has not stalled.
     pub updating: bool,
 }
 
 impl Replicas {
-    /// Replicas of a Deployment, by its status.
+    /// Returns the replicas of a Deployment.
     #[must_use]
     pub fn of_deployment(deployment: &Deployment) -> Self {
         let status = deployment.status.clone().unwrap_or_default();
@@ -45,8 +45,8 @@ impl Replicas {
         }
     }
 
-    /// Of a StatefulSet. Its current replicas are those of the older version, so that they say nothing of
-    /// what serves.
+    /// Returns the replicas of a StatefulSet. Its current replicas belong to the older revision, so they are not
+    /// used.
     #[must_use]
     pub fn of_stateful_set(set: &StatefulSet) -> Self {
         let status = set.status.clone().unwrap_or_default();
@@ -58,7 +58,7 @@ impl Replicas {
             updated: count(status.updated_replicas),
             ready: count(status.ready_replicas),
             available: count(status.available_replicas),
-            // Nothing says when it stands still, so that some replica must serve meanwhile.
+            // A StatefulSet reports no stall, so a replica must be available during the update.
             updating: is_changed(&set.metadata)
                 && status.available_replicas > Some(0)
                 && status.update_revision.is_some()
@@ -66,8 +66,8 @@ impl Replicas {
         }
     }
 
-    /// True where so many replicas serve as there should be. An update takes one replica at a time away, by our own
-    /// order, and the version that was served before goes on until the controller has seen the new one.
+    /// Returns true if enough replicas are available. An update removes one replica at a time, and the previous
+    /// generation serves until the controller observed the new one.
     fn serve(&self, wanted: u32) -> bool {
         let one_away = u32::from(self.updating);
         let is_told = self.observed >= self.generation || self.generation > 1;
@@ -75,12 +75,12 @@ impl Replicas {
     }
 }
 
-/// True for an object that was changed since it was made: what starts for the first time has nothing that serves.
+/// Returns true for an object that was changed after its creation. During the first start no replica serves.
 fn is_changed(meta: &ObjectMeta) -> bool {
     meta.generation.is_some_and(|generation| generation > 1)
 }
 
-/// True while a Deployment replaces replicas; its controller says when that is done, and when it takes too long.
+/// Returns true while a Deployment replaces replicas, until its controller reports the end or a stall.
 fn is_progressing(status: &DeploymentStatus) -> bool {
     let mut conditions = status.conditions.iter().flatten();
     conditions
@@ -94,12 +94,12 @@ fn count(replicas: Option<i32>) -> u32 {
     replicas.map_or(0, |n| u32::try_from(n).unwrap_or(0))
 }
 
-/// Kubernetes runs one replica where nothing is said.
+/// The default of Kubernetes is one replica.
 fn wanted(replicas: Option<i32>) -> u32 {
     count(Some(replicas.unwrap_or(1)))
 }
 
-/// The replicas of a service; `None` where there is no workload of that name.
+/// Returns the replicas of a service, or `None` without a workload.
 #[must_use]
 pub fn replicas(view: &LeaseView, service: &str) -> Option<Replicas> {
     let deployment = || view.deployments.get(service).map(|d| Replicas::of_deployment(d));
@@ -116,15 +116,15 @@ pub fn replicas(view: &LeaseView, service: &str) -> Option<Replicas> {
     }
 }
 
-/// True for a service that runs as a StatefulSet.
+/// Returns true for a service that runs as a StatefulSet.
 fn is_persistent(service: &ManifestService) -> bool {
     let volumes = service.resources.storage.iter().flatten();
     let mut attributes = volumes.flat_map(|v| v.attributes.iter().flatten());
     attributes.any(|a| a.key == "persistent" && a.value == "true")
 }
 
-/// Health of a lease, with the reason for replicas that it lacks. It is unknown without a manifest, and while an object
-/// that decides it cannot be read, or the node of a failing container has not been read.
+/// Returns the health of a lease, with the reason for missing replicas. Health is unknown without a Manifest, while a
+/// deciding object cannot be decoded, and while the node of a failing container has not been read.
 pub(super) fn health(view: &LeaseView, nodes: &Nodes) -> Health {
     let Some(wanted) = view.wanted() else {
         return Health::Unknown;
@@ -139,7 +139,7 @@ pub(super) fn health(view: &LeaseView, nodes: &Nodes) -> Health {
             continue;
         }
         match outage::explain(view, nodes, name, *count, replicas) {
-            // One failing service is enough, whatever interrupts another.
+            // One failing service decides, regardless of outages of the others.
             Health::Bad => return Health::Bad,
             health => lacking = Some(lacking.map_or(health, |before: Health| before.min(health))),
         }
@@ -147,7 +147,7 @@ pub(super) fn health(view: &LeaseView, nodes: &Nodes) -> Health {
     lacking.unwrap_or(Health::Good)
 }
 
-/// A write of ours that the watches may not have seen yet.
+/// Own write that the watches may not have observed yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Write {
     pub(super) kind: Kind,
@@ -157,7 +157,7 @@ pub(super) struct Write {
 }
 
 impl Write {
-    /// True once the watches saw it or something later.
+    /// Returns true after the watches observed the write or a later one.
     pub(super) fn is_seen(&self, view: &LeaseView) -> bool {
         view.metadata(self.kind, &self.name).is_some_and(|meta| {
             let same = meta.uid.as_deref() == Some(self.uid.as_str());

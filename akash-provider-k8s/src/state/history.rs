@@ -1,5 +1,5 @@
-//! What happened in the namespaces of leases. The API server forgets events after an hour; this remembers them
-//! for as long as it is told, within bounds.
+//! Events of the namespaces of leases. The API server deletes events after an hour; the history stores them for a
+//! configured time, within limits.
 
 use super::Shared;
 use super::follow::Sink;
@@ -15,25 +15,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Most events remembered of one lease.
+/// Maximum number of events per lease.
 const EVENTS_MAX: usize = 200;
-/// Longest text of one event, in bytes.
+/// Maximum length of the text of one event, in bytes.
 const NOTE_MAX: usize = 1024;
-/// So many new events until those of leases that are gone are dropped.
+/// Number of new events between two removals of the events of deleted leases.
 const SWEEP_EVERY: u64 = 256;
-/// Length of the name of a lease's namespace.
+/// Length of the name of a lease namespace.
 const NAME_LENGTH: usize = 45;
 
-/// An event as it is remembered; what a daemon may keep over restarts.
+/// Stored event, which a daemon may persist over restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {
-    /// Number of the record; later records have higher ones.
+    /// Number of the record, in ascending order.
     pub number: u64,
-    /// Identity of the event; a repeated one keeps it.
+    /// UID of the event; a repeated event has the same UID.
     pub uid: String,
-    /// Its version; the same version twice is the same.
+    /// Resource version of the event.
     pub version: String,
-    /// The event as the port has it; its text may be cut.
+    /// Event in the form of the gateway, possibly truncated.
     pub event: LeaseEvent,
 }
 
@@ -43,7 +43,7 @@ struct Rings {
     last: u64,
 }
 
-/// What happened in the namespaces of leases.
+/// Events of the namespaces of leases.
 #[derive(Debug)]
 pub struct History {
     keep: Duration,
@@ -62,26 +62,26 @@ impl History {
         }
     }
 
-    /// Events of a lease's namespace after record `after` (0 for all), oldest first.
+    /// Returns the events of a lease namespace after record `after` (0 for all), oldest first.
     #[must_use]
     pub fn after(&self, namespace: &str, after: u64) -> Vec<Recorded> {
         let oldest = now().saturating_sub(millis(self.keep));
         let rings = self.rings();
         let ring = rings.by_namespace.get(namespace).into_iter().flatten();
-        // An event without a time has no age, and stays.
+        // An event without a time does not expire.
         ring.filter(|r| r.number > after && (r.event.time.0 >= oldest || r.event.time.0 == 0))
             .cloned()
             .collect()
     }
 
-    /// Number of the newest record, as it grows. A daemon that keeps events waits for it and asks
+    /// Subscribes to the number of the newest record, so that a daemon can persist new events with
     /// [`History::after`].
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// Gives back what was kept over a restart; what is known already stays as it is.
+    /// Restores persisted events; known events are unchanged.
     pub fn restore(&self, namespace: &str, kept: Vec<(String, String, LeaseEvent)>) {
         for (uid, version, event) in kept {
             self.record(namespace, uid, version, event, false);
@@ -92,7 +92,7 @@ impl History {
         self.rings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers an event; with `newer` it takes the place of one of the same identity.
+    /// Stores an event; with `newer` it replaces an event with the same UID.
     fn record(&self, namespace: &str, uid: String, version: String, event: LeaseEvent, newer: bool) {
         let number = {
             let mut rings = self.rings();
@@ -102,7 +102,7 @@ impl History {
                 let same = ring
                     .get(at)
                     .is_some_and(|r| r.version == version || r.event == event);
-                // Every list brings again what is known, and what was kept over a restart is older.
+                // Lists repeat known events, and persisted events are older.
                 if same || !newer {
                     return;
                 }
@@ -115,7 +115,7 @@ impl History {
                 event,
             };
             ring.push_back(record);
-            // Lists come in no order of time; a record keeps its place among its like.
+            // Lists are not sorted by time; equal times keep the order of the records.
             while ring.len() > EVENTS_MAX {
                 let oldest = ring
                     .iter()
@@ -133,9 +133,9 @@ impl History {
         }
     }
 
-    /// Drops what belongs to no lease any more.
+    /// Removes the events of deleted leases.
     fn sweep(&self) {
-        // Caches that are not up to date lack leases that are there.
+        // Outdated caches may lack existing leases.
         let Some(shared) = self.shared.upgrade().filter(|s| s.known()) else {
             return;
         };
@@ -163,7 +163,7 @@ impl History {
     }
 }
 
-/// Events of a watch into the history. The server's forgetting does not matter here.
+/// Sink for watched events. Deletions on the server are ignored.
 pub(super) struct Recorder(pub(super) Arc<History>);
 
 impl Sink<Guarded<Event>> for Recorder {
@@ -180,26 +180,26 @@ impl Sink<Guarded<Event>> for Recorder {
     fn applied(&mut self, event: Guarded<Event>) {
         match event.0 {
             Ok(event) => self.0.take(event),
-            Err(invalid) => tracing::debug!(error = invalid.error, "an event cannot be read"),
+            Err(invalid) => tracing::debug!(error = invalid.error, "cannot decode event"),
         }
     }
 
     fn deleted(&mut self, _: Guarded<Event>) {}
 }
 
-/// True for a name that a lease's namespace could have; the events of all others are not kept.
+/// Returns true for a possible name of a lease namespace; other events are not stored.
 fn is_lease_namespace(name: &str) -> bool {
     let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'v').contains(&b);
     name.len() == NAME_LENGTH && name.bytes().all(digit)
 }
 
-/// The event as the port has it, without its service.
+/// Converts an event, without its service.
 fn lease_event(event: Event) -> LeaseEvent {
     let series = event.series.as_ref().map(|s| s.last_observed_time.0);
     let last = event.deprecated_last_timestamp.as_ref().map(|t| t.0);
     let first = event.event_time.as_ref().map(|t| t.0);
     let made = event.metadata.creation_timestamp.as_ref().map(|t| t.0);
-    // The latest that it says: older and newer writers of events fill different fields.
+    // The latest time, because versions of the event API use different fields.
     let time = series.or(last).or(first).or(made);
     let regarding = event.regarding.unwrap_or_default();
     let source = event.deprecated_source.unwrap_or_default();
@@ -235,8 +235,8 @@ fn cut(mut note: String) -> String {
     note
 }
 
-/// The service an event is about: by the pod's label, else by the name, which begins with the service's
-/// (`web-7c9f-x2x`, `web-np`, `web-data-web-0`). `None` where it is about the lease.
+/// Returns the service of an event: by the label of the pod, or by the prefix of the object name (`web-7c9f-x2x`,
+/// `web-np`, `web-data-web-0`). Returns `None` for an event of the lease.
 #[must_use]
 pub(crate) fn service_of(object: &EventObject, view: &LeaseView) -> Option<String> {
     if object.kind == "Pod"
@@ -250,7 +250,7 @@ pub(crate) fn service_of(object: &EventObject, view: &LeaseView) -> Option<Strin
         let rest = object.name.strip_prefix(service.as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
-    // `web` and `web-data` both fit `web-data-0`.
+    // Both `web` and `web-data` match `web-data-0`.
     let longest = recorded.chain(running).filter(fits).max_by_key(|s| s.len());
     longest.cloned()
 }

@@ -1,4 +1,4 @@
-//! The caches by lease: what one object changes costs as much as its lease is large.
+//! Index of the caches by lease: a change costs only the objects of its lease.
 
 use super::health::{Write, health};
 use super::kind::home_of;
@@ -15,16 +15,16 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Whose leases count: those of one provider on one chain.
+/// Own leases: those of one provider on one chain.
 #[derive(Debug, Clone)]
 pub(super) struct Ours {
     pub(super) provider: Address,
-    /// Id of the chain; empty for any.
+    /// ID of the chain; empty for any chain.
     pub(super) chain_id: String,
 }
 
 impl Ours {
-    /// The lease that metadata name, if it is ours.
+    /// Returns the lease in the metadata, if it is an own lease.
     fn lease(&self, home: &str, meta: &ObjectMeta) -> Option<LeaseId> {
         let lease = labels::lease_of(meta.labels.as_ref()?)?;
         let chain = meta.annotations.as_ref().and_then(|a| a.get(labels::CHAIN_ID));
@@ -34,26 +34,26 @@ impl Ours {
     }
 }
 
-/// What listeners are told; they look up the rest.
+/// Signal to listeners, which look up the details.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Signal {
-    /// Look at everything again.
+    /// Check all leases again.
     All,
-    /// Look at the lease of this namespace again.
+    /// Check the lease of this namespace again.
     Lease(Arc<str>),
 }
 
-/// One lease: its objects, and what follows from them.
+/// Objects of one lease, with its identity and health.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub(super) view: LeaseView,
-    /// The lease, where it is ours.
+    /// The lease, if it is an own lease.
     pub(super) lease: Option<LeaseId>,
-    /// Its health; `None` while it does not run.
+    /// Health; `None` while the lease does not run.
     pub(super) health: Option<Health>,
     writes: Vec<(Write, Instant)>,
     held: usize,
-    /// Number of records before the list that replaces them.
+    /// Number of records before the current list.
     records_before: usize,
 }
 
@@ -63,7 +63,7 @@ impl Entry {
         let manifest = self.view.manifest.as_ref().map(|o| &o.metadata);
         let metas: Vec<_> = namespace.into_iter().chain(manifest).collect();
         let named: Vec<_> = metas.iter().map(|meta| ours.lease(home, meta)).collect();
-        // Where one of the two is of another provider or chain, nothing here is ours.
+        // If one of the two belongs to another provider or chain, the lease is foreign.
         self.lease = if named.iter().all(Option::is_some) {
             named.into_iter().flatten().next()
         } else {
@@ -81,21 +81,21 @@ impl Entry {
         Some(health(&self.view, nodes))
     }
 
-    /// Health once more; what listeners have to be told.
+    /// Computes the health again; returns the signal to listeners.
     fn reconsider(&mut self, home: &str, nodes: &Nodes) -> Option<Signal> {
         self.writes.retain(|(write, _)| !write.is_seen(&self.view));
         let (before, now) = (self.health, self.judge(nodes));
         self.health = now;
         match (before, now) {
             _ if self.lease.is_none() => None,
-            // A lease that is gone has no health to tell: listeners need the whole.
+            // A removed lease has no health, so listeners need a snapshot.
             (Some(_), None) => Some(Signal::All),
             (before, now) if before != now => Some(Signal::Lease(home.into())),
             _ => None,
         }
     }
 
-    /// True while the health depends on a node that has not been read.
+    /// Returns true while the health depends on a node that has not been read.
     fn awaits_node(&self, nodes: &Nodes) -> bool {
         self.health == Some(Health::Unknown)
             && failing_nodes(&self.view).any(|node| !nodes.contains_key(node))
@@ -105,7 +105,8 @@ impl Entry {
         self.view.is_empty() && self.held == 0 && self.writes.is_empty()
     }
 
-    /// Number of records of a lease that runs; zero while this process deploys it or while its namespace ends.
+    /// Returns the number of records of a running lease; zero while this process deploys it or while its namespace is
+    /// being deleted.
     fn records(&self) -> usize {
         let view = &self.view;
         let is_live = |namespace: &Arc<Namespace>| namespace.metadata.deletion_timestamp.is_none();
@@ -115,28 +116,28 @@ impl Entry {
         usize::from(view.manifest.is_some()) + view.hosts.len() + view.ips.len()
     }
 
-    /// No write of ours is unseen.
+    /// Returns true if the watches observed all own writes.
     pub(super) fn is_settled(&self) -> bool {
         self.writes.is_empty() && self.held == 0
     }
 }
 
-/// Name of an object within all of its kind.
+/// Key of an object across all kinds.
 pub(super) type Key = (Kind, Option<String>, String);
 
-/// All leases by namespace.
+/// All leases, by namespace.
 #[derive(Debug)]
 pub(super) struct Index {
     ours: Ours,
     pub(super) leases: HashMap<String, Entry>,
-    /// Where each object of the manifest namespace belongs; its name does not say it.
+    /// Lease namespace of each object in the manifest namespace, which its name does not contain.
     homes: HashMap<Key, String>,
     nodes: Nodes,
     /// Notified when the health of a lease depends on a node that has not been read.
     pub(super) unread_nodes: Arc<Notify>,
-    /// Objects with our label that name no lease, and why.
+    /// Objects with the label that name no lease, with the reason.
     pub(super) strays: BTreeMap<Key, String>,
-    /// How often records of leases were deleted and not by this process.
+    /// Number of deletions of records by other clients.
     pub(super) losses: u64,
 }
 
@@ -148,7 +149,7 @@ fn key_of(kind: Kind, meta: &ObjectMeta) -> Key {
     )
 }
 
-const NAMES_NO_LEASE: &str = "its labels name no lease";
+const NAMES_NO_LEASE: &str = "the labels name no lease";
 
 impl Index {
     pub(super) fn new(ours: Ours) -> Self {
@@ -181,7 +182,7 @@ impl Index {
 
     pub(super) fn deleted<K: Watched>(&mut self, meta: &ObjectMeta) -> Vec<Signal> {
         let key = key_of(K::KIND, meta);
-        // As it was known last: its labels may be others by now.
+        // From the last known state, because the labels may have changed.
         let home = self.homes.get(&key).cloned().or_else(|| home_of(K::KIND, meta));
         self.homes.remove(&key);
         self.strays.remove(&key);
@@ -193,7 +194,7 @@ impl Index {
         let signal = self.change(&home, kind, |entry| {
             entry.view.unreadable.remove(&(kind, name.clone()));
             K::put(&mut entry.view, &name, None);
-            // What we wrote to an object that is gone will never be seen.
+            // Writes to a deleted object will never be observed.
             entry
                 .writes
                 .retain(|(write, _)| write.kind != kind || write.uid != gone);
@@ -201,7 +202,7 @@ impl Index {
         signal.into_iter().collect()
     }
 
-    /// An object that makes no sense: what it was before does not count any more.
+    /// Records an invalid object; its previous version does not count.
     pub(super) fn unreadable<K: Watched>(&mut self, meta: &ObjectMeta, why: &str) -> Vec<Signal> {
         let key = key_of(K::KIND, meta);
         let home = home_of(K::KIND, meta);
@@ -218,7 +219,7 @@ impl Index {
         signals
     }
 
-    /// Everything of a kind, as it was at some time after `asked`.
+    /// Replaces all objects of a kind by a list from a time after `asked`.
     pub(super) fn replaced<K: Watched>(
         &mut self,
         objects: &[Arc<K>],
@@ -232,7 +233,7 @@ impl Index {
             entry.records_before = entry.records();
             K::clear(&mut entry.view);
             entry.view.unreadable.retain(|(k, _), _| *k != kind);
-            // The list is later than these: it shows them, or what came after.
+            // The list is newer than these writes and contains them or later ones.
             entry
                 .writes
                 .retain(|(write, at)| write.kind != kind || *at >= asked);
@@ -273,10 +274,10 @@ impl Index {
         self.leases.retain(|_, entry| !entry.is_empty());
     }
 
-    /// A write of ours was accepted; health waits until the watches saw it.
+    /// Records an accepted write; health is unknown until the watches observed it.
     pub(super) fn wrote(&mut self, home: &str, write: Write) -> Option<Signal> {
         self.change(home, write.kind, |entry| {
-            // A later write of one object includes the earlier one.
+            // A later write of an object includes the earlier one.
             entry
                 .writes
                 .retain(|(w, _)| w.kind != write.kind || w.name != write.name);
@@ -284,15 +285,15 @@ impl Index {
         })
     }
 
-    /// We begin (1) or end (-1) to change a lease.
+    /// Starts (1) or ends (-1) a change of a lease.
     pub(super) fn hold(&mut self, home: &str, by: isize) -> Option<Signal> {
-        // No kind by which a lease is identified: only the count changes.
+        // Pods do not identify a lease, so only the counter changes.
         self.change(home, Kind::Pods, |entry| {
             entry.held = entry.held.saturating_add_signed(by);
         })
     }
 
-    /// Returns the nodes on which containers of leases of ours fail, and drops what is known of all others.
+    /// Returns the nodes on which containers of own leases fail, and removes all other nodes.
     pub(super) fn failing_nodes(&mut self) -> BTreeSet<String> {
         let ours = self.leases.values().filter(|entry| entry.lease.is_some());
         let failing: BTreeSet<String> = ours
@@ -303,7 +304,7 @@ impl Index {
         failing
     }
 
-    /// Takes whether the kubelet of a node reports; `None` for a node that cannot be read.
+    /// Stores whether the kubelet of a node reports; `None` for a node that cannot be read.
     pub(super) fn node(&mut self, name: &str, reports: Option<bool>) -> Vec<Signal> {
         let before = match reports {
             Some(reports) => self.nodes.insert(name.to_owned(), reports),
@@ -325,7 +326,7 @@ impl Index {
         }
     }
 
-    /// Takes an object out of the lease it was of, where that is another one now.
+    /// Removes an object from its previous lease if it moved.
     fn moved<K: Watched>(
         &mut self,
         key: &Key,
@@ -362,7 +363,7 @@ impl Index {
         if entry.awaits_node(&self.nodes) {
             self.unread_nodes.notify_one();
         }
-        // It is not ours any more: its health must go from every listener.
+        // The lease became foreign, so listeners have to remove it.
         if ran && was && entry.lease.is_none() {
             signal = Some(Signal::All);
         }

@@ -1,4 +1,4 @@
-//! What is watched, and of which lease it is.
+//! Watched kinds, and the lease of an object.
 
 use super::LeaseView;
 use crate::crd::{Manifest, ProviderHost, ProviderHostSpec, ProviderLeasedIP};
@@ -14,10 +14,10 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is watched, each kind by a watch of its own.
+/// Watched kind; each kind has its own watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Namespaces that have the network's label.
+    /// Namespaces with the label of the network.
     Namespaces,
     /// Workloads without persistent volumes.
     Deployments,
@@ -25,7 +25,7 @@ pub enum Kind {
     StatefulSets,
     /// Pods of leases, with few of their fields.
     Pods,
-    /// Services of leases, those of operators too.
+    /// Services of leases, including those of operators.
     Services,
     /// Network policies of leases.
     Policies,
@@ -35,20 +35,20 @@ pub enum Kind {
     Hosts,
     /// Declared addresses, in the manifest namespace.
     Ips,
-    /// What happens in the namespaces of leases.
+    /// Events in the namespaces of leases.
     Events,
     /// Quotas of leases.
     Quotas,
     /// Service accounts of leases.
     Accounts,
-    /// Roles in the namespaces of leases, those of others too.
+    /// Roles in the namespaces of leases, of any client.
     Roles,
-    /// Role bindings in the namespaces of leases, those of others too.
+    /// Role bindings in the namespaces of leases, of any client.
     RoleBindings,
 }
 
 impl Kind {
-    /// All of them, also those that nobody waits for.
+    /// All kinds, including those that the start does not require.
     pub const ALL: [Self; 14] = [
         Self::Namespaces,
         Self::Deployments,
@@ -66,7 +66,7 @@ impl Kind {
         Self::RoleBindings,
     ];
 
-    /// True where nobody can tell a workload's health without it.
+    /// Returns true for a kind that health depends on.
     #[must_use]
     pub const fn decides_health(self) -> bool {
         matches!(
@@ -81,13 +81,13 @@ impl Kind {
         matches!(self, Self::Manifests | Self::Hosts | Self::Ips)
     }
 
-    /// True for a kind that a cluster may go without: it is then as if there were none.
+    /// Returns true for a kind that a cluster may lack; its objects then count as absent.
     #[must_use]
     pub const fn may_be_absent(self) -> bool {
         matches!(self, Self::Policies | Self::Hosts | Self::Ips | Self::Events)
     }
 
-    /// True for a kind without which leases can be deployed: a start does not wait for its list.
+    /// Returns true for a kind that deployments do not require: the start does not wait for its list.
     #[must_use]
     pub(super) const fn may_come_late(self) -> bool {
         matches!(
@@ -96,7 +96,7 @@ impl Kind {
         )
     }
 
-    /// The resource as the API server names it.
+    /// Returns the name of the resource at the API server.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -124,7 +124,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A kind that is watched.
+/// Type of a watched kind.
 pub(crate) trait Watched:
     kube::Resource<DynamicType = ()>
     + Lookup<DynamicType = ()>
@@ -135,35 +135,35 @@ pub(crate) trait Watched:
     + Sync
     + 'static
 {
-    /// Which of the kinds it is.
+    /// Kind of the type.
     const KIND: Kind;
 
-    /// Namespace of the lease it is of.
+    /// Returns the namespace of the lease of the object.
     fn home(&self) -> Option<String> {
         home_of(Self::KIND, self.meta())
     }
 
-    /// Puts it among the objects of its lease, or takes the one of that name out.
+    /// Inserts the object into its lease, or removes the object with the name.
     fn put(view: &mut LeaseView, name: &str, object: Option<Arc<Self>>);
 
-    /// Takes all of this kind out.
+    /// Removes all objects of this kind.
     fn clear(view: &mut LeaseView);
 
-    /// False for an object outside of the namespaces of leases, where its watch shows such objects.
+    /// Returns false for an object outside of lease namespaces, if the watch includes such objects.
     fn is_of_a_lease(&self) -> bool {
         true
     }
 
-    /// Drops what nobody reads.
+    /// Removes fields that are never read.
     fn trim(&mut self) {
         super::trim::metadata(self.meta_mut());
     }
 }
 
-/// Namespace of the lease an object is of, as its metadata say it.
+/// Returns the namespace of the lease in the metadata of an object.
 pub(super) fn home_of(kind: Kind, meta: &ObjectMeta) -> Option<String> {
     match kind {
-        // Both are named after the namespace of their lease.
+        // Both kinds have the name of the lease namespace.
         Kind::Namespaces | Kind::Manifests => meta.name.clone(),
         Kind::Hosts | Kind::Ips => {
             let lease = labels::lease_of(meta.labels.as_ref()?)?;
@@ -173,7 +173,7 @@ pub(super) fn home_of(kind: Kind, meta: &ObjectMeta) -> Option<String> {
     }
 }
 
-/// The lease a hostname leads to.
+/// Returns the lease of a hostname.
 #[must_use]
 pub fn lease_of_host(host: &ProviderHostSpec) -> Option<LeaseId> {
     let deployment = DeploymentId {
@@ -270,13 +270,13 @@ many_of_a_lease!(
     hosts,
     fn home(&self) -> Option<String> {
         let lease = lease_of_host(&self.spec).map(|lease| lease.namespace());
-        // The spec counts; labels only where it names no lease.
+        // The spec has precedence; labels count only if the spec names no lease.
         lease.or_else(|| home_of(Self::KIND, &self.metadata))
     }
 );
 many_of_a_lease!(ProviderLeasedIP, Ips, ips);
 
-/// True for a name as [`LeaseId::namespace`] makes them: SHA-224 in base32.
+/// Returns true for a name in the form of [`LeaseId::namespace`]: SHA-224 in base32.
 fn is_lease_namespace(name: &str) -> bool {
     name.len() == 45
         && name
@@ -284,7 +284,7 @@ fn is_lease_namespace(name: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'v').contains(&byte))
 }
 
-/// Kind and lease's namespace of an object whose kind decides health.
+/// Returns the kind and the lease namespace of an object that decides health.
 pub(super) fn decisive<K: kube::Resource<DynamicType = ()>>(object: &K) -> Option<(Kind, String)> {
     let (plural, group) = (K::plural(&()), K::group(&()));
     let name = if group.is_empty() {

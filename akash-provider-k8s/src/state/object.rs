@@ -1,7 +1,7 @@
-//! Objects as a watch brings them: JSON first, then what they are.
+//! Decoding of watched objects through JSON values.
 //!
-//! A kind's reader is compiled again for each form that it reads from, and Kubernetes has large kinds. Read from one form
-//! alone, they take half of the time to compile that they take where lists, events and a guard have a form each.
+//! A decoder is compiled for each input format, and Kubernetes has large kinds. With JSON values as the only format,
+//! the kinds take half of the compile time that lists, events and guarded objects would take separately.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// What a watch may hand over.
+/// Type that a watch may decode.
 pub(crate) trait FromObject: Sized {
-    /// Reads an object.
+    /// Decodes an object.
     ///
     /// # Errors
-    /// Why it makes no sense: what holds it is then not read either.
+    /// Returns why the object is invalid; the containing list or event then fails too.
     fn from_object(value: &Value) -> Result<Self, String>;
 }
 
@@ -25,22 +25,22 @@ impl<K: DeserializeOwned> FromObject for K {
     }
 }
 
-/// An object that may make no sense without keeping others from being read.
+/// Object that may be invalid without an effect on other objects.
 #[derive(Debug, Clone)]
 pub(crate) struct Guarded<K>(pub(crate) Result<K, Unreadable>);
 
-/// An object that makes no sense.
+/// Invalid object.
 #[derive(Debug, Clone)]
 pub(crate) struct Unreadable {
     pub(crate) metadata: ObjectMeta,
-    /// Why not, as the reader says it.
+    /// Error of the decoder.
     pub(crate) error: String,
 }
 
 impl<K: DeserializeOwned> FromObject for Guarded<K> {
     fn from_object(value: &Value) -> Result<Self, String> {
         let unreadable = |error: serde_json::Error| {
-            // Where not even the name can be read there is nothing to be told.
+            // Without a readable name there is nothing to report.
             let metadata = ObjectMeta::deserialize(&value["metadata"]).map_err(|error| error.to_string())?;
             let error = error.to_string();
             Ok(Unreadable { metadata, error })
@@ -51,7 +51,7 @@ impl<K: DeserializeOwned> FromObject for Guarded<K> {
     }
 }
 
-/// It is listed and watched where its kind is.
+/// The wrapper is listed and watched as its kind.
 impl<K: Resource> Resource for Guarded<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
@@ -88,10 +88,10 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_object_that_makes_no_sense_has_its_name_and_the_reason() {
+    fn invalid_object_has_its_name_and_the_reason() {
         let pod = json!({"metadata": {"name": "web-0", "namespace": "n"}, "spec": {"containers": "none"}});
         let Guarded(Err(bad)) = Guarded::<Pod>::from_object(&pod).unwrap() else {
-            panic!("it makes sense");
+            panic!("the object is valid");
         };
         assert_eq!(bad.metadata.name.as_deref(), Some("web-0"));
         assert!(bad.error.contains("none"), "{}", bad.error);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_a_name_that_can_be_read_is_an_error() {
+    fn object_without_a_valid_name_is_an_error() {
         let pod = json!({"metadata": {"name": 7}});
         assert!(Guarded::<Pod>::from_object(&pod).is_err());
         let pod = json!({"metadata": {"name": "web-0"}});

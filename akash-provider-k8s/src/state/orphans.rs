@@ -1,33 +1,34 @@
-//! What has our label and belongs to nothing: to be looked at, never a reason by itself to destroy anything.
+//! Objects with the label of the network that belong to no lease. They are reported, and never deleted for this
+//! reason alone.
 
 use super::Kind;
 use super::index::Index;
 use akash_provider_core::types::LeaseId;
 use std::fmt;
 
-/// Why something is an orphan.
+/// Reason for an orphan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
-    /// It runs, and no Manifest says what it should be.
+    /// The workload runs without a Manifest.
     NoManifest,
-    /// It is declared for a lease that has neither a Manifest nor a namespace.
+    /// The record names a lease without a Manifest and a namespace.
     NoLease,
-    /// It cannot be read, or names no lease.
+    /// The object cannot be decoded, or names no lease.
     Unreadable(String),
 }
 
-/// Something with our label that belongs to nothing.
+/// Object with the label that belongs to no lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphan {
-    /// Kind of the object, as it is watched.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Namespace of the lease, or of the object where it names none.
+    /// Namespace of the lease, or of the object if it names no lease.
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// The lease, where it is ours.
+    /// The lease, if it is an own lease.
     pub lease: Option<LeaseId>,
-    /// Why it belongs to nothing.
+    /// Reason.
     pub reason: Reason,
 }
 
@@ -37,13 +38,13 @@ impl fmt::Display for Orphan {
         write!(f, "{kind} {namespace}/{name}: ")?;
         match &self.reason {
             Reason::NoManifest => f.write_str("runs without a manifest"),
-            Reason::NoLease => f.write_str("leads to a lease that is not there"),
+            Reason::NoLease => f.write_str("names a lease that does not exist"),
             Reason::Unreadable(why) => f.write_str(why),
         }
     }
 }
 
-/// All of them, sorted.
+/// Returns all orphans, sorted.
 pub(super) fn orphans(index: &Index) -> Vec<Orphan> {
     let mut found = Vec::new();
     for (home, entry) in &index.leases {
@@ -62,7 +63,7 @@ pub(super) fn orphans(index: &Index) -> Vec<Orphan> {
         }
         let manifest =
             view.manifest.is_some() || view.unreadable.contains_key(&(Kind::Manifests, home.clone()));
-        // Whatever else there is belongs to that record.
+        // Other objects belong to that record.
         if manifest {
             continue;
         }

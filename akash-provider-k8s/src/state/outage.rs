@@ -1,7 +1,8 @@
-//! Why a service lacks replicas: containers of the tenant fail by themselves, or something around them failed.
+//! Reason for missing replicas: containers of the tenant fail, or their environment does.
 //!
-//! The evidence is in the pods. Only a container that the kubelet started, or refused to start for the tenant's own
-//! settings, is the tenant's: the pod must be on a node that [reports](super::nodes), and must not be on its way out.
+//! The evidence is in the pods. A failure belongs to the tenant only if the kubelet started the container, or refused
+//! to start it because of the tenant's settings. In addition, the node of the pod must [report](super::nodes), and
+//! the pod must not be terminating.
 
 use super::health::Replicas;
 use super::nodes::Nodes;
@@ -70,7 +71,7 @@ pub(super) fn explain(
     found.into_iter().min().unwrap_or(Health::Out(otherwise))
 }
 
-/// True where the controller may not create pods.
+/// Returns true if the controller may not create pods.
 fn is_refused(view: &LeaseView, service: &str) -> bool {
     let status = view.deployments.get(service).and_then(|d| d.status.as_ref());
     let mut conditions = status.into_iter().flat_map(|s| s.conditions.iter().flatten());
@@ -87,7 +88,8 @@ fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
 
-/// As [`of_pod`], where a failing container counts only if the kubelet of its node reports.
+/// Returns the health of a pod as [`of_pod`] does; a failing container counts only if the kubelet of its node
+/// reports.
 fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
     let health = of_pod(pod)?;
     if health != Health::Bad {
@@ -100,13 +102,13 @@ fn on_node(pod: &Pod, nodes: &Nodes) -> Option<Health> {
     })
 }
 
-/// What a pod shows; `None` for one that serves or shows nothing.
+/// Returns the state of a pod, or `None` for a pod without a problem.
 fn of_pod(pod: &Pod) -> Option<Health> {
     let status = pod.status.as_ref()?;
     let is = |type_: &str, wanted: &str| has_condition(status, type_, wanted);
     let is_removed = is("DisruptionTarget", "True") || pod.metadata.deletion_timestamp.is_some();
     let phase = status.phase.as_deref();
-    // Of a pod that is always restarted, only the cluster makes a failed one.
+    // Pods are always restarted, so only the cluster fails a pod.
     if is_removed || phase == Some("Failed") {
         return Some(Health::Out(Outage::Evicted));
     }

@@ -1,8 +1,8 @@
-//! How objects are asked for, and what of them is read at all.
+//! Requests and partial decoding of objects.
 //!
-//! Who wrote which field, and what runs in a container, are most of an object's bytes, and nobody here looks at them. They
-//! are passed over while the text is read: what is never made costs neither time nor memory. Of kinds of which there are
-//! very many, what is read is named, and not what is left out.
+//! Field managers and details of containers make up most of an object, and are never read. The decoder skips them in
+//! the text, which saves time and memory. For kinds with many objects, the decoded parts are listed instead of the
+//! skipped ones.
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -18,24 +18,24 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 
-/// Longest event of a watch, in bytes; no API server keeps an object of a tenth of that.
+/// Maximum size of a watch event, in bytes; an API server stores no object of a tenth of that size.
 const LINE_MAX: u64 = 16 << 20;
 const LINE_ROOM: usize = 16 << 20;
-/// So much room is kept for the next event.
+/// Capacity that is retained for the next event.
 const LINE_KEPT: usize = 64 << 10;
 
-/// Places in an object, from its root on. Lists on the way are passed through: a place within one is there in each item.
+/// Paths in an object, from its root. Lists are transparent: a path into a list applies to each item.
 type Paths = &'static [&'static [&'static str]];
 
-/// Parts of an object, at most 64: those that are left out, or those that are read.
+/// Parts of an object, at most 64, that are skipped or decoded.
 pub(crate) trait Parts: Clone + Send + Sync + 'static {
-    /// Where they are.
+    /// Paths of the parts.
     const PATHS: Paths;
-    /// True where nothing else is read, false where everything else is.
+    /// True if only these parts are decoded, false if they are skipped.
     const ARE_READ: bool = false;
 }
 
-/// What Kubernetes and its tools keep for themselves: no object is made of it.
+/// Parts that Kubernetes and its tools store for their own use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bookkeeping;
 
@@ -50,35 +50,35 @@ impl Parts for Bookkeeping {
     ];
 }
 
-/// A list or a watch of one kind.
+/// Functions that list and watch one kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
     list: fn(Source, ListParams) -> BoxFuture<'static, kube::Result<Page>>,
     watch: fn(Source, WatchParams, String) -> BoxFuture<'static, kube::Result<Events>>,
 }
 
-/// What a watch tells.
+/// Stream of watch events.
 type Events = BoxStream<'static, kube::Result<WatchEvent<Value>>>;
 
-/// A page of a list.
+/// Page of a list.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) metadata: ListMeta,
     pub(crate) items: Option<Vec<Value>>,
 }
 
-/// Whom to ask, and for what.
+/// Client and path of a request.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) client: Client,
-    /// Of the kind, below the server's address.
+    /// Path of the kind, without the address of the server.
     pub(crate) path: String,
-    /// Only the metadata of objects are asked for.
+    /// Requests only the metadata of objects.
     pub(crate) is_metadata: bool,
 }
 
 impl Reading {
-    /// What these parts say of an object.
+    /// Creates the functions for these parts of an object.
     pub(crate) const fn of<P: Parts>() -> Self {
         Self {
             list: |source, params| async move { source.list::<P>(&params).await }.boxed(),
@@ -123,7 +123,7 @@ impl Source {
             request.list(params)
         };
         let mut request = request.map_err(kube::Error::BuildRequest)?;
-        // As the library names it in its spans.
+        // The name that `kube` uses in its spans.
         request.extensions_mut().insert("list");
         let answer: Answer<P> = self.client.request(request).await?;
         let bare = |items: Vec<Pruned<P>>| items.into_iter().map(|item| item.0).collect();
@@ -142,7 +142,7 @@ impl Source {
         };
         let mut request = request.map_err(kube::Error::BuildRequest)?;
         request.extensions_mut().insert("watch");
-        // Each event would be compressed by itself, which the library does not read.
+        // Compressed watch events are not supported by `kube`.
         if let Ok(value) = "identity".parse() {
             request.headers_mut().insert("accept-encoding", value);
         }
@@ -155,8 +155,8 @@ impl Source {
     }
 }
 
-/// The next line of a watch, read as an event; `None` at the end. The text of one is read where the text of the one before
-/// was: a busy watch would else spend more on the memory of its texts than on what they say.
+/// Decodes the next line of a watch; returns `None` at the end. The buffer of the previous line is reused, because
+/// allocations would otherwise cost more than the decoding.
 async fn next_event<P: Parts>(
     mut lines: Pin<&mut impl AsyncBufRead>,
     line: &mut Vec<u8>,
@@ -169,13 +169,13 @@ async fn next_event<P: Parts>(
             Ok(0) => return None,
             Ok(_) if line.ends_with(b"\n") || line.len() < LINE_ROOM => {}
             Ok(_) => return Some(Err(too_long())),
-            // The end of a watch that was cut off: it goes on where it was.
+            // An interrupted watch continues at its last version.
             Err(error) if is_end(&error) => return None,
             Err(error) => return Some(Err(kube::Error::ReadEvents(error))),
         }
         match serde_json::from_slice::<WatchEvent<Pruned<P>>>(line) {
             Ok(event) => return Some(Ok(bare(event))),
-            // Half a line at the end, or an empty one.
+            // A partial line at the end, or an empty line.
             Err(error) if error.is_eof() => {}
             Err(error) => {
                 let status = serde_json::from_slice::<Status>(line).map(Status::boxed);
@@ -188,11 +188,11 @@ async fn next_event<P: Parts>(
 }
 
 fn too_long() -> kube::Error {
-    let why = format!("an event is longer than {LINE_MAX} bytes");
+    let why = format!("a watch event is longer than {LINE_MAX} bytes");
     kube::Error::ReadEvents(std::io::Error::other(why))
 }
 
-/// True where the connection ended in the middle, as it does when the other end goes.
+/// Returns true if the connection ended during a response.
 fn is_end(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{TimedOut, UnexpectedEof};
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
@@ -201,7 +201,7 @@ fn is_end(error: &std::io::Error) -> bool {
         if io.is_some_and(|io| matches!(io.kind(), UnexpectedEof | TimedOut)) {
             return true;
         }
-        // What such an error is made of it does not name as its source.
+        // Such an `io::Error` does not return its inner error as the source.
         let inner = io.and_then(std::io::Error::get_ref);
         cause = inner.map_or_else(|| known.source(), |inner| Some(inner));
     }
@@ -218,7 +218,7 @@ fn bare<P>(event: WatchEvent<Pruned<P>>) -> WatchEvent<Value> {
     }
 }
 
-/// An object, as far as it is read.
+/// Decoded part of an object.
 #[derive(Debug, Clone)]
 pub(crate) struct Pruned<P>(pub(crate) Value, PhantomData<fn() -> P>);
 
@@ -235,7 +235,7 @@ impl<'de, P: Parts> Deserialize<'de> for Pruned<P> {
     }
 }
 
-/// A path by its number.
+/// Returns the bit of a path.
 fn bit(number: usize) -> u64 {
     u32::try_from(number)
         .ok()
@@ -243,20 +243,20 @@ fn bit(number: usize) -> u64 {
         .unwrap_or(0)
 }
 
-/// A part of an object, as it is read.
+/// Part of an object during the decoding.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     paths: Paths,
-    /// What they name is read, and not what they do not.
+    /// The paths are decoded, not skipped.
     are_read: bool,
-    /// The paths that lead through here; without any, all of what is below is read.
+    /// Paths that continue here; without any, everything below is decoded.
     open: u64,
-    /// So many names were passed.
+    /// Number of field names on the path.
     depth: usize,
 }
 
 impl Part {
-    /// What is behind a name; `None` where it is left out.
+    /// Returns the part of a field, or `None` if it is skipped.
     fn behind(self, name: &str) -> Option<Self> {
         let (mut open, mut is_end) = (0, false);
         for (at, path) in self.paths.iter().enumerate() {
@@ -282,7 +282,7 @@ impl<'de> DeserializeSeed<'de> for Part {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        // Nothing is left out below: the usual way is the fastest.
+        // Without skipped parts the direct decoding is the fastest.
         if self.open == 0 {
             return Value::deserialize(deserializer);
         }
@@ -349,7 +349,7 @@ impl<'de> Visitor<'de> for Part {
     }
 }
 
-/// The name of a field; it is kept where what is behind it is.
+/// Field name, allocated only for decoded fields.
 struct Name(Part);
 
 impl<'de> DeserializeSeed<'de> for Name {

@@ -1,4 +1,4 @@
-//! Objects for tests.
+//! Test data.
 
 use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
@@ -18,7 +18,7 @@ pub(crate) fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// Labels of an object of a lease.
+/// Returns the labels of an object of a lease.
 pub(crate) fn labelled(lease: &LeaseId) -> Value {
     let mut all = labels::selector(&lease.namespace());
     all.extend(labels::lease(lease));
@@ -29,7 +29,7 @@ pub(crate) fn namespace(lease: &LeaseId) -> Namespace {
     of(json!({"metadata": {"name": lease.namespace(), "uid": "ns", "labels": labelled(lease)}}))
 }
 
-/// A manifest of services with their counts; a name with `!` is persistent.
+/// Returns a Manifest of services with their counts; a name with `!` is persistent.
 pub(crate) fn manifest(lease: &LeaseId, services: &[(&str, u32)]) -> Manifest {
     let service = |(name, count): &(&str, u32)| {
         let persistent = name.ends_with('!').to_string();
@@ -57,7 +57,7 @@ pub(crate) fn manifest(lease: &LeaseId, services: &[(&str, u32)]) -> Manifest {
     }))
 }
 
-/// Generation, observed generation, wanted, available.
+/// Generation, observed generation, desired and available replicas.
 pub(crate) type Counts = (i64, i64, i32, i32);
 
 pub(crate) fn deployment(lease: &LeaseId, name: &str, counts: Counts) -> Deployment {
@@ -81,7 +81,7 @@ pub(crate) fn stateful_set(lease: &LeaseId, name: &str, counts: Counts) -> State
             "name": name, "namespace": lease.namespace(), "uid": format!("s-{name}"), "generation": generation,
         },
         "spec": {"replicas": wanted, "selector": {}, "serviceName": "", "template": {}},
-        // The current replicas are of the version before.
+        // The current replicas belong to the previous revision.
         "status": {
             "observedGeneration": observed, "replicas": wanted, "currentReplicas": wanted,
             "readyReplicas": available, "availableReplicas": available,
@@ -107,7 +107,7 @@ pub(crate) fn host(lease: &LeaseId, name: &str, service: &str) -> ProviderHost {
     }))
 }
 
-/// A pod in a phase; `ready` also says that its container runs.
+/// Returns a pod in a phase; `ready` also sets its container to running.
 pub(crate) fn pod(lease: &LeaseId, name: &str, service: &str, phase: &str, ready: bool) -> Pod {
     let state = if ready {
         json!({"running": {}})

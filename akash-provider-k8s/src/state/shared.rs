@@ -1,4 +1,4 @@
-//! What the watches write and everybody reads.
+//! State that the watches write and all callers read.
 
 use super::index::{Index, Ours, Signal};
 use super::watches::{self, Board};
@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-/// Stands for every namespace among those that were touched.
+/// Represents all namespaces in the signals of changed namespaces.
 pub(crate) const EVERYWHERE: &str = "";
 
-/// What the watches write and everybody reads.
+/// State that the watches write and all callers read.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(super) watch_config: WatchConfig,
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(super) board: Arc<Board>,
     index: Mutex<Index>,
     pub(super) signals: broadcast::Sender<Signal>,
-    /// Namespaces of leases of which something changed; who is behind looks again at all.
+    /// Namespaces of changed leases; a lagging receiver checks all leases.
     pub(super) touched: broadcast::Sender<Arc<str>>,
 }
 
@@ -44,11 +44,11 @@ impl Shared {
     }
 
     pub(super) fn index(&self) -> MutexGuard<'_, Index> {
-        // The index is whole at every point where a holder could panic.
+        // The index is consistent at every point where a holder could panic.
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes whether the kubelet of a node reports; `None` for a node that cannot be read.
+    /// Stores whether the kubelet of a node reports; `None` for a node that cannot be read.
     pub(super) fn node(&self, name: &str, reports: Option<bool>) {
         let signals = self.index().node(name, reports);
         self.tell(signals);
@@ -61,7 +61,7 @@ impl Shared {
 
     pub(super) fn tell(&self, signals: impl IntoIterator<Item = Signal>) {
         for signal in signals {
-            // Nobody listens: nothing is lost, a listener begins with a snapshot.
+            // Without a listener nothing is lost, because a new listener starts with a snapshot.
             let _ = self.signals.send(signal);
         }
     }
@@ -98,7 +98,7 @@ impl Shared {
     ) {
         self.index().replaced(objects, unreadable, asked);
         self.tell([Signal::All]);
-        // No namespace is called so: everybody has to look again.
+        // No namespace has this name, so receivers check all leases.
         self.touch(Some(EVERYWHERE));
     }
 

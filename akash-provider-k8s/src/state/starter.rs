@@ -15,12 +15,12 @@ use kube::{Api, Client};
 use std::sync::Arc;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Starts one watch after the other.
+/// Starts the watches one by one.
 pub(super) struct Starter<'a> {
     pub(super) client: &'a Client,
     /// Namespace of the custom resources.
     pub(super) namespace: &'a str,
-    /// Who says when a kind comes that the cluster does not have.
+    /// Watch for kinds that the cluster does not serve yet.
     pub(super) definitions: &'a Definitions,
     pub(super) shared: Arc<Shared>,
     pub(super) tasks: Vec<AbortOnDropHandle<()>>,
@@ -37,7 +37,7 @@ impl Starter<'_> {
         self.start(Api::all(self.client.clone()))
     }
 
-    /// The same without a selector: objects of a kind that opens leases, of any writer.
+    /// Watches without a selector: objects of a kind that may open leases, of any client.
     pub(super) fn unlabelled<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(
         &mut self,
     ) -> Store<K> {

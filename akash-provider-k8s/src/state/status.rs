@@ -1,4 +1,4 @@
-//! Status, ports and restarts of a lease: pure functions of its objects.
+//! Status, ports and restarts of a lease, pure functions of its objects.
 
 use super::LeaseView;
 use super::health::{Replicas, replicas};
@@ -10,10 +10,10 @@ use k8s_openapi::api::core::v1::{Pod, Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the name of a service of node ports ends with.
+/// Suffix of the name of a Service with node ports.
 const NODE_PORTS: &str = "-np";
 
-/// Status of every service; `None` when there is neither a record nor a workload.
+/// Returns the status of every service, or `None` without a record and a workload.
 #[must_use]
 pub fn lease_status(view: &LeaseView, host: &str) -> Option<LeaseStatus> {
     if view.manifest.is_none() && view.deployments.is_empty() && view.stateful_sets.is_empty() {
@@ -21,7 +21,7 @@ pub fn lease_status(view: &LeaseView, host: &str) -> Option<LeaseStatus> {
     }
     let recorded = view.wanted().unwrap_or_default().iter().map(|s| s.name.as_str());
     let running = view.deployments.keys().chain(view.stateful_sets.keys());
-    // Both: one may be recorded and not made yet, or run without a record.
+    // A service may be recorded and not created yet, or run without a record.
     let names: BTreeSet<&str> = recorded.chain(running.map(String::as_str)).collect();
     let status = |name: &str| (name.to_owned(), status_of(view, name));
     Some(LeaseStatus {
@@ -31,13 +31,13 @@ pub fn lease_status(view: &LeaseView, host: &str) -> Option<LeaseStatus> {
     })
 }
 
-/// Status of one service; `None` when there is neither a record nor a workload of it.
+/// Returns the status of one service, or `None` without a record and a workload.
 #[must_use]
 pub fn service_status(view: &LeaseView, service: &str) -> Option<ServiceStatus> {
     has_service(view, service).then(|| status_of(view, service))
 }
 
-/// True for a service that is recorded or runs.
+/// Returns true for a service that is recorded or running.
 #[must_use]
 pub fn has_service(view: &LeaseView, service: &str) -> bool {
     let mut recorded = view.wanted().unwrap_or_default().iter();
@@ -73,7 +73,7 @@ fn status_of(view: &LeaseView, service: &str) -> ServiceStatus {
     }
 }
 
-/// Ports of the provider's host by service.
+/// Returns the ports of the provider's host, by service.
 #[must_use]
 pub fn forwarded_ports(view: &LeaseView, host: &str) -> BTreeMap<String, Vec<ForwardedPort>> {
     let mut by_service: BTreeMap<String, Vec<ForwardedPort>> = BTreeMap::new();
@@ -106,12 +106,12 @@ fn service_of(name: &str, service: &Service) -> String {
     label.cloned().unwrap_or_else(by_name)
 }
 
-/// Addresses that the IP operator's load balancers have got, by service.
+/// Returns the addresses of the load balancers of the IP operator, by service.
 fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
     let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
     for service in view.services.values() {
         let Some(spec) = &service.spec else { continue };
-        // It labels them with the lease; which service they lead to is in what they select.
+        // Their labels name only the lease; the selector names the service.
         let leads_to = spec.selector.as_ref().and_then(|s| s.get(labels::SERVICE));
         let (Some("LoadBalancer"), Some(name)) = (spec.type_.as_deref(), leads_to) else {
             continue;
@@ -134,11 +134,11 @@ fn assigned_ips(view: &LeaseView) -> BTreeMap<String, Vec<AssignedIp>> {
     by_service
 }
 
-/// The port of the container.
+/// Returns the port of the container.
 fn inside(port: &ServicePort) -> Option<u16> {
     let number = match &port.target_port {
         Some(IntOrString::Int(number)) => *number,
-        // Left out it is the same port; by name we give none.
+        // The default is the same port; named ports are not used.
         _ => port.port,
     };
     u16::try_from(number).ok()
@@ -162,7 +162,7 @@ fn forwarded(port: &ServicePort, service: &str, host: &str) -> Option<ForwardedP
     })
 }
 
-/// How often containers of each service started again, over the pods there are.
+/// Returns the number of container restarts of the existing pods, by service.
 #[must_use]
 pub fn restarts(view: &LeaseView) -> BTreeMap<String, u32> {
     let mut by_service = BTreeMap::new();
@@ -182,7 +182,7 @@ pub fn restarts(view: &LeaseView) -> BTreeMap<String, u32> {
     by_service
 }
 
-/// The service a pod is a replica of.
+/// Returns the service of a pod.
 #[must_use]
 pub fn pod_service(pod: &Pod) -> Option<&str> {
     let labels = pod.metadata.labels.as_ref()?;

@@ -1,12 +1,12 @@
-//! What of an object is worth its memory.
+//! Removes fields that are never read from cached objects.
 
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// The whole object once more, as kubectl writes it.
+/// Copy of the object by kubectl.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Drops who wrote which field, and copies of the object within itself.
+/// Removes field managers and copies of the object.
 pub(super) fn metadata(meta: &mut ObjectMeta) {
     meta.managed_fields = None;
     if let Some(annotations) = &mut meta.annotations {
@@ -14,7 +14,7 @@ pub(super) fn metadata(meta: &mut ObjectMeta) {
     }
 }
 
-/// Of a pod: who it is, its containers' names, where it runs and whether.
+/// Reduces a pod to its identity, the names of its containers, its node and its status.
 pub(super) fn pod(pod: &mut Pod) {
     metadata(&mut pod.metadata);
     pod.spec = pod.spec.take().map(spec);
@@ -62,7 +62,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_pod_keeps_what_is_read_and_nothing_else() {
+    fn trimmed_pod_has_only_the_read_fields() {
         let mut whole: Pod = serde_json::from_value(json!({
             "metadata": {
                 "name": "web-0", "namespace": "ns", "uid": "u", "labels": {"a": "b"},

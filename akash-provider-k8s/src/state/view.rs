@@ -1,4 +1,4 @@
-//! The objects of one lease.
+//! Objects of one lease.
 
 use super::Kind;
 use crate::crd::{Manifest, ManifestService, ProviderHost, ProviderLeasedIP};
@@ -10,12 +10,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The objects of one lease as the watches saw them last, each by name. Cheap to clone.
+/// Objects of one lease as last observed, each by name. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct LeaseView {
-    /// The namespace, if there is one that can be read.
+    /// Namespace, if it exists and can be decoded.
     pub namespace: Option<Arc<Namespace>>,
-    /// The record of what is to run.
+    /// Manifest of the lease.
     pub manifest: Option<Arc<Manifest>>,
     /// Services without persistent volumes.
     pub deployments: BTreeMap<String, Arc<Deployment>>,
@@ -23,28 +23,28 @@ pub struct LeaseView {
     pub stateful_sets: BTreeMap<String, Arc<StatefulSet>>,
     /// Pods, with few of their fields.
     pub pods: BTreeMap<String, Arc<Pod>>,
-    /// Services: ports, and leased addresses.
+    /// Services with ports or leased addresses.
     pub services: BTreeMap<String, Arc<Service>>,
     /// All network policies of the namespace.
     pub policies: BTreeMap<String, Arc<NetworkPolicy>>,
-    /// Quotas that have the network's label.
+    /// Quotas with the label of the network.
     pub quotas: BTreeMap<String, Arc<ResourceQuota>>,
-    /// Service accounts that have the network's label.
+    /// Service accounts with the label of the network.
     pub accounts: BTreeMap<String, Arc<ServiceAccount>>,
     /// All roles of the namespace.
     pub roles: BTreeMap<String, Arc<Role>>,
     /// All role bindings of the namespace.
     pub role_bindings: BTreeMap<String, Arc<RoleBinding>>,
-    /// Hostnames that are declared for it.
+    /// Declared hostnames.
     pub hosts: BTreeMap<String, Arc<ProviderHost>>,
-    /// Addresses that are declared for it.
+    /// Declared addresses.
     pub ips: BTreeMap<String, Arc<ProviderLeasedIP>>,
-    /// Objects that make no sense, and why.
+    /// Invalid objects, with the reason.
     pub unreadable: BTreeMap<(Kind, String), String>,
 }
 
 impl LeaseView {
-    /// True when there is nothing of it.
+    /// Returns true if the lease has no object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.runs()
@@ -61,7 +61,7 @@ impl LeaseView {
             && self.unreadable.is_empty()
     }
 
-    /// True when something was made to run it, which a mere record is not.
+    /// Returns true if the lease has a workload or a namespace, not only a record.
     #[must_use]
     pub fn runs(&self) -> bool {
         let unreadable = |kind| self.unreadable.keys().any(|(k, _)| *k == kind);
@@ -71,13 +71,13 @@ impl LeaseView {
             || unreadable(Kind::Namespaces)
     }
 
-    /// The services that are to run; `None` when that is not known.
+    /// Returns the declared services, or `None` if they are unknown.
     #[must_use]
     pub fn wanted(&self) -> Option<&[ManifestService]> {
         Some(&self.manifest.as_ref()?.spec.group.services)
     }
 
-    /// Metadata of an object.
+    /// Returns the metadata of an object.
     pub(super) fn metadata(&self, kind: Kind, name: &str) -> Option<&ObjectMeta> {
         match kind {
             Kind::Namespaces => self.namespace.as_ref().map(|o| &o.metadata),

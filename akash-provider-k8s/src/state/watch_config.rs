@@ -1,42 +1,42 @@
-//! How eagerly watches are kept up.
+//! Timing of the watches.
 
 use backon::ExponentialBuilder;
 use kube::core::Status;
 use kube::runtime::watcher::ExponentialBackoff;
 use std::time::Duration;
 
-/// No server makes us wait longer than this.
+/// Maximum delay that a server can request.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// A server that is overloaded and does not say for how long.
+/// Delay for an overloaded server that requests none.
 const OVERLOADED: Duration = Duration::from_secs(1);
 
-/// How eagerly watches are kept up. [`WatchConfig::default`] is right for a real cluster.
+/// Timing of the watches. [`WatchConfig::default`] is suitable for a real cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchConfig {
-    /// Most objects of one answer to a list.
+    /// Maximum number of objects per page of a list.
     pub page_size: u32,
-    /// Limit of one page of a list.
+    /// Maximum duration of one page of a list.
     pub list_timeout: Duration,
-    /// Limit until a watch begins.
+    /// Maximum time until a watch starts.
     pub start_timeout: Duration,
-    /// The server ends a watch after so many seconds; below 295.
+    /// Duration of a watch in seconds, enforced by the server; below 295.
     pub watch_seconds: u32,
-    /// A watch that says nothing, not even a bookmark, for so long may be dead; it is begun anew. Bookmarks come once
-    /// a minute, and API servers leave one out now and then, so that a watch that is well is quiet for two minutes.
+    /// Idle time after which a watch without events and bookmarks is restarted. Bookmarks are sent once a minute, and
+    /// API servers omit some, so a working watch may be quiet for two minutes.
     pub idle: Duration,
-    /// A watch that stood for so long, or said something, works.
+    /// Time after which a watch without an event counts as working.
     pub proof: Duration,
-    /// A watch that stood for so long ends the back-off.
+    /// Duration of a watch that resets the back-off.
     pub steady: Duration,
-    /// First wait after a failure; it doubles each time, and jitter adds up to as much again.
+    /// First back-off after a failure; it doubles, and jitter at most doubles the delay.
     pub wait_first: Duration,
-    /// Longest wait after a failure, without its jitter.
+    /// Maximum back-off after a failure, without jitter.
     pub wait_max: Duration,
-    /// First wait for a kind that the cluster does not have.
+    /// First delay of a retry for a missing kind.
     pub wait_absent: Duration,
-    /// Longest wait for a kind that a cluster may go without; it doubles until then.
+    /// Maximum delay for a kind that the cluster may lack; the delay doubles up to it.
     pub wait_absent_max: Duration,
-    /// Nobody is told of a watch that is down for less.
+    /// Duration of an outage before health becomes unknown.
     pub grace: Duration,
 }
 
@@ -70,19 +70,19 @@ impl WatchConfig {
         builder.into()
     }
 
-    /// The wait for a kind that is not there, after so many answers in a row that say so.
+    /// Returns the delay for a missing kind after a number of consecutive responses.
     pub(crate) fn absent(&self, answers: u32, may_be_absent: bool) -> Duration {
         if !may_be_absent {
             return self.wait_absent;
         }
-        // Most clusters that lack it will lack it tomorrow. More doublings than these are past every wait.
+        // Most clusters never get the kind. More doublings exceed every delay.
         let doublings = answers.saturating_sub(1).min(16);
         let most = self.wait_absent_max.max(self.wait_absent);
         self.wait_absent.saturating_mul(1 << doublings).min(most)
     }
 }
 
-/// How long the server wants us to wait, as far as it says.
+/// Returns the delay that the server requests, if any.
 pub(crate) fn asked_to_wait(status: &Status) -> Option<Duration> {
     let said = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
     if said > 0 {
@@ -97,7 +97,7 @@ mod tests {
     use kube::core::response::StatusDetails;
 
     #[test]
-    fn the_server_is_taken_at_its_word_within_reason() {
+    fn delay_of_the_server_is_used_within_limits() {
         let details = |seconds| StatusDetails {
             name: String::new(),
             group: String::new(),
@@ -123,23 +123,23 @@ mod tests {
     }
 
     #[test]
-    fn waits_grow_to_their_cap_and_differ() {
+    fn back_off_grows_to_its_limit_with_jitter() {
         let watch_config = WatchConfig::default();
         let waits: Vec<_> = watch_config.back_off().take(12).collect();
         assert!(waits.iter().all(|w| *w >= watch_config.wait_first), "{waits:?}");
-        // Jitter at most doubles a wait.
+        // Jitter at most doubles a delay.
         let most = watch_config.wait_max * 2;
         assert!(waits.iter().all(|w| *w <= most), "{waits:?}");
         assert!(waits.last() > waits.first(), "{waits:?}");
         let again: Vec<_> = watch_config.back_off().take(12).collect();
-        assert_ne!(waits, again, "two clients do not move in step");
+        assert_ne!(waits, again, "the jitter of two clients differs");
     }
 
     #[test]
-    fn a_kind_that_a_cluster_may_lack_is_asked_for_ever_more_seldom() {
+    fn optional_missing_kind_is_retried_with_back_off() {
         let config = WatchConfig::default();
         let waits = |may| [1, 2, 5, 6, 1_000].map(|answers| config.absent(answers, may).as_secs());
         assert_eq!(waits(true), [30, 60, 480, 600, 600]);
-        assert_eq!(waits(false), [30; 5], "somebody waits for it");
+        assert_eq!(waits(false), [30; 5], "required kind");
     }
 }

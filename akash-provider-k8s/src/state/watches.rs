@@ -1,4 +1,4 @@
-//! What is known of each watch, as values.
+//! State of the watches.
 
 use super::Kind;
 use super::follow::Report;
@@ -8,33 +8,33 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// What is known of one watch.
+/// State of one watch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WatchState {
-    /// Everything was listed once.
+    /// All objects were listed once.
     pub synced: bool,
-    /// Since when it does not work; `None` when it does, or has not begun.
+    /// Time since when the watch does not work; `None` while it works or before its start.
     pub down_since: Option<Instant>,
-    /// The cluster has no such kind: what is awaited.
+    /// Missing kind for which the watch waits.
     pub awaited: Option<String>,
-    /// What went wrong last, also when it works again.
+    /// Last error, retained after the watch works again.
     pub last_error: Option<String>,
-    /// Times everything was listed.
+    /// Number of complete lists.
     pub lists: u64,
-    /// Times a watch was begun.
+    /// Number of started watches.
     pub starts: u64,
-    /// Times something went wrong.
+    /// Number of failures.
     pub failures: u64,
 }
 
 impl WatchState {
-    /// For how long it has not worked.
+    /// Returns the duration of the current outage.
     #[must_use]
     pub fn down_for(&self) -> Option<Duration> {
         self.down_since.map(|since| since.elapsed())
     }
 
-    /// Everything was listed.
+    /// Records a complete list.
     pub(crate) fn listed(&mut self) {
         self.lists += 1;
         self.synced = true;
@@ -42,7 +42,7 @@ impl WatchState {
         self.awaited = None;
     }
 
-    /// It does not work, and that since `since` at the latest. True when that is news.
+    /// Records a failure since `since` at the latest. Returns true if it is new.
     pub(crate) fn failed(&mut self, error: String, since: Instant) -> bool {
         let news = self.down_since.is_none();
         self.failures += 1;
@@ -56,10 +56,10 @@ impl WatchState {
     }
 }
 
-/// All watches, by what they watch.
+/// States of all watches, by kind.
 pub(super) type Watches = BTreeMap<Kind, WatchState>;
 
-/// Who keeps the values current.
+/// Publisher of the states.
 #[derive(Debug)]
 pub(super) struct Board(watch::Sender<Watches>);
 
@@ -77,7 +77,7 @@ impl Board {
         self.0.subscribe()
     }
 
-    /// Counts; nobody is woken for it.
+    /// Updates a counter without a notification.
     pub(super) fn count(&self, kind: Kind, f: impl FnOnce(&mut WatchState)) {
         self.0.send_if_modified(|all| {
             f(all.entry(kind).or_default());
@@ -93,20 +93,20 @@ impl Board {
         self.change(kind, |state| state.down_since = None);
     }
 
-    /// It does not work, and that since `since` at the latest. True when that is news.
+    /// Records a failure since `since` at the latest. Returns true if it is new.
     pub(super) fn failed(&self, kind: Kind, error: String, since: Instant) -> bool {
         let mut news = false;
         self.change(kind, |state| news = state.failed(error, since));
         news
     }
 
-    /// The cluster has no such kind.
+    /// Records that the server does not serve the kind.
     pub(super) fn absent(&self, kind: Kind, error: String) {
         self.change(kind, |state| {
             state.failures += 1;
             state.awaited = Some(format!("the cluster does not serve {kind} yet"));
             state.last_error = Some(error);
-            // What a cluster may lack is not down when it is not there.
+            // A kind that the cluster may lack is not down.
             state.down_since = if kind.may_be_absent() {
                 None
             } else {
@@ -115,19 +115,19 @@ impl Board {
         });
     }
 
-    /// Listeners are woken where something they act on changed.
+    /// Updates a state, and notifies listeners about relevant changes.
     fn change(&self, kind: Kind, f: impl FnOnce(&mut WatchState)) {
         self.0.send_if_modified(|all| {
             let state = all.entry(kind).or_default();
             let before = (state.is_usable(kind), state.down_since);
             f(state);
-            // Counters change all the time and wake nobody.
+            // Counters change often and notify no listener.
             before != (state.is_usable(kind), state.down_since)
         });
     }
 }
 
-/// One watch's place on the board.
+/// Reporter of one watch.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) kind: Kind,
@@ -174,23 +174,24 @@ impl Report for Place {
     }
 }
 
-/// True when every watch has everything, or is of a kind that the cluster does not have and may lack. Kinds that may
-/// come late do not count.
+/// Returns true if every watch has listed its objects, or waits for a kind that the cluster may lack. Kinds that the
+/// start does not require are ignored.
 pub(super) fn are_ready(all: &Watches) -> bool {
     let mut needed = all.iter().filter(|(kind, _)| !kind.may_come_late());
     needed.all(|(kind, state)| state.is_usable(*kind))
 }
 
-/// True when health is known: the watches it needs have everything and none is down for longer than `grace`.
+/// Returns true if health is known: the deciding watches have listed their objects, and none is down for longer than
+/// `grace`.
 pub(super) fn know_health(all: &Watches, grace: Duration) -> bool {
     let needed = |(kind, _): &(&Kind, &WatchState)| kind.decides_health();
     all.iter()
         .filter(needed)
-        // A short break changes nothing: what is known is a few seconds old.
+        // After a short outage the state is only seconds old.
         .all(|(_, state)| state.synced && state.down_for().is_none_or(|down| down < grace))
 }
 
-/// When health will not be known any more unless a watch works again.
+/// Returns the time when health becomes unknown unless a watch works again.
 pub(super) fn known_until(all: &Watches, grace: Duration) -> Option<Instant> {
     let needed = all.iter().filter(|(kind, _)| kind.decides_health());
     let down = needed.filter_map(|(_, state)| state.down_since);
@@ -208,9 +209,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn health_is_known_while_every_watch_it_needs_works_or_is_down_for_a_moment() {
+    async fn health_is_known_while_deciding_watches_work_or_are_briefly_down() {
         let board = Board::new();
-        assert!(!known(&board), "nothing is listed yet");
+        assert!(!known(&board), "before the first list");
         for kind in Kind::ALL.into_iter().filter(|k| k.decides_health()) {
             assert!(!known(&board), "without {kind}");
             board.listed(kind);
@@ -220,7 +221,7 @@ mod tests {
         board.failed(Kind::Pods, "gone".to_owned(), Instant::now());
         assert!(
             board.failed(Kind::Deployments, "gone".to_owned(), Instant::now()),
-            "it is news"
+            "the failure is new"
         );
         assert_eq!(
             board.read(|all| known_until(all, GRACE)),
@@ -230,7 +231,7 @@ mod tests {
         assert!(known(&board), "within the grace");
         assert!(
             !board.failed(Kind::Deployments, "gone again".to_owned(), Instant::now()),
-            "it is none"
+            "the failure is known"
         );
         tokio::time::advance(Duration::from_millis(1)).await;
         assert!(!known(&board), "the first failure counts");
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kind_that_a_cluster_lacks_is_awaited_and_stops_only_what_needs_it() {
+    async fn missing_kind_blocks_only_its_dependents() {
         let board = Board::new();
         for kind in Kind::ALL {
             board.listed(kind);

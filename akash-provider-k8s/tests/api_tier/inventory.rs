@@ -90,7 +90,7 @@ fn an_unhealthy_device_is_not_offered_and_said() {
                 .await;
             let said = capacity.ignored();
             let n1 = corner.named("n1");
-            let line = format!("node `{n1}`: 1 of 2 nvidia GPUs cannot be used (unhealthy)");
+            let line = format!("node `{n1}`: 1 of 2 nvidia GPUs are unhealthy");
             assert!(said.contains(&line), "{said:?}");
         })
     });

@@ -4,7 +4,7 @@ use akash_provider_core::cluster::Outage;
 use serde_json::json;
 use std::sync::Arc;
 
-/// Health of a lease without failing containers.
+/// Returns the health of a lease without failing containers.
 fn health(view: &LeaseView) -> Health {
     super::health(view, &Nodes::new())
 }
@@ -26,14 +26,14 @@ fn view(services: &[(&str, u32)], deployments: &[(&str, Counts)], sets: &[(&str,
     view
 }
 
-/// Without pods nothing shows that the tenant's containers fail.
+/// Without pods no container of the tenant is known to fail.
 const LACKS: Health = Health::Out(Outage::Unexplained);
 const STARTS: Health = Health::Out(Outage::Starting);
 const MISSING: Health = Health::Out(Outage::Missing);
 const SCALED: Health = Health::Out(Outage::ScaledDown);
 
 #[test]
-fn a_lease_is_good_when_every_service_is() {
+fn lease_is_healthy_if_all_services_are() {
     use Health::Good;
     let whole = (1, 1, 2, 2);
     let cases = [
@@ -60,14 +60,14 @@ fn a_lease_is_good_when_every_service_is() {
             Good,
         ),
         (
-            "new, and not acted on",
+            "new, and not observed",
             vec![("web", 2)],
             vec![("web", (1, 0, 2, 2))],
             vec![],
             STARTS,
         ),
         (
-            "an update that is not acted on: the version before serves",
+            "an update that is not observed: the previous generation serves",
             vec![("web", 2)],
             vec![("web", (2, 1, 2, 2))],
             vec![],
@@ -95,7 +95,7 @@ fn a_lease_is_good_when_every_service_is() {
 }
 
 #[test]
-fn a_service_is_of_the_kind_its_volumes_want() {
+fn persistent_volumes_decide_the_kind_of_a_workload() {
     use Health::Good;
     let (whole, short) = ((1, 1, 2, 2), (1, 1, 2, 0));
     let cases = [
@@ -134,7 +134,7 @@ fn a_service_is_of_the_kind_its_volumes_want() {
     }
 }
 
-/// A rolling update of the service `web` with so many replicas, its controller's word, and how many are available.
+/// Returns the health of a rolling update of `web`, by count, reason of the controller and available replicas.
 fn updating(count: u32, reason: &str, available: i32) -> Health {
     let wanted = i32::try_from(count).unwrap();
     let mut view = view(&[("web", count)], &[("web", (2, 2, wanted, available))], &[]);
@@ -152,17 +152,17 @@ fn updating(count: u32, reason: &str, available: i32) -> Health {
 }
 
 #[test]
-fn a_rolling_update_with_one_replica_away_is_healthy_until_it_stands_still() {
+fn rolling_update_with_one_missing_replica_is_healthy_until_it_stalls() {
     use Health::Good;
     for (count, reason, available, wanted) in [
         (2, "ReplicaSetUpdated", 1, Good),
         (2, "ReplicaSetUpdated", 2, Good),
         (2, "ReplicaSetUpdated", 0, LACKS),
-        // The one there is is replaced by the next.
+        // The only replica is replaced.
         (1, "ReplicaSetUpdated", 0, Good),
         (3, "NewReplicaSetCreated", 2, Good),
         (3, "NewReplicaSetCreated", 1, LACKS),
-        // Done, and then one is lost; or it never gets done.
+        // A loss after the end of the update, or a stalled update.
         (2, "NewReplicaSetAvailable", 1, LACKS),
         (2, "ProgressDeadlineExceeded", 1, LACKS),
         (1, "ProgressDeadlineExceeded", 0, LACKS),
@@ -176,13 +176,13 @@ fn a_rolling_update_with_one_replica_away_is_healthy_until_it_stands_still() {
 }
 
 #[test]
-fn a_set_that_is_updated_is_healthy_while_some_of_it_serves() {
+fn updated_stateful_set_is_healthy_with_an_available_replica() {
     use Health::Good;
     for (generation, revision, available, wanted) in [
         (2, "new", 1, Good),
         (2, "new", 0, LACKS),
         (2, "old", 1, LACKS),
-        // The first start is no update.
+        // The first start is not an update.
         (1, "new", 1, LACKS),
     ] {
         let mut view = view(
@@ -200,7 +200,7 @@ fn a_set_that_is_updated_is_healthy_while_some_of_it_serves() {
 }
 
 #[test]
-fn what_is_not_known_is_not_bad() {
+fn unknown_state_is_not_unhealthy() {
     let mut no_manifest = view(&[("web", 1)], &[("web", (1, 1, 1, 0))], &[]);
     no_manifest.manifest = None;
     assert_eq!(health(&no_manifest), Health::Unknown);
@@ -214,11 +214,11 @@ fn what_is_not_known_is_not_bad() {
     let mut pod = view(&[("web", 1)], &[], &[]);
     pod.unreadable
         .insert((Kind::Pods, "web-0".to_owned()), "why".to_owned());
-    assert_eq!(health(&pod), MISSING, "a pod that cannot be read decides nothing");
+    assert_eq!(health(&pod), MISSING, "an invalid pod does not decide health");
 }
 
 #[test]
-fn a_write_is_seen_when_the_same_object_is_at_least_so_new() {
+fn write_is_observed_at_its_generation_of_the_same_object() {
     let view = view(&[], &[("web", (3, 3, 1, 1))], &[]);
     let cases = [
         ("d-web", 2, true),

@@ -34,7 +34,7 @@ fn reasons(history: &History) -> Vec<String> {
 }
 
 #[test]
-fn an_event_says_what_the_network_wants_to_know() {
+fn event_is_converted_to_the_form_of_the_gateway() {
     let mut wanted = LeaseEvent {
         time: BlockTime(1_795_256_449_740),
         severity: Severity::Normal,
@@ -72,7 +72,7 @@ fn an_event_says_what_the_network_wants_to_know() {
 }
 
 #[test]
-fn the_server_may_forget_and_repeat() {
+fn deleted_events_stay_and_repeated_events_are_stored_once() {
     let history = history();
     let deleted = Guarded(Ok(event("a", "1", &at(5), json!({}))));
     history.take(event("a", "1", &at(5), json!({})));
@@ -86,18 +86,18 @@ fn the_server_may_forget_and_repeat() {
     assert_eq!(
         reasons(&history),
         ["b 2", "a 3"],
-        "an event that repeats is the newest"
+        "a repeated event is the newest"
     );
     let again = history.after(&lease(1).namespace(), 2);
-    assert_eq!(again.len(), 1, "and a follower hears it again");
+    assert_eq!(again.len(), 1, "a subscriber receives it again");
 }
 
 #[test]
-fn memory_has_a_limit_and_the_oldest_go_first() {
+fn history_is_limited_and_removes_the_oldest_events() {
     let history = history();
     let extra = 10;
     for i in 0..EVENTS_MAX + extra {
-        // The newest come first, as a list may have them.
+        // Newest first, as a list may be sorted.
         let ago = i64::try_from(i).unwrap();
         history.take(event(&format!("{i:04}"), "1", &at(ago), json!({})));
     }
@@ -111,7 +111,7 @@ fn memory_has_a_limit_and_the_oldest_go_first() {
 }
 
 #[test]
-fn what_is_too_old_or_of_nobody_is_not_shown() {
+fn expired_and_foreign_events_are_not_returned() {
     let history = history();
     history.take(event("old", "1", &at(3700), json!({})));
     history.take(event("new", "1", &at(60), json!({})));
@@ -122,7 +122,7 @@ fn what_is_too_old_or_of_nobody_is_not_shown() {
 }
 
 #[test]
-fn what_a_daemon_kept_comes_back_and_overrides_nothing() {
+fn restored_events_do_not_replace_newer_ones() {
     let history = history();
     history.take(event("a", "2", &at(5), json!({"note": "newer"})));
     let kept = |uid: &str| {
@@ -134,7 +134,7 @@ fn what_a_daemon_kept_comes_back_and_overrides_nothing() {
 }
 
 #[test]
-fn an_event_is_about_the_service_of_its_object() {
+fn event_belongs_to_the_service_of_its_object() {
     let lease = lease(1);
     let mut view = LeaseView::default();
     for name in ["web", "web-api"] {

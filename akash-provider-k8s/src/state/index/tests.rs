@@ -28,7 +28,7 @@ fn changed(dseq: u64) -> Vec<Signal> {
     vec![Signal::Lease(lease(dseq).namespace().into())]
 }
 
-/// An index with one good lease.
+/// Returns an index with one healthy lease.
 fn good(dseq: u64) -> Index {
     let mut index = index();
     let lease = lease(dseq);
@@ -40,13 +40,13 @@ fn good(dseq: u64) -> Index {
 }
 
 #[test]
-fn a_change_is_told_once_and_only_when_it_is_one() {
+fn only_changes_of_health_are_signalled() {
     let mut index = index();
     let lease = lease(1);
     assert_eq!(
         apply(&mut index, manifest(&lease, &[("web", 1)])),
         [],
-        "a record does not run"
+        "a recorded lease does not run"
     );
     assert_eq!(health_of(&index, 1), None);
     assert_eq!(apply(&mut index, namespace(&lease)), changed(1));
@@ -54,7 +54,7 @@ fn a_change_is_told_once_and_only_when_it_is_one() {
     assert_eq!(
         apply(&mut index, deployment(&lease, "web", (1, 1, 1, 0))),
         changed(1),
-        "the reason is another"
+        "the reason changed"
     );
     assert_eq!(apply(&mut index, deployment(&lease, "web", (1, 1, 1, 0))), []);
     assert_eq!(
@@ -69,7 +69,7 @@ fn a_change_is_told_once_and_only_when_it_is_one() {
 }
 
 #[test]
-fn what_is_gone_is_told_to_everybody() {
+fn removed_lease_is_signalled_to_all_listeners() {
     let mut index = good(1);
     let lease = lease(1);
     let web = deployment(&lease, "web", (1, 1, 1, 1));
@@ -82,11 +82,11 @@ fn what_is_gone_is_told_to_everybody() {
     assert_eq!(health_of(&index, 1), None);
     let record = manifest(&lease, &[]);
     assert_eq!(index.deleted::<Manifest>(&record.metadata), []);
-    assert!(index.leases.is_empty(), "nothing is kept of what is gone");
+    assert!(index.leases.is_empty(), "a removed lease leaves no state");
 }
 
 #[test]
-fn a_record_that_others_delete_is_a_loss() {
+fn record_deleted_by_another_client_is_a_loss() {
     let mut index = good(1);
     let lease = lease(1);
     let (record, name) = (manifest(&lease, &[("web", 1)]), host(&lease, "a.example", "web"));
@@ -115,7 +115,7 @@ fn a_record_that_others_delete_is_a_loss() {
 }
 
 #[test]
-fn leases_of_others_are_nobody_to_us() {
+fn leases_of_other_providers_and_chains_are_foreign() {
     let lease = lease(1);
     let mut others = Vec::new();
     let mut provider = namespace(&lease);
@@ -130,9 +130,9 @@ fn leases_of_others_are_nobody_to_us() {
     let mut unlabelled = namespace(&lease);
     unlabelled.metadata.labels = None;
     others.push(unlabelled);
-    let mut elsewhere = namespace(&lease);
-    elsewhere.metadata.name = Some("kube-system".to_owned());
-    others.push(elsewhere);
+    let mut misplaced = namespace(&lease);
+    misplaced.metadata.name = Some("kube-system".to_owned());
+    others.push(misplaced);
     for other in others {
         let mut index = index();
         let name = other.metadata.name.clone().unwrap();
@@ -146,7 +146,7 @@ fn leases_of_others_are_nobody_to_us() {
 }
 
 #[test]
-fn health_waits_for_what_we_wrote() {
+fn health_is_unknown_until_own_writes_are_observed() {
     let mut index = good(1);
     let home = lease(1).namespace();
     let write = |generation| Write {
@@ -161,21 +161,21 @@ fn health_waits_for_what_we_wrote() {
     assert_eq!(
         health_of(&index, 1),
         Some(Health::Unknown),
-        "that was before our write"
+        "older than the own write"
     );
     apply(&mut index, deployment(&lease(1), "web", (2, 1, 1, 1)));
     let serves = Some(Health::Good);
     assert_eq!(
         health_of(&index, 1),
         serves,
-        "not acted on, and the version before serves"
+        "not observed, and the previous generation serves"
     );
     apply(&mut index, deployment(&lease(1), "web", (2, 1, 1, 0)));
     let starts = out(Outage::Starting);
-    assert_eq!(health_of(&index, 1), starts, "and when it does not");
+    assert_eq!(health_of(&index, 1), starts, "and without a serving replica");
     apply(&mut index, deployment(&lease(1), "web", (2, 2, 1, 1)));
     assert_eq!(health_of(&index, 1), Some(Health::Good));
-    assert_eq!(index.wrote(&home, write(2)), None, "seen before its answer came");
+    assert_eq!(index.wrote(&home, write(2)), None, "observed before the response");
     index.hold(&home, 1);
     index.hold(&home, 1);
     index.hold(&home, -1);
@@ -185,7 +185,7 @@ fn health_waits_for_what_we_wrote() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_was_undone_is_not_waited_for_after_the_next_list() {
+async fn reverted_write_is_dropped_with_the_next_list() {
     let mut index = good(1);
     let home = lease(1).namespace();
     let write = Write {
@@ -210,7 +210,7 @@ async fn a_write_that_was_undone_is_not_waited_for_after_the_next_list() {
 }
 
 #[test]
-fn a_list_replaces_everything_of_its_kind_and_nothing_else() {
+fn list_replaces_only_objects_of_its_kind() {
     let mut index = good(1);
     apply(&mut index, pod(&lease(1), "web-1", "web", "Running", true));
     let other = Arc::new(deployment(&lease(2), "web", (1, 1, 1, 1)));
@@ -229,22 +229,22 @@ fn a_list_replaces_everything_of_its_kind_and_nothing_else() {
 }
 
 #[test]
-fn a_hostname_moves_with_its_lease() {
+fn hostname_moves_to_its_new_lease() {
     let mut index = index();
     apply(&mut index, host(&lease(1), "a.example", "web"));
     apply(&mut index, host(&lease(2), "a.example", "api"));
     assert!(
         !index.leases.contains_key(&lease(1).namespace()),
-        "nothing else is known of it"
+        "the lease has no other object"
     );
     let entry = &index.leases[&lease(2).namespace()];
     assert_eq!(entry.view.hosts["a.example"].spec.service_name, "api");
     index.deleted::<ProviderHost>(&host(&lease(1), "a.example", "web").metadata);
-    assert!(index.leases.is_empty(), "wherever its labels say it was");
+    assert!(index.leases.is_empty(), "regardless of its labels");
 }
 
 #[test]
-fn garbage_is_reported_and_hides_nothing_else() {
+fn invalid_object_is_reported_and_hides_no_other() {
     let mut index = good(1);
     let record = manifest(&lease(1), &[]).metadata;
     assert_eq!(
@@ -264,14 +264,14 @@ fn garbage_is_reported_and_hides_nothing_else() {
     ];
     assert_eq!(found, wanted);
     apply(&mut index, manifest(&lease(1), &[("web", 1)]));
-    assert_eq!(health_of(&index, 1), Some(Health::Good), "mended");
+    assert_eq!(health_of(&index, 1), Some(Health::Good), "fixed");
     let unreadable = [(record, "again".to_owned())];
     index.replaced::<Manifest>(&[], &unreadable, Instant::now());
-    assert_eq!(health_of(&index, 1), Some(Health::Unknown), "in a list too");
+    assert_eq!(health_of(&index, 1), Some(Health::Unknown), "also in a list");
 }
 
 #[test]
-fn what_runs_without_a_record_is_an_orphan() {
+fn workload_without_a_record_is_an_orphan() {
     let mut index = index();
     apply(&mut index, namespace(&lease(1)));
     apply(&mut index, host(&lease(2), "a.example", "web"));

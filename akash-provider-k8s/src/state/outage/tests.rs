@@ -4,7 +4,7 @@ use super::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A lease with one service of one replica, which is not available, and these pods.
+/// Returns a lease with one service of one unavailable replica, and these pods.
 fn view(pods: &[Value]) -> LeaseView {
     let lease = lease(1);
     let mut view = LeaseView {
@@ -21,12 +21,12 @@ fn view(pods: &[Value]) -> LeaseView {
     view
 }
 
-/// Health while the kubelet of every node reports.
+/// Returns the health while the kubelet of every node reports.
 fn health(view: &LeaseView) -> Health {
     health_on(view, &Nodes::from([("n1".to_owned(), true)]))
 }
 
-/// A pod of the service with one container in this state.
+/// Returns a pod of the service with one container in this state.
 fn pod(state: Value, change: impl FnOnce(&mut Value)) -> Value {
     let mut pod = json!({
         "metadata": {"name": "web-0", "labels": {"akash.network/manifest-service": "web"}},
@@ -63,7 +63,7 @@ fn condition(type_: &'static str, status: &'static str) -> impl FnOnce(&mut Valu
     }
 }
 
-/// Running and ready, as its silent kubelet reported last.
+/// Returns a pod that was running and ready at the last report of its kubelet.
 fn silent() -> Value {
     pod(json!({"running": {}}), |pod| {
         pod["status"]["containerStatuses"][0]["ready"] = json!(true);
@@ -177,7 +177,7 @@ fn a_failing_container_counts_only_while_the_kubelet_of_its_node_reports() {
         assert_eq!(health_on(&failing, &nodes.collect()), wanted);
     }
     assert_eq!(failing_nodes(&failing).collect::<Vec<_>>(), ["n1"]);
-    // One that crashes on another node counts beside it.
+    // A failing container on another node counts in addition.
     let both = view(&[
         crashing(|_| {}),
         crashing(|pod| pod["spec"]["nodeName"] = json!("n2")),

@@ -45,13 +45,13 @@ fn kept() -> Value {
 }
 
 #[test]
-fn what_is_left_out_is_left_out_where_it_is_named_and_nowhere_else() {
+fn skipped_parts_are_skipped_only_at_their_paths() {
     let read: Pruned<Some2> = serde_json::from_str(&object().to_string()).unwrap();
     assert_eq!(read.0, kept());
 }
 
 #[test]
-fn where_parts_are_named_to_be_read_there_is_nothing_else() {
+fn only_decoded_parts_are_present() {
     let read: Pruned<Few> = serde_json::from_str(&object().to_string()).unwrap();
     let few = json!({
         "metadata": {"labels": {"env": "prod", "managedFields": "yes"}},
@@ -60,21 +60,17 @@ fn where_parts_are_named_to_be_read_there_is_nothing_else() {
     assert_eq!(read.0, few);
     let other: Pruned<Few> =
         serde_json::from_str(r#"{"spec": "text", "containers": [{"name": "a"}]}"#).unwrap();
-    assert_eq!(
-        other.0,
-        json!({"spec": "text"}),
-        "who reads it says what is wrong"
-    );
+    assert_eq!(other.0, json!({"spec": "text"}), "the decoder reports the error");
 }
 
 #[tokio::test]
-async fn a_watch_is_read_line_by_line_to_its_end() {
+async fn watch_is_decoded_line_by_line_to_its_end() {
     let long = format!(
         r#"{{"type": "MODIFIED", "object": {{"a": "{}"}}}}"#,
         "x".repeat(2 * LINE_KEPT)
     );
     let text = format!("{{\"type\": \"ADDED\", \"object\": {{\"n\": 1}}}}\r\n\n{long}\n{{\"type\": \"DEL");
-    // Whatever the pieces are in which it comes.
+    // With any size of the chunks.
     for size in [1, 7, 4096, text.len()] {
         let pieces = text
             .as_bytes()
@@ -96,7 +92,7 @@ async fn a_watch_is_read_line_by_line_to_its_end() {
 }
 
 #[tokio::test]
-async fn an_event_without_end_is_read_to_the_limit() {
+async fn endless_event_is_read_up_to_the_limit() {
     let piece = vec![b'x'; 1 << 20];
     let lines = stream::iter((0..20).map(move |_| Ok::<_, std::io::Error>(piece.clone()))).into_async_read();
     let (mut lines, mut line) = (Box::pin(lines), Vec::new());
@@ -107,13 +103,13 @@ async fn an_event_without_end_is_read_to_the_limit() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_cut_off_ends_and_one_that_fails_says_why() {
+async fn interrupted_watch_ends_and_failed_watch_is_an_error() {
     async fn after(error: std::io::Error) -> Option<kube::Result<WatchEvent<Value>>> {
         let mut lines = Box::pin(stream::iter([Err::<Vec<u8>, _>(error)]).into_async_read());
         next_event::<Some2>(lines.as_mut(), &mut Vec::new()).await
     }
     use std::io::{Error as Io, ErrorKind};
-    let nested = Io::other(Io::new(ErrorKind::UnexpectedEof, "the other end is gone"));
+    let nested = Io::other(Io::new(ErrorKind::UnexpectedEof, "connection closed"));
     assert!(after(nested).await.is_none());
     assert!(
         after(Io::other("unexpected EOF during chunk size line"))
@@ -128,7 +124,7 @@ async fn a_watch_that_is_cut_off_ends_and_one_that_fails_says_why() {
 }
 
 #[tokio::test]
-async fn what_is_no_event_is_an_error_and_a_status_says_its_own() {
+async fn invalid_event_and_status_are_errors() {
     async fn of(text: &str) -> kube::Error {
         let mut lines = Box::pin(stream::iter([Ok::<_, std::io::Error>(text.to_owned())]).into_async_read());
         let event = next_event::<Some2>(lines.as_mut(), &mut Vec::new()).await;
@@ -141,7 +137,7 @@ async fn what_is_no_event_is_an_error_and_a_status_says_its_own() {
 }
 
 #[test]
-fn an_event_reads_the_same_whether_its_kind_or_its_object_comes_first() {
+fn event_fields_may_have_any_order() {
     let object = object();
     for text in [
         format!(r#"{{"type": "MODIFIED", "object": {object}}}"#),
@@ -156,13 +152,13 @@ fn an_event_reads_the_same_whether_its_kind_or_its_object_comes_first() {
 }
 
 #[test]
-fn what_is_no_json_is_an_error_also_in_what_is_left_out() {
+fn invalid_json_in_skipped_parts_is_an_error() {
     let broken = r#"{"metadata": {"managedFields": [}}"#;
     assert!(serde_json::from_str::<Pruned<Some2>>(broken).is_err());
 }
 
 #[test]
-fn no_more_paths_are_named_than_are_told_apart() {
+fn number_of_paths_is_within_the_limit() {
     fn check<P: Parts>() {
         assert!(P::PATHS.len() <= 64);
         assert!(P::PATHS.iter().all(|path| !path.is_empty()));

@@ -31,7 +31,7 @@ fn sample() -> LeaseView {
 }
 
 #[test]
-fn a_status_says_what_there_is_of_each_service() {
+fn lease_status_has_the_replicas_of_each_service() {
     let status = lease_status(&sample(), "").unwrap();
     assert_eq!(status.services.keys().collect::<Vec<_>>(), ["db", "idle", "web"]);
     let expected = ServiceStatus {
@@ -52,20 +52,20 @@ fn a_status_says_what_there_is_of_each_service() {
         status.services["db"].available, 2,
         "not the current replicas, which are 3"
     );
-    assert_eq!(status.services["idle"].total, 4, "recorded, not made yet");
+    assert_eq!(status.services["idle"].total, 4, "recorded, not created yet");
     assert_eq!(status.services["idle"].available, 0);
     assert_eq!(service_status(&sample(), "nobody"), None);
 }
 
-/// There, a service's own status names every hostname of the lease.
+/// In the Go provider the status of a service contains every hostname of the lease.
 #[test]
-fn a_service_names_its_own_hostnames_only() {
+fn service_status_has_only_its_own_hostnames() {
     let status = service_status(&sample(), "db").unwrap();
     assert_eq!(status.uris, ["c.example"]);
 }
 
 #[test]
-fn nothing_recorded_and_nothing_made_is_no_lease() {
+fn lease_without_record_and_workload_is_unknown() {
     let mut view = LeaseView::default();
     assert_eq!(lease_status(&view, ""), None);
     let web = Arc::new(deployment(&lease(1), "web", (1, 1, 2, 2)));
@@ -124,7 +124,7 @@ fn forwarded_ports_are_the_node_ports() {
             vec![],
         ),
         (
-            "nonsense",
+            "invalid",
             "web-np",
             "NodePort",
             json!([{"port": 70_000, "nodePort": 30_006}, {"port": 1, "nodePort": -1}, {"port": 1, "nodePort": 2, "protocol": "SCTP"}]),
@@ -145,7 +145,7 @@ fn forwarded_ports_are_the_node_ports() {
 }
 
 #[test]
-fn restarts_add_up_over_the_containers_of_a_service() {
+fn restarts_are_summed_by_service() {
     let mut view = LeaseView::default();
     for (name, of) in [("web-1", "web"), ("web-2", "web"), ("db-0", "db")] {
         let pod = Arc::new(pod(&lease(1), name, of, "Running", true));
@@ -156,7 +156,7 @@ fn restarts_add_up_over_the_containers_of_a_service() {
 }
 
 #[test]
-fn addresses_are_those_that_load_balancers_have_got() {
+fn assigned_addresses_come_from_load_balancers() {
     let lease = lease(1);
     let balancer = |name: &str, status: serde_json::Value| {
         let ports = json!([{"port": 8080, "targetPort": 80, "protocol": "TCP"}]);
