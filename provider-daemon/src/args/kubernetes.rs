@@ -20,6 +20,35 @@ fn searched_domain(resolv_conf: &str) -> Option<String> {
     Some(domain.trim_end_matches('.').to_lowercase()).filter(|domain| !domain.is_empty())
 }
 
+/// Domain of the cluster, of `run` and of the hostname operator.
+#[derive(Debug, Clone, Args)]
+pub struct ClusterDomainArgs {
+    /// Domain of Services in the cluster; tenants get no names below it [default: that of the search list in
+    /// /etc/resolv.conf, else cluster.local]
+    #[arg(long, value_name = "DOMAIN")]
+    cluster_domain: Option<String>,
+}
+
+impl ClusterDomainArgs {
+    /// Returns the domain of the flag, or the one that a pod of the cluster searches.
+    #[must_use]
+    pub fn get(&self) -> Option<String> {
+        let searched = || searched_domain(&std::fs::read_to_string("/etc/resolv.conf").ok()?);
+        self.cluster_domain.clone().or_else(searched)
+    }
+}
+
+/// Returns entries of a block list that cover each name and all names below it. Names below a name without a dot, as
+/// `localhost`, are not covered.
+pub fn blocked_with_names_below<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let names = names.into_iter().map(|name| name.trim().trim_matches('.'));
+    let entry = |name: &str| {
+        let dot = if name.contains('.') { "." } else { "" };
+        format!("{dot}{name}")
+    };
+    names.filter(|name| !name.is_empty()).map(entry).collect()
+}
+
 /// A real cluster.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Kubernetes")]
@@ -33,10 +62,9 @@ pub struct KubernetesArgs {
     /// Host under which tenants reach node ports.
     #[arg(long, default_value = "localhost", env = "AP_CLUSTER_PUBLIC_HOSTNAME")]
     pub cluster_public_hostname: String,
-    /// Domain of Services in the cluster; tenants get no names below it [default: that of the search list in
-    /// /etc/resolv.conf, else cluster.local]
-    #[arg(long, value_name = "DOMAIN")]
-    pub cluster_domain: Option<String>,
+    /// Names that are the cluster's own.
+    #[command(flatten)]
+    pub domain: ClusterDomainArgs,
     /// Isolate leases by network policies.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true",
           default_value = "true", value_parser = values::go_bool, action = ArgAction::Set)]
@@ -166,13 +194,6 @@ impl KubernetesArgs {
     pub fn runs(&self, operator: InsideArg) -> bool {
         let wanted = self.with_operators.as_deref().unwrap_or_default();
         wanted.contains(&operator)
-    }
-
-    /// Domain of Services in the cluster: that of the flag, or the one that a pod of the cluster searches.
-    #[must_use]
-    pub fn cluster_domain(&self) -> Option<String> {
-        let searched = || searched_domain(&std::fs::read_to_string("/etc/resolv.conf").ok()?);
-        self.cluster_domain.clone().or_else(searched)
     }
 
     /// Pods of the proxy that the flags name, or those of the usual charts of the controller.

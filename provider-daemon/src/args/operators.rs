@@ -11,7 +11,7 @@ pub use inventory::{DiscoveryArgs, GpuListArgs, InventoryArgs};
 pub use names::{NamesArgs, ProofArg};
 
 use super::Output;
-use super::kubernetes::IngressArg;
+use super::kubernetes::{ClusterDomainArgs, IngressArg, blocked_with_names_below};
 use super::operator::Printed;
 use super::routes::RoutesArgs;
 use super::values;
@@ -50,6 +50,12 @@ pub struct HostnameArgs {
     /// Hostnames that get no route, whoever declared them; a leading dot stands for a domain and all below it.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub deployment_blocked_hostnames: Vec<String>,
+    /// Host of the provider, as `run` has it; it and all names below it get no route, automatic hostnames excepted.
+    #[arg(long, value_name = "NAME")]
+    pub cluster_public_hostname: Option<String>,
+    /// Names of the cluster, which get no route either.
+    #[command(flatten)]
+    pub domain: ClusterDomainArgs,
     /// Ask cert-manager for a certificate of every hostname, signed by this issuer; with --ingress-mode ingress.
     #[arg(long, value_name = "NAME", value_parser = values::dns_name)]
     pub tls_issuer: Option<String>,
@@ -145,7 +151,7 @@ impl HostnameArgs {
                 mode: self.routes.mode(),
                 issuer: self.issuer()?,
                 keep_other_routes: self.keep_other_routes,
-                blocked: HostnameLedger::new(&self.deployment_blocked_hostnames),
+                blocked: self.blocked(),
                 proof: self.names.rule(self.deployment_ingress_domain.as_deref())?,
             },
             handover: self.handover_wait,
@@ -154,6 +160,15 @@ impl HostnameArgs {
             call_timeout: self.common.kube_call_timeout,
             ..Options::default()
         })
+    }
+
+    /// Hostnames that get no route: those of the flag, and the provider's and the cluster's own with all names below.
+    fn blocked(&self) -> HostnameLedger {
+        let cluster = self.domain.get();
+        let own = [&self.cluster_public_hostname, &cluster].into_iter().flatten();
+        let mut blocked = blocked_with_names_below(own.map(String::as_str));
+        blocked.extend(self.deployment_blocked_hostnames.iter().cloned());
+        HostnameLedger::new(&blocked).with_automatic(self.deployment_ingress_domain.as_deref())
     }
 
     fn issuer(&self) -> anyhow::Result<Option<Issuer>> {
@@ -231,6 +246,29 @@ mod tests {
                 panic!("{words:?} is no gateway");
             };
             assert_eq!(provider, wanted, "{words:?} {chart:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_cluster_and_of_the_provider_get_no_route() {
+        let words = [
+            "--cluster-domain=corp.internal.",
+            "--cluster-public-hostname=provider.example.com",
+            "--deployment-ingress-domain=ingress.provider.example.com",
+            "--deployment-blocked-hostnames=.blocked.example",
+        ];
+        let blocked = options(&words, None).plan.blocked;
+        for name in [
+            "web.lease.svc.corp.internal",
+            "*.corp.internal",
+            "provider.example.com",
+            "api.provider.example.com",
+            "shop.blocked.example",
+        ] {
+            assert!(blocked.is_blocked(name), "{name}");
+        }
+        for name in ["corp.example.com", "a1b2.ingress.provider.example.com"] {
+            assert!(!blocked.is_blocked(name), "{name}");
         }
     }
 

@@ -237,7 +237,7 @@ impl RunArgs {
     /// Domain of Services in the real cluster that leases run on.
     #[must_use]
     pub fn cluster_domain(&self) -> Option<String> {
-        self.is_real().then(|| self.kubernetes.cluster_domain())?
+        self.is_real().then(|| self.kubernetes.domain.get())?
     }
 
     /// What works, and not as most expect, one line each.

@@ -1,6 +1,7 @@
 //! `run`: the provider on a chain.
 
 use crate::args::RunArgs;
+use crate::args::kubernetes::blocked_with_names_below;
 use crate::args::pricing::Strategy;
 use crate::commands::chain::given_chain_id;
 use crate::commands::faults;
@@ -167,14 +168,7 @@ fn blocked(args: &RunArgs, record: Option<&ProviderFile>) -> Vec<String> {
     let own = own.into_iter().chain(host);
     let own = own.chain(args.gateway.certificate_domain.iter().map(String::as_str));
     let cluster = args.cluster_domain();
-    let own = own
-        .chain(cluster.as_deref())
-        .map(|name| name.trim().trim_matches('.'));
-    // Names below a name without a dot, as `localhost`, are no names of the provider.
-    let own = own.filter(|name| !name.is_empty()).map(|name| {
-        let dot = if name.contains('.') { "." } else { "" };
-        format!("{dot}{name}")
-    });
+    let own = blocked_with_names_below(own.chain(cluster.as_deref()));
     let named = args.leases.deployment_blocked_hostnames.iter();
     // Lists of the environment have spaces in charts of today's.
     let named = named.flat_map(|names| names.split_whitespace());

@@ -5,9 +5,12 @@ use super::inventory::{self, Desk};
 use super::pod;
 use super::process::{Operator, Process, elected};
 use crate::args::KubernetesArgs;
+use crate::args::kubernetes::blocked_with_names_below;
 use crate::args::operators::InsideArg;
+use akash_provider_core::engine::hostnames::HostnameLedger;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::election::{Election, Timing};
+use akash_provider_k8s::operators::hostname::index::Plan;
 use akash_provider_k8s::operators::hostname::{HostnameOperator, Options};
 use akash_provider_k8s::operators::inventory::Options as InventoryOptions;
 use akash_provider_k8s::operators::ip::balancer::Mode;
@@ -192,7 +195,11 @@ fn hostname(
     let election = contend(client, args, HostnameOperator::NAME);
     let mut options = Options {
         manifest_namespace: args.k8s_manifest_ns.clone(),
-        plan: args.routes.mode().into(),
+        plan: Plan {
+            // The engine refuses the other names of the block list, and lets holders keep them.
+            blocked: HostnameLedger::new(&blocked_with_names_below(args.domain.get().as_deref())),
+            ..args.routes.mode().into()
+        },
         gate: election.gate(),
         definitions: definitions.clone(),
         ..Options::default()

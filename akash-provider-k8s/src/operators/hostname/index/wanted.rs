@@ -37,7 +37,10 @@ impl Index {
     /// Returns the objects to write, or the reason why they are unknown.
     pub(super) fn wanted(&self, name: &str, host: &Host) -> Result<Work, String> {
         if self.plan.blocked.is_blocked(name) {
-            return Err("the hostname is blocked (--deployment-blocked-hostnames)".to_owned());
+            return Err(
+                "the hostname is blocked (--deployment-blocked-hostnames, or the domain of the provider or of the cluster)"
+                    .to_owned(),
+            );
         }
         if self.plan.needs_proof(name) && Self::proof(host) != Some(ProofState::Proven) {
             return Err(proof::wanting(name, owner_of(host)));
