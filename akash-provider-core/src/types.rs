@@ -9,6 +9,7 @@ pub mod event;
 pub mod group;
 pub mod id;
 pub mod price;
+pub mod quantity;
 pub mod resources;
 #[cfg(feature = "schema")]
 mod schema;

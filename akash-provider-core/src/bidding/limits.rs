@@ -3,6 +3,7 @@
 
 use super::attributes::{InvalidKey, check_keys};
 use crate::types::price::Dec;
+use crate::types::quantity::Measure;
 use crate::types::{Attribute, GroupSpec, ResourceUnit};
 use std::collections::BTreeSet;
 
@@ -45,12 +46,17 @@ pub enum InvalidGroup {
     #[error("resource id {0} is there twice")]
     DuplicateId(u32),
     /// A quantity out of its range.
-    #[error("unit {unit}: {what} is {value}, must be from {min} to {max}")]
+    #[error(
+        "unit {unit}: {what} is {}, must be from {} to {}",
+        format(.measure, .value), format(.measure, .min), format(.measure, .max)
+    )]
     OutOfRange {
         /// Resource id of the unit.
         unit: u32,
-        /// Which quantity, with its unit.
+        /// Which quantity.
         what: &'static str,
+        /// Unit of the numbers.
+        measure: Measure,
         /// Amount that the unit asks for.
         value: u64,
         /// Least that the network allows.
@@ -89,10 +95,15 @@ pub enum InvalidGroup {
         other: String,
     },
     /// A sum over all replicas out of its range.
-    #[error("the group asks for {value} of {what} in all, must be above {above} and at most {max}")]
+    #[error(
+        "the group requests {} {what} in all, must be {}at most {}",
+        format(.measure, .value), if .above < &0 { "" } else { "above 0 and " }, format(.measure, .max)
+    )]
     Total {
-        /// Which quantity, with its unit.
+        /// Which quantity.
         what: &'static str,
+        /// Unit of the numbers.
+        measure: Measure,
         /// Sum over all replicas of all units.
         value: u128,
         /// It must be above this; -1 allows zero.
@@ -103,6 +114,10 @@ pub enum InvalidGroup {
     /// The sum of the prices is beyond what a price can be.
     #[error("the group's price is beyond what a price can be")]
     PriceOverflow,
+}
+
+fn format<N: Copy + Into<u128>>(measure: &Measure, number: &N) -> String {
+    measure.format((*number).into())
 }
 
 /// Checks a group against the network's limits.
@@ -141,10 +156,11 @@ pub fn check_group(group: &GroupSpec) -> Result<(), InvalidGroup> {
 fn check_unit(unit: &ResourceUnit) -> Result<(), InvalidGroup> {
     let resources = &unit.resources;
     let id = resources.id;
-    let range = |what, value: u64, min: u64, max: u64| {
+    let range = |(what, measure), value: u64, min: u64, max: u64| {
         let broken = InvalidGroup::OutOfRange {
             unit: id,
             what,
+            measure,
             value,
             min,
             max,
@@ -156,26 +172,26 @@ fn check_unit(unit: &ResourceUnit) -> Result<(), InvalidGroup> {
         }
     };
     range(
-        "CPU (thousandths of a core)",
+        ("CPU", Measure::Millicores),
         resources.cpu.units,
         MIN_UNIT_CPU,
         MAX_UNIT_CPU,
     )?;
     check_attributes(|| format!("unit {id}, CPU"), &resources.cpu.attributes)?;
-    range("GPU", resources.gpu.units, 0, MAX_UNIT_GPUS)?;
+    range(("GPU", Measure::Count), resources.gpu.units, 0, MAX_UNIT_GPUS)?;
     if resources.gpu.units == 0 && !resources.gpu.attributes.is_empty() {
         return Err(InvalidGroup::GpuAttributesWithoutGpu { unit: id });
     }
     check_attributes(|| format!("unit {id}, GPU"), &resources.gpu.attributes)?;
     range(
-        "memory (bytes)",
+        ("memory", Measure::Bytes),
         resources.memory.bytes,
         MIN_UNIT_MEMORY,
         MAX_UNIT_MEMORY,
     )?;
     check_attributes(|| format!("unit {id}, memory"), &resources.memory.attributes)?;
     for volume in &resources.storage {
-        range("a volume (bytes)", volume.bytes, MIN_VOLUME, MAX_VOLUME)?;
+        range(("a volume", Measure::Bytes), volume.bytes, MIN_VOLUME, MAX_VOLUME)?;
         check_attributes(
             || format!("unit {id}, volume `{}`", volume.name),
             &volume.attributes,
@@ -195,11 +211,12 @@ fn check_totals(units: &[ResourceUnit]) -> Result<(), InvalidGroup> {
             .map(|u| u128::from(of(u)) * u128::from(u.count))
             .fold(0, u128::saturating_add)
     };
-    let check = |what, value: u128, above: i8, max: u64| {
+    let check = |(what, measure), value: u128, above: i8, max: u64| {
         let max = u128::from(max) * GROUP_FACTOR;
         let low = above >= 0 && value == 0;
         let broken = InvalidGroup::Total {
             what,
+            measure,
             value,
             above,
             max,
@@ -207,14 +224,19 @@ fn check_totals(units: &[ResourceUnit]) -> Result<(), InvalidGroup> {
         if low || value > max { Err(broken) } else { Ok(()) }
     };
     check(
-        "CPU (thousandths of a core)",
+        ("CPU", Measure::Millicores),
         sum(|u| u.resources.cpu.units),
         0,
         MAX_UNIT_CPU,
     )?;
-    check("GPU", sum(|u| u.resources.gpu.units), -1, MAX_UNIT_GPUS)?;
     check(
-        "memory (bytes)",
+        ("GPUs", Measure::Count),
+        sum(|u| u.resources.gpu.units),
+        -1,
+        MAX_UNIT_GPUS,
+    )?;
+    check(
+        ("of memory", Measure::Bytes),
         sum(|u| u.resources.memory.bytes),
         0,
         MAX_UNIT_MEMORY,
@@ -222,7 +244,7 @@ fn check_totals(units: &[ResourceUnit]) -> Result<(), InvalidGroup> {
     for unit in units {
         for volume in &unit.resources.storage {
             check(
-                "one volume (bytes)",
+                ("in one volume", Measure::Bytes),
                 u128::from(volume.bytes) * u128::from(unit.count),
                 -1,
                 MAX_VOLUME,
@@ -290,6 +312,28 @@ mod tests {
     }
 
     #[test]
+    fn quantities_are_in_the_units_of_sdl_files() {
+        type Change = fn(&mut GroupSpec);
+        let cpu: Change = |g| g.resources[0].resources.cpu.units = 384_500;
+        let memory: Change = |g| g.resources[0].resources.memory.bytes = 512 << 10;
+        let volume: Change = |g| g.resources[0].resources.storage[0].bytes = 33 << 40;
+        let gpus: Change = |g| (g.resources[0].resources.gpu.units, g.resources[0].count) = (24, 51);
+        let all: Change = |g| (g.resources[0].resources.memory.bytes, g.resources[0].count) = (2 << 40, 51);
+        for (change, text) in [
+            (cpu, "unit 1: CPU is 384.5, must be from 0.01 to 384"),
+            (memory, "unit 1: memory is 512Ki, must be from 1Mi to 2Ti"),
+            (volume, "unit 1: a volume is 33Ti, must be from 5Mi to 32Ti"),
+            (gpus, "the group requests 1224 GPUs in all, must be at most 1200"),
+            (
+                all,
+                "the group requests 102Ti of memory in all, must be above 0 and at most 100Ti",
+            ),
+        ] {
+            assert_eq!(broken_by(change).to_string(), text);
+        }
+    }
+
+    #[test]
     fn totals_of_a_group_have_a_limit() {
         let total = |e: &InvalidGroup| matches!(e, InvalidGroup::Total { .. });
         holds_with(|g| (g.resources[0].resources.cpu.units, g.resources[0].count) = (384_000, 50));
@@ -315,7 +359,7 @@ mod tests {
         let none = broken_by(|g| g.resources[0].count = 0);
         assert_eq!(
             none.to_string(),
-            "the group asks for 0 of CPU (thousandths of a core) in all, must be above 0 and at most 19200000"
+            "the group requests 0 CPU in all, must be above 0 and at most 19200"
         );
         assert!(total(&broken_by(|g| g.resources[0].count = u32::MAX)));
     }

@@ -6,6 +6,7 @@ use super::node_inventory::NodeInventory;
 use super::pack;
 use super::{Explanation, NodeVerdict};
 use crate::types::ResourceUnit;
+use crate::types::quantity::{cores, rounded_bytes};
 
 /// Says for every unit and node what is missing.
 pub(super) fn explain(inventory: &NodeInventory, units: &[ResourceUnit]) -> Explanation {
@@ -110,7 +111,11 @@ fn lacks(
     let left = |have: i64, each: i64| have - each * replicas;
     let cpu = left(free.cpu, need.cpu);
     if cpu.max(0) < need.cpu {
-        lacks.push(format!("cpu: {}m wanted, {}m free", need.cpu, cpu.max(0)));
+        lacks.push(format!(
+            "cpu: {} wanted, {} free",
+            cores_of(need.cpu),
+            cores_of(cpu)
+        ));
     }
     for (what, have, each) in [
         ("memory", free.memory, need.memory),
@@ -161,7 +166,7 @@ fn lacks(
 
 /// What one replica takes, for people.
 pub(super) fn describe(need: &Need, unit: &ResourceUnit) -> String {
-    let mut text = format!("{}m cpu, {} memory", need.cpu, bytes(need.memory));
+    let mut text = format!("{} CPU, {} memory", cores_of(need.cpu), bytes(need.memory));
     if need.ephemeral > 0 {
         text.push_str(&format!(", {} ephemeral storage", bytes(need.ephemeral)));
     }
@@ -196,20 +201,11 @@ fn wanted_gpus(unit: &ResourceUnit) -> String {
     format!("{}{more}", shown.join(" or "))
 }
 
-/// Bytes in the largest binary unit that they fill, with two decimals cut off.
-pub(super) fn bytes(bytes: i64) -> String {
-    let bytes = bytes.max(0);
-    for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")] {
-        let whole = bytes >> shift;
-        if whole > 0 {
-            let rest = i128::from(bytes - (whole << shift));
-            let hundredths = (rest * 100) >> shift;
-            return if hundredths == 0 {
-                format!("{whole} {unit}")
-            } else {
-                format!("{whole}.{hundredths:02} {unit}")
-            };
-        }
-    }
-    format!("{bytes} B")
+/// An amount that may be measured, and below zero where more is used than there is.
+fn bytes(bytes: i64) -> String {
+    rounded_bytes(u128::try_from(bytes).unwrap_or_default())
+}
+
+fn cores_of(millicores: i64) -> String {
+    cores(u128::try_from(millicores).unwrap_or_default())
 }

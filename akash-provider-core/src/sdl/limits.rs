@@ -4,7 +4,7 @@ use super::build::Built;
 use super::document::{Compute, Document};
 use super::fault::{ErrorKind, SdlError, Spot};
 use super::notes::Notes;
-use super::scalar::{binary, cores};
+use crate::types::quantity::{bytes, cores};
 use crate::types::{Dec, GroupSpec, ResourceUnit};
 
 const MI: u64 = 1 << 20;
@@ -75,7 +75,7 @@ fn check_compute(compute: &Compute, notes: &mut Notes) {
         &memory.text,
         memory.value.bytes,
         MEMORY,
-        binary,
+        bytes,
     ));
     let (spot, gpu) = &compute.gpu;
     let written = gpu.units.to_string();
@@ -92,7 +92,7 @@ fn check_compute(compute: &Compute, notes: &mut Notes) {
             &volume.text,
             volume.value.bytes,
             VOLUME,
-            binary,
+            bytes,
         ));
     }
 }
@@ -142,9 +142,9 @@ fn check_group(group: &GroupSpec, spot: &Spot) -> Result<(), SdlError> {
             "of memory",
             total(|unit| unit.resources.memory.bytes),
             MEMORY.1,
-            binary,
+            bytes,
         ),
-        ("in one volume", volume.max().unwrap_or(0), VOLUME.1, binary),
+        ("in one volume", volume.max().unwrap_or(0), VOLUME.1, bytes),
     ];
     for (what, total, each, unit) in totals {
         let most = u128::from(each) * GROUP;

@@ -1,5 +1,6 @@
 //! What scalars mean: numbers and truth as YAML 1.2 readers of the Go world take them, quantities, durations.
 
+use crate::types::quantity::BINARY;
 use std::time::Duration;
 
 /// Why a quantity is none.
@@ -126,7 +127,6 @@ fn decimal(text: &str) -> Result<u64, Bad> {
     text.parse().map_err(|_| Bad::TooLarge)
 }
 
-const BINARY: [(&str, u32); 6] = [("Ki", 1), ("Mi", 2), ("Gi", 3), ("Ti", 4), ("Pi", 5), ("Ei", 6)];
 const DECIMAL: [(&str, u32); 6] = [("k", 1), ("M", 2), ("G", 3), ("T", 4), ("P", 5), ("E", 6)];
 
 /// Bytes: `512Mi`, `1G`, `1.5Gi`, `1024`.
@@ -216,25 +216,6 @@ fn part(number: &str, unit: u128) -> Option<u128> {
     whole
         .checked_mul(unit)?
         .checked_add(fraction * unit / 1_000_000_000_000_000_000)
-}
-
-/// Returns millicores as cores: `384`, `0.01`.
-pub(super) fn cores(millicores: u128) -> String {
-    let (whole, rest) = (millicores / 1000, millicores % 1000);
-    format!("{whole}.{rest:03}")
-        .trim_end_matches('0')
-        .trim_end_matches('.')
-        .to_owned()
-}
-
-/// Returns bytes in the largest binary unit that divides them: `2Ti`, `1536Mi`, `7`.
-pub(super) fn binary(bytes: u128) -> String {
-    let mut units = BINARY.iter().rev();
-    let unit = units.find(|(_, power)| bytes > 0 && bytes.is_multiple_of(1 << (10 * power)));
-    unit.map_or_else(
-        || bytes.to_string(),
-        |(name, power)| format!("{}{name}", bytes >> (10 * power)),
-    )
 }
 
 #[cfg(test)]

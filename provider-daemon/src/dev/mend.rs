@@ -1,7 +1,7 @@
 //! What to say to `dev` so that an SDL it declined is served.
 
 use crate::args::{ClusterArgs, DevArgs, PricingArgs, Strategy};
-use akash_provider_core::types::{DeclineCode, GroupSpec};
+use akash_provider_core::types::{DeclineCode, GroupSpec, quantity};
 use std::path::PathBuf;
 
 /// The flags, or a hint where flags cannot do it.
@@ -128,14 +128,7 @@ fn cores(thousandths: i64) -> String {
 }
 
 fn bytes(size: i64) -> String {
-    let units = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20)];
-    let unit = units
-        .iter()
-        .find(|(_, factor)| size >= *factor && size % factor == 0);
-    unit.map_or_else(
-        || size.to_string(),
-        |(name, factor)| format!("{}{name}", size / factor),
-    )
+    quantity::bytes(u128::try_from(size).unwrap_or_default())
 }
 
 #[cfg(test)]

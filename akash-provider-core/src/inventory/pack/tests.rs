@@ -354,15 +354,15 @@ fn explain_says_node_by_node_what_is_missing() {
     assert_eq!(
         explanation.cluster,
         [
-            "unit 1: storage class `beta2`: 10 GiB wanted, 5 GiB free",
+            "unit 1: storage class `beta2`: 10Gi wanted, 5Gi free",
             "unit 1: no GPU of this cluster is `vendor/nvidia/model/a100`",
         ]
     );
     assert_eq!(
         explanation.nodes[0].missing,
         [
-            "cpu: 1000m wanted, 500m free",
-            "memory: 2 GiB wanted, 1 GiB free",
+            "cpu: 1 wanted, 0.5 free",
+            "memory: 2Gi wanted, 1Gi free",
             "gpu: 1 wanted, the node has none",
             "storage class `beta2`: the pool of the cluster is used up",
         ]

@@ -94,19 +94,22 @@ mod tests {
 
     #[test]
     fn reasons_are_summed_by_kind_with_three_examples() {
-        let cpu = "cpu: 2000m wanted, 5m free";
+        let cpu = "cpu: 2 wanted, 0.005 free";
         let mut nodes: Vec<_> = (1..=5).map(|n| verdict(&format!("node{n}"), 1, &[cpu])).collect();
         nodes.push(verdict(
             "node1",
             2,
-            &["cpu: 9m wanted, 5m free", "gpu: 1 wanted, the node has none"],
+            &[
+                "cpu: 0.009 wanted, 0.005 free",
+                "gpu: 1 wanted, the node has none",
+            ],
         ));
         let explained = Explanation {
             cluster: vec!["the cluster is small".to_owned()],
             nodes,
             ..Explanation::default()
         };
-        let each = |n| format!("node{n} for unit 1 (2000m wanted, 5m free)");
+        let each = |n| format!("node{n} for unit 1 (2 wanted, 0.005 free)");
         assert_eq!(
             summed(&explained),
             [

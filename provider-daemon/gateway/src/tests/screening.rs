@@ -227,7 +227,7 @@ async fn however_much_is_asked_at_a_thousand_nodes_little_comes_back() {
     // Each kind has its examples.
     let reply = validate(&world, &large(1)).await;
     let example = "cpu, on 1000 nodes: node-0000.a-pool-of-the-cluster.some-region.compute.internal.example.com \
-                   for unit 1 (300000m wanted, 16000m free); node-0001";
+                   for unit 1 (300 wanted, 16 free); node-0001";
     assert!(reply.body.contains(example), "{}", reply.body);
     world.stop().await;
 }
