@@ -56,7 +56,12 @@ struct Known {
     left: Box<dyn Inventory>,
     /// Of the base: what there is, and what others use.
     in_use: Utilization,
+    /// Nodes of the pods by order, on nodes of the base.
+    #[serde(default)]
+    pods: Pods,
 }
+
+type Pods = HashMap<OrderId, Box<[Place]>, FxBuildHasher>;
 
 impl Clone for Known {
     fn clone(&self) -> Self {
@@ -64,6 +69,7 @@ impl Clone for Known {
             base: Arc::clone(&self.base),
             left: self.left.dup(),
             in_use: self.in_use.clone(),
+            pods: self.pods.clone(),
         }
     }
 }
@@ -124,17 +130,18 @@ impl Reservations {
             let confirmed = usage.confirmed.iter();
             self.counted = confirmed.map(|lease| lease.order.clone()).collect();
         }
-        let pods: HashMap<&OrderId, &[Place], FxBuildHasher> = update
-            .placements
-            .iter()
-            .map(|p| (&p.lease.order, p.places.as_slice()))
-            .collect();
         let metrics = update.inventory.metrics();
         let nodes: HashSet<&str, FxBuildHasher> = metrics.nodes.iter().map(|n| n.name.as_str()).collect();
+        let placements = update.placements.into_iter().map(|placement| {
+            let places = placement.places.into_iter();
+            let places = places.filter(|place| nodes.contains(&*place.node));
+            (placement.lease.order, places.collect())
+        });
+        let pods: Pods = placements.collect();
         let mut left = update.inventory.dup();
         self.homeless.clear();
         for (order, held) in &mut self.held {
-            let pods = pods.get(order).copied().unwrap_or(&[]);
+            let pods = pods.get(order).map_or(&[][..], |pods| pods);
             let on_known = |p: &Place| nodes.contains(&*p.node);
             // Without pods, and with all its nodes there, a reservation stays where it is.
             if !pods.is_empty() || !held.places.iter().all(on_known) {
@@ -153,7 +160,12 @@ impl Reservations {
         }
         let base = update.inventory;
         let in_use = Utilization::of(&metrics);
-        self.known = Some(Known { base, left, in_use });
+        self.known = Some(Known {
+            base,
+            left,
+            in_use,
+            pods,
+        });
         self.find_homes();
     }
 
@@ -252,11 +264,16 @@ impl Reservations {
             confirmed: self.counted.contains(order),
             ..claim(&units)
         };
+        // Replicas that run have a place; only the rest looks for one.
+        let pods = self.known.as_ref().and_then(|known| known.pods.get(order));
+        let places = pods
+            .map(|pods| pins::moved(&units, &[], pods))
+            .unwrap_or_default();
         let held = Held {
             claim,
             params: self.shared.intern(params::promised(&units)),
             units: Arc::new(units),
-            places: Box::default(),
+            places: places.into(),
             active,
             doubted: false,
         };

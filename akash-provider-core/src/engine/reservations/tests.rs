@@ -153,6 +153,21 @@ fn w8_release_returns_capacity_at_once() {
 }
 
 #[test]
+fn a_lease_that_runs_is_counted_where_its_pods_are_whatever_is_known_first() {
+    let update = || pods(capacity(&[("a", 1240), ("b", 1240)]), 1, &[("a", 1), ("b", 1)]);
+    let spec = group(vec![unit(1, 100, 2)]);
+    let mut chain_first = Reservations::new(&config());
+    chain_first.adopt(&order(1), &[], Some(&spec));
+    chain_first.update(update());
+    let mut cluster_first = ledger(update());
+    cluster_first.adopt(&order(1), &[], Some(&spec));
+    for ledger in [chain_first, cluster_first] {
+        assert_eq!(free_cpu(&ledger), [1140, 1140]);
+        assert!(ledger.recount_matches());
+    }
+}
+
+#[test]
 fn a_second_reserve_of_an_order_is_the_first() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     let first = ledger.reserve(&order(1), &one(3000)).unwrap();
