@@ -657,21 +657,24 @@ fn not_recorded(failure: &Failure) -> Refusal {
             message: "the provider cannot store the manifest at the moment; submit again".to_owned(),
         };
     }
-    let message = format!("the cluster does not take the manifest: {failure}");
-    let message = match failure.kind {
-        // It names the mend itself.
-        ErrorKind::Invalid => message,
-        ErrorKind::NotFound
-        | ErrorKind::Denied
-        | ErrorKind::Conflict
-        | ErrorKind::Unavailable
-        | ErrorKind::Timeout
-        | ErrorKind::ClusterNotReady
-        | ErrorKind::NotRegistered
-        | ErrorKind::Aborted
-        | ErrorKind::Stopped
-        | ErrorKind::Internal => format!("{message}; only the provider's operator can mend that"),
+    // Errors of connections and of the provider's account are for its operator, and in the log.
+    let reason = match failure.kind {
+        // Names the part of the manifest.
+        ErrorKind::Invalid => return rejected(format!("the cluster does not take the manifest: {failure}")),
+        ErrorKind::Denied => "it denied the provider access",
+        ErrorKind::Conflict => "another object is in the way",
+        ErrorKind::NotFound => "it has no place for manifests",
+        ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ClusterNotReady => "it cannot be reached",
+        ErrorKind::NotRegistered | ErrorKind::Aborted | ErrorKind::Stopped | ErrorKind::Internal => {
+            "the provider failed"
+        }
     };
+    rejected(format!(
+        "the provider's cluster does not take the manifest: {reason}; only the provider's operator can fix that"
+    ))
+}
+
+fn rejected(message: String) -> Refusal {
     Refusal {
         kind: RefusalKind::Rejected,
         message,

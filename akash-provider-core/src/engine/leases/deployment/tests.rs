@@ -19,8 +19,15 @@ fn a_tenant_is_told_to_submit_again_only_where_that_may_help() {
         invalid.message,
         "the cluster does not take the manifest: record: service web: why"
     );
-    for kind in [ErrorKind::Denied, ErrorKind::Conflict, ErrorKind::Internal] {
+    for kind in [
+        ErrorKind::Denied,
+        ErrorKind::Conflict,
+        ErrorKind::NotFound,
+        ErrorKind::Unavailable,
+        ErrorKind::Internal,
+    ] {
         let refused = told(kind, false);
+        assert!(!refused.message.contains("why"), "{}", refused.message);
         assert_eq!(refused.kind, RefusalKind::Rejected);
         assert!(
             refused.message.contains("operator") && !refused.message.contains("again"),
