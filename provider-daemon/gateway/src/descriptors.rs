@@ -34,6 +34,28 @@ pub fn raise() -> io::Result<u64> {
     Ok(hard.max(soft))
 }
 
+/// Connections that are enough for the tenants of most providers: fewer are worth a warning.
+const ENOUGH: usize = 1024;
+
+/// Returns a warning with the remedy if the limit of open files leaves so few places that tenants may wait.
+pub(super) fn warning(places: Places, wanted: usize) -> Option<String> {
+    let fewest = places.rest.min(places.grpc);
+    (fewest < wanted.min(ENOUGH)).then(|| {
+        let files = files_for(wanted);
+        format!(
+            "the limit of open files allows {} connections for REST and {} for gRPC: set it to {files} with \
+             `ulimit -n {files}`, or LimitNOFILE={files} of a systemd unit",
+            places.rest, places.grpc
+        )
+    })
+}
+
+/// Returns the number of open files that allows this number of connections on each port.
+fn files_for(wanted: usize) -> u64 {
+    // The share of gRPC is the smaller one.
+    RESERVE + 4 * wanted as u64
+}
+
 /// The connections that fit, and no more than are wanted on each port.
 pub(super) fn places(wanted: usize) -> Places {
     match getrlimit(Resource::RLIMIT_NOFILE) {
@@ -74,6 +96,22 @@ mod tests {
         assert_eq!(of_files(1024, 12_000), as_today);
         assert_eq!(of_files(1_048_576, 12_000).rest, 12_000);
         assert_eq!(of_files(1_048_576, 1), Places { rest: 1, grpc: 1 });
+    }
+
+    #[test]
+    fn a_limit_that_matters_is_reported_with_the_command_that_raises_it() {
+        let text = |files, wanted| warning(of_files(files, wanted), wanted);
+        let message = text(1024, 12_000).unwrap();
+        assert!(message.contains("`ulimit -n 48256`"), "{message}");
+        let enough = Places {
+            rest: 12_000,
+            grpc: 12_000,
+        };
+        assert_eq!(of_files(48_256, 12_000), enough);
+        assert_eq!(text(48_256, 12_000), None);
+        assert_eq!(text(20_000, 12_000), None, "thousands are enough");
+        assert_eq!(text(1024, 100), None, "no more are wanted");
+        assert!(text(512, 1024).unwrap().contains("`ulimit -n 4352`"));
     }
 
     #[test]

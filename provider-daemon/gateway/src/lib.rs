@@ -308,11 +308,8 @@ impl Gateway {
     pub async fn serve_through(self, draining: CancellationToken, shutdown: CancellationToken) {
         let app = self.app;
         let places = descriptors::places(app.limits.connections);
-        if places.rest < app.limits.connections {
-            tracing::warn!(
-                ?places,
-                "fewer connections than wanted: the process may open too few files"
-            );
+        if let Some(warning) = descriptors::warning(places, app.limits.connections) {
+            tracing::warn!("{warning}");
         }
         let table = Connections::new(places.rest, places.grpc, app.limits.strangers_per_network);
         let door = |protocol, places| {

@@ -6,11 +6,12 @@ use crate::args::DevArgs;
 use akash_provider_chain::cert::{OwnCertificate, Usage};
 use akash_provider_chain::keyring::{Backend, Keyring, KeyringError};
 use akash_provider_core::chain::ChainQuery;
-use akash_provider_core::types::Msg;
+use akash_provider_core::types::{Coin, Msg};
 use akash_provider_devnet::Devnet;
 use akash_provider_devnet::keys::cache;
 use akash_provider_gateway::auth::memory::Volatile;
 use akash_provider_gateway::auth::token::{self, Algorithm};
+use akash_provider_gateway::descriptors::raise;
 use akash_provider_gateway::{Gateway, GatewayError, Ports, Settings};
 use anyhow::{Context, anyhow};
 use serde_json::json;
@@ -28,6 +29,8 @@ const PORT: u16 = 8443;
 const TOKEN_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Account of the SDLs that were given.
 const GIVEN: u32 = 0;
+/// Money of that account at each start, in each denomination: a thousand AKT, a thousand ACT.
+const MONEY: u128 = 1_000_000_000;
 /// What that account's key is called in the keyring.
 const TENANT: &str = "tenant";
 
@@ -60,6 +63,8 @@ impl DevGateway {
             None if !is_wanted(args) => return Ok(None),
             None => (SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)), true),
         };
+        // The gateway reports a limit that it cannot raise and that matters.
+        drop(raise());
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let own = certificate(world, now)?;
         let grpc = args
@@ -86,6 +91,7 @@ impl DevGateway {
         let address = gateway.address().context("the gateway's address")?;
         let grpc = gateway.grpc_address();
         let token = tenants_token(world, now)?;
+        fund_tenant(world)?;
         // Only now is it known which port was taken.
         register(world, address)?;
         let served = match world.rpc_url() {
@@ -198,6 +204,20 @@ fn register(world: &World, address: SocketAddr) -> anyhow::Result<()> {
             .map(drop)
             .map_err(|e| anyhow!("registering the gateway's address: {e}"))
     })
+}
+
+/// Gives the tenant of the given SDLs money for the fees of its commands, and for deposits.
+fn fund_tenant(world: &World) -> anyhow::Result<()> {
+    let tenant = names::tenant(GIVEN)?;
+    world.chain.market(|market| {
+        for denom in ["uakt", "uact"] {
+            // A market of a state file has the money of the start before.
+            let amount = MONEY.saturating_sub(market.balance(&tenant, denom).amount);
+            let denom = denom.into();
+            market.fund(&tenant, &Coin { denom, amount });
+        }
+    });
+    Ok(())
 }
 
 /// A keyring with the key of the tenant of the given SDLs, which is no secret.

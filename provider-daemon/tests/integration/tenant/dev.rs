@@ -136,6 +136,21 @@ fn the_printed_commands_work(words: &[&str]) {
     assert!(is_good && out.contains("\"cluster\""), "{out}{err}");
     let (is_good, out, err) = ran(&dev.line("provider-daemon lease-events").unwrap());
     assert!(is_good, "{out}{err}\n{last}");
+    let name = format!("dev-update-{}{}.yaml", std::process::id(), words.concat());
+    let sdl = std::env::temp_dir().join(name);
+    std::fs::write(&sdl, names::SAMPLE.replace("nginx:1.27", "nginx:1.28")).unwrap();
+    let sdl = sdl.to_str().unwrap();
+    for line in [
+        "provider-daemon tx escrow deposit deployment 3000000uact --yes".to_owned(),
+        format!("provider-daemon tx deployment update {sdl} --yes"),
+        format!("provider-daemon send-manifest {sdl}"),
+        "provider-daemon lease-status --wait=1m".to_owned(),
+        "provider-daemon tx deployment close --yes".to_owned(),
+    ] {
+        let (is_good, out, err) = ran(&line);
+        assert!(is_good, "{line}: {out}{err}");
+    }
+    std::fs::remove_file(sdl).unwrap();
 }
 
 #[test]
