@@ -220,6 +220,20 @@ pub struct ServiceStatus {
     pub available_replicas: u32,
     /// Version of the workload that the backend has acted on; 0 where it counts none.
     pub observed_generation: i64,
+    /// The newest termination of a container; `None` if none terminated or the backend does not report it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_termination: Option<Termination>,
+}
+
+/// How a container of a service terminated.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct Termination {
+    /// Reason in the backend's terms, such as `OOMKilled`; empty where it reports none.
+    pub reason: String,
+    /// Exit code of its command.
+    pub exit_code: i32,
+    /// Restarts of all containers of the service.
+    pub restarts: u32,
 }
 
 /// What is known of a declared hostname beside where it leads.

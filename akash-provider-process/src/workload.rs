@@ -133,6 +133,7 @@ impl Workload {
                 replicas: available,
                 available_replicas: available,
                 observed_generation: 0,
+                last_termination: None,
             };
             (service.name.clone(), status)
         });

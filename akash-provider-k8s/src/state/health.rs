@@ -18,7 +18,7 @@ pub struct Replicas {
     pub wanted: u32,
     /// Existing replicas, ready or not.
     pub there: u32,
-    /// Replicas of the newest generation.
+    /// Replicas of the newest generation; none before the controller observed it.
     pub updated: u32,
     /// Ready replicas of any generation.
     pub ready: u32,
@@ -33,12 +33,14 @@ impl Replicas {
     #[must_use]
     pub fn of_deployment(deployment: &Deployment) -> Self {
         let status = deployment.status.clone().unwrap_or_default();
+        let generation = deployment.metadata.generation.unwrap_or(0);
+        let observed = status.observed_generation.unwrap_or(0);
         Self {
-            generation: deployment.metadata.generation.unwrap_or(0),
-            observed: status.observed_generation.unwrap_or(0),
+            generation,
+            observed,
             wanted: wanted(deployment.spec.as_ref().and_then(|s| s.replicas)),
             there: count(status.replicas),
-            updated: count(status.updated_replicas),
+            updated: updated(status.updated_replicas, observed >= generation),
             ready: count(status.ready_replicas),
             available: count(status.available_replicas),
             updating: is_changed(&deployment.metadata) && is_progressing(&status),
@@ -50,12 +52,14 @@ impl Replicas {
     #[must_use]
     pub fn of_stateful_set(set: &StatefulSet) -> Self {
         let status = set.status.clone().unwrap_or_default();
+        let generation = set.metadata.generation.unwrap_or(0);
+        let observed = status.observed_generation.unwrap_or(0);
         Self {
-            generation: set.metadata.generation.unwrap_or(0),
-            observed: status.observed_generation.unwrap_or(0),
+            generation,
+            observed,
             wanted: wanted(set.spec.as_ref().and_then(|s| s.replicas)),
             there: count(Some(status.replicas)),
-            updated: count(status.updated_replicas),
+            updated: updated(status.updated_replicas, observed >= generation),
             ready: count(status.ready_replicas),
             available: count(status.available_replicas),
             // A StatefulSet reports no stall, so a replica must be available during the update.
@@ -88,6 +92,11 @@ fn is_progressing(status: &DeploymentStatus) -> bool {
         .is_some_and(|condition| {
             condition.status == "True" && condition.reason.as_deref() != Some("NewReplicaSetAvailable")
         })
+}
+
+/// A count from before the controller saw the newest version is of the version before.
+fn updated(replicas: Option<i32>, is_seen: bool) -> u32 {
+    if is_seen { count(replicas) } else { 0 }
 }
 
 fn count(replicas: Option<i32>) -> u32 {

@@ -4,11 +4,12 @@ use super::LeaseView;
 use super::health::{Replicas, replicas};
 use crate::labels;
 use crate::operators::hostname::notes::Notes;
-use akash_provider_core::cluster::{AssignedIp, ForwardedPort, LeaseStatus, ServiceStatus};
+use akash_provider_core::cluster::{AssignedIp, ForwardedPort, LeaseStatus, ServiceStatus, Termination};
 use akash_provider_core::manifest::Proto;
-use k8s_openapi::api::core::v1::{Pod, Service, ServicePort};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, Service, ServicePort};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Suffix of the name of a Service with node ports.
 const NODE_PORTS: &str = "-np";
@@ -70,7 +71,38 @@ fn status_of(view: &LeaseView, service: &str) -> ServiceStatus {
         replicas: replicas.there,
         available_replicas: replicas.available,
         observed_generation: replicas.observed,
+        last_termination: last_termination(view, service),
     }
+}
+
+/// Returns the newest termination of a container of a service, without pods that are being deleted.
+fn last_termination(view: &LeaseView, service: &str) -> Option<Termination> {
+    let stays = |pod: &&Arc<Pod>| pod.metadata.deletion_timestamp.is_none();
+    let pods = view.pods.values().filter(stays);
+    let containers = pods
+        .filter(|pod| pod_service(pod) == Some(service))
+        .flat_map(|pod| {
+            pod.status
+                .iter()
+                .flat_map(|s| s.container_statuses.iter().flatten())
+        });
+    let newest = containers
+        .filter_map(terminated)
+        .max_by_key(|ended| ended.finished_at.clone())?;
+    Some(Termination {
+        reason: newest.reason.clone().unwrap_or_default(),
+        exit_code: newest.exit_code,
+        restarts: restarts(view).get(service).copied().unwrap_or(0),
+    })
+}
+
+/// Returns the current termination of a container, or else the one before its last start.
+fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    let states = [&container.state, &container.last_state];
+    states
+        .into_iter()
+        .flatten()
+        .find_map(|state| state.terminated.as_ref())
 }
 
 /// Returns the ports of the provider's host, by service.

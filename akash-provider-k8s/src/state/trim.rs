@@ -1,6 +1,9 @@
 //! Removes fields that are never read from cached objects.
 
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodSpec, PodStatus};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodSpec,
+    PodStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Copy of the object by kubectl.
@@ -44,6 +47,7 @@ fn status(whole: PodStatus) -> PodStatus {
         ready: whole.ready,
         restart_count: whole.restart_count,
         state: whole.state,
+        last_state: whole.last_state.map(last_state),
         ..ContainerStatus::default()
     };
     let conditions = whole.conditions.unwrap_or_default();
@@ -53,6 +57,20 @@ fn status(whole: PodStatus) -> PodStatus {
         conditions: Some(conditions.into_iter().map(condition).collect()),
         container_statuses: Some(containers.into_iter().map(container).collect()),
         ..PodStatus::default()
+    }
+}
+
+/// How and when a container terminated, without its message: that is the tenant's, and up to 4 KiB long.
+fn last_state(whole: ContainerState) -> ContainerState {
+    let terminated = |whole: ContainerStateTerminated| ContainerStateTerminated {
+        reason: whole.reason,
+        exit_code: whole.exit_code,
+        finished_at: whole.finished_at,
+        ..ContainerStateTerminated::default()
+    };
+    ContainerState {
+        terminated: whole.terminated.map(terminated),
+        ..ContainerState::default()
     }
 }
 
@@ -78,7 +96,8 @@ mod tests {
                 "conditions": [{"type": "Ready", "status": "True", "message": "m"}],
                 "containerStatuses": [{
                     "name": "web", "ready": true, "restartCount": 3, "image": "i", "imageID": "d",
-                    "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1}},
+                    "state": {"running": {}},
+                    "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "m"}},
                 }],
             },
         }))
@@ -100,6 +119,7 @@ mod tests {
                     "containerStatuses": [{
                         "name": "web", "ready": true, "restartCount": 3, "image": "", "imageID": "",
                         "state": {"running": {}},
+                        "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
                     }],
                 },
             })

@@ -10,6 +10,7 @@ use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::chain::{ChainQuery, LeaseFilter, PageRequest};
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, LeaseRecord, OrderId};
 use anyhow::{Context, bail};
+use data_encoding::HEXLOWER;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -118,6 +119,20 @@ impl Tenant {
                 None
             }
         }
+    }
+
+    /// Returns the manifest version that the chain has of a deployment, in lower-case hex. Returns `None` if no node
+    /// was given or the node does not know the deployment.
+    ///
+    /// # Errors
+    /// The query of the deployment failed.
+    pub(super) async fn version(&self, dseq: u64) -> anyhow::Result<Option<String>> {
+        let Some(chain) = &self.chain else {
+            return Ok(None);
+        };
+        let owner = self.owner.clone();
+        let found = chain.deployment(&DeploymentId { owner, dseq }).await?;
+        Ok(found.map(|record| HEXLOWER.encode(&record.deployment.hash)))
     }
 
     /// The way to a provider.

@@ -4,7 +4,7 @@
 //! columns stay narrow and a terminal stays readable.
 
 use super::json::Json;
-use crate::plain;
+use crate::plain::{self, count};
 
 /// Longest text in a column; a hostname has 253 characters at most.
 const CELL_CHARS_MAX: usize = 300;
@@ -21,6 +21,7 @@ pub(super) struct Service {
     total: u64,
     /// Of the newest manifest; not every provider says it.
     updated: Option<u64>,
+    termination: Option<String>,
 }
 
 impl Service {
@@ -30,6 +31,7 @@ impl Service {
             available: number(status.at("available")).unwrap_or_default(),
             total: number(status.at("total")).unwrap_or_default(),
             updated: number(status.at("updated_replicas")),
+            termination: status.field("last_termination").map(termination),
         }
     }
 
@@ -43,6 +45,14 @@ impl Service {
         format!("{}/{}", self.available, self.total)
     }
 
+    /// The state, and how the last container of an unavailable service terminated.
+    pub(super) fn summary(&self) -> String {
+        match &self.termination {
+            Some(termination) if !self.is_available() => format!("{}: {termination}", self.state()),
+            _ => self.state().to_owned(),
+        }
+    }
+
     pub(super) fn state(&self) -> &'static str {
         if self.available == 0 {
             "not available"
@@ -54,6 +64,31 @@ impl Service {
             "available"
         }
     }
+}
+
+fn termination(ended: &Json) -> String {
+    let reason = ended.at("reason").text().filter(|reason| !reason.is_empty());
+    let code = match ended.at("exit_code") {
+        Json::Number(code) => code.to_string(),
+        _ => "unknown".to_owned(),
+    };
+    let restarts = number(ended.at("restarts")).unwrap_or_default();
+    format!(
+        "last container terminated by {}, exit code {code}, {}",
+        cell(reason.unwrap_or("itself")),
+        count(usize::try_from(restarts).unwrap_or(usize::MAX), "restart")
+    )
+}
+
+/// Terminations of containers, a line for each service.
+fn terminations(status: &Json) -> Option<String> {
+    let all = services(status);
+    let lines = all.iter().filter_map(|service| {
+        let termination = service.termination.as_ref()?;
+        Some(format!("{}: {termination}\n", service.name))
+    });
+    let lines: String = lines.take(ROWS_MAX).collect();
+    (!lines.is_empty()).then_some(lines)
 }
 
 /// The services of one lease's status.
@@ -105,6 +140,7 @@ fn of_lease(status: &Json) -> String {
                 .into_iter()
                 .map(|service| [service.name.clone(), service.ready(), service.state().to_owned()]),
         ),
+        terminations(status),
         table(
             &["FORWARDED PORT", "PROTOCOL", "SERVICE", "PORT"],
             endpoints(status.at("forwarded_ports"), &FORWARDED),
@@ -312,6 +348,19 @@ ADDRESS        PROTOCOL  SERVICE  PORT
         );
         assert_eq!(state(r#"{"available":2,"total":2}"#), ("available", true));
         assert_eq!(state(r#"{"available":-1,"total":"x"}"#), ("not available", false));
+    }
+
+    #[test]
+    fn a_container_that_terminated_is_shown_with_its_reason_and_exit_code() {
+        let status = r#"{"services":{"web":{"available":0,"total":1,"uris":null,
+            "last_termination":{"reason":"OOMKilled","exit_code":137,"restarts":3}}}}"#;
+        let line = "last container terminated by OOMKilled, exit code 137, 3 restarts";
+        assert_eq!(
+            shown(status),
+            format!("SERVICE  READY  STATE\nweb      0/1    not available\n\nweb: {line}\n")
+        );
+        let service = &services(&serde_json::from_str(status).unwrap())[0];
+        assert_eq!(service.summary(), format!("not available: {line}"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `lease-status --wait`: until every service is available.
 
 use super::auth::Means;
+use super::json::Json;
 use super::lease::Tenant;
 use super::lease_status::{STATUS, chosen, one};
 use super::overview::services;
@@ -41,10 +42,11 @@ pub(super) async fn until_available(
 async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyhow::Result<()> {
     // Once is enough: that a lease ends meanwhile is seen by the questions below.
     let leases = chosen(tenant, which).await?;
+    let version = tenant.version(which.dseq).await?;
     loop {
         let mut now = Vec::new();
         for lease in &leases {
-            if let Some(text) = missing_of(tenant, lease).await? {
+            if let Some(text) = missing_of(tenant, lease, version.as_deref()).await? {
                 now.push(match leases.len() {
                     1 => text,
                     _ => format!("{text} at {}", lease.provider),
@@ -65,8 +67,12 @@ async fn watch(tenant: &Tenant, which: &LeaseArgs, missing: &mut String) -> anyh
     }
 }
 
-/// What a lease lacks; `None` when it lacks nothing.
-async fn missing_of(tenant: &Tenant, lease: &LeaseId) -> anyhow::Result<Option<String>> {
+/// What a lease lacks of this version of its manifest; `None` when it lacks nothing.
+async fn missing_of(
+    tenant: &Tenant,
+    lease: &LeaseId,
+    version: Option<&str>,
+) -> anyhow::Result<Option<String>> {
     let answer = match one(tenant, lease, &STATUS).await {
         Ok(answer) => answer,
         Err(error) => {
@@ -80,18 +86,37 @@ async fn missing_of(tenant: &Tenant, lease: &LeaseId) -> anyhow::Result<Option<S
             return Ok(Some(shortened(&format!("{error:#}"))));
         }
     };
+    if let Some(text) = version.and_then(|version| outdated(&answer, version)) {
+        return Ok(Some(text));
+    }
     let all = services(&answer);
     if all.is_empty() {
         return Ok(Some("no services yet".to_owned()));
     }
     let late: Vec<_> = all.iter().filter(|service| !service.is_available()).collect();
     let told = late.iter().take(NAMED_MAX);
-    let told = told.map(|service| format!("{} {} {}", service.name, service.ready(), service.state()));
+    let told = told.map(|service| format!("{} {} {}", service.name, service.ready(), service.summary()));
     let mut told = told.collect::<Vec<_>>().join(", ");
     if late.len() > NAMED_MAX {
         told.push_str(&format!(" and {} more", late.len() - NAMED_MAX));
     }
     Ok((!late.is_empty()).then_some(told))
+}
+
+/// Why services of this status may be of an older version; `None` where the provider does not report versions.
+fn outdated(status: &Json, version: &str) -> Option<String> {
+    let manifest = status.field("manifest")?;
+    let short = |version: &str| shortened(version.get(..12).unwrap_or(version));
+    let accepted = manifest.at("version").text().unwrap_or_default();
+    if accepted != version {
+        return Some(format!(
+            "the provider has manifest version {}, the chain has {}; `send-manifest` sends the new one",
+            short(accepted),
+            short(version)
+        ));
+    }
+    let is_deployed = matches!(manifest.at("deployed"), Json::Bool(true));
+    (!is_deployed).then(|| format!("manifest version {} is not deployed yet", short(version)))
 }
 
 /// Whoever is away comes back, and a manifest may be on its way. A no to this account stays one.

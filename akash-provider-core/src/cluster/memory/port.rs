@@ -95,6 +95,7 @@ impl State {
                 replicas: available,
                 available_replicas: available,
                 observed_generation: 0,
+                last_termination: None,
             };
             (service.name.clone(), status)
         };

@@ -40,11 +40,13 @@ fn lease_status_has_the_replicas_of_each_service() {
         total: 2,
         uris: vec!["a.example".to_owned(), "b.example".to_owned()],
         hostnames: BTreeMap::new(),
-        updated_replicas: 2,
+        // Its controller has not seen the newest version.
+        updated_replicas: 0,
         ready_replicas: 1,
         replicas: 2,
         available_replicas: 1,
         observed_generation: 4,
+        last_termination: None,
     };
     assert_eq!(status.services["web"], expected);
     assert_eq!(service_status(&sample(), "web"), Some(expected));
@@ -153,6 +155,37 @@ fn restarts_are_summed_by_service() {
     }
     let wanted = BTreeMap::from([("db".to_owned(), 3), ("web".to_owned(), 6)]);
     assert_eq!(restarts(&view), wanted);
+}
+
+#[test]
+fn a_killed_container_shows_its_reason_and_exit_code() {
+    let mut view = sample();
+    let ended = |code: i32, reason: &str, second: &str| {
+        let at = format!("2026-01-01T00:00:{second}Z");
+        json!({"terminated": {"exitCode": code, "reason": reason, "finishedAt": at}})
+    };
+    let mut put = |name: &str, state: serde_json::Value, before: serde_json::Value, is_leaving: bool| {
+        let mut made = serde_json::to_value(pod(&lease(1), name, "web", "Running", false)).unwrap();
+        made["status"]["containerStatuses"][1]["state"] = state;
+        made["status"]["containerStatuses"][1]["lastState"] = before;
+        if is_leaving {
+            made["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        view.pods
+            .insert(name.to_owned(), Arc::new(serde_json::from_value(made).unwrap()));
+    };
+    let waits = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+    put("web-1", waits.clone(), ended(137, "OOMKilled", "02"), false);
+    put("web-2", ended(1, "Error", "01"), json!({}), false);
+    put("web-3", waits, ended(0, "Completed", "03"), true);
+    let termination = Termination {
+        reason: "OOMKilled".to_owned(),
+        exit_code: 137,
+        restarts: 9,
+    };
+    let status = service_status(&view, "web").unwrap();
+    assert_eq!(status.last_termination, Some(termination));
+    assert_eq!(service_status(&view, "db").unwrap().last_termination, None);
 }
 
 #[test]

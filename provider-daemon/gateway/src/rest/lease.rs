@@ -5,7 +5,10 @@ use super::caller::permit;
 use super::{Caller, LeasePath, Refused};
 use crate::App;
 use crate::auth::{Scope, Services, Target};
-use akash_provider_core::cluster::{AssignedIp, ForwardedPort, HostnameNotes, LeaseStatus, ServiceStatus};
+use akash_provider_core::cluster::{
+    AssignedIp, ForwardedPort, HostnameNotes, LeaseStatus, ServiceStatus, Termination,
+};
+use akash_provider_core::engine::{LeasePhase, Status};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::manifest::{Group, Proto};
 use akash_provider_core::types::LeaseId;
@@ -22,6 +25,31 @@ struct StatusBody<'a> {
     services: Option<BTreeMap<&'a str, ServiceBody<'a>>>,
     forwarded_ports: Option<BTreeMap<&'a str, Vec<PortBody<'a>>>>,
     ips: Option<BTreeMap<&'a str, Vec<IpBody>>>,
+    /// Not known to the network's clients. Absent on a standby, and after a start until a manifest is accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manifest: Option<ManifestBody<'a>>,
+}
+
+/// Manifest that the provider accepted last for the deployment.
+#[derive(Serialize)]
+struct ManifestBody<'a> {
+    /// Hash as the chain stores it, in lower-case hex.
+    version: &'a str,
+    /// True once the cluster took this version for the lease.
+    deployed: bool,
+}
+
+impl<'a> ManifestBody<'a> {
+    fn new(status: &'a Status, lease: &LeaseId) -> Option<Self> {
+        let mut deployments = status.deployments.iter().filter(|_| status.leader);
+        let deployment = deployments.find(|d| d.deployment == *lease.deployment())?;
+        let mut leases = status.leases.iter();
+        let phase = leases.find(|info| info.lease == *lease)?.phase;
+        Some(Self {
+            version: deployment.manifest.as_deref()?,
+            deployed: phase == LeasePhase::Running,
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -38,6 +66,9 @@ struct ServiceBody<'a> {
     updated_replicas: u32,
     ready_replicas: u32,
     available_replicas: u32,
+    /// Not known to the network's clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_termination: Option<&'a Termination>,
 }
 
 #[derive(Serialize)]
@@ -75,6 +106,7 @@ impl<'a> From<&'a ServiceStatus> for ServiceBody<'a> {
             updated_replicas: status.updated_replicas,
             ready_replicas: status.ready_replicas,
             available_replicas: status.available_replicas,
+            last_termination: status.last_termination.as_ref(),
         }
     }
 }
@@ -106,7 +138,11 @@ fn some<K: Ord, V>(map: BTreeMap<K, V>) -> Option<BTreeMap<K, V>> {
     (!map.is_empty()).then_some(map)
 }
 
-fn status_body<'a>(status: &'a LeaseStatus, services: &Services) -> StatusBody<'a> {
+fn status_body<'a>(
+    status: &'a LeaseStatus,
+    services: &Services,
+    manifest: Option<ManifestBody<'a>>,
+) -> StatusBody<'a> {
     let shown = |name: &&'a String| services.contains(name);
     let of_services = status.services.iter().filter(|(name, _)| shown(name));
     let ips = status.ips.iter().filter(|(name, _)| shown(name));
@@ -122,6 +158,7 @@ fn status_body<'a>(status: &'a LeaseStatus, services: &Services) -> StatusBody<'
             ips.map(|(name, i)| (name.as_str(), i.iter().map(IpBody::from).collect()))
                 .collect(),
         ),
+        manifest,
     }
 }
 
@@ -151,7 +188,11 @@ pub(super) async fn status(
         .bounded("lease status", app.cluster.lease_status(&lease))
         .await
     {
-        Ok(status) => answer::json(&status_body(&status, &services)),
+        Ok(status) => {
+            let shown = app.status.get().await;
+            let manifest = ManifestBody::new(&shown.status, &lease);
+            answer::json(&status_body(&status, &services, manifest))
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => answer::empty(StatusCode::NOT_FOUND),
         Err(error) => answer::cluster(&error),
     }
@@ -224,4 +265,23 @@ fn shown_group(group: &Group, services: &Services) -> Group {
     let mut group = group.clone();
     group.services.retain(|s| services.contains(&s.name));
     group
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminated_container_is_shown_with_reason_and_exit_code() {
+        let mut status = ServiceStatus::default();
+        let shown = |status: &ServiceStatus| serde_json::to_value(ServiceBody::from(status)).unwrap();
+        assert_eq!(shown(&status).get("last_termination"), None);
+        status.last_termination = Some(Termination {
+            reason: "OOMKilled".to_owned(),
+            exit_code: 137,
+            restarts: 2,
+        });
+        let wanted = serde_json::json!({"reason": "OOMKilled", "exit_code": 137, "restarts": 2});
+        assert_eq!(shown(&status)["last_termination"], wanted);
+    }
 }

@@ -3,7 +3,8 @@
 use crate::pty;
 use crate::tenant::other::{PROVIDER, answer};
 use crate::tenant::replay::Replay;
-use crate::tenant::stage::{Ran, Serving, Stage, certificate, sample};
+use crate::tenant::stage::{Ran, Serving, Stage, certificate, read, sample};
+use akash_provider_core::cluster::Operation;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, DeploymentId, LeaseId};
 use std::io::{BufRead, BufReader, Read};
@@ -89,6 +90,33 @@ fn a_lease_is_waited_for_and_shown_with_its_url_first() {
     let mut said = stage.command(&one);
     said.env("AKASH_OUTPUT", "json");
     assert!(on_a_terminal(said).starts_with("{\n  \"services\""));
+}
+
+#[test]
+fn an_update_is_waited_for_and_not_the_version_before() {
+    let stage = Stage::new("wait-update");
+    let (provider, lease) = starting(&stage, 53, 10);
+    let web = std::fs::read_to_string(sample("web.yaml")).unwrap();
+    let send = |sdl: &str| drop(stage.ran(&["send-manifest", sdl, "--dseq", "10"]).good());
+    send(&sample("web.yaml"));
+    provider.cluster.tick();
+    stage.ran(&["lease-status", "--dseq", "10", "--wait=1m"]).good();
+
+    let updated = stage.file("updated.yaml", &web.replace("nginx:1.27", "nginx:1.28"));
+    let (id, hash) = (lease.deployment().clone(), read(&updated).hash);
+    assert_ne!(hash, read(&sample("web.yaml")).hash);
+    let update = TenantMsg::UpdateDeployment { id, hash };
+    stage.chain.tenant(update).unwrap();
+    stage.settle();
+    let late = stage.ran(&["lease-status", "--dseq", "10", "--wait=1s"]);
+    late.failed(&["the provider has manifest version", "`send-manifest`"]);
+    provider.cluster.set_start_ticks(0);
+    provider.cluster.hang(Operation::Deploy);
+    send(&updated);
+    let mut waiting = Waiting::start(stage.command(&["lease-status", "--dseq", "10", "--wait=1m"]));
+    waiting.says("is not deployed yet");
+    provider.cluster.restore(Operation::Deploy);
+    waiting.ended().good();
 }
 
 /// What a command that ends well shows on a terminal.

@@ -72,6 +72,10 @@ fn forget(value: &mut Value) {
             ] {
                 object.remove(key);
             }
+            // Ours alone: the version of the manifest.
+            if object.contains_key("forwarded_ports") {
+                object.remove("manifest");
+            }
             let is_forwarded = object.contains_key("externalPort") && object.contains_key("name");
             if is_forwarded {
                 object.remove("externalPort");
