@@ -25,6 +25,7 @@ const FILES: [&str; 5] = [
     "crds/manifests.yaml",
     "crds/providerhosts.yaml",
     "crds/providerleasedips.yaml",
+    "rbac/lease.yaml",
     "rbac/provider.yaml",
     "rbac/confined.yaml",
 ];

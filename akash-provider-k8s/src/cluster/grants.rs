@@ -1,21 +1,24 @@
 //! Rights in the namespaces of leases: a RoleBinding of the provider's account to one ClusterRole.
 //!
 //! Secrets, logs and commands need these rights. The ClusterRole of the account itself has none of them, so the account
-//! has them nowhere else. An account that has these rights in the whole cluster gets no binding.
+//! has them nowhere else. An administrator gets no binding, nor does an account that has these rights in the whole cluster and
+//! may not bind the role. One that has both is between two versions of its rights: it gets bindings, so that its rights in
+//! the whole cluster can be removed while the provider runs.
 
-use super::Inner;
 use super::heal::write;
+use super::{Inner, KubeCluster};
 use crate::apply::Calls;
 use crate::apply::item::{Item, Kind};
 use crate::apply::plan::{Found, There, Watched, compare};
 use crate::error::within;
-use crate::objects::{ACCESS, LEASE_ROLE};
+use crate::objects::{ACCESS, LEASE_ROLE, RBAC};
 use crate::rights;
 use crate::state::{Kind as Watch, LeaseView};
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
-use k8s_openapi::api::rbac::v1::Subject;
+use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::PostParams;
 use std::collections::BTreeSet;
@@ -24,8 +27,10 @@ use std::time::Duration;
 /// Longest wait until the API server knows of a new binding.
 const GRANTED_LIMIT: Duration = Duration::from_secs(5);
 const GRANTED_PAUSE: Duration = Duration::from_millis(10);
-const HELP: &str =
-    "help: run `kubectl apply --filename deploy/rbac/provider.yaml`, then restart the provider";
+const HELP: &str = "help: run `kubectl apply --filename deploy/rbac`, then restart the provider";
+const UNCONFINED: &str = "the account of the provider is not confined to the namespaces of leases";
+/// Every cluster has this namespace, and no lease is in it.
+const NO_LEASE: &str = "kube-system";
 /// Verb, resource and subresource of what the ClusterRole allows.
 const RIGHTS: [(&str, &str, Option<&str>); 4] = [
     ("list", "secrets", None),
@@ -39,7 +44,8 @@ impl Inner {
     /// Finds out which account needs a binding, once.
     pub(super) async fn identify(&self, operation: &'static str) -> Result<(), Error> {
         let found = self.account.get_or_try_init(|| async {
-            if self.calls(operation).has_lease_rights(None).await? {
+            let calls = self.calls(operation);
+            if calls.has_lease_rights(None).await? && !calls.may_bind_only().await? {
                 return Ok(None);
             }
             let api: Api<SelfSubjectReview> = Api::all(self.client.clone());
@@ -47,9 +53,45 @@ impl Inner {
             let call = api.create(&params, &review);
             let review = within(self.settings.call_timeout, operation, call).await?;
             let user = review.status.and_then(|status| status.user_info?.username);
+            match self.is_confined(operation).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    let help = "run `kubectl apply --filename deploy/rbac/confined.yaml`";
+                    tracing::warn!(help, "{UNCONFINED}");
+                }
+                Err(error) => tracing::debug!(%error, "cannot check whether the account is confined"),
+            }
             Ok(user.map(|user| subject(&user)))
         });
         found.await.map(drop)
+    }
+
+    /// Returns false if the account may bind its rights outside of leases: the policy of `confined.yaml` is missing. The
+    /// API server judges a binding that it does not store.
+    async fn is_confined(&self, operation: &'static str) -> Result<bool, Error> {
+        let binding = RoleBinding {
+            metadata: ObjectMeta {
+                name: Some(ACCESS.to_owned()),
+                ..ObjectMeta::default()
+            },
+            role_ref: RoleRef {
+                api_group: RBAC.to_owned(),
+                kind: "ClusterRole".to_owned(),
+                name: LEASE_ROLE.to_owned(),
+            },
+            subjects: None,
+        };
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let api: Api<RoleBinding> = Api::namespaced(self.client.clone(), NO_LEASE);
+        let call = api.create(&params, &binding);
+        match within(self.settings.call_timeout, operation, call).await {
+            Ok(_) => Ok(false),
+            Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Invalid) => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// The account that gets a binding; `None` for none, and before [`Inner::identify`].
@@ -108,7 +150,36 @@ impl Inner {
     }
 }
 
+impl KubeCluster {
+    /// Returns false if the admission policy of `deploy/rbac/confined.yaml` does not hold the account of the provider.
+    ///
+    /// # Errors
+    /// The error of the API server.
+    pub async fn is_confined(&self) -> Result<bool, Error> {
+        self.inner().is_confined("is_confined").await
+    }
+}
+
 impl Calls {
+    /// True if the account may bind the ClusterRole, and is no administrator.
+    async fn may_bind_only(&self) -> Result<bool, Error> {
+        let attributes = |verb: &str, group: &str, resource: &str, name: Option<&str>| ResourceAttributes {
+            verb: Some(verb.to_owned()),
+            group: Some(group.to_owned()),
+            resource: Some(resource.to_owned()),
+            name: name.map(str::to_owned),
+            ..ResourceAttributes::default()
+        };
+        let asked = [
+            attributes("bind", RBAC, "clusterroles", Some(LEASE_ROLE)),
+            attributes("*", "*", "*", None),
+        ];
+        let reviews =
+            asked.map(|attributes| rights::may(self.client(), self.limit(), attributes, self.operation()));
+        let allowed = futures::future::try_join_all(reviews).await?;
+        Ok(allowed == [true, false])
+    }
+
     /// True if the account has the rights of the ClusterRole, in a namespace or in the whole cluster.
     async fn has_lease_rights(&self, namespace: Option<&str>) -> Result<bool, Error> {
         let answers = RIGHTS.map(|(verb, resource, subresource)| {
@@ -164,7 +235,7 @@ fn subject(user: &str) -> Subject {
             ..Subject::default()
         },
         None => Subject {
-            api_group: Some("rbac.authorization.k8s.io".to_owned()),
+            api_group: Some(RBAC.to_owned()),
             kind: "User".to_owned(),
             name: user.to_owned(),
             ..Subject::default()

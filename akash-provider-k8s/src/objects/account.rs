@@ -5,13 +5,17 @@ use super::context::Context;
 use akash_provider_core::manifest::Service;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use serde_json::{Value, json};
 
+/// The permissions that allow anything.
+const PERMISSIONS: [&str; 3] = ["deployment", "logs", "events"];
 const READ: [&str; 3] = ["get", "list", "watch"];
 /// ClusterRole with the rights that the provider needs in the namespace of a lease, from `deploy/rbac`.
 pub(crate) const LEASE_ROLE: &str = "akash-provider-rs-lease";
 /// Name of the binding to it. No service has a name with a colon.
 pub(crate) const ACCESS: &str = "akash-provider:access";
-const RBAC: &str = "rbac.authorization.k8s.io";
+/// API group of roles and bindings.
+pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// What a service asks to read; empty for none.
 pub(super) fn permissions(service: &Service) -> &[String] {
@@ -66,6 +70,21 @@ pub(super) fn access(cx: &Context<'_>) -> Option<RoleBinding> {
         },
         subjects: Some(vec![account]),
     })
+}
+
+/// The rules of all lists of different permissions, in every order.
+pub(crate) fn all_permissions() -> Vec<Value> {
+    let mut lists: Vec<Vec<&str>> = vec![Vec::new()];
+    let mut next = 0;
+    while let Some(list) = lists.get(next).cloned() {
+        let others = PERMISSIONS.into_iter().filter(|word| !list.contains(word));
+        lists.extend(others.map(|word| [list.as_slice(), &[word]].concat()));
+        next += 1;
+    }
+    let rules = lists
+        .iter()
+        .map(|list| list.iter().flat_map(|word| rules(word)).collect::<Vec<_>>());
+    rules.map(|rules| json!(rules)).collect()
 }
 
 /// What a word allows. Words this version does not know allow nothing.

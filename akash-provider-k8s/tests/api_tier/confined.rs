@@ -163,6 +163,20 @@ fn the_account_does_its_work_and_touches_nothing_of_others() {
                 .await;
             let error = removed.unwrap_err().to_string();
             assert!(error.contains("may not remove the label"), "{error}");
+            assert!(cluster.is_confined().await.unwrap());
+            let policy = format!("akash-provider-{}", world.settings.manifest_namespace);
+            crate::world::remove(world, "ValidatingAdmissionPolicyBinding", &policy).await;
+            let is_open = || async { !cluster.is_confined().await.unwrap() };
+            world.until("the missing policy is noticed", is_open).await;
+            assert_eq!(
+                world
+                    .names("RoleBinding", "kube-system")
+                    .await
+                    .iter()
+                    .filter(|name| name.contains("akash"))
+                    .count(),
+                0
+            );
             // Its end takes the controllers' time; that it may be begun is the point.
             cluster.teardown_lease(&lease).await.unwrap();
             crate::world::remove(world, "Namespace", &theirs).await;

@@ -2,16 +2,17 @@
 
 use crate::heal::follow;
 use crate::missing::rich;
-use crate::world::{World, put, run};
+use crate::world::{World, put, rights_of, run};
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::cluster::LeadershipGate;
 use akash_provider_k8s::labels;
 use futures::FutureExt;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 
 pub(crate) const ACCESS: &str = "akash-provider:access";
@@ -37,7 +38,7 @@ async fn answers(world: &World, namespace: &str) -> [u16; 3] {
 
 /// The rule that lets the account bind itself is removed.
 async fn forbid_binding(world: &World) {
-    let name = format!("akash-provider-{}", world.settings.manifest_namespace);
+    let name = format!("akash-provider-rs-bind-{}", world.settings.manifest_namespace);
     let mut role = world.get("ClusterRole", "", &name).await.unwrap();
     let rules = role["rules"].as_array_mut().unwrap();
     rules.retain(|rule| rule["verbs"] != json!(["bind"]));
@@ -124,6 +125,102 @@ fn secrets_logs_and_commands_are_allowed_in_the_namespaces_of_leases_alone() {
     });
 }
 
+/// The rights of versions before the bindings: everything in one ClusterRole, for the whole cluster.
+async fn give_rights_everywhere(world: &World) {
+    let own = &world.settings.manifest_namespace;
+    let (role, bind) = (
+        format!("akash-provider-{own}"),
+        format!("akash-provider-rs-bind-{own}"),
+    );
+    for kind in ["ClusterRoleBinding", "ClusterRole"] {
+        world.delete(kind, "", &bind).await;
+    }
+    let mut before = world.get("ClusterRole", "", &role).await.unwrap();
+    let mut rules = before["rules"].take();
+    rules.as_array_mut().unwrap().extend([
+        json!({
+            "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"],
+            "verbs": ["list", "watch", "create", "patch", "delete"],
+        }),
+        json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "create", "patch", "delete"]}),
+        json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]}),
+        json!({"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]}),
+    ]);
+    world
+        .edit("ClusterRole", "", &role, json!({"rules": rules}))
+        .await;
+}
+
+async fn give(world: &World, file: &str) {
+    for document in rights_of(file, &world.settings.manifest_namespace) {
+        put(&world.admin, &document, "api-tier").await;
+    }
+}
+
+/// The order of the documentation: lease.yaml, restart, provider.yaml.
+#[test]
+fn an_upgrade_of_an_account_with_rights_everywhere_has_no_gap() {
+    run("grants-upgrade", |world| {
+        async move {
+            give_rights_everywhere(world).await;
+            let lease = world.lease(1, 1);
+            let ns = lease.namespace();
+            // Without the command, which the policy of confined.yaml refuses as soon as it is in force.
+            let everywhere = || async { answers(world, "kube-system").await[..2] == [200, 404] };
+            world.until("the old rights are in force", everywhere).await;
+            let old = world.connect().await;
+            old.deploy(&rich(&lease, "hunter2", 1)).await.unwrap();
+            assert!(
+                world.get("RoleBinding", &ns, ACCESS).await.is_none(),
+                "as the old version left it"
+            );
+            let has_all = async |when: &str| assert_eq!(answers(world, &ns).await, [200, 404, 404], "{when}");
+
+            give(world, "lease.yaml").await;
+            has_all("before the restart").await;
+            assert!(everywhere().await, "the file takes no right away");
+            drop(old);
+            world
+                .until("the account may bind the role", || may_bind(world))
+                .await;
+
+            let restarted = world.connect().await;
+            let recorded = restarted.deployments().await.unwrap().deployments;
+            restarted.deploy(&recorded[0]).await.unwrap();
+            assert!(world.get("RoleBinding", &ns, ACCESS).await.is_some());
+            give(world, "provider.yaml").await;
+            let is_narrow = || async {
+                has_all("while the old rights are removed").await;
+                answers(world, "kube-system").await == [403; 3]
+            };
+            world.until("the old rights are removed", is_narrow).await;
+            let update = rich(&lease, "hunter3", 2);
+            restarted.record(&update).await.unwrap();
+            restarted.deploy(&update).await.unwrap();
+            let new = world.lease(1, 2);
+            restarted.deploy(&rich(&new, "hunter2", 1)).await.unwrap();
+            assert_eq!(answers(world, &new.namespace()).await, [200, 404, 404]);
+            let following = follow(&restarted, &LeadershipGate::new(true));
+            world.delete("RoleBinding", &ns, ACCESS).await;
+            let is_bound = || async { answers(world, &ns).await == [200, 404, 404] };
+            world.until("the binding is restored", is_bound).await;
+            drop(following);
+        }
+        .boxed()
+    });
+}
+
+/// True once the right is in force.
+async fn may_bind(world: &World) -> bool {
+    let review = json!({"spec": {"resourceAttributes": {
+        "verb": "bind", "group": "rbac.authorization.k8s.io", "resource": "clusterroles", "name": "akash-provider-rs-lease",
+    }}});
+    let review: SelfSubjectAccessReview = serde_json::from_value(review).unwrap();
+    let api: Api<SelfSubjectAccessReview> = Api::all(world.client.clone());
+    let answer = api.create(&PostParams::default(), &review).await.unwrap();
+    answer.status.unwrap().allowed
+}
+
 #[test]
 fn a_deploy_without_the_right_to_bind_names_the_remedy() {
     run("grants-missing", |world| {
@@ -138,7 +235,7 @@ fn a_deploy_without_the_right_to_bind_names_the_remedy() {
                         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
                         error
                             .to_string()
-                            .contains("kubectl apply --filename deploy/rbac/provider.yaml")
+                            .contains("kubectl apply --filename deploy/rbac`")
                     }
                 }
             };

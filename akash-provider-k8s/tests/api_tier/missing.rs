@@ -1,8 +1,7 @@
 //! What somebody deleted by hand of the kinds that no watch holds is told, and made again.
 
-use crate::world::{World, deployment, run, service};
+use crate::world::{World, deployment, run, service, with_login, with_logs};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
-use akash_provider_core::manifest::{Credentials, Permissions, ServiceParams};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::adopt::Finding;
 use akash_provider_k8s::cluster::KubeCluster;
@@ -24,20 +23,8 @@ const UNWATCHED: [(&str, &str, &str); 5] = [
 
 /// A lease that has all of them.
 pub(crate) fn rich(lease: &LeaseId, password: &str, replicas: u32) -> WorkloadSpec {
-    let mut web = service("web");
+    let mut web = with_logs(with_login(service("web"), password));
     web.count = replicas;
-    web.credentials = Some(Credentials {
-        host: "registry.example".to_owned(),
-        email: String::new(),
-        username: "me".to_owned(),
-        password: password.to_owned(),
-    });
-    web.params = Some(ServiceParams {
-        permissions: Some(Permissions {
-            read: Some(vec!["logs".to_owned()]),
-        }),
-        ..ServiceParams::default()
-    });
     deployment(lease, vec![web])
 }
 

@@ -1,10 +1,9 @@
 //! The durable record: epochs, names, passwords, garbage.
 
 use crate::admission::{admit, forbid, refuse};
-use crate::world::{Fault, World, deployment, run, service};
+use crate::world::{Fault, World, deployment, run, service, with_login};
 use akash_provider_core::cluster::{Cluster, Teardown, WorkloadSpec};
 use akash_provider_core::error::ErrorKind;
-use akash_provider_core::manifest::Credentials;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::adopt::Finding;
 use akash_provider_k8s::crd::Manifest;
@@ -221,14 +220,7 @@ fn garbage_is_reported_and_neither_deleted_nor_in_the_way() {
 
 /// A service with a login at a registry.
 fn private(lease: &LeaseId, password: &str) -> WorkloadSpec {
-    let mut web = service("web");
-    web.credentials = Some(Credentials {
-        host: "registry.example".to_owned(),
-        email: String::new(),
-        username: "me".to_owned(),
-        password: password.to_owned(),
-    });
-    deployment(lease, vec![web])
+    deployment(lease, vec![with_login(service("web"), password)])
 }
 
 fn secret_of(lease: &LeaseId) -> String {

@@ -4,7 +4,9 @@
 
 use crate::place::{self, Place};
 use akash_provider_core::cluster::{Cluster, Teardown, WorkloadSpec};
-use akash_provider_core::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
+use akash_provider_core::manifest::{
+    Credentials, Group, HttpOptions, Permissions, Proto, Service, ServiceExpose, ServiceParams,
+};
 use akash_provider_core::types::{
     Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage,
 };
@@ -56,7 +58,7 @@ impl Call {
 
     /// The first operation of a process reads its own account and rights. Nothing is written by it.
     fn is_review(&self) -> bool {
-        self.path.contains("selfsubject")
+        self.path.contains("selfsubject") || self.path.contains("dryRun=All")
     }
 }
 
@@ -265,6 +267,7 @@ impl World {
         }))
         .await;
         let role = format!("akash-provider-{own}");
+        let bind = format!("akash-provider-rs-bind-{own}");
         let (bindings, roles): (Api<ClusterRoleBinding>, Api<ClusterRole>) =
             (Api::all(self.admin.clone()), Api::all(self.admin.clone()));
         let shared_bindings = SHARED.map(|shared| Api::<RoleBinding>::namespaced(self.admin.clone(), shared));
@@ -276,6 +279,8 @@ impl World {
             join_all(policies.iter().map(|policies| policies.delete(&role, &now))),
             bindings.delete(&role, &now),
             roles.delete(&role, &now),
+            bindings.delete(&bind, &now),
+            roles.delete(&bind, &now),
             join_all(
                 shared_bindings
                     .iter()
@@ -476,7 +481,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
         "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => "admissionregistration.k8s.io",
         "Deployment" | "StatefulSet" | "ReplicaSet" => "apps",
         "NetworkPolicy" | "Ingress" => "networking.k8s.io",
-        "Role" | "RoleBinding" | "ClusterRole" => "rbac.authorization.k8s.io",
+        "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => "rbac.authorization.k8s.io",
         "Manifest" | "ProviderHost" | "ProviderLeasedIP" => "akash.network",
         _ => "",
     };
@@ -486,8 +491,13 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
 
 /// The account of a namespace and its rights, as they are shipped.
 pub(crate) fn rights(namespace: &str) -> Vec<Value> {
-    let files = ["rbac/provider.yaml", "rbac/confined.yaml"];
-    let mut rights = files.map(documents).concat();
+    let files = ["lease.yaml", "provider.yaml", "confined.yaml"];
+    files.map(|file| rights_of(file, namespace)).concat()
+}
+
+/// The rights of one file.
+pub(crate) fn rights_of(file: &str, namespace: &str) -> Vec<Value> {
+    let mut rights = documents(&format!("rbac/{file}"));
     for document in &mut rights {
         own(document, namespace);
     }
@@ -498,7 +508,8 @@ pub(crate) fn rights(namespace: &str) -> Vec<Value> {
 fn own(document: &mut Value, namespace: &str) {
     let kind = document["kind"].as_str().unwrap().to_owned();
     let is_of_cluster = kind.starts_with("Cluster") || kind.starts_with("Validating");
-    let name = format!("akash-provider-{namespace}");
+    let shipped = document["metadata"]["name"].as_str().unwrap();
+    let name = format!("{shipped}-{namespace}");
     if kind == "ValidatingAdmissionPolicyBinding" {
         document["spec"]["policyName"] = json!(name);
     } else if kind == "ValidatingAdmissionPolicy" {
@@ -658,6 +669,28 @@ pub(crate) fn service(name: &str) -> Service {
         params: None,
         credentials: None,
     }
+}
+
+/// A service with a login at a registry.
+pub(crate) fn with_login(mut service: Service, password: &str) -> Service {
+    service.credentials = Some(Credentials {
+        host: "registry.example".to_owned(),
+        email: String::new(),
+        username: "me".to_owned(),
+        password: password.to_owned(),
+    });
+    service
+}
+
+/// A service with an account that may read the logs of its lease.
+pub(crate) fn with_logs(mut service: Service) -> Service {
+    service.params = Some(ServiceParams {
+        permissions: Some(Permissions {
+            read: Some(vec!["logs".to_owned()]),
+        }),
+        ..ServiceParams::default()
+    });
+    service
 }
 
 pub(crate) fn resources() -> Resources {

@@ -132,8 +132,8 @@ impl<'a> World<'a> {
     }
 
     fn apply(&self, verb: &str, more: &[&str]) {
-        let files = ["provider.yaml", "confined.yaml"].map(|file| format!("{DEPLOY}/rbac/{file}"));
-        let words = [verb, "--filename", &files[0], "--filename", &files[1]];
+        let rights = format!("{DEPLOY}/rbac");
+        let words = [verb, "--filename", &rights];
         self.cluster.kubectl(&[&words[..], more].concat()).unwrap();
     }
 
