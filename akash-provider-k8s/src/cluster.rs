@@ -22,6 +22,7 @@ mod port;
 pub(crate) mod records;
 mod rollouts;
 mod teardown;
+mod unrecorded;
 pub(crate) mod unwatched;
 
 pub use akash_provider_core::election::LeadershipGate;

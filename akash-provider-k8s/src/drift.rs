@@ -6,11 +6,11 @@
 
 mod calm;
 
-pub(crate) use calm::{Calm, FIGHT};
+pub(crate) use calm::{Calm, FIGHT, Limit};
 
 use crate::apply::item::{Id, Item, Kind};
 use crate::apply::plan::{Watched, Write, compare, restoring};
-use crate::labels;
+use crate::labels::{self, KEEP};
 use crate::settings::Drift;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -20,6 +20,11 @@ const OF_OPENSHIFT: [&str; 3] = [
     "system:image-builders",
     "system:image-pullers",
 ];
+
+/// True for one of the items.
+pub(crate) fn is_among(items: &[Item]) -> impl Fn(&Id, &ObjectMeta) -> bool {
+    |id, _| items.iter().any(|item| item.id == *id)
+}
 
 /// Why an object is deleted that was not rendered.
 pub(crate) const NOT_RENDERED: &str = "it is not part of the lease";
@@ -31,13 +36,15 @@ pub(crate) struct Found {
     pub(crate) write: Write,
     /// There is none of its name.
     pub(crate) is_missing: bool,
+    /// The object names the hash of another rendering: others edited that too, or a newer deploy wrote the object.
+    pub(crate) has_other_hash: bool,
 }
 
 /// The objects in the caches that are missing, or differ from what we wrote; isolation first. The lease must be applied
 /// to its end: before that, what differs is a deploy under way.
 ///
-/// An object that carries the hash of another rendering, or that another provider wrote, is none of them: a deploy may
-/// have written it that is newer than what the caches say is wanted.
+/// Skips workloads and Services with the hash of another rendering, and those that another provider wrote: a deploy may
+/// have written them that is newer than the caches. For isolation the caller finds out.
 pub(crate) fn found(items: &[Item], seen: &dyn Watched) -> Vec<Found> {
     // No watch holds Secrets.
     let items = items.iter().filter(|item| item.id.kind != Kind::Secret);
@@ -46,46 +53,54 @@ pub(crate) fn found(items: &[Item], seen: &dyn Watched) -> Vec<Found> {
         // Objects under deletion, and stateful sets with other volume claims, give no write.
         let mut write = compare(item, live.as_ref())?;
         let is_missing = live.is_none();
-        let Some(live) = live else {
-            return Some(Found { write, is_missing });
-        };
-        let is_sure = match live.annotation(labels::APPLIED_HASH) {
-            Some(hash) => hash == item.hash && !write.take_over,
-            // Created again by others. Every write of ours carries the hash.
-            None => {
-                write.patch = Some(restoring(item.id.kind, &write.body, &live));
-                write.take_over = false;
-                item.id.kind.is_isolation()
-            }
-        };
-        is_sure.then_some(Found { write, is_missing })
+        let hash = live
+            .as_ref()
+            .and_then(|live| live.annotation(labels::APPLIED_HASH));
+        // Without a hash others created the object again: every write of ours carries one.
+        let has_other_hash = hash.is_some_and(|hash| hash != item.hash || write.take_over);
+        let is_edited = hash.is_some() && !has_other_hash;
+        if let Some(live) = live.as_ref().filter(|_| !is_edited) {
+            write.patch = Some(restoring(item.id.kind, &write.body, live));
+            write.take_over = false;
+        }
+        let is_sure = is_missing || is_edited || item.id.kind.is_isolation();
+        is_sure.then_some(Found {
+            write,
+            is_missing,
+            has_other_hash,
+        })
     });
     let mut all: Vec<Found> = judged.collect();
     all.sort_by_key(|found| !found.write.id.kind.is_isolation());
     all
 }
 
-/// The objects that open a lease although they were not rendered. Objects with the label [`labels::KEEP`] stay.
-/// Without the whole rendering (`is_whole`), objects with the network's label stay too: they may be rendered ones.
+/// The objects that open a lease although they were not rendered, those under deletion too: a finalizer may hold them.
+/// Objects with the label [`KEEP`] stay.
 pub(crate) fn foreign<'a>(
-    items: &[Item],
-    is_whole: bool,
+    is_rendered: impl Fn(&Id, &ObjectMeta) -> bool,
     there: impl IntoIterator<Item = (Id, &'a ObjectMeta)>,
 ) -> Vec<(Id, ObjectMeta)> {
-    let is = |meta: &ObjectMeta, label: &str| {
+    let is_labelled = |meta: &ObjectMeta| {
         let labels = meta.labels.as_ref();
-        labels.is_some_and(|labels| labels.get(label).map(String::as_str) == Some("true"))
+        labels.is_some_and(|labels| labels.get(KEEP).map(String::as_str) == Some("true"))
     };
     let found = there.into_iter().filter(|(id, meta)| {
-        let is_rendered = items.iter().any(|item| item.id == *id) || (!is_whole && is(meta, labels::MANAGED));
         let is_of_kubernetes = id.kind == Kind::RoleBinding && OF_OPENSHIFT.contains(&id.name.as_str());
-        id.kind.opens()
-            && !is_rendered
-            && !is_of_kubernetes
-            && !is(meta, labels::KEEP)
-            && meta.deletion_timestamp.is_none()
+        id.kind.opens() && !is_rendered(id, meta) && !is_of_kubernetes && !is_labelled(meta)
     });
     found.map(|(id, meta)| (id, meta.clone())).collect()
+}
+
+impl Limit {
+    /// Returns the limit of the back-off for a kind.
+    pub(crate) fn of(kind: Kind) -> Self {
+        if kind.is_isolation() {
+            Self::Isolation
+        } else {
+            Self::Other
+        }
+    }
 }
 
 impl Drift {

@@ -247,6 +247,14 @@ impl Isolation {
         }
     }
 
+    /// Returns the other level.
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Legacy => Self::Baseline,
+            Self::Baseline => Self::Legacy,
+        }
+    }
+
     /// The level an annotation names; a namespace without one was made by another provider.
     #[must_use]
     pub fn of(annotation: Option<&str>) -> Self {

@@ -72,7 +72,7 @@ const FALSE_COUNTS: [&str; 5] = [
 const QUANTITIES: [&str; 3] = ["hard", "limits", "requests"];
 
 /// Top-level fields that are compared exactly.
-const fn roots(kind: Kind) -> &'static [&'static str] {
+pub(crate) const fn roots(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::NetworkPolicy | Kind::ResourceQuota | Kind::Deployment | Kind::StatefulSet | Kind::Service => {
             &["spec"]
@@ -107,6 +107,11 @@ pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
         patch["metadata"]["uid"] = uid.clone();
     }
     patch
+}
+
+/// Returns the live object without the values that the API server fills in. Fields of `wanted` stay.
+pub(crate) fn without_defaults(kind: Kind, wanted: &Value, live: &Value) -> Value {
+    Comparison::new(kind).stripped(wanted, live)
 }
 
 struct Comparison {
@@ -190,6 +195,38 @@ impl Comparison {
             .filter(|(key, value)| self.is_surplus(wanted, key, value));
         patch.extend(surplus.map(|(key, _)| (key.clone(), Value::Null)));
         patch
+    }
+
+    fn stripped(&mut self, wanted: &Value, live: &Value) -> Value {
+        match live {
+            Value::Object(fields) => {
+                let mut stripped = Map::new();
+                for (key, value) in fields {
+                    let inner = wanted.get(key).unwrap_or(&Value::Null);
+                    // The older name of the same field.
+                    let is_alias = key == "serviceAccount" && fields.get("serviceAccountName") == Some(value);
+                    if inner.is_null() && (is_alias || self.is_default(key, value)) {
+                        continue;
+                    }
+                    self.path.push(key.clone());
+                    stripped.insert(key.clone(), self.stripped(inner, value));
+                    self.path.pop();
+                }
+                Value::Object(stripped)
+            }
+            Value::Array(elements) => {
+                let wanted = wanted.as_array().map(Vec::as_slice).unwrap_or_default();
+                let stripped = elements.iter().enumerate().map(|(index, element)| {
+                    self.path.push(index.to_string());
+                    let inner = wanted.get(index).or(wanted.last()).unwrap_or(&Value::Null);
+                    let stripped = self.stripped(inner, element);
+                    self.path.pop();
+                    stripped
+                });
+                stripped.collect()
+            }
+            value => value.clone(),
+        }
     }
 
     /// True for a field of the live object that others added: it was not rendered, and is no default.

@@ -264,7 +264,23 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeS
 pub(crate) fn restoring(kind: Kind, body: &Value, live: &Live) -> Value {
     let mut body = body.clone();
     body["metadata"]["annotations"][REPAIRED] = Value::from("true");
-    exact::replacement(kind, &body, &live.body)
+    let version = |body: &Value| {
+        body.pointer("/metadata/labels")?
+            .get(labels::MANIFEST_VERSION)
+            .cloned()
+    };
+    let (wanted, there) = (version(&body), version(&live.body));
+    // Another version than that of the label would be a write of another provider.
+    if let Some(version) = there.as_ref().or(wanted.as_ref()) {
+        body["metadata"]["annotations"][APPLIED_VERSION] = version.clone();
+    }
+    let mut patch = exact::replacement(kind, &body, &live.body);
+    if there.is_none()
+        && let Some(version) = wanted
+    {
+        patch["metadata"]["labels"][labels::MANIFEST_VERSION] = version;
+    }
+    patch
 }
 
 /// A template that is the same keeps its version label (or, as adopted, its every byte), so that no pod is

@@ -110,7 +110,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// A quantity in thousand-millionths; `None` for anything else.
-pub(super) fn quantity(value: &Value) -> Option<i128> {
+pub(crate) fn quantity(value: &Value) -> Option<i128> {
     match value {
         Value::String(text) => parse_quantity(text),
         Value::Number(number) => parse_quantity(&number.to_string()),

@@ -99,10 +99,10 @@ impl Inner {
         operation: &'static str,
     ) -> Result<(), Error> {
         let home = deployment.lease.namespace();
-        let Some(items) = self.apply_objects(deployment, isolation, operation).await? else {
+        let Some((items, written)) = self.apply_objects(deployment, isolation, operation).await? else {
             return Ok(());
         };
-        let guarded = self.guard(&home, &items, operation).await;
+        let guarded = self.guard(&home, &items, &written, operation).await;
         if isolation.is_none() {
             // The lease runs as recorded, and the repairs go on: an object that cannot be deleted ends no lease.
             if let Err(error) = guarded {
@@ -113,26 +113,30 @@ impl Inner {
         guarded?;
         self.until_seen(|| self.differences(&home, &items).is_empty())
             .await;
-        match self.differences(&home, &items).first() {
-            None => Ok(()),
-            Some((id, reason)) => {
-                let message = format!(
-                    "lease {} is not as applied: {id}: {reason}; try again",
-                    deployment.lease
-                );
-                Err(Error::new(ErrorKind::Conflict, operation, message).transient())
-            }
+        let left = self.differences(&home, &items);
+        if left.is_empty() {
+            return Ok(());
         }
+        let left: Vec<String> = left
+            .iter()
+            .map(|(id, reason)| format!("{id}: {reason}"))
+            .collect();
+        let message = format!(
+            "lease {} is not as applied: {}; try again",
+            deployment.lease,
+            left.join("; ")
+        );
+        Err(Error::new(ErrorKind::Conflict, operation, message).transient())
     }
 
-    /// Applies what is recorded. Returns the objects of the lease, or `None` for a lease that stays as another provider
-    /// made it.
+    /// Applies what is recorded. Returns the objects of the lease and what was written of them, or `None` for a lease
+    /// that stays as another provider made it.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,
         isolation: Option<Isolation>,
         operation: &'static str,
-    ) -> Result<Option<Vec<Item>>, Error> {
+    ) -> Result<Option<(Vec<Item>, Vec<Written>)>, Error> {
         // Closed never: the semaphore lives as long as we do.
         let mut turn = self.leases.acquire().await.ok();
         let manifest = match isolation {
@@ -146,12 +150,7 @@ impl Inner {
             None => self.kept(&manifest, deployment),
             Some(_) => BTreeSet::new(),
         };
-        let mut prior = self.prior(&manifest, namespace);
-        match isolation {
-            None => prior.unchanged = self.unlimited(deployment, &prior, &view, false),
-            // Hardening replaces pods anyway.
-            Some(isolation) => prior.isolation = isolation,
-        }
+        let prior = self.prior_of_apply(deployment, &manifest, &view, isolation);
         let objects =
             objects::render(deployment, &self.rendering(), &prior).map_err(|r| refused(operation, r))?;
         let body = with_type(&objects.namespace);
@@ -174,7 +173,7 @@ impl Inner {
             prune: false,
         };
         let Some(plan) = missing_of(&view, &body, wanted) else {
-            return Ok(Some(items));
+            return Ok(Some((items, Vec::new())));
         };
         let job = Job {
             name: &name,
@@ -204,7 +203,7 @@ impl Inner {
         let hash = hash_of_all(&body, &items);
         self.until_seen(|| has_seen(&self.state.lease_in(&name), &hash, &written, &deleted))
             .await;
-        Ok(Some(items))
+        Ok(Some((items, written)))
     }
 
     /// Closes the addresses of metadata to a lease as another provider left it: its policy gets our exceptions. Nothing
@@ -320,20 +319,55 @@ impl Inner {
     ) -> Option<AppliedItems> {
         let applied = annotation(namespace?, labels::APPLIED)?;
         let view = self.state.lease(&deployment.lease);
-        let mut prior = self.prior(manifest, namespace);
-        // A deleted workload does not tell which of both templates it had; the mark does.
-        let deleted_had_none = self.unlimited(deployment, &prior, &view, true);
-        let deleted_had_one = self.unlimited(deployment, &prior, &view, false);
-        let is_one = deleted_had_none == deleted_had_one;
-        let candidates = std::iter::once(deleted_had_none).chain((!is_one).then_some(deleted_had_one));
-        candidates.into_iter().find_map(|unchanged| {
-            prior.unchanged = unchanged;
-            let objects = objects::render(deployment, &self.rendering(), &prior).ok()?;
-            let items = items(&objects);
-            let body = with_type(&objects.namespace);
-            let mark = hash_of_all(&body, &items);
-            (*applied == mark).then_some(AppliedItems { body, items, mark })
+        let annotated = self.prior(manifest, namespace);
+        // Others may have edited the annotation of the isolation; the mark includes it.
+        let isolations = [annotated.isolation, annotated.isolation.other()];
+        isolations.into_iter().find_map(|isolation| {
+            let mut prior = Prior {
+                isolation,
+                ..annotated.clone()
+            };
+            // A deleted workload does not tell which of both templates it had; the mark does.
+            let deleted_had_none = self.unlimited(deployment, &prior, &view, true);
+            let deleted_had_one = self.unlimited(deployment, &prior, &view, false);
+            let is_one = deleted_had_none == deleted_had_one;
+            let candidates = std::iter::once(deleted_had_none).chain((!is_one).then_some(deleted_had_one));
+            candidates.into_iter().find_map(|unchanged| {
+                prior.unchanged = unchanged;
+                let objects = objects::render(deployment, &self.rendering(), &prior).ok()?;
+                let items = items(&objects);
+                let body = with_type(&objects.namespace);
+                let mark = hash_of_all(&body, &items);
+                (*applied == mark).then_some(AppliedItems {
+                    body,
+                    items,
+                    mark,
+                    isolation,
+                })
+            })
         })
+    }
+
+    /// What decides the rendering of an apply; `isolation` is that of a lease that is hardened.
+    fn prior_of_apply(
+        &self,
+        deployment: &WorkloadSpec,
+        manifest: &Manifest,
+        view: &LeaseView,
+        isolation: Option<Isolation>,
+    ) -> Prior {
+        let namespace = view.namespace.as_deref();
+        let mut prior = self.prior(manifest, namespace);
+        if let Some(isolation) = isolation {
+            // Hardening replaces pods anyway.
+            prior.isolation = isolation;
+            return prior;
+        }
+        if let Some(applied) = self.applied_items(deployment, manifest, namespace) {
+            prior.isolation = applied.isolation;
+        }
+        prior.unchanged = self.unlimited(deployment, &prior, view, false);
+        prior
     }
 
     fn prior(&self, manifest: &Manifest, namespace: Option<&Namespace>) -> Prior {

@@ -1,17 +1,13 @@
 //! What differs between a lease and its caches, for deploys, repairs and findings.
 
 use super::Inner;
-use super::deploy::{isolation_of, with_type};
-use crate::apply::item::{Id, Item, Kind, items};
+use super::deploy::with_type;
+use crate::apply::item::{Id, Item, Kind};
 use crate::apply::plan::{Live, Watched};
-use crate::drift::{Found, NOT_RENDERED, foreign, found};
+use crate::drift::{Found, NOT_RENDERED, foreign, found, is_among};
 use crate::labels;
-use crate::objects::{self, Prior};
+use crate::settings::Isolation;
 use crate::state::LeaseView;
-use akash_provider_core::cluster::WorkloadSpec;
-use akash_provider_core::manifest::Group;
-use akash_provider_core::types::LeaseId;
-use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde_json::Value;
@@ -24,6 +20,7 @@ pub(super) struct AppliedItems {
     pub(super) body: Value,
     pub(super) items: Vec<Item>,
     pub(super) mark: String,
+    pub(super) isolation: Isolation,
 }
 
 /// Edited isolation that no deploy compares, because its plan compares hashes.
@@ -35,7 +32,7 @@ pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<Found> {
 
 /// Objects that open a lease and were not rendered, each with that reason.
 pub(super) fn not_rendered(items: &[Item], view: &LeaseView) -> Vec<(Id, String)> {
-    let foreign = foreign(items, true, view.openings()).into_iter();
+    let foreign = foreign(is_among(items), view.openings()).into_iter();
     foreign.map(|(id, _)| (id, NOT_RENDERED.to_owned())).collect()
 }
 
@@ -49,30 +46,6 @@ impl Inner {
             .map(|found| (found.write.id, found.write.reason))
             .chain(not_rendered(items, &view))
             .collect()
-    }
-
-    /// The policies of a lease without a known record: those that do not depend on services.
-    pub(super) fn restrictions(&self, lease: &LeaseId, namespace: &Namespace) -> Vec<Item> {
-        let deployment = WorkloadSpec {
-            lease: lease.clone(),
-            group: Arc::new(Group {
-                name: String::new(),
-                services: Vec::new(),
-            }),
-            params: Arc::default(),
-            hostnames: Vec::new(),
-            ips: Vec::new(),
-            epoch: 0,
-        };
-        let prior = Prior {
-            manifest_version: String::new(),
-            isolation: isolation_of(Some(namespace), self.settings.isolation),
-            unchanged: BTreeMap::new(),
-        };
-        let objects = objects::render(&deployment, &self.rendering(), &prior);
-        let mut items = objects.map(|objects| items(&objects)).unwrap_or_default();
-        items.retain(|item| item.id.kind == Kind::NetworkPolicy || item.id.is_access());
-        items
     }
 }
 

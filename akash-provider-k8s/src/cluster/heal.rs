@@ -6,27 +6,32 @@
 //!
 //! A lease is left alone unless it was deployed at this process's word, nobody is writing it, and the mark of its
 //! namespace shows that exactly this was applied to its end. All else is for the next deploy. Isolation comes first. The
-//! isolation of a lease without a readable record is restored by the last record that this process read. Without one,
-//! the policy that does not depend on services is restored.
+//! isolation of a lease without a readable record is restored by the last record that this process read, and all else
+//! by what follows without one (`unrecorded`).
 
+mod applied;
+mod memory;
+
+use self::applied::{Applied, Repair, still_there};
+use self::memory::Memory;
 use super::deploy::{annotation, with_type};
-use super::differences::unplanned;
+use super::differences::{meta_of, unplanned};
 use super::lanes::Entry;
-use super::{Inner, KubeCluster, LeadershipGate};
+use super::{Inner, KubeCluster, LeadershipGate, is_as_new};
 use crate::apply::item::{Id, Item, Kind};
 use crate::apply::plan::{Live, Watched, Write};
-use crate::apply::{Calls, MANAGER, Written, marked, subset};
+use crate::apply::{Calls, Written, marked, subset};
 use crate::crd::{Manifest, convert};
-use crate::drift::{Calm, FIGHT, Found, foreign, found};
+use crate::drift::{Calm, Found, Limit, foreign, found, is_among};
 use crate::labels;
 use crate::state::{EVERYWHERE, LeaseView};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::ApiResource;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -37,33 +42,9 @@ const HEAL: &str = "heal";
 const GATHER: Duration = Duration::from_millis(20);
 /// Wait for a lease that is being written, or while the cluster is not being watched.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Between two restores of the labels of one namespace: others that set them again are not fought more often.
-const LABELS_AGAIN: Duration = Duration::from_secs(10);
 
-/// What is remembered between looks.
-#[derive(Debug, Default)]
-struct Memory {
-    calm: Calm,
-    /// Leases that are to be looked at again without a change.
-    later: BTreeMap<String, Instant>,
-    /// What is told and left alone.
-    told: BTreeMap<String, BTreeSet<Id>>,
-    /// The last record of each lease by which it was applied; shared with the cache until the record changes.
-    records: BTreeMap<String, Arc<Manifest>>,
-    /// When the labels of a namespace may be restored again.
-    labels: BTreeMap<String, Instant>,
-}
-
-/// A lease as it is to be, applied to its end.
-struct Applied {
-    view: LeaseView,
-    items: Vec<Item>,
-    mark: String,
-    /// The namespace with its mark; `None` without a record.
-    namespace: Option<Value>,
-    /// The items are all that was rendered of the kinds that open a lease.
-    is_whole: bool,
-}
+/// Why an object is named that no rule restores as a whole.
+const UNVERIFIED: &str = "the record is missing, and some of its fields are only in that";
 
 impl KubeCluster {
     /// Puts right what others change or delete of policies, workloads and Services of leases, while its provider leads.
@@ -93,6 +74,7 @@ impl Inner {
                 tokio::task::yield_now().await;
             }
             memory.calm.forget(Instant::now());
+            memory.labels.forget(Instant::now());
             let next = memory.later.values().min().copied();
             let all = || self.state.leases().into_keys();
             tokio::select! {
@@ -133,7 +115,7 @@ impl Inner {
         };
         let _lane = match entry {
             Entry::NotDeployed => {
-                memory.told.remove(home);
+                memory.logged.remove(home);
                 return None;
             }
             Entry::Busy => return Some(Instant::now() + AGAIN),
@@ -150,7 +132,7 @@ impl Inner {
         }
         let applied = self.applied(home, view, memory)?;
         let mut next = self.heal_labels(home, &applied, memory).await;
-        for (id, meta) in foreign(&applied.items, applied.is_whole, applied.view.openings()) {
+        for (id, meta) in applied.foreign() {
             let at = self.remove_foreign(home, &id, &meta, &mut memory.calm).await;
             next = earliest(next, at);
         }
@@ -161,28 +143,50 @@ impl Inner {
             .into_iter()
             .filter(is_known)
             .partition(|found| self.settings.drift.heals(found.write.id.kind));
-        memory.tell(home, leaves);
+        let leaves = leaves
+            .into_iter()
+            .map(|found| (found.write.id, found.write.reason));
+        let unverified = applied.unverified.iter().cloned();
+        memory.log(
+            home,
+            leaves.chain(unverified.map(|id| (id, UNVERIFIED.to_owned()))),
+        );
         for found in heals {
-            let (now, id) = (Instant::now(), found.write.id.clone());
-            let at = match memory.calm.waits_until(home, &id, now) {
-                Some(at) => at,
-                None => match self.repair(home, &applied, found).await {
-                    Ok(None) => continue,
-                    Ok(Some(repair)) => {
-                        let is_fight = memory.calm.repaired(home, &id, now);
-                        repair.tell(home, &id, is_fight);
-                        continue;
-                    }
-                    Err(error) => {
-                        memory.calm.failed(home, &id, now);
-                        tracing::warn!(namespace = home, object = %id, %error, "what others changed is not put right yet");
-                        memory.calm.waits_until(home, &id, now)?
-                    }
-                },
-            };
-            next = earliest(next, Some(at));
+            if !memory.is_outdated(home, &found.write.id, &applied.view) {
+                next = earliest(next, self.try_repair(home, &applied, found, memory).await);
+            }
         }
         next
+    }
+
+    /// Repairs an object unless its back-off forbids it. Returns the time of the next try.
+    async fn try_repair(
+        &self,
+        home: &str,
+        applied: &Applied,
+        found: Found,
+        memory: &mut Memory,
+    ) -> Option<Instant> {
+        let (now, id) = (Instant::now(), found.write.id.clone());
+        let (key, limit) = ((home.to_owned(), id.clone()), Limit::of(id.kind));
+        if let Some(at) = memory.calm.waits_until(&key, now) {
+            return Some(at);
+        }
+        match self.repair(home, applied, found).await {
+            Ok(None) => None,
+            Ok(Some((repair, meta))) => {
+                let is_fight = memory.calm.repaired(&key, limit, now);
+                repair.tell(home, &id, is_fight);
+                let versions = memory.repaired.entry(home.to_owned()).or_default();
+                versions.insert(id, meta.resource_version);
+                None
+            }
+            Err(error) => {
+                memory.calm.failed(&key, limit, now);
+                tracing::warn!(namespace = home, object = %id, %error, "what others changed is not put right yet");
+                memory.calm.waits_until(&key, now)
+            }
+        }
     }
 
     /// What a lease is to be, where everything of it was applied by us; without a record, its isolation.
@@ -205,28 +209,49 @@ impl Inner {
             memory.records.insert(home.to_owned(), manifest);
             return Some(Applied {
                 view,
-                namespace: Some(marked(&applied.body, &applied.items)),
+                namespace: marked(&applied.body, &applied.items),
                 items: applied.items,
                 mark: applied.mark,
-                is_whole: true,
+                is_recorded: true,
+                rules: None,
+                unverified: BTreeSet::new(),
             });
         }
-        let last = memory.records.get(home);
+        self.unrecorded(view, &namespace, memory.records.get(home))
+    }
+
+    /// What is certain of a lease without its record; `last` is the last one.
+    fn unrecorded(
+        &self,
+        view: LeaseView,
+        namespace: &Namespace,
+        last: Option<&Arc<Manifest>>,
+    ) -> Option<Applied> {
+        let lease = labels::lease_of(namespace.metadata.labels.as_ref()?)?;
+        let mark = annotation(namespace, labels::APPLIED)?.clone();
+        let rules = self.rules(&lease, namespace, &view);
         let last = last.and_then(|manifest| {
             let recorded = convert::from_manifest(manifest).ok()?;
-            self.applied_items(&recorded.deployment, manifest, Some(&namespace))
+            self.applied_items(&recorded.deployment, manifest, Some(namespace))
         });
-        let lease = labels::lease_of(namespace.metadata.labels.as_ref()?)?;
-        let mark = annotation(&namespace, labels::APPLIED)?.clone();
-        let is_whole = last.is_some();
-        let mut items = last.map_or_else(|| self.restrictions(&lease, &namespace), |applied| applied.items);
+        let mut derived = rules.derive(&view);
+        if last.is_some() {
+            derived.retain(|derived| !derived.item.id.kind.is_isolation());
+        }
+        let unverified = derived.iter().filter(|derived| !derived.is_verified);
+        let unverified = unverified.map(|derived| derived.item.id.clone()).collect();
+        let is_recorded = last.is_some();
+        let mut items = last.map(|applied| applied.items).unwrap_or_default();
         items.retain(|item| item.id.kind.is_isolation());
+        items.extend(derived.into_iter().map(|derived| derived.item));
         Some(Applied {
             view,
             items,
             mark,
-            namespace: None,
-            is_whole,
+            namespace: rules.namespace.clone(),
+            is_recorded,
+            rules: Some(rules),
+            unverified,
         })
     }
 
@@ -234,23 +259,21 @@ impl Inner {
     /// as the error, if there is no such namespace.
     async fn unlabelled(&self, home: &str, memory: &mut Memory) -> Result<Arc<Namespace>, Option<Instant>> {
         let now = Instant::now();
-        if let Some(at) = memory.labels_wait_until(home, now) {
+        let key = home.to_owned();
+        if let Some(at) = memory.labels.waits_until(&key, now) {
             return Err(Some(at));
         }
         let resource = ApiResource::erase::<Namespace>(&());
-        let next = match self.calls(HEAL).get(&resource, "", home).await {
-            Ok(Some(live)) => match live.try_parse() {
-                Ok(namespace) => return Ok(Arc::new(namespace)),
-                Err(_) => None,
-            },
-            Ok(None) => None,
-            Err(error) => {
-                tracing::warn!(namespace = home, %error, "cannot read namespace");
-                Some(now + LABELS_AGAIN)
-            }
-        };
-        memory.labels.insert(home.to_owned(), now + LABELS_AGAIN);
-        Err(next)
+        let read = self.calls(HEAL).get(&resource, "", home).await;
+        if let Ok(Some(live)) = &read
+            && let Ok(namespace) = live.clone().try_parse()
+        {
+            return Ok(Arc::new(namespace));
+        }
+        memory.labels.failed(&key, Limit::Isolation, now);
+        let Err(error) = read else { return Err(None) };
+        tracing::warn!(namespace = home, %error, "cannot read namespace");
+        Err(memory.labels.waits_until(&key, now))
     }
 
     /// What is recorded of a lease, where the record can be read and has no other writer.
@@ -262,23 +285,31 @@ impl Inner {
 
     /// Restores the labels of a namespace. Returns the time of the next try.
     async fn heal_labels(&self, home: &str, applied: &Applied, memory: &mut Memory) -> Option<Instant> {
-        let (wanted, live) = (applied.namespace.as_ref()?, applied.view.namespace.as_deref()?);
+        let (wanted, live) = (&applied.namespace, applied.view.namespace.as_deref()?);
         let path = subset::missing(wanted, &with_type(live), subset::Lists::Closed)?;
         let now = Instant::now();
-        if let Some(at) = memory.labels_wait_until(home, now) {
+        let key = home.to_owned();
+        if let Some(at) = memory.labels.waits_until(&key, now) {
             return Some(at);
         }
-        memory.labels.insert(home.to_owned(), now + LABELS_AGAIN);
         let mut body = wanted.clone();
         body["metadata"]["uid"] = Value::from(live.metadata.uid.clone());
         match self.calls(HEAL).apply_namespace(home, &body).await {
             Ok(()) => {
-                tracing::info!(namespace = home, path, "namespace restored");
+                let is_fight = memory.labels.repaired(&key, Limit::Isolation, now);
+                tracing::info!(namespace = home, path, is_fight, "namespace restored");
+                self.until_seen(|| {
+                    let view = self.state.lease_in(home);
+                    let live = view.namespace.as_deref().map(with_type);
+                    live.is_some_and(|live| subset::missing(wanted, &live, subset::Lists::Closed).is_none())
+                })
+                .await;
                 None
             }
             Err(error) => {
+                memory.labels.failed(&key, Limit::Isolation, now);
                 tracing::warn!(namespace = home, path, %error, "cannot restore namespace");
-                Some(now + LABELS_AGAIN)
+                memory.labels.waits_until(&key, now)
             }
         }
     }
@@ -289,23 +320,24 @@ impl Inner {
         home: &str,
         id: &Id,
         meta: &ObjectMeta,
-        calm: &mut Calm,
+        calm: &mut Calm<(String, Id)>,
     ) -> Option<Instant> {
         let now = Instant::now();
-        if let Some(at) = calm.waits_until(home, id, now) {
+        let (key, limit) = ((home.to_owned(), id.clone()), Limit::of(id.kind));
+        if let Some(at) = calm.waits_until(&key, now) {
             return Some(at);
         }
         match self.calls(HEAL).delete_version(id.kind, home, meta).await {
             Ok(()) => {
-                calm.repaired(home, id, now);
+                calm.repaired(&key, limit, now);
                 let label = labels::KEEP;
                 tracing::warn!(namespace = home, object = %id, label, "object deleted, not part of the lease");
                 None
             }
             Err(error) => {
-                calm.failed(home, id, now);
+                calm.failed(&key, limit, now);
                 tracing::warn!(namespace = home, object = %id, %error, "cannot delete object that opens the lease");
-                calm.waits_until(home, id, now)
+                calm.waits_until(&key, now)
             }
         }
     }
@@ -315,15 +347,22 @@ impl Inner {
         &self,
         home: &str,
         items: &[Item],
+        written: &[Written],
         operation: &'static str,
     ) -> Result<(), Error> {
         let (view, calls) = (self.state.lease_in(home), self.calls(operation));
-        for (id, meta) in foreign(items, true, view.openings()) {
+        for (id, meta) in still_there(foreign(is_among(items), view.openings())) {
             tracing::warn!(namespace = home, object = %id, "object deleted, not part of the lease");
             calls.delete_version(id.kind, home, &meta).await?;
         }
         for found in unplanned(items, &view) {
-            if let Some(live) = view.find(&found.write.id) {
+            let id = &found.write.id;
+            // The caches may still have what this deploy replaced.
+            let is_outdated = written.iter().any(|write| {
+                let meta = meta_of(&view, id).filter(|_| write.id == *id);
+                meta.is_some_and(|meta| !is_as_new(meta, write.meta.resource_version.as_deref()))
+            });
+            if let Some(live) = view.find(id).filter(|_| !is_outdated) {
                 write(&calls, home, &found.write, Some(&live)).await?;
             }
         }
@@ -331,13 +370,19 @@ impl Inner {
     }
 
     /// Asks the API server whether it is so, and puts it right. `None` where it is not, or not any more.
-    async fn repair(&self, home: &str, applied: &Applied, found: Found) -> Result<Option<Repair>, Error> {
+    async fn repair(
+        &self,
+        home: &str,
+        applied: &Applied,
+        found: Found,
+    ) -> Result<Option<(Repair, ObjectMeta)>, Error> {
         // Closed never: the semaphore lives as long as we do.
         let _turn = self.leases.acquire().await.ok();
         let calls = self.calls(HEAL);
         let id = found.write.id.clone();
-        let repair = if found.is_missing {
-            // Deletes of a deploy come before its mark: where the mark is as it was, none of them deleted it.
+        let repair = if found.is_missing || found.has_other_hash {
+            // A deploy takes the mark off before its first write, and sets it after its last: where the mark is as it was,
+            // no deploy deleted the object or wrote it.
             let namespace = calls
                 .metadata(&ApiResource::erase::<Namespace>(&()), "", home)
                 .await?;
@@ -345,8 +390,8 @@ impl Inner {
                 return Ok(None);
             }
             Repair {
+                live: applied.view.find(&id),
                 write: found.write,
-                live: None,
                 by: None,
             }
         } else if id.kind.is_watched() {
@@ -371,8 +416,11 @@ impl Inner {
             Err(error) if error.kind() == ErrorKind::Conflict => return Ok(None),
             Err(error) => return Err(error),
         };
-        self.tell(&[Written { id, meta }]);
-        Ok(Some(repair))
+        self.tell(&[Written {
+            id,
+            meta: meta.clone(),
+        }]);
+        Ok(Some((repair, meta)))
     }
 }
 
@@ -406,105 +454,5 @@ pub(super) async fn write(
     match &write.patch {
         Some(patch) => calls.restore(&id.kind.resource(), home, &id.name, patch).await,
         None => calls.apply(id.kind, home, &id.name, body).await,
-    }
-}
-
-/// What puts an object right, of which the API server says that it is not.
-struct Repair {
-    write: Write,
-    /// The object that is restored; `None` where it is missing.
-    live: Option<Live>,
-    /// Who wrote to it last besides us, as far as the API server says.
-    by: Option<String>,
-}
-
-impl Repair {
-    fn tell(&self, home: &str, id: &Id, is_fight: bool) {
-        let (reason, by) = (&self.write.reason, self.by.as_deref().unwrap_or("somebody"));
-        if is_fight {
-            tracing::warn!(
-                namespace = home,
-                object = %id,
-                reason,
-                by,
-                "put right {FIGHT} times in ten minutes and changed again: from here on it is tried ever more rarely"
-            );
-        } else {
-            tracing::info!(namespace = home, object = %id, reason, by, "put right");
-        }
-    }
-}
-
-impl Applied {
-    /// The mark of a namespace is still that of what is to be.
-    fn is_marked(&self, live: &ObjectMeta) -> bool {
-        let mark = live.annotations.as_ref().and_then(|a| a.get(labels::APPLIED));
-        live.deletion_timestamp.is_none() && mark == Some(&self.mark)
-    }
-
-    /// What puts right the object that the API server has, and no newer one.
-    fn repair_of(&self, id: &Id, live: &DynamicObject) -> Option<Repair> {
-        let item = self.items.iter().find(|item| item.id == *id)?;
-        let meta = &live.metadata;
-        let live = Live {
-            uid: meta.uid.clone().unwrap_or_default(),
-            is_deleting: meta.deletion_timestamp.is_some(),
-            body: with_type(live),
-        };
-        let write = found(std::slice::from_ref(item), &One(live.clone())).pop()?.write;
-        let others = meta.managed_fields.iter().flatten().filter(|entry| {
-            let is_spec = entry.subresource.as_deref().unwrap_or_default().is_empty();
-            is_spec && entry.manager.as_deref() != Some(MANAGER)
-        });
-        Some(Repair {
-            write,
-            live: Some(live),
-            by: others
-                .max_by_key(|entry| entry.time.clone())
-                .and_then(|entry| entry.manager.clone()),
-        })
-    }
-}
-
-/// The one object that was asked for.
-struct One(Live);
-
-impl Watched for One {
-    fn find(&self, _: &Id) -> Option<Live> {
-        Some(self.0.clone())
-    }
-
-    fn ours(&self) -> Vec<(Id, String)> {
-        Vec::new()
-    }
-}
-
-impl Memory {
-    /// Drops the stored state of a removed lease.
-    fn forget(&mut self, home: &str) {
-        self.told.remove(home);
-        self.records.remove(home);
-        self.labels.remove(home);
-    }
-
-    /// Returns when the labels of a namespace may be read or restored again, or `None` for now.
-    fn labels_wait_until(&self, home: &str, now: Instant) -> Option<Instant> {
-        self.labels.get(home).copied().filter(|at| *at > now)
-    }
-
-    /// What is left as others made it is told once, until it is right again.
-    fn tell(&mut self, home: &str, left: Vec<Found>) {
-        let before = self.told.remove(home).unwrap_or_default();
-        let mut now = BTreeSet::new();
-        for Found { write, .. } in left {
-            if !before.contains(&write.id) {
-                let (object, reason) = (&write.id, &write.reason);
-                tracing::warn!(namespace = home, %object, reason, "it is not as it was applied, and left so until the next deploy");
-            }
-            now.insert(write.id);
-        }
-        if !now.is_empty() {
-            self.told.insert(home.to_owned(), now);
-        }
     }
 }

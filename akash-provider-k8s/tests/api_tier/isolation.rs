@@ -1,32 +1,32 @@
 //! Edits that switch the isolation of a lease off, each beside a second lease that must not move.
 
 use crate::heal::{follow, written};
-use crate::world::{World, deployment, put, run, service};
+use crate::world::{Call, World, deployment, put, run, service, with_logs};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
-use akash_provider_core::manifest::{Permissions, ServiceParams};
-use akash_provider_core::types::LeaseId;
+use akash_provider_core::types::{Attribute, LeaseId};
 use akash_provider_k8s::adopt::Finding;
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::labels;
 use akash_provider_k8s::settings::{Drift, Settings};
 use futures::FutureExt;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const POLICY: &str = "akash-deployment-restrictions";
+/// Edits of one object in a row, before they count as a fight.
+const REPEATED: usize = 6;
 /// An edit is repaired by then, on any machine.
 const BOUND: Duration = Duration::from_secs(10);
 
 /// A service with an account that may read, so that the lease has all kinds of objects.
 fn reading(lease: &LeaseId) -> WorkloadSpec {
-    let mut web = service("web");
-    web.params = Some(ServiceParams {
-        permissions: Some(Permissions {
-            read: Some(vec!["logs".to_owned()]),
-        }),
-        ..ServiceParams::default()
-    });
-    deployment(lease, vec![web, service("db")])
+    let mut disk = service("disk");
+    disk.resources.storage[0].attributes = vec![
+        Attribute::new("class", "beta2"),
+        Attribute::new("persistent", "true"),
+    ];
+    deployment(lease, vec![with_logs(service("web")), service("db"), disk])
 }
 
 /// What decides isolation of an object: no metadata of others and no status.
@@ -40,6 +40,7 @@ async fn content(world: &World, lease: &LeaseId, kind: &str, name: &str) -> Opti
 /// Kind, name, and the merge patch of the edit, made from the object.
 type Edit = (&'static str, &'static str, fn(Value) -> Value);
 
+/// Edits that are undone without a record too.
 fn edits() -> Vec<Edit> {
     fn container(mut live: Value, field: &str, value: Value) -> Value {
         let mut container = live["spec"]["template"]["spec"]["containers"][0].take();
@@ -83,12 +84,24 @@ fn edits() -> Vec<Edit> {
             "web",
             |_| json!({"automountServiceAccountToken": false}),
         ),
-        ("Service", "web", |_| json!({"spec": {"selector": {"x": "y"}}})),
-        ("Service", "web", |mut live| {
-            let mut ports = live["spec"]["ports"].take();
-            ports[0]["port"] = json!(81);
-            json!({"spec": {"ports": ports}})
+        // With the annotation of another rendering.
+        (
+            "Role",
+            "web",
+            |_| json!({"metadata": {"annotations": {labels::APPLIED_HASH: "x"}}, "rules": []}),
+        ),
+        ("NetworkPolicy", POLICY, |_| {
+            json!({
+                "metadata": {"annotations": {labels::APPLIED_HASH: "x"}},
+                "spec": {"podSelector": {"matchLabels": {"x": "y"}}},
+            })
         }),
+        ("Service", "web", |_| json!({"spec": {"selector": {"x": "y"}}})),
+        (
+            "StatefulSet",
+            "disk",
+            |_| json!({"spec": {"template": {"spec": {"automountServiceAccountToken": true}}}}),
+        ),
         (
             "Deployment",
             "db",
@@ -104,6 +117,17 @@ fn edits() -> Vec<Edit> {
             |_| json!({"spec": {"template": {"spec": {"hostNetwork": true}}}}),
         ),
     ]
+}
+
+/// These edits, and one of a field that only the record has.
+fn all_edits() -> Vec<Edit> {
+    let mut edits = edits();
+    edits.push(("Service", "web", |mut live| {
+        let mut ports = live["spec"]["ports"].take();
+        ports[0]["port"] = json!(81);
+        json!({"spec": {"ports": ports}})
+    }));
+    edits
 }
 
 /// An object that opens a lease.
@@ -135,6 +159,37 @@ async fn leased(world: &World, cluster: &KubeCluster, number: u64) -> LeaseId {
     lease
 }
 
+const SECURITY: &str = "pod-security.kubernetes.io/enforce";
+
+async fn lower_security(world: &World, lease: &LeaseId) {
+    let labels = json!({"metadata": {"labels": {SECURITY: "privileged"}}});
+    world.edit("Namespace", "", &lease.namespace(), labels).await;
+}
+
+async fn until_secure(world: &World, lease: &LeaseId) {
+    let is_secure = || async {
+        let namespace = world
+            .get("Namespace", "", &lease.namespace())
+            .await
+            .unwrap_or_default();
+        namespace["metadata"]["labels"][SECURITY] == json!("baseline")
+    };
+    world.until("the label is restored", is_secure).await;
+}
+
+async fn set_isolation(world: &World, lease: &LeaseId, level: &str) {
+    let annotations = json!({"metadata": {"annotations": {labels::ISOLATION: level}}});
+    world.edit("Namespace", "", &lease.namespace(), annotations).await;
+}
+
+async fn isolation(world: &World, lease: &LeaseId) -> Value {
+    let namespace = world
+        .get("Namespace", "", &lease.namespace())
+        .await
+        .unwrap_or_default();
+    namespace["metadata"]["annotations"][labels::ISOLATION].clone()
+}
+
 async fn until_gone(world: &World, lease: &LeaseId, kind: &str) {
     let is_gone = || async { world.get(kind, &lease.namespace(), "opening").await.is_none() };
     world.until("the object is deleted", is_gone).await;
@@ -149,10 +204,10 @@ fn every_edit_of_isolation_is_repaired_and_no_other_lease_moves() {
             let other = leased(world, &cluster, 2).await;
             let ns = lease.namespace();
             let beside = written(world, &other).await;
-            let _following = follow(&cluster, &LeadershipGate::new(true));
+            let following = follow(&cluster, &LeadershipGate::new(true));
             let calm = || async { cluster.state().lease(&lease).roles.contains_key("web") };
             world.until("the roles are watched", calm).await;
-            for (kind, name, edit) in edits() {
+            for (kind, name, edit) in all_edits() {
                 let before = content(world, &lease, kind, name).await.unwrap();
                 let patch = edit(before.clone());
                 world.take_calls();
@@ -169,20 +224,25 @@ fn every_edit_of_isolation_is_repaired_and_no_other_lease_moves() {
                     "{kind} {patch}: {took:?} {calls:?}"
                 );
             }
+            let role: Edit = ("Role", "web", |_| json!({"rules": []}));
+            let mut took = Duration::ZERO;
+            for _ in 0..REPEATED {
+                took += undone(world, &lease, &[role]).await;
+            }
+            println!("{REPEATED} edits of one object: {} ms", took.as_millis());
+            assert!(took < Duration::from_secs(5), "{took:?}");
             for kind in ["NetworkPolicy", "Role", "RoleBinding"] {
                 world.take_calls();
                 put(&world.admin, &opening(kind, &lease, None), "somebody").await;
                 until_gone(world, &lease, kind).await;
                 assert_eq!(world.take_writes().len(), 1, "{kind}");
             }
-            let security =
-                json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}});
-            world.edit("Namespace", "", &ns, security).await;
-            let is_right = || async {
-                let namespace = world.get("Namespace", "", &ns).await.unwrap_or_default();
-                namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == json!("baseline")
-            };
-            world.until("the label is restored", is_right).await;
+            let begin = Instant::now();
+            for _ in 0..2 {
+                lower_security(world, &lease).await;
+                until_secure(world, &lease).await;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
             world.take_calls();
             world
                 .edit(
@@ -201,10 +261,117 @@ fn every_edit_of_isolation_is_repaired_and_no_other_lease_moves() {
                 .await;
             let calls = world.take_calls();
             assert!(calls.len() <= 2, "{calls:?}");
+            set_isolation(world, &lease, "legacy").await;
+            let is_right = || async { isolation(world, &lease).await == "baseline" };
+            world.until("the level of isolation is restored", is_right).await;
             assert_eq!(written(world, &other).await, beside);
             world.take_calls();
             cluster.deploy(&reading(&lease)).await.unwrap();
             assert_eq!(world.take_writes(), [], "nothing is left for a deploy");
+            drop((following, cluster));
+
+            set_isolation(world, &lease, "legacy").await;
+            let restarted = world.connect().await;
+            restarted.deploy(&reading(&lease)).await.unwrap();
+            assert_eq!(
+                isolation(world, &lease).await,
+                "baseline",
+                "an edit lowers no isolation"
+            );
+            assert!(world.get("ResourceQuota", &ns, "akash-lease").await.is_some());
+        }
+        .boxed()
+    });
+}
+
+/// Makes some edits, and waits until the objects are as before. Returns the time that it took.
+async fn undone(world: &World, lease: &LeaseId, edits: &[Edit]) -> Duration {
+    let mut before = BTreeMap::new();
+    for (kind, name, _) in edits {
+        let object = content(world, lease, kind, name).await.unwrap();
+        before.insert((*kind, *name), object);
+    }
+    world.take_calls();
+    for (kind, name, edit) in edits {
+        let patch = edit(world.get(kind, &lease.namespace(), name).await.unwrap());
+        world.edit(kind, &lease.namespace(), name, patch).await;
+    }
+    let begin = Instant::now();
+    for ((kind, name), before) in &before {
+        let is_right = || async { content(world, lease, kind, name).await.as_ref() == Some(before) };
+        world.until(&format!("{kind} {name} is restored"), is_right).await;
+    }
+    begin.elapsed()
+}
+
+/// At most two calls for each object of a lease, and none for another one.
+fn assert_few_calls(calls: &[Call], lease: &LeaseId, other: &LeaseId) {
+    let (ns, others) = (lease.namespace(), other.namespace());
+    let namespace = format!("/api/v1/namespaces/{ns}");
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for call in calls.iter().filter(|call| call.path.contains(&ns)) {
+        let path = call.path.split('?').next().unwrap_or_default();
+        *counts.entry(path).or_default() += 1;
+    }
+    // The mark of the namespace is read for each object with another hash.
+    counts.retain(|path, count| *count > 2 && *path != namespace);
+    assert!(counts.is_empty(), "{counts:?}");
+    assert!(!calls.iter().any(|call| call.path.contains(&others)), "{calls:?}");
+}
+
+#[test]
+fn edits_made_while_the_provider_is_down_are_undone_without_a_record() {
+    run("down", |world| {
+        async move {
+            let cluster = world.connect().await;
+            let lease = leased(world, &cluster, 1).await;
+            let other = leased(world, &cluster, 2).await;
+            let own = &world.settings.manifest_namespace;
+            drop(cluster);
+            for lease in [&lease, &other] {
+                world.delete("Manifest", own, &lease.namespace()).await;
+            }
+            let beside = written(world, &other).await;
+
+            let edits = edits();
+            lower_security(world, &lease).await;
+            put(
+                &world.admin,
+                &opening("Role", &lease, Some(labels::MANAGED)),
+                "somebody",
+            )
+            .await;
+            let started = async {
+                // After the edits, which the future below makes first.
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                let restarted = world.connect().await;
+                let following = follow(&restarted, &LeadershipGate::new(true));
+                (restarted, following)
+            };
+            let ((restarted, following), took) = tokio::join!(started, undone(world, &lease, &edits));
+            println!(
+                "{} edits undone after a start: {} ms",
+                edits.len(),
+                took.as_millis()
+            );
+            assert!(took < BOUND, "{took:?}");
+            until_gone(world, &lease, "Role").await;
+            until_secure(world, &lease).await;
+            assert_few_calls(&world.take_calls(), &lease, &other);
+
+            for edit in &edits {
+                let took = undone(world, &lease, std::slice::from_ref(edit)).await;
+                let calls = world.take_calls();
+                println!("{} {}: {} ms", edit.0, edit.1, took.as_millis());
+                assert!(
+                    calls.len() <= 2 && took < BOUND,
+                    "{} {}: {took:?} {calls:?}",
+                    edit.0,
+                    edit.1
+                );
+            }
+            assert_eq!(written(world, &other).await, beside);
+            drop((restarted, following));
         }
         .boxed()
     });
@@ -304,8 +471,28 @@ fn findings_name_what_opens_a_lease_and_harden_restores_it_or_fails() {
                 .until("an open lease is not called hardened", is_refused)
                 .await;
             crate::admission::admit(world).await;
+            // A finalizer holds a policy that is deleted: it goes on to open the lease.
+            let held = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+            let hold = held(json!(["example.com/held"]));
+            world.edit("NetworkPolicy", &ns, "opening", hold).await;
+            let is_named = || async {
+                let error = cluster.harden(&lease).await.unwrap_err().to_string();
+                error.contains("NetworkPolicy/opening: it is not part of the lease")
+            };
+            world.until("the policy is named", is_named).await;
+            world
+                .edit("NetworkPolicy", &ns, "opening", held(Value::Null))
+                .await;
+            let edit = json!({"metadata": {"annotations": {labels::APPLIED_HASH: "x"}}, "rules": []});
+            world.edit("Role", &ns, "web", edit).await;
+            let is_seen = || async {
+                let view = cluster.state().lease(&lease);
+                view.roles.get("web").is_some_and(|role| role.rules.is_none())
+            };
+            world.until("the edit is seen", is_seen).await;
             let is_hardened = || async { cluster.harden(&lease).await.is_ok() };
             world.until("the lease is hardened", is_hardened).await;
+            assert_eq!(content(world, &lease, "Role", "web").await, role);
             until_gone(world, &lease, "NetworkPolicy").await;
         }
         .boxed()

@@ -1,0 +1,351 @@
+//! Objects of a lease without a readable record, derived from the rules of rendering.
+//!
+//! ```text
+//! live objects, ledger ─► stand-in manifest ─► render ─► the applied hash? ─ yes ─► the object as applied
+//!                                                                          ─ no ──► rules over the live object
+//! ```
+//!
+//! Each object and the ledger of the namespace carry the hash of what was applied. A rendering with this hash is the
+//! applied object itself. Without one, the fields that no manifest decides are the rendered ones, and the others stay
+//! as they are. No field becomes wider than the live one or the rendered one.
+
+mod stand_in;
+
+use super::Inner;
+use super::deploy::{annotation, isolation_of, with_type};
+use crate::apply::item::{Id, Item, Kind, items};
+use crate::apply::plan::{Ledger, Live, Watched};
+use crate::apply::{KEPT, LEDGER, TEMPLATE_HASH, exact, hash, ledger_of};
+use crate::labels;
+use crate::objects::{self, Prior};
+use crate::settings::{CommitLevels, Settings};
+use crate::state::LeaseView;
+use akash_provider_core::types::LeaseId;
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Fields of a pod that a manifest or the settings of its deploy decide.
+const POD_FIELDS: [&str; 4] = ["affinity", "imagePullSecrets", "runtimeClassName", "volumes"];
+/// Fields of a container that a manifest decides.
+const CONTAINER_FIELDS: [&str; 7] = [
+    "image",
+    "command",
+    "args",
+    "env",
+    "ports",
+    "resources",
+    "volumeMounts",
+];
+/// Fields of a workload that a manifest decides.
+const WORKLOAD_FIELDS: [&str; 2] = ["replicas", "volumeClaimTemplates"];
+
+/// Rendered stand-ins for the objects of one lease.
+pub(super) struct Rules {
+    rendered: BTreeMap<Id, Item>,
+    ledger: Ledger,
+    /// The ledger names everything of its kinds that was rendered.
+    has_ledger: bool,
+    /// The namespace with the mark and the ledger that it has.
+    pub(super) namespace: Value,
+}
+
+/// An object as it is to be.
+pub(super) struct Derived {
+    pub(super) item: Item,
+    /// The item has the hash of what was applied.
+    pub(super) is_verified: bool,
+}
+
+impl Inner {
+    /// Renders what follows of a lease without its manifest.
+    pub(super) fn rules(&self, lease: &LeaseId, namespace: &Namespace, view: &LeaseView) -> Rules {
+        Rules::new(lease, namespace, view, self.rendering())
+    }
+}
+
+impl Rules {
+    fn new(lease: &LeaseId, namespace: &Namespace, view: &LeaseView, settings: Settings) -> Self {
+        let settings = Settings {
+            // The limits of the stand-in are the live requests.
+            commit: CommitLevels::default(),
+            ..settings
+        };
+        let ledger = ledger_of(namespace);
+        let version = namespace.metadata.labels.as_ref();
+        let prior = Prior {
+            manifest_version: version
+                .and_then(|labels| labels.get(labels::MANIFEST_VERSION))
+                .cloned()
+                .unwrap_or_default(),
+            isolation: isolation_of(Some(namespace), settings.isolation),
+            unchanged: BTreeMap::new(),
+        };
+        let services = stand_in::services(view, &ledger);
+        let render = |services| objects::render(&stand_in::workload(lease, services), &settings, &prior);
+        // Without services the policy that closes the lease remains.
+        let objects = render(services)
+            .or_else(|_| render(Vec::new()))
+            .unwrap_or_default();
+        let is_possible = |item: &Item| {
+            let kind = item.id.kind;
+            kind != Kind::Secret
+                && (kind.is_watched() || item.id.is_access() || ledger.contains_key(&item.id))
+        };
+        let rendered = items(&objects).into_iter().filter(is_possible);
+        let mut body = with_type(&objects.namespace);
+        for key in [LEDGER, labels::APPLIED] {
+            if let Some(value) = annotation(namespace, key) {
+                body["metadata"]["annotations"][key] = Value::from(value.as_str());
+            }
+        }
+        Self {
+            rendered: rendered.map(|item| (item.id.clone(), item)).collect(),
+            has_ledger: annotation(namespace, LEDGER).is_some() && !ledger.is_empty(),
+            ledger,
+            namespace: body,
+        }
+    }
+
+    /// Returns what the objects of a lease are to be.
+    pub(super) fn derive(&self, view: &LeaseView) -> Vec<Derived> {
+        let ids = self.rendered.keys();
+        ids.filter_map(|id| self.item(id, view.find(id).as_ref()))
+            .collect()
+    }
+
+    /// Returns what one object is to be; `None` if nothing of it is certain.
+    pub(super) fn item(&self, id: &Id, live: Option<&Live>) -> Option<Derived> {
+        let rendered = self.rendered.get(id)?;
+        let applied = live.and_then(|live| live.annotation(labels::APPLIED_HASH));
+        let Some(hash) = self.ledger.get(id).map(String::as_str).or(applied) else {
+            return rendered.without_hash(live);
+        };
+        if live.is_some_and(|live| live.annotation(KEPT).is_some()) {
+            return None;
+        }
+        let candidates = std::iter::once(rendered.body.clone())
+            .chain(live.map(|live| unedited(rendered, live)))
+            .chain(roles(rendered));
+        let item = |body: Value, is_verified: bool| {
+            let rendered_template = body.pointer("/spec/template").map(hash::of);
+            let live_template = live
+                .and_then(|live| live.annotation(TEMPLATE_HASH))
+                .map(str::to_owned);
+            Derived {
+                item: Item {
+                    id: id.clone(),
+                    body,
+                    hash: hash.to_owned(),
+                    data: BTreeMap::new(),
+                    template_hash: live_template
+                        .or(rendered_template)
+                        .filter(|_| id.kind.is_workload()),
+                },
+                is_verified,
+            }
+        };
+        for body in candidates {
+            if hash::of(&body) == hash {
+                return Some(item(body, true));
+            }
+        }
+        Some(item(over(rendered, live?), false))
+    }
+
+    /// True for an object of the lease, or one that may be.
+    pub(super) fn is_rendered(&self, id: &Id, meta: &ObjectMeta) -> bool {
+        let labels = meta.labels.as_ref();
+        let is_labelled = labels.is_some_and(|l| l.get(labels::MANAGED).is_some_and(|value| value == "true"));
+        // The ledger has no policies.
+        let is_listed = self.has_ledger && id.kind != Kind::NetworkPolicy;
+        self.rendered.contains_key(id) || self.ledger.contains_key(id) || (is_labelled && !is_listed)
+    }
+}
+
+impl Item {
+    /// An object of which no hash is known: it is missing, or others created it again.
+    fn without_hash(&self, live: Option<&Live>) -> Option<Derived> {
+        let is_of_every_lease = self.id.name == objects::RESTRICTIONS || self.id.is_access();
+        let body = match live {
+            None if is_of_every_lease => self.body.clone(),
+            Some(live) if self.id.kind.is_isolation() => over(self, live),
+            None | Some(_) => return None,
+        };
+        Some(Derived {
+            item: Self { body, ..self.clone() },
+            is_verified: is_of_every_lease,
+        })
+    }
+}
+
+/// The live object in the form in which it would have been rendered: its hash is the applied one if no one edited it.
+fn unedited(rendered: &Item, live: &Live) -> Value {
+    let kind = rendered.id.kind;
+    let mut body = rendered.body.clone();
+    let stripped = exact::without_defaults(kind, &body, &live.body);
+    for root in exact::roots(kind) {
+        copy(&mut body, &stripped, root);
+    }
+    // Labels are compared by themselves.
+    if kind.is_workload() {
+        body["spec"]["template"]["metadata"] = rendered.body["spec"]["template"]["metadata"].clone();
+    }
+    body
+}
+
+/// A Role with the rules of every list of permissions.
+fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
+    let is_role = rendered.id.kind == Kind::Role;
+    let all = is_role.then(objects::all_permissions).into_iter().flatten();
+    all.map(|rules| {
+        let mut body = rendered.body.clone();
+        body["rules"] = rules;
+        body
+    })
+}
+
+/// The rendered object with the fields of the live one that a manifest decides.
+fn over(rendered: &Item, live: &Live) -> Value {
+    let mut body = rendered.body.clone();
+    let live_body = &live.body;
+    match rendered.id.kind {
+        Kind::Deployment | Kind::StatefulSet => {
+            for field in WORKLOAD_FIELDS {
+                copy(&mut body["spec"], &live_body["spec"], field);
+            }
+            let unedited = unedited(rendered, live)["spec"]["template"].take();
+            if live.annotation(TEMPLATE_HASH) == Some(&hash::of(&unedited)) {
+                body["spec"]["template"] = unedited;
+            } else {
+                let claims = body["spec"]["volumeClaimTemplates"].clone();
+                pod(
+                    &mut body["spec"]["template"]["spec"],
+                    &live_body["spec"]["template"]["spec"],
+                    &claims,
+                );
+            }
+        }
+        Kind::Service => copy(&mut body["spec"], &live_body["spec"], "ports"),
+        Kind::ResourceQuota => copy(&mut body["spec"], &live_body["spec"], "hard"),
+        Kind::NetworkPolicy if rendered.id.name == objects::RESTRICTIONS => {
+            keep_closed(&mut body, live_body);
+        }
+        Kind::NetworkPolicy => narrow_ports(&mut body, live_body),
+        Kind::Role => {
+            let known: Vec<Value> = objects::all_permissions()
+                .into_iter()
+                .flat_map(|rules| elements(&rules).to_vec())
+                .collect();
+            let rules = elements(&live_body["rules"]).iter();
+            body["rules"] = rules.filter(|rule| known.contains(rule)).cloned().collect();
+        }
+        Kind::ServiceAccount | Kind::RoleBinding | Kind::Secret => {}
+    }
+    body
+}
+
+/// Volumes are in memory or claims, and variables have values: nothing else is ever rendered.
+fn pod(body: &mut Value, live: &Value, claims: &Value) {
+    for field in POD_FIELDS {
+        copy(body, live, field);
+    }
+    retain(&mut body["volumes"], |volume| volume.get("emptyDir").is_some());
+    let name = body["containers"][0]["name"].clone();
+    let containers = elements(&live["containers"]);
+    let Some(container) = containers.iter().find(|container| container["name"] == name) else {
+        return;
+    };
+    let named = |list: &Value, pointer: &str| -> Vec<Value> {
+        let names = elements(list)
+            .iter()
+            .filter_map(|element| element.pointer(pointer));
+        names.cloned().collect()
+    };
+    let mut volumes = named(&body["volumes"], "/name");
+    volumes.extend(named(claims, "/metadata/name"));
+    let Some(rendered) = body.pointer_mut("/containers/0") else {
+        return;
+    };
+    for field in CONTAINER_FIELDS {
+        copy(rendered, container, field);
+    }
+    retain(&mut rendered["env"], |variable| {
+        variable.get("valueFrom").is_none()
+    });
+    retain(&mut rendered["volumeMounts"], |mount| {
+        volumes.contains(&mount["name"])
+    });
+}
+
+/// Adds the closed networks of the live policy to the rendered ones: nodes are not known yet at the start.
+fn keep_closed(body: &mut Value, live: &Value) {
+    let blocks = |body: &Value| -> Vec<Value> {
+        let rules = elements(&body["spec"]["egress"]).iter();
+        let peers = rules.flat_map(|rule| elements(&rule["to"]));
+        peers.map(|peer| peer["ipBlock"].clone()).collect()
+    };
+    let live = blocks(live);
+    let rules = body.pointer_mut("/spec/egress").and_then(Value::as_array_mut);
+    let peers = rules
+        .into_iter()
+        .flatten()
+        .filter_map(|rule| rule.get_mut("to")?.as_array_mut());
+    for peer in peers.flatten() {
+        let Some(Value::Array(closed)) = peer.pointer_mut("/ipBlock/except").map(Value::take) else {
+            continue;
+        };
+        let same = live
+            .iter()
+            .filter(|block| block["cidr"] == peer["ipBlock"]["cidr"]);
+        let more: Vec<Value> = same
+            .flat_map(|block| elements(&block["except"]))
+            .filter(|network| !closed.contains(network))
+            .cloned()
+            .collect();
+        peer["ipBlock"]["except"] = closed.into_iter().chain(more).collect();
+    }
+}
+
+/// Opens the rendered ports that the live policy opens too, or all rendered ones if it opens no such port.
+fn narrow_ports(body: &mut Value, live: &Value) {
+    const PORTS: &str = "/spec/ingress/0/ports";
+    let open = live.pointer(PORTS).map(elements).unwrap_or_default();
+    let is_open = |port: &Value| {
+        let fields = ["port", "protocol"];
+        open.iter()
+            .any(|live| fields.iter().all(|field| live[field] == port[field]))
+    };
+    if let Some(ports) = body.pointer_mut(PORTS).and_then(Value::as_array_mut)
+        && ports.iter().any(is_open)
+    {
+        ports.retain(is_open);
+    }
+}
+
+/// Gives a field the value that it has in another object, or removes the field.
+fn copy(into: &mut Value, from: &Value, field: &str) {
+    match from.get(field) {
+        Some(value) => into[field] = value.clone(),
+        None => {
+            if let Some(fields) = into.as_object_mut() {
+                fields.remove(field);
+            }
+        }
+    }
+}
+
+/// Keeps some elements of a list, if there is one.
+fn retain(list: &mut Value, is_kept: impl FnMut(&Value) -> bool) {
+    if let Some(list) = list.as_array_mut() {
+        list.retain(is_kept);
+    }
+}
+
+fn elements(list: &Value) -> &[Value] {
+    list.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,498 @@
+use super::*;
+use crate::apply::plan::Write;
+use crate::apply::{exact, marked};
+use crate::drift::{Found, found};
+use akash_provider_core::cluster::WorkloadSpec;
+use akash_provider_core::manifest::{
+    HttpOptions, Permissions, Proto, Service, ServiceExpose, ServiceParams, StorageParams,
+};
+use akash_provider_core::types::{Attribute, Cpu, Gpu, Memory, Resources, Storage};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::sync::Arc;
+
+const LEASE: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/\
+                     akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
+
+fn expose(port: u16, ip: &str) -> ServiceExpose {
+    ServiceExpose {
+        port,
+        external_port: 0,
+        proto: Proto::Tcp,
+        service: String::new(),
+        global: true,
+        hosts: None,
+        http_options: HttpOptions::default(),
+        ip: ip.to_owned(),
+        endpoint_sequence_number: 0,
+    }
+}
+
+fn service(name: &str, permissions: &[&str]) -> Service {
+    let volume = |name: &str, class: &str, persistent: &str| Storage {
+        name: name.to_owned(),
+        bytes: 64 << 20,
+        attributes: vec![
+            Attribute::new("class", class),
+            Attribute::new("persistent", persistent),
+        ],
+    };
+    let is_stateful = permissions.is_empty();
+    let mut storage = vec![volume("cache", "ram", "false")];
+    storage.extend(is_stateful.then(|| volume("data", "beta2", "true")));
+    let mounts = storage.iter().map(|volume| StorageParams {
+        name: volume.name.clone(),
+        mount: format!("/{}", volume.name),
+        read_only: false,
+    });
+    Service {
+        name: name.to_owned(),
+        image: "nginx:1.27".to_owned(),
+        command: Some(vec!["sh".to_owned()]),
+        args: None,
+        env: Some(vec!["A=1".to_owned()]),
+        count: 2,
+        expose: vec![expose(80, ""), expose(9000, ""), expose(9001, "")],
+        params: Some(ServiceParams {
+            storage: Some(mounts.collect()),
+            permissions: (!is_stateful).then(|| Permissions {
+                read: Some(permissions.iter().map(|&word| word.to_owned()).collect()),
+            }),
+            ..ServiceParams::default()
+        }),
+        credentials: None,
+        resources: Resources {
+            id: 1,
+            cpu: Cpu {
+                units: 1500,
+                attributes: Vec::new(),
+            },
+            memory: Memory {
+                bytes: 512 << 20,
+                attributes: Vec::new(),
+            },
+            storage,
+            gpu: Gpu {
+                units: 1,
+                attributes: vec![Attribute::new("vendor/nvidia/model/t4", "true")],
+            },
+            endpoints: Vec::new(),
+        },
+    }
+}
+
+/// A lease as the API server has it.
+struct Lease {
+    settings: Settings,
+    deployment: WorkloadSpec,
+    namespace: Namespace,
+    objects: BTreeMap<Id, Value>,
+}
+
+impl Lease {
+    fn applied() -> Self {
+        let lease: LeaseId = LEASE.parse().unwrap();
+        let mut settings = Settings::new(lease.provider.clone());
+        settings.egress.api_servers = vec!["10.1.2.3:6443".parse().unwrap()];
+        settings.commit.cpu = 2.0;
+        let services = vec![service("db", &[]), service("web", &["logs", "deployment"])];
+        let deployment = stand_in::workload(&lease, services);
+        let prior = Prior {
+            manifest_version: "7".to_owned(),
+            isolation: settings.isolation,
+            unchanged: BTreeMap::new(),
+        };
+        let rendered = objects::render(&deployment, &settings, &prior).unwrap();
+        let all = items(&rendered);
+        let namespace = marked(&with_type(&rendered.namespace), &all);
+        let objects = all.iter().map(|item| {
+            let mut body = item.annotated(item.body.clone(), false);
+            fill_in(item.id.kind, &mut body);
+            (item.id.clone(), body)
+        });
+        Self {
+            objects: objects.collect(),
+            namespace: serde_json::from_value(namespace).unwrap(),
+            settings,
+            deployment,
+        }
+    }
+
+    fn view(&self) -> LeaseView {
+        fn all<K: DeserializeOwned>(lease: &Lease, kind: Kind) -> BTreeMap<String, Arc<K>> {
+            let of_kind = lease.objects.iter().filter(|(id, _)| id.kind == kind);
+            of_kind
+                .map(|(id, body)| {
+                    (
+                        id.name.clone(),
+                        Arc::new(serde_json::from_value(body.clone()).unwrap()),
+                    )
+                })
+                .collect()
+        }
+        LeaseView {
+            namespace: Some(Arc::new(self.namespace.clone())),
+            policies: all(self, Kind::NetworkPolicy),
+            quotas: all(self, Kind::ResourceQuota),
+            accounts: all(self, Kind::ServiceAccount),
+            roles: all(self, Kind::Role),
+            role_bindings: all(self, Kind::RoleBinding),
+            deployments: all(self, Kind::Deployment),
+            stateful_sets: all(self, Kind::StatefulSet),
+            services: all(self, Kind::Service),
+            ..LeaseView::default()
+        }
+    }
+
+    fn derived(&self) -> Vec<Derived> {
+        let view = self.view();
+        Rules::new(
+            &self.deployment.lease,
+            &self.namespace,
+            &view,
+            self.settings.clone(),
+        )
+        .derive(&view)
+    }
+
+    /// Restores what differs, and returns the writes.
+    fn heal(&mut self) -> Vec<Write> {
+        let items: Vec<Item> = self.derived().into_iter().map(|derived| derived.item).collect();
+        let all = found(&items, &self.view()).into_iter();
+        let writes: Vec<Write> = all.map(|Found { write, .. }| write).collect();
+        for write in &writes {
+            match (&write.patch, self.objects.get_mut(&write.id)) {
+                (Some(patch), Some(live)) => {
+                    exact::tests::merge(live, patch);
+                    fill_in(write.id.kind, live);
+                }
+                _ => drop(self.objects.insert(write.id.clone(), write.body.clone())),
+            }
+        }
+        writes
+    }
+
+    fn unverified(&self) -> Vec<String> {
+        let derived = self.derived().into_iter().filter(|derived| !derived.is_verified);
+        derived.map(|derived| derived.item.id.to_string()).collect()
+    }
+
+    fn edit(&mut self, id: &str, patch: &Value) -> Id {
+        let id = Id::parse(id).unwrap();
+        exact::tests::merge(self.objects.get_mut(&id).unwrap(), patch);
+        id
+    }
+
+    /// Without annotations: a repair leaves its mark.
+    fn content(&self) -> BTreeMap<Id, Value> {
+        let mut objects = self.objects.clone();
+        for body in objects.values_mut() {
+            body["metadata"]["annotations"].take();
+        }
+        objects
+    }
+}
+
+/// Adds values that the API server fills in.
+fn fill_in(kind: Kind, body: &mut Value) {
+    body["metadata"]["uid"] = json!("1");
+    match kind {
+        Kind::Deployment | Kind::StatefulSet => {
+            let pod = &mut body["spec"]["template"]["spec"];
+            pod["restartPolicy"] = json!("Always");
+            pod["terminationGracePeriodSeconds"] = json!(30);
+            pod["dnsPolicy"] = json!("ClusterFirst");
+            pod["schedulerName"] = json!("default-scheduler");
+            pod["containers"][0]["terminationMessagePath"] = json!("/dev/termination-log");
+            pod["containers"][0]["terminationMessagePolicy"] = json!("File");
+            if let Some(account) = pod.get("serviceAccountName").cloned() {
+                pod["serviceAccount"] = account;
+            }
+            if kind == Kind::Deployment {
+                body["spec"]["progressDeadlineSeconds"] = json!(600);
+            } else {
+                body["spec"]["podManagementPolicy"] = json!("OrderedReady");
+                body["spec"]["volumeClaimTemplates"][0]["status"] = json!({"phase": "Pending"});
+            }
+        }
+        Kind::Service => {
+            body["spec"]["clusterIP"] = json!("10.0.0.9");
+            body["spec"]["sessionAffinity"] = json!("None");
+            body["spec"]["internalTrafficPolicy"] = json!("Cluster");
+        }
+        _ => {}
+    }
+}
+
+/// The object, and an edit that a rule or the applied hash undoes.
+fn edits() -> Vec<(&'static str, Value)> {
+    let container = |field: &str, value: Value| {
+        let mut lease = Lease::applied();
+        let web = Id::parse("Deployment/web").unwrap();
+        let mut container =
+            lease.objects.get_mut(&web).unwrap()["spec"]["template"]["spec"]["containers"][0].take();
+        container[field] = value;
+        json!({"spec": {"template": {"spec": {"containers": [container]}}}})
+    };
+    let restrictions = "NetworkPolicy/akash-deployment-restrictions";
+    vec![
+        (
+            restrictions,
+            json!({"spec": {"podSelector": {"matchLabels": {"x": "y"}}}}),
+        ),
+        (restrictions, json!({"spec": {"egress": [{}]}})),
+        (restrictions, json!({"spec": {"policyTypes": ["Ingress"]}})),
+        (
+            "NetworkPolicy/akash-web-np",
+            json!({"spec": {"ingress": [{"ports": [{"port": 1, "endPort": 65535, "protocol": "TCP"}]}]}}),
+        ),
+        (
+            "NetworkPolicy/akash-db-np",
+            json!({"spec": {"podSelector": {"matchLabels": null}}}),
+        ),
+        (
+            "NetworkPolicy/akash-apiserver-web",
+            json!({"spec": {"egress": [{}]}}),
+        ),
+        (
+            "Role/web",
+            json!({"rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]}),
+        ),
+        (
+            "RoleBinding/web",
+            json!({"subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}]}),
+        ),
+        (
+            "ServiceAccount/web",
+            json!({"automountServiceAccountToken": false}),
+        ),
+        (
+            "ResourceQuota/akash-lease",
+            json!({"spec": {"hard": {"requests.cpu": "900"}}}),
+        ),
+        (
+            "ResourceQuota/akash-lease",
+            json!({"spec": {"scopes": ["BestEffort"]}}),
+        ),
+        ("Service/web", json!({"spec": {"selector": {"x": "y"}}})),
+        ("Service/web-np", json!({"spec": {"externalIPs": ["1.2.3.4"]}})),
+        ("Deployment/web", json!({"spec": {"paused": true}})),
+        (
+            "Deployment/web",
+            json!({"metadata": {"labels": {labels::SERVICE: "db"}}}),
+        ),
+        (
+            "Deployment/web",
+            json!({"spec": {"template": {"metadata": {"labels": {labels::SERVICE: "db"}}}}}),
+        ),
+        (
+            "Deployment/web",
+            json!({"spec": {"template": {"spec": {"automountServiceAccountToken": null}}}}),
+        ),
+        (
+            "Deployment/web",
+            json!({"spec": {"template": {"spec": {"hostNetwork": true, "hostPID": true}}}}),
+        ),
+        (
+            "Deployment/web",
+            json!({"spec": {"template": {"spec": {"serviceAccountName": "default"}}}}),
+        ),
+        (
+            "Deployment/web",
+            json!({"spec": {"template": {"spec": {"initContainers": [{"name": "x"}]}}}}),
+        ),
+        (
+            "Deployment/web",
+            container("securityContext", json!({"privileged": true})),
+        ),
+        (
+            "Deployment/web",
+            container("lifecycle", json!({"postStart": {"exec": {"command": ["sh"]}}})),
+        ),
+        (
+            "Deployment/web",
+            json!({"spec": {"template": {"spec": {"volumes": [
+                {"name": "web-cache", "emptyDir": {"medium": "Memory", "sizeLimit": "67108864"}},
+                {"name": "root", "hostPath": {"path": "/"}},
+            ]}}}}),
+        ),
+        (
+            "StatefulSet/db",
+            json!({"spec": {"template": {"spec": {"automountServiceAccountToken": true}}}}),
+        ),
+        (
+            "StatefulSet/db",
+            json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 9}}}}),
+        ),
+    ]
+}
+
+#[test]
+fn an_unchanged_lease_is_verified_and_nothing_of_it_is_written() {
+    let mut lease = Lease::applied();
+    let derived = lease.derived();
+    let ids: Vec<&Id> = derived.iter().map(|derived| &derived.item.id).collect();
+    assert_eq!(
+        ids,
+        lease.objects.keys().collect::<Vec<_>>(),
+        "no object is left out"
+    );
+    assert_eq!(lease.unverified(), [""; 0]);
+    assert_eq!(lease.heal(), []);
+}
+
+#[test]
+fn every_edit_that_needs_no_record_is_undone_by_one_write() {
+    for (id, patch) in edits() {
+        let mut lease = Lease::applied();
+        let before = lease.content();
+        let id = lease.edit(id, &patch);
+        assert!(lease.content() != before, "{id} {patch}");
+        let writes: Vec<Id> = lease.heal().into_iter().map(|write| write.id).collect();
+        assert_eq!(writes, [id.clone()], "{patch}");
+        assert!(lease.content() == before, "{id} {patch}: {}", lease.objects[&id]);
+        assert_eq!(lease.heal(), [], "{id} {patch}");
+    }
+}
+
+#[test]
+fn all_edits_at_once_are_undone_but_for_what_only_the_record_has() {
+    let mut lease = Lease::applied();
+    let before = lease.content();
+    for (id, patch) in edits() {
+        lease.edit(id, &patch);
+    }
+    lease.heal();
+    assert_eq!(lease.heal(), []);
+    let changed: Vec<String> = lease
+        .content()
+        .into_iter()
+        .filter(|(id, body)| before.get(id) != Some(body))
+        .map(|(id, _)| id.to_string())
+        .collect();
+    assert_eq!(changed, [""; 0]);
+}
+
+#[test]
+fn what_a_manifest_decides_stays_and_is_named() {
+    let mut lease = Lease::applied();
+    let web = lease.edit(
+        "Deployment/web",
+        &json!({"spec": {"replicas": 0, "paused": true}}),
+    );
+    lease.edit(
+        "ResourceQuota/akash-lease",
+        &json!({"spec": {"hard": {"requests.cpu": "900"}}}),
+    );
+    let named = ["ResourceQuota/akash-lease", "Deployment/web"];
+    assert_eq!(lease.unverified(), named);
+    lease.heal();
+    assert_eq!(lease.objects[&web]["spec"]["replicas"], json!(0));
+    assert_eq!(lease.objects[&web]["spec"].get("paused"), None);
+    assert_eq!(lease.unverified(), named);
+    assert_eq!(lease.heal(), []);
+}
+
+#[test]
+fn a_role_of_unknown_rules_loses_what_no_permission_allows() {
+    let mut lease = Lease::applied();
+    let mut ledger: BTreeMap<String, String> =
+        serde_json::from_str(annotation(&lease.namespace, LEDGER).unwrap()).unwrap();
+    ledger.insert("Role/web".to_owned(), "of an older rendering".to_owned());
+    let annotations = lease.namespace.metadata.annotations.as_mut().unwrap();
+    annotations.insert(LEDGER.to_owned(), serde_json::to_string(&ledger).unwrap());
+    let role = Id::parse("Role/web").unwrap();
+    let before = lease.objects[&role]["rules"].clone();
+    let mut rules = before.clone();
+    rules
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}));
+    lease.edit("Role/web", &json!({"rules": rules}));
+    lease.heal();
+    assert_eq!(lease.objects[&role]["rules"], before);
+}
+
+#[test]
+fn missing_objects_are_created_if_the_hash_verifies_them() {
+    let mut lease = Lease::applied();
+    let before = lease.content();
+    let missing = [
+        "ResourceQuota/akash-lease",
+        "Role/web",
+        "RoleBinding/web",
+        "ServiceAccount/web",
+    ];
+    for id in missing {
+        lease.objects.remove(&Id::parse(id).unwrap());
+    }
+    let mut written: Vec<String> = lease.heal().iter().map(|write| write.id.to_string()).collect();
+    written.sort();
+    let mut wanted = missing.to_vec();
+    wanted.sort_unstable();
+    assert_eq!(written, wanted);
+    for id in missing {
+        let id = Id::parse(id).unwrap();
+        for field in ["spec", "rules", "subjects", "roleRef"] {
+            assert_eq!(lease.objects[&id].get(field), before[&id].get(field), "{id}");
+        }
+    }
+}
+
+#[test]
+fn roles_and_bindings_outside_of_the_ledger_are_not_part_of_the_lease() {
+    let lease = Lease::applied();
+    let view = lease.view();
+    let rules = Rules::new(
+        &lease.deployment.lease,
+        &lease.namespace,
+        &view,
+        lease.settings.clone(),
+    );
+    let labelled = ObjectMeta {
+        labels: Some([(labels::MANAGED.to_owned(), "true".to_owned())].into()),
+        ..ObjectMeta::default()
+    };
+    let is = |id: &str, meta: &ObjectMeta| rules.is_rendered(&Id::parse(id).unwrap(), meta);
+    assert!(is("Role/web", &ObjectMeta::default()) && is("RoleBinding/web", &ObjectMeta::default()));
+    assert!(!is("Role/opening", &labelled) && !is("RoleBinding/opening", &labelled));
+    // The policy may be of a service without a workload.
+    assert!(is("NetworkPolicy/opening", &labelled) && !is("NetworkPolicy/opening", &ObjectMeta::default()));
+    let mut unledgered = lease.namespace.clone();
+    unledgered.metadata.annotations.as_mut().unwrap().remove(LEDGER);
+    let rules = Rules::new(
+        &lease.deployment.lease,
+        &unledgered,
+        &view,
+        lease.settings.clone(),
+    );
+    assert!(
+        rules.is_rendered(&Id::parse("Role/opening").unwrap(), &labelled),
+        "unknown is not foreign"
+    );
+}
+
+#[test]
+fn nodes_that_are_not_known_yet_open_nothing() {
+    let mut lease = Lease::applied();
+    let restrictions = "NetworkPolicy/akash-deployment-restrictions";
+    lease
+        .settings
+        .egress
+        .closed
+        .retain(|network| network != "10.0.0.0/8");
+    lease.settings.egress.closed.push("203.0.113.0/24".to_owned());
+    assert_eq!(lease.heal(), [], "the applied policy is left to a deploy");
+    let id = lease.edit(
+        restrictions,
+        &json!({"spec": {"podSelector": {"matchLabels": {"x": "y"}}}}),
+    );
+    lease.heal();
+    let text = lease.objects[&id].to_string();
+    assert!(
+        text.contains("10.0.0.0/8") && text.contains("203.0.113.0/24"),
+        "{text}"
+    );
+    assert_eq!(lease.objects[&id]["spec"]["podSelector"], json!({}));
+    assert_eq!(lease.heal(), []);
+}
