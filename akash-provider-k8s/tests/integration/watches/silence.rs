@@ -68,5 +68,5 @@ async fn a_quiet_watch_is_no_warning_and_a_silent_server_is_one() {
     let warnings = log.warnings();
     assert_eq!(warnings.len(), 1, "an outage is said once: {warnings:?}");
     assert!(warnings[0].contains("deployments.apps"), "{warnings:?}");
-    assert!(warnings[0].contains("no answer to a watch"), "{warnings:?}");
+    assert!(warnings[0].contains("no response to a watch"), "{warnings:?}");
 }
