@@ -38,6 +38,8 @@ enum Name {
     /// Two daemons on an API server and a chain: a hundred hand-overs, killed, stopped, paused, cut off and deafened, under
     /// a stream of orders.
     Ha,
+    /// Twenty bursts of fifty orders in one block, with a change of the price policy in the middle of each.
+    Bursts,
     /// What strangers send the gateway, guided by coverage: ten minutes for each kind.
     Fuzz,
     /// A real node whose parts are away for a minute each, and a program that is killed a hundred times.
@@ -65,6 +67,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         Name::Replay => sim::tapes(workspace, args.seed),
         Name::Chain => chain(workspace, args.seed),
         Name::Lies => lies(workspace),
+        Name::Bursts => bursts(workspace),
         Name::Ha => tiers::hand_overs(workspace, args.seed),
         Name::Fuzz => fuzz::run(workspace, args.seed),
         Name::K8s => tiers::campaign(workspace, args.seed),
@@ -73,6 +76,16 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         Name::Soak => soak(workspace, args.minutes),
         Name::Mutants => mutants::run(workspace, args.seed, &args.mutants),
     }
+}
+
+/// The long form of the test in `run::bursts`.
+fn bursts(workspace: &Workspace) -> Result<()> {
+    workspace
+        .cargo(&["test", "--locked", "-p", "provider-daemon"])
+        .args(["--test", "integration", "--", "run::bursts::", "--nocapture"])
+        .env("BURSTS", "20")
+        .follow()
+        .map(drop)
 }
 
 /// The long form of the test in `run::lies`.

@@ -1,6 +1,7 @@
 //! `run`, `tx` and `query` with a node that is really there: a development network on loopback.
 
 mod breaker;
+mod bursts;
 mod bus;
 mod certificates;
 mod chart;

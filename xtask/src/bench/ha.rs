@@ -1,4 +1,4 @@
-//! Figures of several instances: the bus by a bench of its crate, recordings by ignored tests on the released program, and
+//! Figures of several instances: the bus by a bench of its crate, recordings by tests on the released program, and
 //! takeovers by one of its api tier, which has all that is needed for two daemons.
 
 use testbed::Tier;
@@ -37,7 +37,7 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
     super::collect(workspace.cargo(&bus), found)?;
     let program = workspace.released("provider-daemon");
     let recorded = test("integration")
-        .args(["--", "--ignored", "--nocapture", "--test-threads=1"])
+        .args(["--", "--nocapture", "--test-threads=1"])
         .args(["run::flight_figures::"])
         .env("FIGURES_SECONDS", "40")
         .env("MEASURED_PROGRAM", &program);

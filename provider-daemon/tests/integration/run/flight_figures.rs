@@ -101,7 +101,6 @@ fn cost_of_an_order(name: &str, record: Option<&Path>) -> f64 {
 }
 
 #[test]
-#[ignore = "it measures, which `cargo xtask bench ha` asks for"]
 fn figures_of_a_recording() {
     let dir = tempfile::tempdir().unwrap();
     // In turns, and the least of each, so that what else the machine does is in neither or in both.
@@ -117,7 +116,6 @@ fn figures_of_a_recording() {
 }
 
 #[test]
-#[ignore = "it measures, which `cargo xtask bench ha` asks for"]
 fn figures_of_a_recording_of_leases_that_live() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("flight");
@@ -289,7 +287,6 @@ impl Deciding {
 }
 
 #[test]
-#[ignore = "it measures, which `cargo xtask bench ha` asks for"]
 fn figures_of_a_replay() {
     let dir = tempfile::tempdir().unwrap();
     let config = Config::new(account(1), "figures");
