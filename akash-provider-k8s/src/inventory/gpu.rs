@@ -175,7 +175,7 @@ fn split(rest: &str) -> (&str, Vec<(&str, &str)>) {
 
 impl Model<'_> {
     /// Returns the device kinds of the counters. If sizes and interfaces both differ and no counter combines them,
-    /// neither is promised.
+    /// no attribute is promised.
     fn kinds(mut self, vendor: Vendor, name: &str, out: &mut Vec<GpuSpec>, note: &mut impl FnMut(String)) {
         // Any client may write these labels, so their sum must not overflow.
         let sum = |counts: &mut dyn Iterator<Item = u32>| counts.fold(0, u32::saturating_add);
@@ -195,7 +195,7 @@ impl Model<'_> {
             kinds = std::mem::take(&mut self.both);
         } else if self.interface.len() > 1 && self.memory.len() > 1 {
             note(format!(
-                "{} GPUs `{name}`: no label combines size and interface; neither is promised",
+                "{} GPUs `{name}`: no label combines size and interface; no attribute is promised",
                 vendor.name()
             ));
         } else if self.interface.len() > 1 {
@@ -260,7 +260,7 @@ pub(crate) fn counted(devices: &[Devices], used: &Requests) -> (Vec<GpuSpec>, Op
 }
 
 fn clamp(amount: i64) -> u32 {
-    // Far above any node, and low enough that sums do not overflow.
+    // Above the size of any node, and low enough that sums do not overflow.
     u32::try_from(amount.clamp(0, i64::from(u16::MAX))).unwrap_or(0)
 }
 

@@ -41,7 +41,7 @@ pub struct MissingRecord {
     /// Key of the record in the index.
     pub key: String,
     /// The record was removed after the start, or the Manifest of the lease does not name what it declared. An operator
-    /// that was down while the definition was deleted and restored knows no reason.
+    /// that was down while the definition was deleted and restored has no reason.
     pub has_reason: bool,
 }
 

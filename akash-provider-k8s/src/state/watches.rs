@@ -230,7 +230,7 @@ mod tests {
         tokio::time::advance(GRACE - Duration::from_millis(1)).await;
         assert!(known(&board), "within the grace");
         assert!(
-            !board.failed(Kind::Deployments, "gone again".to_owned(), Instant::now()),
+            !board.failed(Kind::Deployments, "failed again".to_owned(), Instant::now()),
             "the failure is known"
         );
         tokio::time::advance(Duration::from_millis(1)).await;
@@ -240,7 +240,7 @@ mod tests {
         let state = board.read(|all| all[&Kind::Deployments].clone());
         assert_eq!(
             (state.failures, state.last_error.as_deref()),
-            (2, Some("gone again"))
+            (2, Some("failed again"))
         );
     }
 

@@ -326,7 +326,7 @@ impl Operator for Desk {
 }
 
 /// Returns the metrics of hardware discovery.
-#[expect(clippy::cast_precision_loss, reason = "a count of looks is far below 2^52")]
+#[expect(clippy::cast_precision_loss, reason = "a count of looks is below 2^52")]
 fn of_discovery(now: &DiscoveryStatus) -> [Measure; 3] {
     let nodes = Measure::gauge("discovery_nodes", "Nodes with a pending hardware discovery");
     let looks = Measure::counter("discoveries", "Successful hardware discoveries");

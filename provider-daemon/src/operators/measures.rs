@@ -65,7 +65,7 @@ impl Measure {
 }
 
 /// Returns the metrics of writes and deletions.
-#[expect(clippy::cast_precision_loss, reason = "a count of writes is far below 2^52")]
+#[expect(clippy::cast_precision_loss, reason = "a count of writes is below 2^52")]
 pub(super) fn of_counts(counts: Counts) -> [Measure; 3] {
     let one = |name, help, count: u64| Measure::counter(name, help).with([], count as f64);
     [
@@ -76,10 +76,7 @@ pub(super) fn of_counts(counts: Counts) -> [Measure; 3] {
 }
 
 /// Returns the metrics of the watches.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "seconds of an outage are far below 2^52"
-)]
+#[expect(clippy::cast_precision_loss, reason = "seconds of an outage are below 2^52")]
 pub(super) fn of_watches(watches: &BTreeMap<&'static str, WatchStatus>) -> [Measure; 2] {
     let mut synced = Measure::gauge("watch_synced", "1 after the initial list of this kind");
     let mut down = Measure::gauge(

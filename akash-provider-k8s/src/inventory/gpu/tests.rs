@@ -88,7 +88,7 @@ fn uncombined_sizes_and_interfaces_are_not_promised() {
     ];
     let (devices, notes) = read(&pairs, (2, 2), false);
     assert_eq!(described(&devices[0].kinds), ["2x a100"]);
-    assert!(notes[0].contains("neither is promised"), "{notes:?}");
+    assert!(notes[0].contains("no attribute is promised"), "{notes:?}");
 }
 
 #[test]

@@ -290,7 +290,7 @@ mod tests {
 
     fn said_of(conditions: &[(&str, &str, i64)]) -> Accepted {
         let all = conditions.iter().map(|(kind, is, seen)| {
-            json!({"type": kind, "status": is, "reason": "Told", "message": "why", "observedGeneration": seen})
+            json!({"type": kind, "status": is, "reason": "Invalid", "message": "why", "observedGeneration": seen})
         });
         let route = json!({
             "metadata": {"name": "a.example.com", "namespace": "home", "generation": 2},
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn route_is_accepted_when_all_conditions_of_this_generation_are_true() {
-        let no = Accepted::No("Told: why".to_owned());
+        let no = Accepted::No("Invalid: why".to_owned());
         for (conditions, wanted) in [
             (
                 &[("Accepted", "True", 2), ("ResolvedRefs", "True", 2)][..],

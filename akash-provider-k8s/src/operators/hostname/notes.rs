@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn tenant_sees_its_pending_proof_and_not_that_of_another_owner() {
         let proof = r#"{"state":"waiting","owner":"akash1a","why":"a record is missing","at":"2030-01-01T00:00:00Z"}"#;
-        let reachable = r#"{"state":"no","why":"it answers 503","at":"2030-01-01T00:00:00Z"}"#;
+        let reachable = r#"{"state":"no","why":"the response is 503","at":"2030-01-01T00:00:00Z"}"#;
         let shown = noted(proof, reachable).for_tenant("akash1a").unwrap();
         let waits_for = shown.waits_for.unwrap();
         assert_eq!(waits_for, "a record is missing (as of 2030-01-01T00:00:00Z)");

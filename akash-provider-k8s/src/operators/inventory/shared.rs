@@ -171,7 +171,7 @@ impl Shared {
         self.show(|_| ());
     }
 
-    /// Stores a count, or the reason why there is none, and publishes the report.
+    /// Stores a count, or the reason for its absence, and publishes the report.
     pub(super) fn counted(&self, outcome: Result<Counted, String>) {
         self.show(|count| match outcome {
             Ok(inventory) => {

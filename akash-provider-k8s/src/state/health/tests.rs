@@ -74,7 +74,7 @@ fn lease_is_healthy_if_all_services_are() {
             Good,
         ),
         (
-            "an update that wants more replicas",
+            "an update with more replicas",
             vec![("web", 3)],
             vec![("web", (2, 1, 2, 2))],
             vec![],
@@ -101,7 +101,7 @@ fn persistent_volumes_decide_the_kind_of_a_workload() {
     let cases = [
         ("a set", vec![("db!", 2)], vec![], vec![("db", whole)], Good),
         (
-            "a set short, whose current replicas are all there",
+            "an incomplete set with all current replicas",
             vec![("db!", 2)],
             vec![],
             vec![("db", (1, 1, 2, 1))],

@@ -147,7 +147,7 @@ fn outages_around_the_containers_do_not_count() {
             Outage::Evicted,
         ),
         (
-            "evicted, kept",
+            "evicted, not deleted",
             crashing(|p| p["status"]["phase"] = json!("Failed")),
             Outage::Evicted,
         ),

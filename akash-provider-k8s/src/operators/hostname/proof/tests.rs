@@ -264,12 +264,12 @@ async fn proof_that_cannot_be_noted_is_queried_again_soon() {
         until.cancel();
     };
     tokio::join!(running, end);
-    let asked = says.1.lock().unwrap().len();
-    assert!(asked > 5, "{asked}: without a note no route is created");
+    let queries = says.1.lock().unwrap().len();
+    assert!(queries > 5, "{queries}: without a note no route is created");
     let states = cluster.notes(labels::HOSTNAME_PROOF).into_iter();
     let states: Vec<Value> = states.map(|(_, note)| note["state"].clone()).collect();
     assert!(
-        states.len() == asked && states.iter().all(|state| state == "proven"),
+        states.len() == queries && states.iter().all(|state| state == "proven"),
         "{states:?}"
     );
 }

@@ -34,7 +34,7 @@ enum Step {
     ArrivesTwice,
     /// All pending events are missed, and everything is listed.
     Missed,
-    /// The writer does what the index says.
+    /// The writer does the work of the index.
     Works,
 }
 

@@ -40,7 +40,7 @@ enum Step {
     Missed,
     /// The handover time passes.
     Waits,
-    /// The writer does what the index says.
+    /// The writer does the work of the index.
     Works,
 }
 
@@ -185,7 +185,7 @@ impl World {
         self.check_references(name);
     }
 
-    /// Checks that a route of the other mode is deleted only when the new route serves, as far as known.
+    /// Checks that a route of the other mode is deleted only when the new route serves, if that is known.
     fn check_delete(&self, name: &str, gone: &Delete) {
         let (Some(Ok(host)), main) = (self.index.host(name), self.plan.mode.sort()) else {
             return;
@@ -216,7 +216,7 @@ impl World {
                 .filter(|((_, of), _)| of == name)
             {
                 let is_there = gone || self.objects[&sort].contains_key(place);
-                // Filters that were removed with their kind are created again when the index knows.
+                // Filters that were removed with their kind are created again when the index lists their kind.
                 let goes = |event: &Event| *event == Event::Absent(Sort::Filter);
                 let is_late =
                     self.index.live(sort, name, &place.0).is_none() || self.news.waiting.iter().any(goes);
