@@ -60,9 +60,9 @@ pub struct Settings {
     pub outage: Duration,
     /// Most blocks that are fetched one by one; a larger gap is answered by a `Resync`. About three hours.
     pub gap_max: u64,
-    /// Least time between two `Resync` that are due to events which cannot be read: a node that writes such
-    /// events all the time must not be asked for everything with every block.
-    pub malformed_pause: Duration,
+    /// Minimum time between two `Resync`, except after an outage. A node that pushes false heights or malformed events
+    /// must not cause a full reading with each block.
+    pub resync_pause: Duration,
     /// Blocks fetched at the same time.
     pub parallel: usize,
     /// After a failure the first try comes at once; this is the wait before the second, and it doubles.
@@ -81,7 +81,7 @@ impl Default for Settings {
             silence: Duration::from_secs(30),
             outage: Duration::from_secs(60),
             gap_max: 2000,
-            malformed_pause: Duration::from_secs(30),
+            resync_pause: Duration::from_secs(10),
             parallel: 16,
             wait_min: Duration::from_millis(200),
             wait_max: Duration::from_secs(1),

@@ -31,11 +31,9 @@ impl Endpoints {
     pub fn raise_floor(&self, block: Checkpoint) {
         let mut processed = lock(&self.shared.processed);
         if processed.block.is_none_or(|old| old.height < block.height) {
-            *processed = Processed {
-                block: Some(block),
-                since: Some(Instant::now()),
-                ..Processed::default()
-            };
+            // A review ends what nodes contradict: false blocks must not put it off.
+            processed.block = Some(block);
+            processed.since = Some(Instant::now());
         }
     }
 

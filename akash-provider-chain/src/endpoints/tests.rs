@@ -300,6 +300,41 @@ async fn a_dead_endpoint_is_replaced_and_does_not_take_over_again_at_once() {
 }
 
 #[tokio::test]
+async fn further_false_blocks_do_not_put_off_the_drop_of_a_false_height() {
+    let chain = Chain::new();
+    let node = chain.node(habits()).await;
+    let limits = Limits {
+        health_age: Duration::from_millis(10),
+        contradiction: Duration::from_millis(200),
+        ..quick()
+    };
+    let endpoints = Endpoints::new(&[&node.url], "local", limits).unwrap();
+    params(&endpoints).await.unwrap();
+    let (first, time) = (chain.height() + 20, chain.lock().market.time());
+    chain.end_block();
+    endpoints.raise_floor(Checkpoint { height: first, time });
+    let queries = async {
+        loop {
+            drop(params(&endpoints).await);
+        }
+    };
+    let dropped = async {
+        for height in first.. {
+            if endpoints.floor() == 0 {
+                return;
+            }
+            endpoints.raise_floor(Checkpoint { height, time });
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::select! {
+        () = dropped => {}
+        () = queries => {}
+        () = tokio::time::sleep(Duration::from_secs(10)) => panic!("{:?}", endpoints.status()),
+    }
+}
+
+#[tokio::test]
 async fn an_outage_makes_no_stampede_and_ends_quickly() {
     let chain = Chain::new();
     let node = chain.node(habits()).await;
@@ -505,6 +540,11 @@ async fn a_clock_that_is_behind_is_corrected_where_two_nodes_agree_or_one_goes_o
         "{error}"
     );
     assert_eq!(one.clock_behind(), None, "one node alone may lie");
+    let fault = one.status()[0].fault.clone();
+    ahead.store(62_500, Ordering::Relaxed);
+    one.sync_info().await.unwrap_err();
+    assert_eq!(one.status()[0].fault, fault, "reported once");
+    ahead.store(60_500, Ordering::Relaxed);
     let both = Endpoints::new(&[&first.url, &second.url], "local", quick()).unwrap();
     both.sync_info().await.unwrap();
     let behind = both.clock_behind().unwrap().as_millis();

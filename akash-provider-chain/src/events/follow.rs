@@ -75,10 +75,12 @@ pub(super) struct Follower {
     polls: u32,
     /// How often nodes that answer have not given the next block.
     refusals: u32,
-    /// A fact may have been lost: when to tell the whole present, and why.
-    lost: Option<(Instant, String)>,
-    /// When that was last done.
-    mended: Option<Instant>,
+    /// Warnings about nodes.
+    warnings: Repeated,
+    /// A fact may have been lost: why.
+    lost: Option<String>,
+    /// No `Resync` before this time, except after an outage.
+    resync_from: Instant,
     /// Values of the last snapshot that no event of their own changes, and when they were last read.
     lasting: Option<Lasting>,
     read: Instant,
@@ -100,8 +102,9 @@ impl Follower {
             wait: Duration::ZERO,
             polls: 0,
             refusals: 0,
+            warnings: Repeated::default(),
             lost: None,
-            mended: None,
+            resync_from: Instant::now(),
             lasting: None,
             read: Instant::now(),
             reading: None,
@@ -143,7 +146,7 @@ impl Follower {
         }
     }
 
-    fn load_floor(&self) {
+    fn load_floor(&mut self) {
         match self.reader.heights.load() {
             Ok(Some(stored)) => match stored.check(None, now()) {
                 Ok(()) => self.reader.endpoints.raise_floor(stored),
@@ -155,9 +158,11 @@ impl Follower {
         }
     }
 
-    fn fail(&self, text: &str) {
-        tracing::warn!(error = text, "following the chain");
-        self.reader.note(|s| s.last_error = Some(text.to_owned()));
+    fn fail(&mut self, text: &str) {
+        let last = self.reader.note(|s| s.last_error.replace(text.to_owned()));
+        if self.warnings.is_logged(Instant::now()) || last.as_deref() != Some(text) {
+            tracing::warn!(error = text, "following the chain");
+        }
     }
 
     /// Notes that no blocks come from anywhere from now on.
@@ -176,6 +181,10 @@ impl Follower {
         self.wait = (self.wait * 2).max(wait_min).min(wait_max);
     }
 
+    fn may_resync(&self) -> bool {
+        Instant::now() >= self.resync_from
+    }
+
     fn is_outage(&self) -> bool {
         self.heard.elapsed() >= self.settings.outage
     }
@@ -190,8 +199,14 @@ impl Follower {
                 Ok(mut feed) => self.feed(&mut feed).await,
                 Err(error) => self.trouble(&error),
             };
-            if let Err(end) = end {
-                return end;
+            match end {
+                Ok(()) => {}
+                // Other nodes may serve the blocks, and the lie may end.
+                Err(End::Gap(why)) if !self.may_resync() => {
+                    self.fail(&why);
+                    self.cut_off();
+                }
+                Err(end) => return end,
             }
             self.back_off().await;
         }
@@ -247,11 +262,13 @@ impl Follower {
         let (height, time) = (snapshot.height, snapshot.time);
         // Told before it counts as told: for a listener that went away the floor must not rise.
         self.tell(ChainEvent::Resync(snapshot)).await?;
+        // The first one repairs nothing.
+        if self.next > 0 {
+            self.resync_from = Instant::now() + self.settings.resync_pause;
+        }
         self.next = height + 1;
         // The snapshot is later than whatever was lost.
-        if self.lost.take().is_some() {
-            self.mended = Some(Instant::now());
-        }
+        self.lost = None;
         self.told(height, time);
         self.reader.note(|s| {
             s.resyncs += 1;
@@ -466,13 +483,16 @@ impl Follower {
     /// checked by the clock and with a header.
     async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         let endpoints = &self.reader.endpoints;
-        if height <= self.next.max(endpoints.newest()).saturating_add(LAG_MAX) {
+        // Not from the last pushed block: a node can push any number of false next heights.
+        if height <= endpoints.newest().saturating_add(LAG_MAX) {
             return Ok(());
         }
         let info = endpoints.sync_info().await?;
         if height <= info.height.saturating_add(LAG_MAX) {
             return Ok(());
         }
+        // The node with this height may be another one than the one that was queried.
+        endpoints.reconsider().await;
         let why = format!(
             "pushed height {height} is above height {} of the status",
             info.height
@@ -543,12 +563,8 @@ impl Follower {
             tracing::warn!(%event, "an event cannot be read; the whole present is told before long");
         }
         if let Some(first) = malformed.first() {
-            let now = Instant::now();
-            let due = self
-                .mended
-                .map_or(now, |at| now.max(at + self.settings.malformed_pause));
             let why = format!("an event cannot be read: {first}");
-            self.lost.get_or_insert((due, why));
+            self.lost.get_or_insert(why);
         }
         let count = u64::try_from(malformed.len()).unwrap_or_default();
         self.reader.note(|s| {
@@ -569,7 +585,7 @@ impl Follower {
         self.told(height, time);
         // After the block is complete: a `Resync` comes between two blocks only.
         match &self.lost {
-            Some((due, why)) if *due <= Instant::now() => Err(End::Gap(why.clone())),
+            Some(why) if self.may_resync() => Err(End::Gap(why.clone())),
             _ => Ok(()),
         }
     }

@@ -753,7 +753,7 @@ async fn an_event_of_a_rival_that_cannot_be_read_costs_nothing() {
 #[tokio::test]
 async fn an_event_that_cannot_be_read_is_reported_and_the_present_is_told_anew() {
     let settings = Settings {
-        malformed_pause: Duration::from_millis(300),
+        resync_pause: Duration::from_millis(300),
         ..settings()
     };
     let mut scene = Scene::new(settings).await;

@@ -1,12 +1,12 @@
 //! Nodes that lie, alone and beside an honest one: soon after the lie ends new orders arrive again, also after a restart.
 
 use crate::checkpoint::Checkpoint;
-use crate::endpoints::Endpoints;
+use crate::endpoints::{Endpoints, LAG_MAX};
 use crate::events::{HeightStore, MemoryHeights, Settings};
 use crate::limits::Limits;
 use crate::reader::Reader;
 use crate::testing::Node;
-use crate::testing::chain::{Chain, Habits, Lie, account};
+use crate::testing::chain::{Chain, Habits, Lie, account, rfc3339};
 use crate::tx::api::TxApi;
 use akash_provider_core::chain::{ChainEvents, ChainQuery};
 use akash_provider_core::error::Error;
@@ -21,6 +21,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long the lie goes on: as long as many times all limits.
 const LIE: Duration = Duration::from_millis(400);
+
+/// Later than all blocks of the test chain, which starts in 2023.
+const FUTURE: BlockTime = BlockTime(2_000_000_000_000);
 
 const LIES: [Lie; 8] = [
     Lie::Height(i64::MAX as Height),
@@ -40,6 +43,8 @@ struct Stage {
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
+    /// The first node pushes this block with the heights after the last one that was followed.
+    pushes_next: Option<Height>,
 }
 
 /// A provider that follows the chain.
@@ -66,7 +71,15 @@ impl Stage {
             nodes,
             heights,
             next_dseq,
+            pushes_next: None,
         }
+    }
+
+    /// A stage with one node, which pushes blocks.
+    async fn pushing() -> Self {
+        let stage = Self::new(false).await;
+        stage.nodes[0].pushes.refused.store(false, Ordering::Relaxed);
+        stage
     }
 
     fn lie(&self, lie: Option<Lie>) {
@@ -74,6 +87,11 @@ impl Stage {
     }
 
     fn start(&self) -> Listener {
+        self.start_with(Duration::from_millis(100))
+    }
+
+    /// Starts a provider with this time between two `Resync`.
+    fn start_with(&self, resync_pause: Duration) -> Listener {
         let limits = Limits {
             answer_time: Duration::from_secs(2),
             connect_time: Duration::from_secs(1),
@@ -89,6 +107,7 @@ impl Stage {
             wait_min: Duration::from_millis(5),
             wait_max: Duration::from_millis(50),
             gap_max: 50,
+            resync_pause,
             ..Settings::default()
         };
         let urls: Vec<&String> = self.nodes.iter().map(|node| &node.url).collect();
@@ -102,9 +121,21 @@ impl Stage {
     /// Pushes the newest block with a height that is this much higher.
     fn push(&self, above: Height) {
         let newest = self.chain.height();
+        self.push_as(newest, newest + above);
+    }
+
+    /// Pushes a block with this height.
+    fn push_as(&self, block: Height, height: Height) {
         let named = |height: Height| format!("\"height\":\"{height}\"");
-        let frame = self.chain.frame(newest);
-        self.nodes[0].push(frame.replace(&named(newest), &named(newest + above)));
+        let frame = self.chain.frame(block);
+        self.nodes[0].push(frame.replace(&named(block), &named(height)));
+    }
+
+    fn push_next(&self, listener: &Listener) {
+        let last = listener.reader.status().follower.height;
+        if let Some(block) = self.pushes_next {
+            (1..=3).for_each(|above| self.push_as(block, last + above));
+        }
     }
 
     /// Blocks come for a while, and are listened to. Returns how often the nodes disagreed about a value to store.
@@ -116,6 +147,11 @@ impl Stage {
             let event = tokio::time::timeout(Duration::from_millis(30), listener.events.next());
             if let Ok(Some(Ok(event))) = event.await {
                 assert_no_future(&event);
+                if let ChainEvent::Resync(snapshot) = event
+                    && self.nodes.len() > 1
+                {
+                    assert_eq!(snapshot.params, self.chain.snapshot(2).params);
+                }
             }
             if self.nodes.len() > 1 {
                 // A stored value is the true one, or the nodes disagree and there is none.
@@ -141,6 +177,7 @@ impl Stage {
                 let event = tokio::select! {
                     _ = blocks.tick() => {
                         self.chain.end_block();
+                        self.push_next(listener);
                         continue;
                     }
                     event = listener.events.next() => event.unwrap(),
@@ -173,6 +210,10 @@ impl Listener {
         self.reader.status().follower.connections
     }
 
+    fn resyncs(&self) -> u64 {
+        self.reader.status().follower.resyncs
+    }
+
     /// Number and sequence of the account as the transaction writer reads them, and the number of certificates.
     async fn stored(&self) -> Result<((u64, u64), usize), String> {
         let account = TxApi::account(&self.reader, &account(2)).await;
@@ -194,8 +235,7 @@ fn assert_no_future(event: &ChainEvent) {
         ChainEvent::Block { time, .. } => *time,
         _ => return,
     };
-    // The clock of the test chain stands in 2023.
-    assert!(time < BlockTime(2_000_000_000_000), "{event:?}");
+    assert!(time < FUTURE, "{event:?}");
 }
 
 #[tokio::test]
@@ -263,11 +303,10 @@ async fn a_stored_height_that_is_impossible_is_not_used() {
 
 #[tokio::test]
 async fn heights_that_are_pushed_and_in_no_status_bring_no_resync() {
-    let mut stage = Stage::new(false).await;
-    stage.nodes[0].pushes.refused.store(false, Ordering::Relaxed);
+    let mut stage = Stage::pushing().await;
     let mut listener = stage.start();
     stage.is_well(&mut listener, "before").await;
-    let resyncs = listener.reader.status().follower.resyncs;
+    let resyncs = listener.resyncs();
     // Far ones first. Then as many near ones without a block between them as a block may be refused.
     let far = [900, 100_000, i64::MAX as Height / 2, 40, 6];
     for above in far.into_iter().chain([2; 12]) {
@@ -280,4 +319,70 @@ async fn heights_that_are_pushed_and_in_no_status_bring_no_resync() {
     stage.is_well(&mut listener, "after").await;
     let follower = listener.reader.status().follower;
     assert_eq!(follower.resyncs, resyncs, "{follower:?}");
+}
+
+#[tokio::test]
+async fn pushed_blocks_with_pruned_ones_below_bring_one_resync_in_the_pause() {
+    let mut stage = Stage::pushing().await;
+    let mut listener = stage.start_with(Duration::from_secs(60));
+    stage.is_well(&mut listener, "before").await;
+    let resyncs = listener.resyncs();
+    {
+        let mut habits = stage.habits.lock().unwrap();
+        (habits.results_from, habits.no_index) = (Height::MAX, true);
+    }
+    for _ in 0..20 {
+        stage.chain.end_block();
+        stage.chain.end_block();
+        stage.push(0);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let follower = listener.reader.status().follower;
+    assert_eq!(follower.resyncs, resyncs + 1, "{follower:?}");
+    *stage.habits.lock().unwrap() = Habits::default();
+    stage.is_well(&mut listener, "after").await;
+    assert_eq!(listener.resyncs(), resyncs + 1, "the blocks are served again");
+}
+
+#[tokio::test]
+async fn pushed_next_heights_are_bounded_by_the_status() {
+    let mut stage = Stage::pushing().await;
+    let mut listener = stage.start();
+    stage.is_well(&mut listener, "before").await;
+    let newest = stage.chain.height();
+    stage.pushes_next = Some(newest);
+    for _ in 0..20 {
+        stage.push_next(&listener);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let height = listener.reader.status().follower.height;
+    assert!(height > newest, "a block may be pushed before a status names it");
+    assert!(height <= newest + LAG_MAX, "{height} above {newest}");
+}
+
+#[tokio::test]
+async fn orders_arrive_while_a_node_pushes_false_next_heights() {
+    let mut stage = Stage::pushing().await;
+    let mut listener = stage.start();
+    stage.is_well(&mut listener, "before").await;
+    stage.pushes_next = Some(stage.chain.height());
+    stage.is_well(&mut listener, "while it pushes").await;
+    assert!(listener.resyncs() > 1, "the false heights were not followed");
+}
+
+#[tokio::test]
+async fn a_pushed_block_from_the_future_is_refused() {
+    let mut stage = Stage::pushing().await;
+    let mut listener = stage.start();
+    stage.is_well(&mut listener, "before").await;
+    let (newest, connections) = (stage.chain.end_block(), listener.connections());
+    let time = rfc3339(stage.chain.lock().market.time());
+    let frame = stage.chain.frame(newest).replace(&time, "2126-01-01T00:00:00Z");
+    let follower = || listener.reader.status().follower;
+    while follower().height < newest && listener.connections() == connections {
+        stage.nodes[0].push(frame.clone());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(follower().time < FUTURE, "{:?}", follower());
+    stage.is_well(&mut listener, "after").await;
 }

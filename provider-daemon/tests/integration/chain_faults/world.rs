@@ -173,7 +173,7 @@ pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
             silence: Duration::from_secs(2),
             outage: Duration::from_secs(5),
             gap_max: 500,
-            malformed_pause: Duration::from_secs(1),
+            resync_pause: Duration::from_secs(1),
             parallel: 8,
             wait_min: Duration::from_millis(20),
             wait_max: Duration::from_millis(300),
