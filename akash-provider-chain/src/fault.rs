@@ -113,8 +113,8 @@ pub enum Fault {
     Untrusted(String),
     /// The node names a time in the future.
     #[error(
-        "its block time is {} s ahead of the clock of this machine; if nodes are right, set the clock, for example with \
-         `timedatectl set-ntp true`",
+        "its newest block is {} s ahead of the clock of this machine. If the clock is wrong, set it: \
+         `timedatectl set-ntp true`. If the clock is right, name another node with --node",
         .by.as_secs()
     )]
     Ahead {
@@ -148,6 +148,16 @@ pub enum Blame {
 }
 
 impl Fault {
+    /// Returns true for an equal fault, and for one that differs in heights or times only.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Ahead { .. }, Self::Ahead { .. })
+            | (Self::Behind { .. }, Self::Behind { .. })
+            | (Self::CatchingUp { .. }, Self::CatchingUp { .. }) => true,
+            _ => self == other,
+        }
+    }
+
     /// See [`NodeError::blaming_the_node`].
     pub(crate) fn blaming_the_node(self) -> Self {
         match self {

@@ -88,7 +88,13 @@ impl Health {
         self.failures = self.failures.saturating_add(1);
         self.checked = Some(now);
         self.retry_at = Some(now + wait + wait / 10 * (spread % 5));
-        self.fault = Some(fault);
+        // The difference varies with the age of the newest block, so the first one is reported.
+        if !matches!(
+            (&self.fault, &fault),
+            (Some(Fault::Ahead { .. }), Fault::Ahead { .. })
+        ) {
+            self.fault = Some(fault);
+        }
         // It may come back upgraded.
         self.versions = None;
     }

@@ -157,7 +157,7 @@ impl Endpoints {
             }
             Err(error) => {
                 // Said once per fault, not with each try.
-                if health.fault.as_ref() != Some(&error.fault) {
+                if !health.fault.as_ref().is_some_and(|old| old.is_like(&error.fault)) {
                     tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "a node cannot be used");
                 }
                 health.failed(Instant::now(), error.fault, spread(at));

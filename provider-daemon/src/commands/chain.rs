@@ -8,6 +8,8 @@ use std::future::Future;
 
 /// Times a command asks before it gives up: somebody is waiting.
 const ATTEMPTS: u32 = 3;
+/// Remedy for a node that gives no usable response.
+const ANOTHER: &str = "name another node with --node";
 
 /// Runs one command's questions.
 ///
@@ -122,13 +124,18 @@ pub fn told(error: &NodeError) -> String {
 }
 
 fn or_another(why: &str) -> String {
-    let between = if why.ends_with('?') { "" } else { ";" };
-    format!("{why}{between} name another node with --node")
+    let between = match why {
+        why if why.ends_with(ANOTHER) => return why.to_owned(),
+        why if why.ends_with('?') => "",
+        _ => ";",
+    };
+    format!("{why}{between} {ANOTHER}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn what_a_node_does_not_answer_is_said_with_the_mend() {
@@ -142,17 +149,19 @@ mod tests {
             told(&error)
         };
         let refused = Fault::NotConnected("(connection refused): is the node running?".to_owned());
-        let another = "name another node with --node";
         assert_eq!(
             of(refused),
             format!(
-                "cannot connect to http://127.0.0.1:1 (connection refused): is the node running? {another}"
+                "cannot connect to http://127.0.0.1:1 (connection refused): is the node running? {ANOTHER}"
             )
         );
         assert_eq!(
             of(Fault::CatchingUp { height: 7 }),
-            format!("http://127.0.0.1:1, status: is catching up at height 7; {another}")
+            format!("http://127.0.0.1:1, status: is catching up at height 7; {ANOTHER}")
         );
+        let by = Duration::from_secs(7200);
+        let clock = of(Fault::Ahead { by });
+        assert_eq!(clock.matches(ANOTHER).count(), 1, "{clock}");
         let (text, height) = ("invalid provider: address not found".to_owned(), None);
         assert_eq!(
             of(Fault::NotFound { text, height }),
