@@ -30,7 +30,7 @@ mod watches;
 
 pub use definitions::Definitions;
 pub use health::{Replicas, replicas};
-pub use history::{History, Recorded};
+pub use history::{EventStore, History, Recorded, StoredEvent};
 pub use kind::{Kind, lease_of_host};
 pub use orphans::{Orphan, Reason};
 pub use status::{forwarded_ports, has_service, lease_status, pod_service, restarts, service_status};

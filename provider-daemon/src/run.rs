@@ -108,7 +108,8 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let mut parts = Supervisor::new(shutdown.clone());
     let desks = Desks::of(ha.gate(), ha.writers(args.ha.ha_lease));
     let chain = connect(settings, &desks.writers, &background, &mut parts)?;
-    let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, operators).await;
+    let prepared = (operators, state.lease_events());
+    let hardware = Hardware::start(args, &config, &desks, &background, &mut parts, prepared).await;
     config.leased_ips = hardware.cluster.leased_ips().is_some();
     let screening = screening(&config, &pricing);
     let gateway = gateway::Plan::of(args, home, key, screening, ha.source());

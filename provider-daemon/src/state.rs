@@ -5,6 +5,7 @@
 //! | [`heights`] | height and time of the last block that was told, for each chain | nothing: a restart begins with a whole snapshot |
 //! | [`spent`] | what an account paid in the last hour | its ceiling counts from nothing |
 //! | [`terms`] | the highest term of a leadership | a new leader may begin at a term that was |
+//! | `lease_events` | events of leases | the API server has those of the last hour |
 //! | [`tenants`] | keys and certificates of tenants | a question to the chain for each of them |
 //!
 //! Each kind of record has a room of its own: its table, its key and value, and the trait of the port it serves. All
@@ -15,6 +16,7 @@
 
 mod desk;
 pub mod heights;
+mod lease_events;
 mod private;
 pub mod spent;
 pub mod tenants;

@@ -10,6 +10,7 @@ use crate::manifest::Group;
 use crate::types::{LeaseId, time::BlockTime};
 use async_trait::async_trait;
 use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -264,8 +265,9 @@ pub struct EventOptions {
     pub follow: bool,
 }
 
-/// How much an event matters.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// How much an event matters. Serialized as text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 #[non_exhaustive]
 pub enum Severity {
     /// It goes as it should.
@@ -304,6 +306,12 @@ impl From<String> for Severity {
     }
 }
 
+impl From<Severity> for String {
+    fn from(severity: Severity) -> Self {
+        severity.as_str().to_owned()
+    }
+}
+
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
@@ -311,7 +319,7 @@ impl fmt::Display for Severity {
 }
 
 /// An event of the backend about a lease.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LeaseEvent {
     /// When, wall clock; 0 where unknown.
     pub time: BlockTime,
@@ -332,7 +340,7 @@ pub struct LeaseEvent {
 }
 
 /// What an event is about; empty where the backend does not say.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EventObject {
     /// Kind, for example `Pod`.
     pub kind: String,

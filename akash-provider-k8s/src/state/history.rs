@@ -1,6 +1,8 @@
 //! Events of the namespaces of leases. The API server deletes events after an hour; the history stores them for a
 //! configured time, within limits.
 
+mod store;
+
 use super::Shared;
 use super::follow::Sink;
 use super::object::Guarded;
@@ -9,9 +11,10 @@ use super::view::LeaseView;
 use akash_provider_core::cluster::{EventObject, LeaseEvent};
 use akash_provider_core::types::time::BlockTime;
 use k8s_openapi::api::events::v1::Event;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+pub use store::{EventStore, StoredEvent};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -24,7 +27,7 @@ const SWEEP_EVERY: u64 = 256;
 /// Length of the name of a lease namespace.
 const NAME_LENGTH: usize = 45;
 
-/// Stored event, which a daemon may persist over restarts.
+/// Event as the history holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {
     /// Number of the record, in ascending order.
@@ -74,18 +77,35 @@ impl History {
             .collect()
     }
 
-    /// Subscribes to the number of the newest record, so that a daemon can persist new events with
-    /// [`History::after`].
+    /// Number of the newest record, as it grows. Readers wait for it and call [`History::after`].
     #[must_use]
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// Restores persisted events; known events are unchanged.
-    pub fn restore(&self, namespace: &str, kept: Vec<(String, String, LeaseEvent)>) {
-        for (uid, version, event) in kept {
-            self.record(namespace, uid, version, event, false);
+    /// Adds events of an earlier process. Events that are known already stay as they are.
+    pub fn restore(&self, stored: Vec<StoredEvent>) {
+        for stored in stored {
+            if is_lease_namespace(&stored.namespace) {
+                let StoredEvent {
+                    namespace,
+                    uid,
+                    version,
+                    mut event,
+                } = stored;
+                event.message = cut(event.message);
+                self.record(&namespace, uid, version, event, false);
+            }
         }
+    }
+
+    /// Returns the namespaces that have events, and of these the ones with a record after `after`.
+    fn namespaces(&self, after: u64) -> (BTreeSet<String>, Vec<String>) {
+        let rings = self.rings();
+        let is_newer = |ring: &VecDeque<Recorded>| ring.back().is_some_and(|last| last.number > after);
+        let changed = rings.by_namespace.iter().filter(|(_, ring)| is_newer(ring));
+        let changed = changed.map(|(namespace, _)| namespace.clone()).collect();
+        (rings.by_namespace.keys().cloned().collect(), changed)
     }
 
     fn rings(&self) -> MutexGuard<'_, Rings> {

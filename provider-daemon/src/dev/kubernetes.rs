@@ -11,7 +11,7 @@ use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
 use akash_provider_k8s::inventory::{KubeInventory, Options};
-use akash_provider_k8s::state::Definitions;
+use akash_provider_k8s::state::{Definitions, EventStore};
 use akash_provider_k8s::task;
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -38,6 +38,7 @@ pub struct Kubernetes {
     chain_id: String,
     args: KubernetesArgs,
     operators: OnceLock<Inside>,
+    events: OnceLock<AbortOnDropHandle<()>>,
     provider: Address,
     definitions: Definitions,
 }
@@ -137,6 +138,7 @@ impl Kubernetes {
             chain_id: chain_id.to_owned(),
             args: args.clone(),
             operators: OnceLock::new(),
+            events: OnceLock::new(),
             provider: settings.provider.clone(),
             definitions: settings.definitions.clone(),
         })
@@ -148,6 +150,13 @@ impl Kubernetes {
             let (client, args) = (&self.client.0, &self.args);
             Inside::start(client, args, &self.provider, &self.definitions, prepared)
         });
+    }
+
+    /// Restores the events of leases, and persists them from now on. Only the first call counts.
+    pub(crate) fn persist_events(&self, store: Arc<dyn EventStore>) {
+        let history = Arc::clone(self.cluster.state().history());
+        self.events
+            .get_or_init(|| task::kept("storage of lease events", history.persist(store)));
     }
 
     /// How the operators in this process are, by their names.

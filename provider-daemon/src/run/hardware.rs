@@ -14,6 +14,7 @@ use akash_provider_core::provider::ProviderBuilder;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::cluster::LeadershipGate;
 use akash_provider_k8s::inventory::Options;
+use akash_provider_k8s::state::EventStore;
 use akash_provider_k8s::task;
 use futures::FutureExt;
 use std::sync::Arc;
@@ -46,10 +47,11 @@ impl Hardware {
         desks: &Desks,
         background: &CancellationToken,
         parts: &mut Supervisor,
-        operators: Prepared,
+        prepared: (Prepared, Arc<dyn EventStore>),
     ) -> Self {
         if args.cluster_k8s || args.kubernetes.kubeconfig.is_some() {
             let distant = Distant::new(args.kubernetes.ip_operator);
+            let (operators, events) = prepared;
             let connecting = Connecting {
                 kubernetes: args.kubernetes.clone(),
                 options: args.cluster.inventory_options(),
@@ -59,6 +61,7 @@ impl Hardware {
                 leading: desks.leading.clone(),
                 writers: desks.writers.clone(),
                 operators,
+                events,
             };
             let working = connecting.work(distant.clone(), background.clone());
             parts.once(Part::Cluster, |_| working.boxed());
@@ -119,6 +122,8 @@ struct Connecting {
     writers: Writers,
     /// What runs beside the provider once the cluster is there.
     operators: Prepared,
+    /// Storage of the events of leases.
+    events: Arc<dyn EventStore>,
 }
 
 impl Connecting {
@@ -156,6 +161,7 @@ impl Connecting {
             match connected {
                 Ok(kubernetes) => {
                     kubernetes.run_operators(self.operators);
+                    kubernetes.persist_events(self.events);
                     distant.set(Backend::Kubernetes(Box::new(kubernetes)));
                     self.desk.put(None);
                     return;

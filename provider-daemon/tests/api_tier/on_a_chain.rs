@@ -3,6 +3,7 @@
 use crate::stage::{ADDRESS, PRICES, Stage, until};
 use akash_provider_core::market::TenantMsg;
 use nix::sys::signal::Signal;
+use provider_daemon::state::State;
 use serde_json::{Value, json};
 use std::time::Duration;
 use testbed::{Cluster, Component, Tier};
@@ -73,6 +74,52 @@ fn explained(stage: &Stage, kubeconfig: &str) -> Value {
     verdict.unwrap()
 }
 
+/// A namespace as that of a lease with one event, as long as the test lasts.
+struct Happened<'a>(&'a Cluster);
+
+impl<'a> Happened<'a> {
+    /// Name with the length and the characters of a lease's namespace.
+    const NAMESPACE: &'static str = "happenedhappenedhappenedhappenedhappenedhappe";
+
+    fn new(cluster: &'a Cluster) -> Self {
+        let namespace = Self::NAMESPACE;
+        let place = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "pulled", "namespace": namespace},
+            "reason": "Pulled", "message": "text", "type": "Normal", "source": {"component": "kubelet"},
+            "involvedObject": {"kind": "Pod", "namespace": namespace, "name": "web-1"},
+        });
+        for object in [place, event] {
+            cluster
+                .kubectl_input(&["create", "--filename", "-"], &object.to_string())
+                .unwrap();
+        }
+        Self(cluster)
+    }
+
+    /// The event is in the home folder of a provider that has stopped.
+    fn is_stored(stage: &Stage) -> bool {
+        let state = State::open(&stage.path("")).unwrap().state;
+        let stored = state.lease_events().load().unwrap();
+        let mut stored = stored
+            .iter()
+            .map(|event| (event.namespace.as_str(), event.event.reason.as_str()));
+        stored.any(|event| event == (Self::NAMESPACE, "Pulled"))
+    }
+}
+
+impl Drop for Happened<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.kubectl(&[
+            "delete",
+            "namespace",
+            Self::NAMESPACE,
+            "--ignore-not-found",
+            "--wait=false",
+        ]);
+    }
+}
+
 #[test]
 fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
     let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
@@ -87,6 +134,7 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
     let id = stage.order(1);
     cluster.start(Component::ApiServer).unwrap();
     let node = Node::new(&cluster, "run-on-a-chain");
+    let happened = Happened::new(&cluster);
     let bid = stage.bid(&id, &provider);
     // The node has room for another one like it.
     let alike = explained(&stage, &kubeconfig);
@@ -124,6 +172,9 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
     provider.signal(Signal::SIGTERM);
     assert_eq!(provider.ended(), Some(0), "{}", provider.told());
     assert_eq!(stage.live_leases(), 1);
+    assert!(Happened::is_stored(&stage), "{}", provider.told());
+    // The API server no longer has the event, and the provider has.
+    drop(happened);
     let mut again = stage.provider("again", &["--cluster-k8s", "--kubeconfig", &kubeconfig]);
     again.says("ready: bidding");
     stage.chain.tenant(TenantMsg::CloseDeployment { id }).unwrap();
@@ -131,6 +182,7 @@ fn a_provider_waits_for_its_cluster_and_bids_with_what_that_has() {
     until("nothing lives", || again.told(), || stage.live_leases() == 0);
     again.signal(Signal::SIGTERM);
     assert_eq!(again.ended(), Some(0), "{}", again.told());
+    assert!(Happened::is_stored(&stage), "{}", again.told());
 }
 
 /// What the provider's process says of one of its operators.

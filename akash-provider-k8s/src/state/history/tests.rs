@@ -3,11 +3,11 @@ use super::*;
 use akash_provider_core::cluster::Severity;
 use serde_json::{Value, json};
 
-fn history() -> History {
+pub(super) fn history() -> History {
     History::new(Duration::from_secs(3600), Weak::new())
 }
 
-fn event(uid: &str, version: &str, time: &str, more: Value) -> Event {
+pub(super) fn event(uid: &str, version: &str, time: &str, more: Value) -> Event {
     let mut value = json!({
         "metadata": {"name": uid, "namespace": lease(1).namespace(), "uid": uid, "resourceVersion": version},
         "eventTime": time, "reason": "Started", "note": "text", "type": "Normal",
@@ -20,13 +20,13 @@ fn event(uid: &str, version: &str, time: &str, more: Value) -> Event {
     serde_json::from_value(value).unwrap()
 }
 
-fn at(seconds_ago: i64) -> String {
+pub(super) fn at(seconds_ago: i64) -> String {
     let now = k8s_openapi::jiff::Timestamp::now();
     let then = now - k8s_openapi::jiff::SignedDuration::from_secs(seconds_ago);
     format!("{then:.6}")
 }
 
-fn reasons(history: &History) -> Vec<String> {
+pub(super) fn reasons(history: &History) -> Vec<String> {
     let all = history.after(&lease(1).namespace(), 0);
     all.into_iter()
         .map(|r| format!("{} {}", r.uid, r.version))
@@ -125,12 +125,20 @@ fn expired_and_foreign_events_are_not_returned() {
 fn restored_events_do_not_replace_newer_ones() {
     let history = history();
     history.take(event("a", "2", &at(5), json!({"note": "newer"})));
-    let kept = |uid: &str| {
-        let event = lease_event(event(uid, "1", &at(9), json!({})));
-        (uid.to_owned(), "1".to_owned(), event)
+    let stored = |uid: &str, namespace: &str| StoredEvent {
+        namespace: namespace.to_owned(),
+        uid: uid.to_owned(),
+        version: "1".to_owned(),
+        event: lease_event(event(uid, "1", &at(9), json!({}))),
     };
-    history.restore(&lease(1).namespace(), vec![kept("a"), kept("b")]);
+    let namespace = lease(1).namespace();
+    history.restore(vec![
+        stored("a", &namespace),
+        stored("b", &namespace),
+        stored("c", "kube-system"),
+    ]);
     assert_eq!(reasons(&history), ["a 2", "b 1"]);
+    assert_eq!(history.rings().by_namespace.len(), 1);
 }
 
 #[test]
