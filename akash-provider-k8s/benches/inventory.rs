@@ -154,7 +154,7 @@ where
 }
 
 fn node_change(node: &Node) -> Result<Change, Failed> {
-    let facts = NodeFacts::of(node, false).ok_or("a node without a name")?;
+    let facts = NodeFacts::of(node).ok_or("a node without a name")?;
     let name = node.metadata.name.as_deref().unwrap_or_default();
     Ok(Change::Set(Key::new("", name), Fact::Node(facts)))
 }

@@ -47,7 +47,7 @@ pub use tools::ToolsCommand;
 pub use tx::TxArgs;
 
 use crate::flight::{BundleArgs, ReplayArgs};
-use akash_provider_core::types::{Address, OrderId};
+use akash_provider_core::types::{Address, Attribute, OrderId};
 use anyhow::Context;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -272,6 +272,9 @@ pub struct DevArgs {
     /// How to print what happens.
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
+    /// Attributes of the provider besides its hardware: key=value; may be given several times.
+    #[arg(long, help_heading = "Cluster", value_parser = values::attribute)]
+    pub attribute: Vec<Attribute>,
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterArgs,
@@ -339,6 +342,9 @@ pub struct ExplainArgs {
     /// The provider has whatever attributes and signatures the SDL asks for; its hardware stays as given.
     #[arg(long, conflicts_with_all = ["from", "provider"])]
     pub accept_any: bool,
+    /// Attributes of the provider besides its hardware: key=value; may be given several times.
+    #[arg(long, help_heading = "Cluster", value_parser = values::attribute)]
+    pub attribute: Vec<Attribute>,
     /// The provider. With --from it is a real one: its record, leases and bids are read from the chain, and its capacity
     /// from the cluster of --kubeconfig.
     #[command(flatten)]

@@ -122,7 +122,7 @@ fn name<K: Resource>(object: &K) -> &str {
 }
 
 fn node_fact(object: &Node) -> Result<Fact, Failed> {
-    let facts = NodeFacts::of(object, false).ok_or("a node without a name")?;
+    let facts = NodeFacts::of(object).ok_or("a node without a name")?;
     Ok(Fact::Node(facts))
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The inventory operator writes counters as labels with the prefix `akash.network/capabilities.gpu.vendor`, followed by
 //! `.<vendor>.model.<model>` and an optional `.ram.<size>` or `.interface.<interface>`. Pods of leases are bound to nodes
-//! by these labels. On a node without them, labels of the vendor's tools name the model.
+//! by these labels. On a node without them, the vendor's labels only show which
+//! label is missing.
 
 use super::requests::Requests;
 use akash_provider_core::inventory::GpuSpec;
@@ -66,13 +67,12 @@ pub(crate) struct Devices {
 pub(crate) fn devices(
     labels: &BTreeMap<String, String>,
     amounts: impl Fn(Vendor) -> (i64, i64),
-    by_vendor_labels: bool,
     note: &mut impl FnMut(String),
 ) -> Vec<Devices> {
     let mut all = Vec::new();
     for vendor in Vendor::ALL {
         let (capacity, allocatable) = amounts(vendor);
-        let mut kinds = kinds(labels, vendor, note);
+        let kinds = kinds(labels, vendor, note);
         if capacity.max(allocatable) == 0 {
             continue;
         }
@@ -84,7 +84,7 @@ pub(crate) fn devices(
             ));
         }
         if kinds.is_empty() {
-            kinds = vendor_labels::kinds(labels, vendor, capacity, by_vendor_labels, note);
+            vendor_labels::report(labels, vendor, capacity, note);
         } else {
             let labelled: i64 = kinds.iter().map(|k| i64::from(k.count)).sum();
             if labelled < capacity {

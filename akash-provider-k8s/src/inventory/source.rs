@@ -46,9 +46,6 @@ const TAKING: &str = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Fail
 pub struct Options {
     /// Sizes of storage classes.
     pub storage: StorageOptions,
-    /// Offers GPUs that only the vendor's labels name. Pods of leases are bound by the labels of the network, so they
-    /// stay pending on such nodes without these labels.
-    pub gpus_by_vendor_labels: bool,
     /// Delay to gather changes.
     pub gather: Duration,
     /// Maximum wait for unreadable storage before everything else is offered without it.
@@ -63,7 +60,6 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             storage: StorageOptions::default(),
-            gpus_by_vendor_labels: false,
             gather: Duration::from_millis(75),
             patience: Duration::from_secs(20),
             watch_config: WatchConfig {
@@ -397,8 +393,7 @@ fn start(
         definitions: &options.definitions,
         tasks: Vec::new(),
     };
-    let by_vendor = options.gpus_by_vendor_labels;
-    let node = move |n: &Node| NodeFacts::of(n, by_vendor).map(Fact::Node);
+    let node = |n: &Node| NodeFacts::of(n).map(Fact::Node);
     let reading = Reading::of::<NodeParts>();
     starter.read(Kind::Node, "", reading, Box::new(node));
     let pod = |p: &Pod| PodFacts::of(p).map(Fact::Pod);

@@ -36,9 +36,6 @@ pub struct ClusterArgs {
     /// Ports for services on random ports.
     #[arg(long, default_value_t = 2768)]
     pub cluster_node_port_quantity: u32,
-    /// What the provider declares besides its hardware: key=value; may be given several times.
-    #[arg(long, value_parser = values::attribute)]
-    pub attribute: Vec<Attribute>,
 }
 
 impl ClusterArgs {
@@ -80,10 +77,10 @@ impl ClusterArgs {
         spec
     }
 
-    /// What a provider with this cluster declares: the given attributes and the capabilities of the hardware.
+    /// Attributes of a provider with this cluster: the given ones and the capabilities of the hardware.
     #[must_use]
-    pub fn attributes(&self) -> Vec<Attribute> {
-        let mut all: BTreeSet<Attribute> = self.attribute.iter().cloned().collect();
+    pub fn attributes(&self, given: &[Attribute]) -> Vec<Attribute> {
+        let mut all: BTreeSet<Attribute> = given.iter().cloned().collect();
         for gpu in &self.node_gpus {
             let model = format!("capabilities/gpu/vendor/{}/model/{}", gpu.vendor, gpu.model);
             let interface = gpu.interface.to_ascii_lowercase();

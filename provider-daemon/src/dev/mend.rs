@@ -22,7 +22,7 @@ pub fn mend(args: &DevArgs, groups: &[GroupSpec], reason: DeclineCode) -> String
             "--cluster-node-port-quantity {}",
             args.cluster.cluster_node_port_quantity.saturating_mul(2)
         )],
-        DeclineCode::Attributes => attributes(&args.cluster, groups),
+        DeclineCode::Attributes => attributes(args, groups),
         DeclineCode::Gpu
         | DeclineCode::Storage
         | DeclineCode::InsufficientCapacity
@@ -65,8 +65,8 @@ fn too_expensive(pricing: &PricingArgs) -> String {
     format!("{lower}, or raise the price in the SDL")
 }
 
-fn attributes(cluster: &ClusterArgs, groups: &[GroupSpec]) -> Vec<String> {
-    let has = cluster.attributes();
+fn attributes(args: &DevArgs, groups: &[GroupSpec]) -> Vec<String> {
+    let has = args.cluster.attributes(&args.attribute);
     let wanted = groups.iter().flat_map(|group| &group.requirements.attributes);
     let missing = wanted.filter(|attribute| !has.contains(attribute));
     missing

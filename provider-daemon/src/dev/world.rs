@@ -66,7 +66,7 @@ impl World {
     ) -> anyhow::Result<Self> {
         let groups: Vec<GroupSpec> = sdls.iter().flat_map(|(_, sdl)| sdl.groups.clone()).collect();
         let mut hardware = args.cluster.clone();
-        let (mut attributes, mut audits) = (hardware.attributes(), Vec::new());
+        let (mut attributes, mut audits) = (hardware.attributes(&args.attribute), Vec::new());
         if args.accept_any {
             hardware.grow_for(&groups);
             let (wanted, signed) = bidding::accepting_profile(&groups, names::AUDITOR);

@@ -13,10 +13,10 @@ fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(k, v)| (full(k), (*v).to_owned())).collect()
 }
 
-fn read(pairs: &[(&str, &str)], nvidia: (i64, i64), offer: bool) -> (Vec<Devices>, Vec<String>) {
+fn read(pairs: &[(&str, &str)], nvidia: (i64, i64)) -> (Vec<Devices>, Vec<String>) {
     let mut notes = Vec::new();
     let amounts = |vendor| if vendor == Vendor::Nvidia { nvidia } else { (0, 0) };
-    let devices = devices(&labels(pairs), amounts, offer, &mut |note| notes.push(note));
+    let devices = devices(&labels(pairs), amounts, &mut |note| notes.push(note));
     (devices, notes)
 }
 
@@ -72,7 +72,7 @@ fn label_counters_become_device_kinds() {
         ),
         (vec![("nvidia.model.a100.ram.80Gi", "2")], vec!["2x a100 80Gi"]),
     ] {
-        let (devices, _) = read(&pairs, (8, 8), false);
+        let (devices, _) = read(&pairs, (8, 8));
         assert_eq!(described(&devices[0].kinds), expected, "{pairs:?}");
     }
 }
@@ -86,42 +86,45 @@ fn uncombined_sizes_and_interfaces_are_not_promised() {
         ("nvidia.model.a100.interface.sxm", "1"),
         ("nvidia.model.a100.interface.pcie", "1"),
     ];
-    let (devices, notes) = read(&pairs, (2, 2), false);
+    let (devices, notes) = read(&pairs, (2, 2));
     assert_eq!(described(&devices[0].kinds), ["2x a100"]);
     assert!(notes[0].contains("no attribute is promised"), "{notes:?}");
 }
 
 #[test]
 fn devices_without_a_model_label_are_reported_and_not_offered() {
-    let (devices, notes) = read(&[], (4, 4), false);
+    let (devices, notes) = read(&[], (4, 4));
     assert!(devices[0].kinds.is_empty());
     assert!(
         notes[0].starts_with("4 nvidia GPUs of unknown model"),
         "{notes:?}"
     );
-    let (_, notes) = read(&[("nvidia.model.t4", "3")], (4, 4), false);
+    let (_, notes) = read(&[("nvidia.model.t4", "3")], (4, 4));
     assert_eq!(notes, ["1 of 4 nvidia GPUs have no model label"]);
-    let (devices, notes) = read(&[("nvidia.model.t4", "many")], (4, 4), false);
+    let (devices, notes) = read(&[("nvidia.model.t4", "many")], (4, 4));
     assert!(devices[0].kinds.is_empty());
     assert!(notes[0].contains("invalid number of devices `many`"), "{notes:?}");
 }
 
 #[test]
-fn vendor_labels_replace_model_labels_only_if_enabled() {
+fn vendor_labels_only_show_which_label_is_missing() {
     let pairs = [
         ("nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"),
         ("nvidia.com/gpu.memory", "81920"),
     ];
-    let (devices, notes) = read(&pairs, (2, 2), true);
-    assert_eq!(described(&devices[0].kinds), ["2x a100 80Gi sxm4"]);
-    assert!(notes[0].contains("by label nvidia.com/gpu.product"), "{notes:?}");
-    let (devices, notes) = read(&pairs, (2, 2), false);
+    let (devices, notes) = read(&pairs, (2, 2));
     assert!(devices[0].kinds.is_empty(), "no pod would be bound to the node");
-    assert!(notes[0].contains("which the node lacks"), "{notes:?}");
+    assert_eq!(
+        notes,
+        [format!(
+            "2 nvidia GPUs `a100` are known only by label nvidia.com/gpu.product; pods are bound by label \
+             {BASE}.nvidia.model.a100, which the node lacks"
+        )]
+    );
     let mut both = pairs.to_vec();
     both.push(("nvidia.model.t4", "2"));
     assert_eq!(
-        described(&read(&both, (2, 2), true).0[0].kinds),
+        described(&read(&both, (2, 2)).0[0].kinds),
         ["2x t4"],
         "labels of the network have precedence"
     );
@@ -136,7 +139,7 @@ fn using(nvidia: i64) -> Requests {
 
 #[test]
 fn unhealthy_device_lowers_the_number_of_the_only_kind() {
-    let (devices, notes) = read(&[("nvidia.model.t4", "4")], (4, 3), false);
+    let (devices, notes) = read(&[("nvidia.model.t4", "4")], (4, 3));
     let (kinds, allocatable, unknown) = counted(&devices, &using(1));
     assert_eq!(
         (kinds[0].count, kinds[0].allocated, allocatable, unknown),
@@ -147,11 +150,7 @@ fn unhealthy_device_lowers_the_number_of_the_only_kind() {
 
 #[test]
 fn unhealthy_device_among_several_kinds_may_be_of_any_kind() {
-    let (devices, _) = read(
-        &[("nvidia.model.t4", "2"), ("nvidia.model.a100", "2")],
-        (4, 3),
-        false,
-    );
+    let (devices, _) = read(&[("nvidia.model.t4", "2"), ("nvidia.model.a100", "2")], (4, 3));
     let (kinds, allocatable, unknown) = counted(&devices, &using(1));
     assert_eq!(kinds.iter().map(|k| k.count).sum::<u32>(), 4);
     assert_eq!(
@@ -165,7 +164,7 @@ fn unhealthy_device_among_several_kinds_may_be_of_any_kind() {
 fn vendors_on_a_node_are_counted_separately() {
     let labels = labels(&[("nvidia.model.t4", "1"), ("amd.model.mi300x", "2")]);
     let amounts = |vendor| if vendor == Vendor::Nvidia { (1, 1) } else { (2, 2) };
-    let devices = devices(&labels, amounts, false, &mut |_| ());
+    let devices = devices(&labels, amounts, &mut |_| ());
     let used = Requests {
         gpus: [1, 0],
         ..Requests::default()
@@ -185,7 +184,7 @@ fn huge_counters_do_not_overflow() {
         ("nvidia.model.t4", "4294967295"),
         ("nvidia.model.a100.ram.1Gi", "4294967295"),
     ];
-    let (devices, _) = read(&pairs, (i64::MAX, i64::MAX), false);
+    let (devices, _) = read(&pairs, (i64::MAX, i64::MAX));
     let (kinds, allocatable, _) = counted(&devices, &using(i64::MAX));
     assert_eq!(kinds.len(), 2);
     assert_eq!(allocatable, Some(u32::from(u16::MAX)));

@@ -9,40 +9,23 @@ const NOISE: [&str; 9] = [
     "nvidia", "amd", "tesla", "geforce", "quadro", "instinct", "radeon", "hbm3", "oam",
 ];
 
-/// Returns the kind that the vendor's labels name. Pods of leases are bound by the labels of the network, so these
-/// devices are offered only with `offer`; the source of the model is noted in both cases.
-pub(super) fn kinds(
+/// Reports devices without the network's labels. They are not offered, because pods of leases are bound by those labels.
+pub(super) fn report(
     labels: &BTreeMap<String, String>,
     vendor: Vendor,
     capacity: i64,
-    offer: bool,
     note: &mut impl FnMut(String),
-) -> Vec<GpuSpec> {
+) {
     let name = vendor.name();
-    let Some((label, mut spec)) = known(labels, vendor) else {
-        note(format!(
+    note(match known(labels, vendor) {
+        None => format!(
             "{capacity} {name} GPUs of unknown model: no label akash.network/capabilities.gpu.vendor.{name}.model.*"
-        ));
-        return Vec::new();
-    };
-    let missing = format!(
-        "akash.network/capabilities.gpu.vendor.{name}.model.{}",
-        spec.model
-    );
-    if !offer {
-        note(format!(
-            "{capacity} {name} GPUs `{}` are known only by label {label}; pods are bound by label {missing}, \
-             which the node lacks",
-            spec.model
-        ));
-        return Vec::new();
-    }
-    note(format!(
-        "{capacity} {name} GPUs are offered as `{}` by label {label}; the node lacks label {missing}",
-        spec.model
-    ));
-    spec.count = u32::try_from(capacity).unwrap_or(0);
-    vec![spec]
+        ),
+        Some((label, GpuSpec { model, .. })) => format!(
+            "{capacity} {name} GPUs `{model}` are known only by label {label}; pods are bound by label \
+             akash.network/capabilities.gpu.vendor.{name}.model.{model}, which the node lacks"
+        ),
+    });
 }
 
 /// Returns the kind in the vendor's labels, without a count, and the label of the model.

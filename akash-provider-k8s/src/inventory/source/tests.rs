@@ -31,7 +31,7 @@ impl World {
 
     fn node(&self, name: &str) {
         let node = json!({"metadata": {"name": name, "labels": {"akash.network": "true"}}});
-        let facts = NodeFacts::of(&serde_json::from_value(node).unwrap(), false).unwrap();
+        let facts = NodeFacts::of(&serde_json::from_value(node).unwrap()).unwrap();
         let key = Key::new("", name);
         self.shared.apply([Change::Set(key, Fact::Node(facts))]);
     }
@@ -295,7 +295,7 @@ async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
             "metadata": {"name": name, "labels": {"akash.network": "true"}},
             "status": {"allocatable": {"cpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]},
         });
-        let facts = NodeFacts::of(&serde_json::from_value(node).unwrap(), false).unwrap();
+        let facts = NodeFacts::of(&serde_json::from_value(node).unwrap()).unwrap();
         shared.apply([Change::Set(Key::new("", name), Fact::Node(facts))]);
     }
     pod(&shared, "1");

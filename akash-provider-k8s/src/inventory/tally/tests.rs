@@ -34,10 +34,7 @@ fn node(name: &str, change: impl FnOnce(&mut Value)) -> Change {
     });
     change(&mut object);
     let object: Node = read(object);
-    Change::Set(
-        Key::new("", name),
-        Fact::Node(NodeFacts::of(&object, false).unwrap()),
-    )
+    Change::Set(Key::new("", name), Fact::Node(NodeFacts::of(&object).unwrap()))
 }
 
 fn pod(namespace: &str, name: &str, node: &str, cpu: &str, change: impl FnOnce(&mut Value)) -> Change {

@@ -64,7 +64,7 @@ fn a_provider_yaml_sets_what_it_names_however_it_is_spelt() {
         "host: https://provider.example.com:8443\nattributes:\n- key: region\n  value: us\nbidpricecpuscale: 0.004\n\
          deployment_ingress_domain: ingress.example.com\nBid-Timeout: 7m\nmonitor:\n  maxRetries: 3\n\
          bidmindeposit: 600000uakt\ndeploymentingressstatichosts: true\nnode:\n- http://a:1\n- http://b:2\n\
-         attribute: [a=b, c=d]\nprobe: true\nimage: {tag: x}\nkey: abc\nemail: ops@example.com\nnote:\n",
+         storageclass: [a=1Gi, b=2Gi]\nprobe: true\nimage: {tag: x}\nkey: abc\nemail: ops@example.com\nnote:\n",
     );
     let args = of_run(&[&file.flag("provider-config")]);
     assert_eq!(args.pricing.bid_price_cpu_scale.to_string(), "0.004");
@@ -73,7 +73,7 @@ fn a_provider_yaml_sets_what_it_names_however_it_is_spelt() {
     assert_eq!(args.bids.bid_deposit, ["600000uakt"]);
     assert!(args.leases.deployment_ingress_static_hosts && args.kubernetes.names.probe);
     assert_eq!(args.node.node, ["http://a:1", "http://b:2"]);
-    assert_eq!(args.cluster.attribute.len(), 2);
+    assert_eq!(args.cluster.storage_class.len(), 2);
     let told = args.notices(|_| None).join("\n");
     assert!(
         told.contains("--monitor-max-retries: leases are watched"),

@@ -19,7 +19,7 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: &Sdl) -> anyhow::Result<Exi
     let mut config = Config::new(names::provider()?, names::CHAIN_ID);
     config.external_ports = hardware.cluster_node_port_quantity;
     config.leased_ips = hardware.leased_ips > 0;
-    let (mut attributes, mut audited) = (hardware.attributes(), Vec::new());
+    let (mut attributes, mut audited) = (hardware.attributes(&args.attribute), Vec::new());
     if args.accept_any {
         (attributes, audited) = bidding::accepting_profile(&sdl.groups, names::AUDITOR);
         config.reclamation_window = sdl.reclamation_min_window;
