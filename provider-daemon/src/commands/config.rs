@@ -8,16 +8,17 @@ use crate::say;
 use serde_json::json;
 use std::collections::HashSet;
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Prints or checks the settings of `run`.
 ///
 /// # Errors
 /// What is shown cannot be written as JSON.
-pub fn run(command: &ConfigCommand) -> anyhow::Result<ExitCode> {
+pub fn run(command: &ConfigCommand, home: anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
     match command {
         ConfigCommand::Show(args) => show(args),
-        ConfigCommand::Check(args) => check(args),
+        ConfigCommand::Check(args) => check(args, home),
     }
 }
 
@@ -49,8 +50,8 @@ fn line(setting: &Shown) -> String {
     format!("{} = {}  ({source})", setting.name, setting.value.join(","))
 }
 
-fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let troubles = troubles(&args.run);
+fn check(args: &CheckArgs, home: anyhow::Result<PathBuf>) -> anyhow::Result<ExitCode> {
+    let troubles = troubles(&args.run, home);
     let notices = args.run.notices(|name| std::env::var(name).ok());
     // A set, so that the time stays linear in the number of unknown keys.
     let unknown: HashSet<&String> = args.run.remarks.unknown.iter().collect();
@@ -83,9 +84,9 @@ fn check(args: &CheckArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What would end a start, or is not what its author meant.
-fn troubles(args: &RunArgs) -> Vec<String> {
+fn troubles(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
     let mut troubles = args.remarks.unknown.clone();
-    troubles.extend(faults::of_run(args));
+    troubles.extend(faults::of_run(args, home));
     troubles.extend(args.pricing.script_trouble());
     troubles
 }

@@ -1,24 +1,27 @@
 //! Faults of the settings of `run`, all at once. `config check` reports them, and `run` refuses to start with one.
 
-use super::chain::{addresses, given_chain_id, roots};
+use super::chain::{addresses, block_on, given_chain_id, limits, roots};
 use super::run;
 use crate::args::RunArgs;
 use crate::args::ha::HaStore;
 use crate::operators::Prepared;
 use crate::secrets;
+use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Roots, regular_file};
 use akash_provider_core::types::Address;
 use anyhow::{Context, bail, ensure};
 use kube::config::Kubeconfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use std::path::Path;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 /// Longest PEM file that is read.
 const PEM_BYTES: u64 = 1024 * 1024;
 
 /// Returns the faults of flags and files that prevent a start.
-pub(super) fn of_run(args: &RunArgs) -> Vec<String> {
+pub(super) fn of_run(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<String> {
     let chain_id = given_chain_id(&args.node);
     let named = chain_id.context("--chain-id is missing: say which chain this is for");
     // The account is not known without its key, and nothing here depends on which it is.
@@ -39,6 +42,11 @@ pub(super) fn of_run(args: &RunArgs) -> Vec<String> {
         Prepared::read(&args.kubernetes, &[], domain, None).map(drop),
         kubeconfig(args),
         certificates(args),
+        home.and_then(|home| folder("--home", &home)),
+        args.record
+            .record
+            .as_deref()
+            .map_or(Ok(()), |dir| folder("--record", dir)),
     ];
     let mut faults = Vec::new();
     for error in checks.into_iter().filter_map(Result::err) {
@@ -53,6 +61,12 @@ pub(super) fn of_run(args: &RunArgs) -> Vec<String> {
 
 fn nodes(args: &RunArgs) -> anyhow::Result<()> {
     let nodes = addresses(&args.node)?;
+    // The client of gRPC is made on a runtime.
+    block_on(async {
+        Endpoints::with_roots(&nodes, "", limits(&args.node), &roots(&args.node))?;
+        Ok(())
+    })
+    .context("--node")?;
     let is_grpc = |node: &String| {
         ["grpc://", "grpcs://"]
             .iter()
@@ -95,6 +109,27 @@ fn certificates(args: &RunArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Checks that `path` is a folder or can become one. Nothing is created.
+fn folder(flag: &str, path: &Path) -> anyhow::Result<()> {
+    for ancestor in path.ancestors() {
+        match fs::metadata(ancestor) {
+            Ok(found) => {
+                let is_folder = found.is_dir();
+                ensure!(
+                    is_folder,
+                    "{flag} {}: {} is not a folder",
+                    path.display(),
+                    ancestor.display()
+                );
+                return Ok(());
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| format!("{flag} {}", path.display())),
+        }
+    }
+    Ok(())
+}
+
 fn check_certificates(flag: &str, path: &Path) -> anyhow::Result<()> {
     let text = read(flag, path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -107,4 +142,112 @@ fn check_certificates(flag: &str, path: &Path) -> anyhow::Result<()> {
 
 fn read(flag: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
     regular_file::read(path, PEM_BYTES).with_context(|| format!("{flag} {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::run::for_a_real_chain;
+    use crate::args::{Cli, Command as Chosen, ConfigCommand};
+    use clap::{Arg, CommandFactory, FromArgMatches};
+
+    const BASE: [&str; 3] = ["--bid-price-cpu-scale=1", "--chain-id=c", "--from=key"];
+    const WRONG: &str = "%%wrong%%";
+    /// Flags that take any text: names in a cluster, a keyring or a node, files that are read only with
+    /// another setting or before the settings are complete, and the level of the log, which each command checks.
+    const FREE: [&str; 20] = [
+        "bid-price-policy",
+        "bid-price-script-path",
+        "certificate-domain",
+        "cluster-domain",
+        "cluster-public-hostname",
+        "config",
+        "deployment-blocked-hostnames",
+        "deployment-runtime-class",
+        "discovery-program",
+        "docker-image-pull-secrets-name",
+        "fees",
+        "gateway-provider",
+        "gpu-list",
+        "home",
+        "inventory-config",
+        "k8s-manifest-ns",
+        "keyring-dir",
+        "keyring-passphrase-file",
+        "log-level",
+        "record",
+    ];
+
+    /// The verdict on a command line: the text of a refusal, or the faults.
+    fn verdict(root: &mut clap::Command, arguments: &[&str], is_checked: bool) -> Vec<String> {
+        let command = if is_checked {
+            &["config", "check"][..]
+        } else {
+            &["run"]
+        };
+        let all = [&["provider-daemon"], command, &BASE, arguments].concat();
+        let cli = root
+            .try_get_matches_from_mut(all)
+            .and_then(|matches| Cli::from_arg_matches(&matches));
+        let cli = match cli {
+            Ok(cli) => cli,
+            Err(error) => return vec![error.kind().to_string()],
+        };
+        let home = Ok(cli.home().unwrap());
+        match cli.command {
+            Chosen::Run(args) => of_run(&args, home),
+            Chosen::Config(ConfigCommand::Check(args)) => of_run(&args.run, home),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn each_flag_with_a_wrong_value_is_refused_by_run_and_by_check() {
+        let mut root = for_a_real_chain(Cli::command());
+        root.build();
+        let run = root.find_subcommand("run").unwrap();
+        // Hidden flags are those of the Go provider that have no effect.
+        let takes_value = |arg: &&Arg| arg.get_action().takes_values() && !arg.is_hide_set();
+        let flags = run.get_arguments().filter(takes_value).filter_map(Arg::get_long);
+        let flags: Vec<String> = flags.map(str::to_owned).collect();
+        assert!(flags.len() > 100, "{flags:?}");
+        let mut accepted = Vec::new();
+        for flag in &flags {
+            let argument = format!("--{flag}={WRONG}");
+            let [by_run, by_check] = [false, true].map(|is| verdict(&mut root, &[&argument], is));
+            assert_eq!(by_run, by_check, "{argument}");
+            if by_run.is_empty() {
+                accepted.push(flag.as_str());
+            }
+        }
+        accepted.sort_unstable();
+        accepted.dedup();
+        assert_eq!(accepted, FREE);
+    }
+
+    #[test]
+    fn a_folder_is_refused_where_none_can_be_made() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        let mut root = for_a_real_chain(Cli::command());
+        for (path, is_fine) in [
+            (place.path().join("deep/er"), true),
+            (place.path().to_owned(), true),
+            (file.clone(), false),
+            (file.join("below"), false),
+            (place.path().join("x".repeat(300)), false),
+        ] {
+            for flag in ["home", "record"] {
+                let argument = format!("--{flag}={}", path.display());
+                let faults = verdict(&mut root, &[&argument], true);
+                assert_eq!(faults.is_empty(), is_fine, "{argument}: {faults:?}");
+                assert!(
+                    is_fine || faults[0].starts_with(&format!("--{flag} ")),
+                    "{faults:?}"
+                );
+            }
+        }
+        assert!(!place.path().join("deep").exists(), "a check creates nothing");
+    }
 }

@@ -40,7 +40,7 @@ pub fn run(args: &RunArgs, home: &Path) -> anyhow::Result<ExitCode> {
         printer.note(&notice);
     }
     // Before a passphrase is requested.
-    let faults = faults::of_run(args);
+    let faults = faults::of_run(args, Ok(home.to_owned()));
     if !faults.is_empty() {
         bail!("{}", faults.join("\n"));
     }
