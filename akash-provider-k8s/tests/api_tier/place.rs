@@ -7,6 +7,15 @@ use testbed::{Cluster, Hold, Tier};
 /// The variable that names a cluster by its kubeconfig.
 pub(crate) const NAMED: &str = "AKASH_TEST_KUBECONFIG";
 
+/// Runs the work of a test on a runtime of its own.
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(work)
+}
+
 /// A cluster.
 pub(crate) struct Place {
     pub(crate) kubeconfig: PathBuf,

@@ -2,7 +2,7 @@
 //!
 //! Length: one corner for all tests of the tier; each part of it is a few lines.
 
-use crate::place::{self, Place};
+use crate::place::{self, Place, block_on};
 use akash_provider_core::cluster::{Cluster, Teardown, WorkloadSpec};
 use akash_provider_core::manifest::{
     Credentials, Group, HttpOptions, Permissions, Proto, Service, ServiceExpose, ServiceParams,
@@ -110,11 +110,7 @@ fn in_world(config: &Path, name: &str, test: impl for<'a> FnOnce(&'a World) -> B
                 .init();
         }
     });
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(async {
+    block_on(async {
         let world = World::open(config, name).await;
         let outcome = AssertUnwindSafe(test(&world)).catch_unwind().await;
         world.close().await;
@@ -425,8 +421,13 @@ impl World {
 
     /// Says of every pod of the provider's leases that it runs, in place of a node.
     pub(crate) fn fake_kubelet(&self) -> tokio::task::JoinHandle<()> {
+        self.fake_kubelet_of(&self.settings.provider)
+    }
+
+    /// The same for the pods of another provider.
+    pub(crate) fn fake_kubelet_of(&self, provider: &Address) -> tokio::task::JoinHandle<()> {
         let client = self.admin.clone();
-        let provider = self.settings.provider.to_string();
+        let provider = provider.to_string();
         tokio::spawn(async move {
             let config = watcher::Config::default().labels(labels::SELECTOR);
             let pods = watcher(Api::<Pod>::all(client.clone()), config)

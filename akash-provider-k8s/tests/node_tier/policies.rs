@@ -6,7 +6,7 @@
 //! Nothing in the testbed itself enforces policies. `AKASH_POLICY_AGENT` names the command line of something that
 //! does; [docs/testbed.md](../../../docs/testbed.md#policies-that-are-enforced) says what it is given.
 
-use crate::place::Place;
+use crate::place::{Place, block_on};
 use crate::tenant::{PATIENCE, Tenant, client, deployment};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{Permissions, ServiceParams};
@@ -62,23 +62,20 @@ fn packets_flow_as_the_table_says_where_policies_are_enforced() {
     }
     // Everybody else's pods are open to the host, which an agent changes.
     let _alone = testbed.exclusive().unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
     let scene = Scene::start(&testbed);
-    let with = runtime.block_on(Pair::start(&place, &testbed, true));
-    let without = runtime.block_on(Pair::start(&place, &testbed, false));
-    let _agent = (!enforced).then(|| Agent::start(&testbed, &command.unwrap_or_default()));
-    let outcome = if canary.is_closed(PATIENCE) {
-        scene.check(&testbed, &with, &without)
-    } else {
-        Err(format!("{AGENT} enforces nothing: the canary still answers"))
-    };
-    let tenants = with.tenants.iter().chain(&without.tenants);
-    runtime.block_on(futures::future::join_all(tenants.map(Tenant::remove)));
-    outcome.unwrap_or_else(|wrong| panic!("{wrong}"));
+    block_on(async {
+        let with = Pair::start(&place, &testbed, true).await;
+        let without = Pair::start(&place, &testbed, false).await;
+        let _agent = (!enforced).then(|| Agent::start(&testbed, &command.unwrap_or_default()));
+        let outcome = if canary.is_closed(PATIENCE) {
+            scene.check(&testbed, &with, &without)
+        } else {
+            Err(format!("{AGENT} enforces nothing: the canary still responds"))
+        };
+        let tenants = with.tenants.iter().chain(&without.tenants);
+        futures::future::join_all(tenants.map(Tenant::remove)).await;
+        outcome.unwrap_or_else(|wrong| panic!("{wrong}"));
+    });
 }
 
 /// A pod that a policy closes to everyone: it answers as long as nobody enforces that.

@@ -1,6 +1,6 @@
 //! A tenant's lease on a real node, gone when its test is over.
 
-use crate::place::Place;
+use crate::place::{Place, block_on};
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, ExecIo, ExecRequest, Health, LogLine, Teardown, WorkloadSpec,
 };
@@ -44,11 +44,7 @@ pub(crate) fn on_node(test: impl AsyncFnOnce(&Place)) {
         return;
     };
     let _shared = place.shared();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(test(&place));
+    block_on(test(&place));
 }
 
 /// Runs a test with a lease that runs `script` as its service `web`, and removes it afterwards.

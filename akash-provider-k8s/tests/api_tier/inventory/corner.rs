@@ -1,6 +1,6 @@
 //! One test's corner of a shared cluster: nodes, namespaces and classes with names of its own.
 
-use crate::place::Place;
+use crate::place::{Place, block_on};
 use akash_provider_core::error::Error;
 use akash_provider_core::inventory::{InventorySource, InventoryUpdate, NodeMetrics};
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
@@ -42,11 +42,7 @@ pub(crate) fn run(name: &str, test: impl for<'a> FnOnce(&'a Corner) -> BoxFuture
         return;
     };
     let _shared = place.shared();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(async {
+    block_on(async {
         let corner = Corner::open(&place.kubeconfig, name).await;
         let outcome = AssertUnwindSafe(test(&corner)).catch_unwind().await;
         corner.close().await;

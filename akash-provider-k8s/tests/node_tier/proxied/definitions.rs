@@ -4,6 +4,7 @@ use super::controller::Controller;
 use super::routes::Follows;
 use super::traffic::Traffic;
 use super::{CLASS, NAME, answering, declare, define_routes, ingress, operator};
+use crate::place::block_on;
 use crate::tenant::{PATIENCE, Tenant, client, put};
 use crate::world::{define, undefine};
 use akash_provider_core::cluster::Cluster;
@@ -57,11 +58,7 @@ fn deleted_definitions_lose_no_request() {
     let Some((testbed, _alone)) = testbed::Cluster::exclusive_from_env(Tier::Node).unwrap() else {
         return;
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    runtime.unwrap().block_on(async {
+    block_on(async {
         let client = client(&testbed.kubeconfig()).await;
         // The controller watches both kinds of routes.
         define_routes(&client).await;
