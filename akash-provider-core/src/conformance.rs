@@ -10,6 +10,7 @@
 
 use crate::error::{Error, ErrorKind, chain_text};
 use crate::feed::lock;
+use futures::future::BoxFuture;
 use futures::stream::{BoxStream, StreamExt};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -150,6 +151,23 @@ impl Rule {
     }
 }
 
+/// Does something to a backend, without its knowledge.
+pub type Act<'a> = Box<dyn Fn() -> BoxFuture<'a, ()> + Send + Sync + 'a>;
+
+/// Start and end of an outage of what a backend reports on.
+pub struct Outage<'a> {
+    /// Starts the outage: from here on the backend cannot know the present state.
+    pub begin: Act<'a>,
+    /// Ends the outage.
+    pub end: Act<'a>,
+}
+
+impl fmt::Debug for Outage<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outage").finish_non_exhaustive()
+    }
+}
+
 /// What came of reading a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found<R> {
@@ -207,13 +225,19 @@ fn guard() {
     }
 }
 
+/// Message of a panic.
+pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("it panicked without a message")
+}
+
 /// What a suite says of a backend; `None` when it passes.
 #[cfg(test)]
 pub(crate) async fn verdict(suite: impl Future<Output = ()>) -> Option<String> {
     use futures::FutureExt;
     let said = std::panic::AssertUnwindSafe(suite).catch_unwind().await.err()?;
-    let text = said.downcast_ref::<String>().cloned();
-    text.or_else(|| said.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+    Some(panic_text(&*said).to_owned())
 }
 
 #[cfg(test)]

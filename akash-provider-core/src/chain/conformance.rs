@@ -12,14 +12,17 @@
 //! # }
 //! ```
 //!
-//! What a client cannot be made to show from outside (outages, unknown outcomes) is not checked here.
+//! A suite cannot cause an outage: a client's tests do, for [`a_failed_query_is_never_an_absence`]. Unknown outcomes of
+//! transactions are not checked here.
 
 mod driver;
 mod leases;
+mod outage;
 #[cfg(test)]
 mod tests;
 
 use super::{ChainClient, OrderFilter, PageRequest};
+pub use crate::conformance::{Act, Outage};
 use crate::conformance::{Found, Rule};
 use crate::error::Error;
 use crate::types::{
@@ -31,6 +34,7 @@ use futures::stream::BoxStream;
 pub use leases::{
     a_lease_lives_and_dies, a_lost_bid_is_known_without_an_event, a_snapshot_says_what_queries_say,
 };
+pub use outage::a_failed_query_is_never_an_absence;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -134,11 +138,12 @@ pub(super) async fn next(events: &mut Events, what: &Rule) -> ChainEvent {
 
 /// The first item, which is a `Resync`.
 pub(super) async fn resync(events: &mut Events, what: &Rule) -> Snapshot {
-    let snapshot = match next(events, what).await {
-        ChainEvent::Resync(snapshot) => Some(snapshot.as_ref().clone()),
-        _ => None,
-    };
-    snapshot.expect("a subscription begins with a Resync")
+    match next(events, what).await {
+        ChainEvent::Resync(snapshot) => snapshot.as_ref().clone(),
+        other => what.broken(format!(
+            "a subscription was expected to begin with a `Resync` and began with {other:?}"
+        )),
+    }
 }
 
 /// Facts about a deployment until `last` is seen, and then its block's end.

@@ -15,12 +15,13 @@
 //! and what fails names the rule, the call, and what was expected of it.
 //!
 //! What a backend cannot be made to show from outside has chapters of its own, to which its tests say how it is
-//! done: [`a_restart_forgets_nothing`], [`a_damaged_record_is_told_and_never_left_out`] and
-//! [`a_lost_watch_claims_nothing`].
+//! done: [`a_restart_forgets_nothing`], [`a_damaged_record_is_told_and_never_left_out`],
+//! [`a_lost_watch_claims_nothing`] and [`providers_do_not_meet`].
 
 mod checks;
 mod facets;
 mod outage;
+mod providers;
 mod records;
 mod streams;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod workloads;
 
 use super::{Cluster, WorkloadSpec};
 use crate::conformance::Rule;
+pub use crate::conformance::{Act, Outage};
 use crate::manifest::{Group, HttpOptions, Proto, Service, ServiceExpose};
 use crate::types::{Address, Cpu, DeploymentId, Gpu, GroupId, LeaseId, Memory, OrderId, Resources, Storage};
 use checks::{listed, remove, wait_for};
@@ -36,7 +38,8 @@ pub use facets::{
     a_hostname_has_one_holder, an_address_moves_within_its_tenant, commands_run_where_there_is_a_service,
 };
 use futures::future::{BoxFuture, FutureExt};
-pub use outage::{Act, Outage, a_lost_watch_claims_nothing};
+pub use outage::a_lost_watch_claims_nothing;
+pub use providers::providers_do_not_meet;
 pub use records::{Damage, Harm, a_damaged_record_is_told_and_never_left_out};
 use std::borrow::Cow;
 use std::sync::Arc;

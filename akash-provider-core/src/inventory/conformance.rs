@@ -8,11 +8,12 @@ use super::{
     AdjustOptions, Allocation, ClusterSpec, GpuSpec, Inventory, InventorySource, InventoryUpdate, NodeSpec,
     Place,
 };
-use crate::conformance::{Found, Rule};
+use crate::conformance::{Found, Rule, panic_text};
 use crate::error::Error;
 use crate::types::{Attribute, Cpu, DecCoin, Gpu, Memory, ResourceUnit, Resources, Storage};
 use crate::types::{Dec, price::Denom};
 use futures::stream::BoxStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 const GIB: i64 = 1 << 30;
@@ -83,7 +84,7 @@ pub fn suite(make: impl Fn(&ClusterSpec) -> Box<dyn Inventory>) {
     chapter("what has no room is remembered", || {
         beyond_capacity_is_remembered(fresh());
     });
-    chapter("what is nowhere is remembered", || nowhere_is_remembered(fresh()));
+    chapter("a lost node is counted", || nowhere_is_remembered(fresh()));
     chapter("GPU models are made concrete", || {
         gpu_models_are_made_concrete(fresh())
     });
@@ -98,8 +99,13 @@ pub fn suite(make: impl Fn(&ClusterSpec) -> Box<dyn Inventory>) {
     });
 }
 
+/// Runs a chapter. Its failure starts with its name.
 fn chapter(name: &'static str, run: impl FnOnce()) {
-    Rule::new(name, PATIENCE).at_once("Inventory", run);
+    let rule = Rule::new(name, PATIENCE);
+    let ended = catch_unwind(AssertUnwindSafe(|| rule.at_once("Inventory", run)));
+    if let Err(panic) = ended {
+        rule.broken(panic_text(&*panic));
+    }
 }
 
 fn take(inventory: &mut dyn Inventory, units: &[ResourceUnit]) -> Allocation {
@@ -158,7 +164,7 @@ fn a_try_takes_nothing(mut inventory: Box<dyn Inventory>) {
 fn a_copy_is_independent(mut inventory: Box<dyn Inventory>) {
     let before = inventory.metrics();
     let mut copy = inventory.dup();
-    assert_eq!(copy.metrics(), before, "a copy is the same at first");
+    assert_eq!(copy.metrics(), before, "a copy differs from the original");
     take(&mut copy, &fitting());
     assert_eq!(inventory.metrics(), before, "the copy changed the original");
     let taken = copy.metrics();

@@ -3,6 +3,7 @@
 
 use crate::world::{World, run};
 use akash_provider_core::cluster::{Cluster, conformance};
+use akash_provider_core::types::Address;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::sync::Arc;
@@ -40,6 +41,29 @@ fn the_suite_passes_but_for_commands() {
             conformance::an_address_moves_within_its_tenant(cluster, &setup).await;
             assert!(!cluster.version().await.unwrap().is_empty());
             pods.abort();
+        }
+        .boxed()
+    });
+}
+
+#[test]
+fn two_providers_on_one_cluster_do_not_meet() {
+    run("providers", |world| {
+        async move {
+            let mut settings = world.settings.clone();
+            settings.provider = Address::from_bytes(&[6; 20]).unwrap();
+            let their_setup = conformance::Setup {
+                provider: settings.provider.clone(),
+                ..setup(world)
+            };
+            let pods = [world.fake_kubelet(), world.fake_kubelet_of(&settings.provider)];
+            let (ours, theirs) = (world.connect().await, world.connect_with(settings).await);
+            let (one, other) = (
+                (&*ours as &dyn Cluster, &setup(world)),
+                (&*theirs as &dyn Cluster, &their_setup),
+            );
+            conformance::providers_do_not_meet(one, other).await;
+            pods.iter().for_each(tokio::task::JoinHandle::abort);
         }
         .boxed()
     });

@@ -1,12 +1,14 @@
 //! Who acts as the tenant and makes blocks while a client is checked.
 
 use crate::chain::MemoryChain;
+use crate::conformance::Outage;
 use crate::market::{MarketConfig, TenantMsg};
 use crate::types::{
     Address, BidId, BlockTime, Coin, DecCoin, DeploymentId, GroupId, GroupSpec, Msg, OrderId,
     PlacementRequirements, ProviderRecord, ResourceUnit, Resources,
 };
 use async_trait::async_trait;
+use futures::FutureExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -118,6 +120,24 @@ impl MemoryDriver {
     #[must_use]
     pub fn client(&self) -> MemoryChain {
         self.chain.clone()
+    }
+
+    /// An outage of the chain's node: queries fail, and events are lost.
+    #[must_use]
+    pub fn outage(&self) -> Outage<'static> {
+        let (lost, back) = (self.client(), self.client());
+        Outage {
+            begin: Box::new(move || {
+                lost.fail_queries(crate::chain::Outage::UntilRestored);
+                lost.interrupt_events();
+                async {}.boxed()
+            }),
+            end: Box::new(move || {
+                back.restore_queries();
+                back.restore_events();
+                async {}.boxed()
+            }),
+        }
     }
 
     fn tenant(&self, msg: TenantMsg) {

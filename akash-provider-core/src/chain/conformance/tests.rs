@@ -1,3 +1,5 @@
+mod liars;
+
 use super::*;
 use crate::chain::{Inclusion, MemoryChain};
 use std::sync::Arc;

@@ -3,26 +3,7 @@
 use super::Setup;
 use super::checks::{health_in, hears, remove, wait_for};
 use crate::cluster::{Cluster, ClusterChange, Health};
-use crate::conformance::Found;
-use futures::future::BoxFuture;
-use std::fmt;
-
-/// Does something to a backend, behind its back.
-pub type Act<'a> = Box<dyn Fn() -> BoxFuture<'a, ()> + Send + Sync + 'a>;
-
-/// How a backend's view of its workloads is cut, and given back.
-pub struct Outage<'a> {
-    /// From here on the backend cannot know how its workloads are.
-    pub begin: Act<'a>,
-    /// It can again.
-    pub end: Act<'a>,
-}
-
-impl fmt::Debug for Outage<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outage").finish_non_exhaustive()
-    }
-}
+use crate::conformance::{Found, Outage};
 
 /// A backend that cannot see its workloads says so to who watches, claims no health to who begins to watch, and
 /// tells a snapshot to both when it can again.

@@ -18,6 +18,8 @@ enum Otherwise {
     ExplainsNothing,
     ModelsAreVague,
     ClosedIsOpen,
+    TakesTooMuch,
+    ForgetsTheLost,
 }
 
 use Otherwise as O;
@@ -47,6 +49,9 @@ impl Inventory for Inventory2 {
         units: &[ResourceUnit],
         options: AdjustOptions,
     ) -> Result<Allocation, InsufficientCapacity> {
+        if self.way == O::TakesTooMuch && units.iter().any(|unit| unit.resources.cpu.units == u64::MAX) {
+            return Ok(Allocation::default());
+        }
         let options = AdjustOptions {
             dry_run: options.dry_run && self.way != O::DryRunTakes,
         };
@@ -74,6 +79,10 @@ impl Inventory for Inventory2 {
     }
 
     fn restore(&mut self, allocation: &Allocation) {
+        let is_there = |place: &Place| place.node.starts_with('n');
+        if self.way == O::ForgetsTheLost && !allocation.places.iter().all(is_there) {
+            return;
+        }
         self.truth.restore(&self.plain(allocation));
     }
 
@@ -126,8 +135,7 @@ impl Inventory2 {
 fn verdict(way: Otherwise) -> Option<String> {
     let run = std::panic::catch_unwind(AssertUnwindSafe(|| suite(make(way))));
     let said = run.err()?;
-    let text = said.downcast_ref::<String>().cloned();
-    text.or_else(|| said.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+    Some(crate::conformance::panic_text(&*said).to_owned())
 }
 
 #[test]
@@ -139,23 +147,48 @@ fn what_the_trait_leaves_open_is_not_asked_for() {
 
 #[test]
 fn every_mistake_is_found_and_said() {
-    for (way, expected) in [
-        (O::LeavesATrace, "a failed adjust left a trace"),
-        (O::DryRunTakes, "a dry run took something"),
-        (O::CopyIsTheSame, "a copy is the same at first"),
-        (O::ReleasesNothing, "`release` was expected to undo"),
+    for (way, rule, expected) in [
+        (O::LeavesATrace, "all or nothing", "a failed adjust left a trace"),
+        (O::DryRunTakes, "a try takes nothing", "a dry run took something"),
+        (
+            O::CopyIsTheSame,
+            "a copy is independent",
+            "a copy differs from the original",
+        ),
+        (
+            O::ReleasesNothing,
+            "release undoes adjust",
+            "`release` was expected to undo",
+        ),
         (
             O::ExplainsNothing,
+            "explain agrees with adjust",
             "`explain` was expected to say what is missing",
         ),
         (
             O::ModelsAreVague,
+            "GPU models are made concrete",
             "`adjust` was expected to name the model that was taken",
         ),
-        (O::ClosedIsOpen, "a closed node was expected to take nothing new"),
+        (
+            O::ClosedIsOpen,
+            "a closed node keeps what it has",
+            "a closed node was expected to take nothing new",
+        ),
+        (
+            O::TakesTooMuch,
+            "odd amounts are harmless",
+            "`adjust` was expected to fail for",
+        ),
+        (
+            O::ForgetsTheLost,
+            "a lost node is counted",
+            "replicas without a node",
+        ),
     ] {
-        let said = verdict(way).unwrap_or_else(|| panic!("{way:?} is not found"));
-        assert!(said.contains(expected), "{way:?} is found as: {said}");
+        let failure = verdict(way).unwrap_or_else(|| panic!("{way:?} is not found"));
+        let is_named = failure.starts_with(&format!("{rule}: ")) && failure.contains(expected);
+        assert!(is_named, "{way:?} is found as: {failure}");
     }
 }
 

@@ -45,6 +45,10 @@ enum Mistake {
     AnybodyTakesNamesBack,
     AlwaysOverwrites,
     CommandsFail,
+    ListsOthers,
+    ReportsOthers,
+    ReadsOthers,
+    RemovesOthers,
 }
 
 use Mistake as M;
@@ -154,6 +158,7 @@ const CAUGHT: [(Mistake, &str); 29] = [
 #[derive(Debug, Clone)]
 struct Liar {
     truth: MemoryCluster,
+    provider: Address,
     mistake: Mistake,
 }
 
@@ -167,7 +172,29 @@ impl Liar {
             };
             truth.set_exec(Arc::new(failed));
         }
-        Self { truth, mistake }
+        let provider = setup().provider;
+        Self {
+            truth,
+            provider,
+            mistake,
+        }
+    }
+
+    /// A client of another provider on the same cluster.
+    fn beside(&self, provider: &Address) -> Self {
+        let provider = provider.clone();
+        Self {
+            provider,
+            ..self.clone()
+        }
+    }
+
+    /// Refuses a lease of another provider, unless that is the mistake.
+    fn check(&self, lease: &LeaseId, mistake: Mistake) -> Result<(), Error> {
+        if lease.provider == self.provider || self.is(mistake) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::NotFound, "lease", "the lease is unknown"))
     }
 
     fn is(&self, mistake: Mistake) -> bool {
@@ -189,24 +216,26 @@ impl Liar {
         refused
     }
 
-    fn told(&self, change: ClusterChange) -> ClusterChange {
+    fn told(&self, change: ClusterChange) -> Option<ClusterChange> {
+        let is_ours = |lease: &LeaseId| lease.provider == self.provider || self.is(M::ReportsOthers);
         let better = |health| match health {
             Health::Bad if self.is(M::ClaimsHealth) => Health::Good,
             health => health,
         };
         match change {
             ClusterChange::Snapshot { mut health } => {
+                health.retain(|lease, _| is_ours(lease));
                 if self.is(M::TellsForeign) {
                     health.insert(self.foreign(), Health::Good);
                 }
                 let health = health.into_iter().map(|(id, h)| (id, better(h))).collect();
-                ClusterChange::Snapshot { health }
+                Some(ClusterChange::Snapshot { health })
             }
-            ClusterChange::Health { lease, health } => ClusterChange::Health {
+            ClusterChange::Health { lease, health } => is_ours(&lease).then(|| ClusterChange::Health {
                 lease,
                 health: better(health),
-            },
-            other @ (ClusterChange::Lost | ClusterChange::RecordsLost) => other,
+            }),
+            other @ (ClusterChange::Lost | ClusterChange::RecordsLost) => Some(other),
         }
     }
 }
@@ -276,12 +305,16 @@ impl Cluster for Liar {
                     .boxed()
             }
             _ => told
-                .map(move |change| change.map(|change| liar.told(change)))
+                .filter_map(move |change| {
+                    let told = change.map(|change| liar.told(change)).transpose();
+                    futures::future::ready(told)
+                })
                 .boxed(),
         }
     }
 
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error> {
+        self.check(lease, M::RemovesOthers)?;
         match self.mistake {
             M::DoneTooEarly => return Ok(Teardown::Done),
             M::NeverDone if self.truth.contents().recorded.contains_key(lease) => {
@@ -299,6 +332,10 @@ impl Cluster for Liar {
 
     async fn deployments(&self) -> Result<Listing, Error> {
         let mut all = self.truth.deployments().await?;
+        if !self.is(M::ListsOthers) {
+            all.deployments.retain(|d| d.lease.provider == self.provider);
+            all.incomplete.retain(|lease| lease.provider == self.provider);
+        }
         match self.mistake {
             M::ListsForeign => all.deployments.push(setup().deployment(&self.foreign(), 1)),
             M::ListsTwice => all.deployments.extend(all.deployments.clone()),
@@ -312,11 +349,15 @@ impl Cluster for Liar {
     }
 
     async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error> {
+        if self.check(lease, M::ReadsOthers).is_err() {
+            return Ok(None);
+        }
         let group = self.truth.manifest_group(lease).await?;
         Ok(group.filter(|_| !self.is(M::LosesGroups)))
     }
 
     async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {
+        self.check(lease, M::ReadsOthers)?;
         let status = self.truth.lease_status(lease).await;
         if self.is(M::UnknownIsEmpty) {
             return Ok(status.unwrap_or_default());
@@ -340,6 +381,7 @@ impl Cluster for Liar {
         lease: &LeaseId,
         mut options: LogOptions,
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
+        self.check(lease, M::ReadsOthers)?;
         let (follow, tail) = (options.follow, options.tail_lines);
         if matches!(self.mistake, M::IgnoresTail | M::GivesHead) {
             options.tail_lines = None;
@@ -491,5 +533,42 @@ async fn a_call_that_never_returns_fails_by_name() {
         let said = said.unwrap_or_else(|| panic!("{operation:?} that hangs is not found"));
         let expected = format!("`{call}` was expected to answer within 5s and did not");
         assert!(said.contains(&expected), "{operation:?}: {said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_mixes_providers_is_found() {
+    let theirs = Setup::new(Address::from_bytes(&[6; 20]).unwrap());
+    for (mistake, expected) in [
+        (M::None, None),
+        (
+            M::ListsOthers,
+            Some("`deployments` was expected to name leases of provider"),
+        ),
+        (
+            M::ReportsOthers,
+            Some("`changes` was expected to name leases of provider"),
+        ),
+        (
+            M::ReadsOthers,
+            Some("`manifest_group` was expected to show nothing of"),
+        ),
+        (
+            M::RemovesOthers,
+            Some("`deployments` was expected to have 1 x web"),
+        ),
+    ] {
+        let one = Liar::new(mistake);
+        let other = one.beside(&theirs.provider);
+        let failure =
+            crate::conformance::verdict(providers_do_not_meet((&one, &setup()), (&other, &theirs))).await;
+        let is_so = match (expected, &failure) {
+            (None, None) => true,
+            (Some(expected), Some(failure)) => {
+                failure.starts_with("providers do not meet: ") && failure.contains(expected)
+            }
+            _ => false,
+        };
+        assert!(is_so, "{mistake:?} is found as: {failure:?}");
     }
 }
