@@ -29,18 +29,6 @@ pub fn folder(name: &str) -> PathBuf {
     existing(ALL.join(name))
 }
 
-/// Returns the path of a folder of the public chain SDK's test data, for example `sdl`. The repository does not
-/// contain this data: tests that read it are ignored, and a developer runs them with `AKASH_FIXTURES` set.
-///
-/// # Panics
-/// Panics if `AKASH_FIXTURES` is not set or its folder does not contain the folder.
-#[must_use]
-pub fn sdk(name: &str) -> PathBuf {
-    let all = env::var_os("AKASH_FIXTURES")
-        .unwrap_or_else(|| panic!("set AKASH_FIXTURES to the folder with the chain SDK's test data"));
-    existing(PathBuf::from(all).join(name))
-}
-
 /// Returns the entries of a folder with the given ending, sorted.
 ///
 /// # Panics

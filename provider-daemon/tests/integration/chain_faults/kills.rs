@@ -13,19 +13,8 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const BLOCK: Duration = Duration::from_millis(300);
+/// Names the node in the process that is killed.
 const NODE: &str = "CHAIN_NODE";
-
-/// The process that is killed: it bids on whatever there is until then.
-#[tokio::test]
-#[ignore = "a part of another test, which starts it as a process"]
-async fn process_that_bids() {
-    let Ok(node) = std::env::var(NODE) else {
-        println!("skipped: {NODE} names no node");
-        return;
-    };
-    let client = start(impatient(vec![node]), &CancellationToken::new());
-    Bidder::new(client).run().await;
-}
 
 struct Process(Child);
 
@@ -34,8 +23,7 @@ impl Process {
         let child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "chain_faults::kills::process_that_bids",
-                "--ignored",
+                "chain_faults::kills::a_kill_between_send_and_answer_costs_no_bid_and_makes_none_twice",
                 "--nocapture",
             ])
             .env(NODE, node)
@@ -62,6 +50,11 @@ impl Drop for Process {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_kill_between_send_and_answer_costs_no_bid_and_makes_none_twice() {
+    if let Ok(node) = std::env::var(NODE) {
+        // The process that is killed bids on all orders until then.
+        let client = start(impatient(vec![node]), &CancellationToken::new());
+        return Bidder::new(client).run().await;
+    }
     let kills = setting("CHAIN_KILLS", 10);
     let chain = chain();
     let net = devnet(&chain, Some(BLOCK)).await;

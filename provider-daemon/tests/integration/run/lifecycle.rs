@@ -258,11 +258,20 @@ fn a_release_of_the_breaker_is_on_disk_when_it_is_answered() {
 
 #[test]
 fn a_process_ends_with_the_code_of_the_part_that_failed() {
+    if let Ok(code) = std::env::var(FAULTY) {
+        let part = Part::ALL.into_iter().find(|part| part.code().to_string() == code);
+        let failed = failure(part.unwrap());
+        eprintln!("error: {failed}");
+        std::process::exit(i32::from(failed.part().code()));
+    }
     let program = std::env::current_exe().unwrap();
     for part in Part::ALL {
         let child = Command::new(&program)
-            .args(["--exact", "run::lifecycle::a_part_fails_in_a_process_of_its_own"])
-            .args(["--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "run::lifecycle::a_process_ends_with_the_code_of_the_part_that_failed",
+            ])
+            .arg("--nocapture")
             .env(FAULTY, part.code().to_string())
             .output()
             .unwrap();
@@ -304,16 +313,6 @@ fn failure(part: Part) -> PartFailed {
         parts.again(part, |_| async { panic!("a fault of a test") }.boxed());
         parts.failure().await
     })
-}
-
-#[test]
-#[ignore = "ends its process; a_process_ends_with_the_code_of_the_part_that_failed runs it"]
-fn a_part_fails_in_a_process_of_its_own() {
-    let code: u8 = std::env::var(FAULTY).unwrap().parse().unwrap();
-    let part = Part::ALL.into_iter().find(|part| part.code() == code).unwrap();
-    let failed = failure(part);
-    eprintln!("error: {failed}");
-    std::process::exit(i32::from(failed.part().code()));
 }
 
 #[test]
