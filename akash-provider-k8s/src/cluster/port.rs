@@ -3,6 +3,7 @@
 use super::manifests::Basis;
 use super::{Inner, KubeCluster};
 use crate::rights;
+use crate::state::State;
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, EventOptions, ExecIo, ExecRequest, ForwardedPort, Hostnames, LeaseEvent,
     LeaseStatus, LeasedIps, Listing, LogLine, LogOptions, ServiceStatus, Shell, Teardown, WorkloadSpec,
@@ -53,18 +54,18 @@ impl Cluster for KubeCluster {
     }
 
     async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {
-        self.inner.state.lease_status(lease)
+        self.inner.watched(lease)?.lease_status(lease)
     }
 
     async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
-        self.inner.state.service_status(lease, service)
+        self.inner.watched(lease)?.service_status(lease, service)
     }
 
     async fn forwarded_port_status(
         &self,
         lease: &LeaseId,
     ) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error> {
-        self.inner.state.forwarded_ports(lease)
+        self.inner.watched(lease)?.forwarded_ports(lease)
     }
 
     async fn lease_logs(
@@ -98,6 +99,17 @@ impl Cluster for KubeCluster {
 
     fn shell(&self) -> Option<Arc<dyn Shell>> {
         Some(Arc::clone(&self.inner) as Arc<dyn Shell>)
+    }
+}
+
+impl Inner {
+    /// Returns what the watches hold, for a lease of this provider: they see the leases of all providers.
+    fn watched(&self, lease: &LeaseId) -> Result<&State, Error> {
+        if lease.provider == self.settings.provider {
+            return Ok(&self.state);
+        }
+        let message = format!("lease {lease} is unknown");
+        Err(Error::new(ErrorKind::NotFound, "status", message))
     }
 }
 
