@@ -28,4 +28,4 @@ pub use tenant::{Outcome, Tenant};
 pub use totals::Totals;
 pub use turns::Turns;
 pub use world::World;
-pub(crate) use world::most_volumes;
+pub(crate) use world::{most_volumes, widest_reclamation};

@@ -11,7 +11,7 @@ use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::engine::Status;
 use akash_provider_core::inventory::InventorySource;
-use akash_provider_core::market::MarketConfig;
+use akash_provider_core::market::{MarketConfig, network_params};
 use akash_provider_core::provider::{Provider, ProviderHandle};
 use akash_provider_core::sdl::Sdl;
 use akash_provider_core::types::{
@@ -240,15 +240,20 @@ fn config(args: &DevArgs, sdls: &[(String, Sdl)]) -> anyhow::Result<Config> {
     let domain = &args.deployment_ingress_domain;
     config.static_hosts_domain = (!domain.is_empty()).then(|| domain.clone());
     if args.accept_any {
-        config.reclamation_window = sdls
-            .iter()
-            .filter_map(|(_, sdl)| sdl.reclamation_min_window)
-            .max();
+        config.reclamation_window = widest_reclamation(sdls.iter().map(|(_, sdl)| sdl));
         config.max_volumes_per_unit = config
             .max_volumes_per_unit
             .max(most_volumes(sdls.iter().flat_map(|(_, sdl)| &sdl.groups)));
     }
     Ok(config)
+}
+
+/// Returns a reclamation window that the chain accepts and that is long enough for these SDLs; `None` where none of them
+/// requests a window.
+pub(crate) fn widest_reclamation<'a>(sdls: impl IntoIterator<Item = &'a Sdl>) -> Option<Duration> {
+    let wanted = sdls.into_iter().filter_map(|sdl| sdl.reclamation_min_window);
+    let least = network_params().min_reclamation_window;
+    wanted.max().map(|window| window.max(least))
 }
 
 /// Volumes of the unit that has the most of them.

@@ -404,6 +404,24 @@ fn the_sdls_of_the_core_are_played_to_their_end() {
     }
 }
 
+/// Shorter than the shortest window that the chain accepts in a bid.
+#[test]
+fn an_sdl_with_a_short_reclamation_window_gets_a_bid() {
+    let folder = tempfile::tempdir().unwrap();
+    let sdl = folder.path().join("short.yaml");
+    let web = std::fs::read_to_string(sample("web.yaml")).unwrap();
+    std::fs::write(&sdl, format!("{web}reclamation:\n  min_window: 20s\n")).unwrap();
+    let sdl = sdl.to_str().unwrap();
+    let runs: [&[&str]; 2] = [
+        &["explain", "--accept-any", sdl],
+        &["dev", "--once", "--accept-any", "--block-time", "20ms", sdl],
+    ];
+    for args in runs {
+        let output = run(args);
+        assert!(output.status.success(), "{}", text(&output.stdout));
+    }
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_crash() {
     let web = sample("web.yaml");

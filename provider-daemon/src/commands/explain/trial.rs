@@ -2,7 +2,7 @@
 
 use super::{Desk, code, orders};
 use crate::args::ExplainArgs;
-use crate::dev::{most_volumes, names};
+use crate::dev::{most_volumes, names, widest_reclamation};
 use akash_provider_core::Config;
 use akash_provider_core::bidding;
 use akash_provider_core::engine::reservations::Reservations;
@@ -22,7 +22,7 @@ pub(super) async fn explain(args: &ExplainArgs, sdl: &Sdl) -> anyhow::Result<Exi
     let (mut attributes, mut audited) = (hardware.attributes(&args.attribute), Vec::new());
     if args.accept_any {
         (attributes, audited) = bidding::accepting_profile(&sdl.groups, names::AUDITOR);
-        config.reclamation_window = sdl.reclamation_min_window;
+        config.reclamation_window = widest_reclamation([sdl]);
         config.max_volumes_per_unit = config.max_volumes_per_unit.max(most_volumes(&sdl.groups));
     }
     let usage = LeasedIpUsage {
