@@ -158,7 +158,8 @@ pub enum ClusterChange {
     },
     /// The backend cannot be watched: every health is unknown until the next snapshot.
     Lost,
-    /// Records of running leases were deleted, such as their hostnames: the cluster is compared with the leases soon.
+    /// Records of running leases were deleted, such as their hostnames, or their kind is served again: the cluster is
+    /// compared with the leases soon, and failed deploys are repeated.
     RecordsLost,
 }
 

@@ -41,6 +41,8 @@ pub(super) struct Leases {
     /// Leases won whose time for a manifest starts when this block is complete.
     won: Vec<(LeaseId, Height)>,
     breaker: Breaker,
+    /// The cluster cannot be watched.
+    is_cluster_lost: bool,
 }
 
 impl Leases {
@@ -53,6 +55,7 @@ impl Leases {
                 .with_automatic(config.static_hosts_domain.as_deref()),
             withheld: Waiting::default(),
             won: Vec::new(),
+            is_cluster_lost: false,
             breaker: Breaker::new(config.breaker_tripped, config.breaker_held_owners.clone()),
         }
     }

@@ -388,6 +388,9 @@ impl WorkloadWorld {
                 next.healths -= 1;
                 all.push((format!("health {health:?}"), next.feed(Input::Health(health))));
             }
+            let mut next = self.clone();
+            next.healths -= 1;
+            all.push(("the cluster responds".to_owned(), next.feed(Input::RetrySoon)));
         }
         if self.ends > 0 {
             for (reason, granted) in [

@@ -1,7 +1,7 @@
 //! State that the watches write and all callers read.
 
 use super::index::{Index, Ours, Signal};
-use super::watches::{self, Board};
+use super::watches::{self, Board, Watches};
 use super::{WatchConfig, Watched, changes, kind};
 use crate::settings::Settings;
 use akash_provider_core::cluster::{ClusterChange, Health};
@@ -96,7 +96,14 @@ impl Shared {
         unreadable: &[(ObjectMeta, String)],
         asked: Instant,
     ) {
-        self.index().replaced(objects, unreadable, asked);
+        let state = |all: &Watches| all.get(&K::KIND).is_some_and(|state| state.awaited.is_some());
+        let is_served_again = self.board.read(state);
+        {
+            let mut index = self.index();
+            index.replaced(objects, unreadable, asked);
+            // Records were deleted with their definition, and the list cannot show which.
+            index.losses += u64::from(K::KIND.is_record() && is_served_again);
+        }
         self.tell([Signal::All]);
         // No namespace has this name, so receivers check all leases.
         self.touch(Some(EVERYWHERE));

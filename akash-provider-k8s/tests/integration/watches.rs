@@ -486,7 +486,11 @@ async fn a_kind_that_is_not_served_is_awaited() {
     sleep(ms(500)).await;
     let asked = server.calls("providerleasedips", false).len();
     assert!((2..10).contains(&asked), "{asked}");
+    let mut changes = state.changes();
+    assert!(matches!(next(&mut changes).await, ClusterChange::Snapshot { .. }));
     served.store(true, Ordering::Relaxed);
+    assert!(matches!(next(&mut changes).await, ClusterChange::Snapshot { .. }));
+    assert_eq!(next(&mut changes).await, ClusterChange::RecordsLost);
     until("it is there", || state.watches()[&Kind::Ips].synced).await;
     assert_eq!(state.watches()[&Kind::Ips].awaited, None);
 }

@@ -66,7 +66,7 @@ pub enum Input {
     Fetched(Result<Option<DeploymentRecord>, Failure>),
     /// Of `Broadcast`, for the lease that is being paid out.
     Tx(Result<TxOutcome, Failure>),
-    /// The account has more money for fees: failed payouts are repeated.
+    /// The account has more money for fees: payouts that failed for the lack of it are repeated.
     FeeMoney,
     /// Time passed or permissions changed.
     Wake,
@@ -91,6 +91,8 @@ struct Payee {
     wanted: bool,
     /// Why the last payout failed.
     failed: Option<Box<str>>,
+    /// The last payout failed because the account cannot pay its fee.
+    lacks_fee: bool,
 }
 
 /// The machine of one deployment's money.
@@ -153,10 +155,10 @@ impl Escrow {
         payee.failed.as_deref()
     }
 
-    /// True where the last payout of a lease failed.
+    /// Returns true where the last payout of a lease failed because the account cannot pay its fee.
     #[must_use]
-    pub fn has_failed(&self) -> bool {
-        self.payees.iter().any(|p| p.failed.is_some())
+    pub fn lacks_fee(&self) -> bool {
+        self.payees.iter().any(|p| p.lacks_fee)
     }
 
     /// Block time at which it wants a `Wake`.
@@ -189,8 +191,8 @@ impl Escrow {
             Input::Fetched(result) => self.fetched(cx, result, out),
             Input::Tx(result) => self.sent(cx, result, out),
             Input::FeeMoney => {
-                let failed = self.payees.iter_mut().filter(|p| p.failed.is_some());
-                failed.for_each(|p| p.due = p.due.min(Some(cx.now.block_time)));
+                let unpaid = self.payees.iter_mut().filter(|p| p.lacks_fee);
+                unpaid.for_each(|p| p.due = p.due.min(Some(cx.now.block_time)));
             }
             Input::Wake => {}
         }
@@ -208,6 +210,7 @@ impl Escrow {
                 due,
                 wanted: false,
                 failed: None,
+                lacks_fee: false,
             });
         }
     }
@@ -279,6 +282,13 @@ impl Escrow {
             })
         };
         let again = Some(cx.now.block_time.plus(RETRY_WITHDRAW));
+        let lacks_fee = matches!(
+            result,
+            Ok(TxOutcome::Rejected {
+                error: TxError::FeeUnpaid,
+                ..
+            })
+        );
         let (due, phase) = match result {
             Ok(TxOutcome::Committed { .. }) => {
                 out.push(Action::Publish(Event::Withdrawn { lease: lease.clone() }));
@@ -313,6 +323,7 @@ impl Escrow {
         if let Some(payee) = payee {
             payee.due = due;
             payee.failed = why;
+            payee.lacks_fee = lacks_fee;
         }
         self.phase = phase;
     }

@@ -56,11 +56,11 @@ impl Engine {
         }
     }
 
-    /// Repeats failed payouts: the account has more money for fees.
+    /// Repeats payouts that failed for lack of fee money: the account has more.
     pub(in crate::engine) fn repeat_payouts(&mut self) {
         let ids = self.leases.escrow_ids().into_iter();
-        let has_failed = |id: &DeploymentId| self.leases.escrows.get(id).is_some_and(Escrow::has_failed);
-        for id in ids.filter(has_failed).collect::<Vec<_>>() {
+        let lacks_fee = |id: &DeploymentId| self.leases.escrows.get(id).is_some_and(Escrow::lacks_fee);
+        for id in ids.filter(lacks_fee).collect::<Vec<_>>() {
             self.drive_escrow(&id, escrow::Input::FeeMoney);
         }
     }

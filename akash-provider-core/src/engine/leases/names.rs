@@ -85,12 +85,10 @@ impl Engine {
         }
         let deployment = Arc::new(self.deployment_of(lease, Arc::clone(&accepted.group)));
         let running = self.workload(lease).and_then(Workload::deployment);
-        let input = if gone.is_empty() && running == Some(&deployment) {
-            workload::Input::Resent
-        } else {
-            workload::Input::Desire(deployment, gone.clone())
-        };
-        self.drive_workload(lease, input);
+        if !gone.is_empty() || running != Some(&deployment) {
+            self.drive_workload(lease, workload::Input::Desire(deployment, gone.clone()));
+        }
+        self.drive_workload(lease, workload::Input::DeployNow);
         self.hostnames_freed(&gone);
     }
 
@@ -132,7 +130,9 @@ impl Engine {
             // A copy, because a redeploy takes the lease out of the line.
             for lease in self.leases.withheld.of(&name).to_vec() {
                 // Asked each time, because the lease before may have taken it.
-                if self.leases.hostnames.is_free(&name, lease.owner()) && self.has_lease(&lease) {
+                let names = &self.leases.hostnames;
+                let is_free = names.is_free(&name, lease.owner()) && !names.is_blocked(&name);
+                if is_free && self.has_lease(&lease) {
                     self.redeploy(&lease);
                 }
             }
@@ -255,10 +255,10 @@ impl Engine {
         let moved = self.leases.hostnames.transfer(lease, names).map_err(refuse)?;
         // Each former holder once, however many names it loses, and in an order that can be repeated.
         let from: BTreeSet<LeaseId> = moved.into_iter().filter_map(|(_, from)| from).collect();
-        for from in from.iter().filter(|f| *f != lease) {
-            self.redeploy(from);
+        for moved in from.iter().filter(|f| *f != lease).chain([lease]) {
+            self.redeploy(moved);
+            self.drive_workload(moved, workload::Input::DeployNow);
         }
-        self.redeploy(lease);
         Ok(())
     }
 }

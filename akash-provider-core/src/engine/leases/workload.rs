@@ -74,8 +74,11 @@ pub struct Ending {
 pub enum Input {
     /// An accepted manifest, and the hostnames that go with the one before.
     Desire(Arc<WorkloadSpec>, Vec<String>),
-    /// The manifest in force was sent again: no new version, and a failed deploy is tried at once.
-    Resent,
+    /// The tenant sent a manifest or moved hostnames: a failed deploy is repeated at once, and the objects of a version that
+    /// was deployed are applied again.
+    DeployNow,
+    /// The cluster responds again after an outage: a failed call is repeated soon.
+    RetrySoon,
     /// The cluster has it from before.
     Adopt(Arc<WorkloadSpec>),
     /// The cluster has it, perhaps from another leader: that counts.
@@ -140,10 +143,10 @@ pub struct Workload {
     reclamation: Option<Reclamation>,
     desired: Option<Desired>,
     applied: u64,
+    /// The tenant sent the deployed version again: its objects are applied once more, because others may have changed them.
+    applies_again: bool,
     cluster: ClusterLane,
     cluster_attempts: u32,
-    /// True while the last call failed because the cluster refused it: known health does not hasten the next try.
-    keeps_back_off: bool,
     chain: ChainLane,
     chain_attempts: u32,
     health: HealthClock,
@@ -182,9 +185,9 @@ impl Workload {
             reclamation: None,
             desired: None,
             applied: 0,
+            applies_again: false,
             cluster: ClusterLane::Idle,
             cluster_attempts: 0,
-            keeps_back_off: false,
             chain: ChainLane::Idle,
             chain_attempts: 0,
             health: HealthClock::default(),
@@ -324,7 +327,8 @@ impl Workload {
     pub fn transition(mut self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         match input {
             Input::Desire(deployment, purge) => self.desire(cx, deployment, purge, out),
-            Input::Resent => self.retry_now(out),
+            Input::DeployNow => self.deploy_now(),
+            Input::RetrySoon => self.retry_soon(cx),
             Input::Adopt(deployment) => {
                 if self.desired.is_none() {
                     self.desire(cx, deployment, Vec::new(), out);
@@ -372,17 +376,15 @@ impl Workload {
             self.call_off(CloseReason::Unstable, out);
         }
         self.desired = Some(Desired::after(self.desired.take(), deployment, purge));
-        self.retry_now(out);
+        self.call_off(CloseReason::ManifestTimeout, out);
     }
 
-    /// Drops the back-off of a failed deploy: a manifest was accepted, and is tried at once.
-    fn retry_now(&mut self, out: &mut Vec<Action>) {
+    fn deploy_now(&mut self) {
         self.cluster_attempts = 0;
-        self.keeps_back_off = false;
+        self.applies_again |= self.is_settled();
         if let ClusterLane::Retry(_) = self.cluster {
             self.cluster = ClusterLane::Idle;
         }
-        self.call_off(CloseReason::ManifestTimeout, out);
     }
 
     /// The reason to end it is gone: what was not sent yet is not sent, nor sent again.
@@ -411,16 +413,19 @@ impl Workload {
                 self.refused = false;
                 self.cluster = ClusterLane::Idle;
                 self.cluster_attempts = 0;
-                self.keeps_back_off = false;
+                let is_new = generation > self.applied;
                 self.applied = generation;
+                self.applies_again = false;
                 self.last_error = None;
                 if let Some(desired) = self.desired.as_mut().filter(|d| d.generation == generation) {
                     desired.purge = Vec::new();
                 }
-                out.push(Action::Publish(Event::Deployed {
-                    lease: self.lease.clone(),
-                    generation,
-                }));
+                if is_new {
+                    out.push(Action::Publish(Event::Deployed {
+                        lease: self.lease.clone(),
+                        generation,
+                    }));
+                }
             }
             Err(failure) => {
                 let message = failure.message.clone();
@@ -470,16 +475,11 @@ impl Workload {
     fn cluster_failed(&mut self, cx: &Cx<'_>, failure: Failure) {
         self.cluster = ClusterLane::Retry(cx.now.mono.plus(backoff::after(self.cluster_attempts)));
         self.cluster_attempts = self.cluster_attempts.saturating_add(1);
-        self.keeps_back_off = !matches!(failure.kind, ErrorKind::Unavailable | ErrorKind::Timeout);
         self.last_error = Some(failure.message.into());
     }
 
-    /// The cluster answers again: what failed meanwhile is tried soon, and not when it is due.
-    fn hurry(&mut self, cx: &Cx<'_>) {
-        // Each deploy makes the health unknown until it ends, so a refused deploy would be repeated every second.
-        if let ClusterLane::Retry(at) = self.cluster
-            && !self.keeps_back_off
-        {
+    fn retry_soon(&mut self, cx: &Cx<'_>) {
+        if let ClusterLane::Retry(at) = self.cluster {
             self.cluster_attempts = 0;
             let soon = cx.now.mono.plus(backoff::after(self.cluster_attempts));
             self.cluster = ClusterLane::Retry(at.min(soon));
@@ -492,12 +492,8 @@ impl Workload {
             Health::Good | Health::Out(_) if self.refused => Health::Bad,
             Health::Good | Health::Bad | Health::Unknown | Health::Out(_) => health,
         };
-        let was_unknown = self.health.health() == Health::Unknown;
         if !self.health.see(cx.now.mono, health) {
             return;
-        }
-        if was_unknown {
-            self.hurry(cx);
         }
         // What is being torn down is expected to stop; that is no news.
         if self.heard.is_none() {
@@ -599,7 +595,7 @@ impl Workload {
         let Some(desired) = &mut self.desired else {
             return;
         };
-        let wanted = desired.generation > self.applied;
+        let wanted = desired.generation > self.applied || self.applies_again;
         // Nothing new is started under a lease that may be over, or that nobody knows; nor before it is known
         // what another leader had the cluster run.
         let may = cx.may_write() && cx.cluster_known;

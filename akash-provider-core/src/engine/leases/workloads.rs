@@ -200,8 +200,12 @@ impl Engine {
                     let health = health.get(&id).copied().unwrap_or(missing);
                     self.drive_workload(&id, Input::Health(health));
                 }
+                if std::mem::take(&mut self.leases.is_cluster_lost) {
+                    self.retry_soon();
+                }
             }
             ClusterChange::Lost => {
+                self.leases.is_cluster_lost = true;
                 for id in self.leases.workloads.ids() {
                     self.drive_workload(&id, Input::Health(Health::Unknown));
                 }
@@ -210,7 +214,14 @@ impl Engine {
                 if self.progress.cluster_known() {
                     self.scan.look_soon(self.progress.mono());
                 }
+                self.retry_soon();
             }
+        }
+    }
+
+    fn retry_soon(&mut self) {
+        for id in self.leases.workloads.ids() {
+            self.drive_workload(&id, Input::RetrySoon);
         }
     }
 

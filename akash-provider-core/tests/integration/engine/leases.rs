@@ -5,7 +5,7 @@ use akash_provider_core::cluster::{ClusterChange, Health, Outage};
 use akash_provider_core::engine::{Call, Input, Reply, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::{self, Sdl};
-use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState, Msg};
+use akash_provider_core::types::{CloseReason, Event, LeaseId, LeaseState, Msg, TxError};
 use std::collections::BTreeMap;
 use std::slice::from_ref;
 use std::time::Duration;
@@ -473,12 +473,12 @@ fn another_manifest_or_a_deploy_that_succeeds_begins_anew() {
     );
 }
 
-/// A healthy lease with an update that the cluster refuses.
-fn refused_update() -> (World, LeaseId) {
+/// A healthy lease with an update that the cluster refuses, or cannot take at the moment.
+fn failed_update(is_refused: bool) -> (World, LeaseId) {
     let mut world = World::new();
     let lease = world.running(1, &web());
     world.health(&lease, Health::Good);
-    world.permanent = true;
+    world.permanent = is_refused;
     world.fail = Some(is_deploy);
     let changed = sdl_of("web", "nginx:2", &[], &["east"]);
     world.tenant(TenantMsg::UpdateDeployment {
@@ -491,21 +491,54 @@ fn refused_update() -> (World, LeaseId) {
 
 #[test]
 fn an_update_that_is_refused_leaves_what_runs_alone() {
-    let (mut world, _) = refused_update();
+    let (mut world, _) = failed_update(true);
     world.wait(3 * HOUR);
     assert_eq!(world.closes(), []);
 }
 
-/// A deploy makes health unknown while it lasts. A minute holds the tries after 1, 2, 4, 8, 16 and 32 seconds.
+/// A deploy makes health unknown while it lasts. Ten minutes hold the tries after 1, 3, 7, 15, 31 and 63 seconds, and then
+/// one a minute.
 #[test]
-fn a_refused_deploy_is_not_tried_sooner_when_health_is_known_again() {
-    let (mut world, lease) = refused_update();
-    let before = world.count(is_deploy);
-    for _ in 0..60 {
-        world.health(&lease, Health::Unknown);
-        world.health(&lease, Health::Good);
-        world.wait(Duration::from_secs(1));
+fn a_failed_deploy_is_not_tried_sooner_when_health_is_known_again() {
+    for is_refused in [true, false] {
+        let (mut world, lease) = failed_update(is_refused);
+        let before = world.count(is_deploy);
+        for _ in 0..600 {
+            world.health(&lease, Health::Unknown);
+            world.health(&lease, Health::Good);
+            world.wait(SECOND);
+        }
+        let tries = world.count(is_deploy) - before;
+        assert!((13..=15).contains(&tries), "{tries} tries");
     }
-    let tries = world.count(is_deploy) - before;
-    assert!((5..=7).contains(&tries), "{tries} tries");
+}
+
+#[test]
+fn an_end_that_the_chain_refuses_for_a_lease_that_lives_is_repeated_ever_more_rarely() {
+    for (error, code) in [
+        (TxError::UnknownBid, "market/10"),
+        (TxError::LeaseNotActive, "market/33"),
+        (TxError::Other, "market/1"),
+    ] {
+        let mut world = World::new();
+        let lease = world.running(1, &web());
+        world.hold = Some(is_close);
+        world.request(Request::EndLease {
+            lease: lease.clone(),
+            reason: CloseReason::Unspecified,
+        });
+        for _ in 0..600 {
+            if world.in_flight.iter().any(|(_, call)| is_close(call)) {
+                world.refuse(is_close, error, code);
+                world.settle();
+            }
+            world.blocks(1, SECOND);
+            world.wait(Duration::ZERO);
+        }
+        let closes = world.closes().len();
+        assert!(
+            (5..=20).contains(&closes),
+            "{code}: {closes} closes in ten minutes"
+        );
+    }
 }

@@ -252,6 +252,25 @@ fn a_manifest_sent_again_deploys_no_new_version() {
     assert_eq!(deployed(&world), [1, 2]);
 }
 
+/// Objects that others changed may only be reported until the next deploy.
+#[test]
+fn a_manifest_sent_again_applies_the_objects_of_its_version_again() {
+    let mut world = World::new();
+    let lease = world.running(1, &web());
+    let before = world.count(is_deploy);
+    world.cluster.clear();
+    world.fail = Some(is_deploy);
+    assert_eq!(kind(world.submit(1, &web())), None);
+    world.cluster.clear();
+    world.fail = None;
+    world.wait(Duration::from_secs(2));
+    assert!(world.cluster.contains_key(&lease));
+    world.wait(MINUTE);
+    assert_eq!(world.count(is_deploy), before + 2, "one failed");
+    let deployed = |event: &Event| matches!(event, Event::Deployed { .. });
+    assert_eq!(world.told(deployed), 1);
+}
+
 #[test]
 fn a_manifest_sent_again_tries_a_failed_deploy_at_once() {
     let mut world = World::new();

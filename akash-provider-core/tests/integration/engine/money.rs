@@ -1,9 +1,9 @@
 //! Money: how long it lasts, and when leases are paid out.
 
 use crate::engine::world::*;
-use akash_provider_core::engine::{Call, Completion, Input};
+use akash_provider_core::engine::Call;
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{Coin, Event, LeaseState, TxError, TxOutcome};
+use akash_provider_core::types::{Coin, Event, LeaseState, TxError};
 use std::time::Duration;
 
 fn is_check(call: &Call) -> bool {
@@ -79,20 +79,10 @@ fn a_payout_without_money_for_the_fee_is_repeated_as_soon_as_the_account_has_mor
     world.running(1, &web());
     world.hold = Some(is_withdrawal);
     world.blocks(49, HOUR / 2);
-    let at = world.in_flight.iter().position(|(_, call)| is_withdrawal(call));
-    let (id, _) = world.in_flight.remove(at.unwrap()).unwrap();
-    let refused = TxOutcome::Rejected {
-        error: TxError::FeeUnpaid,
-        code: "sdk/5".to_owned(),
-        log: "insufficient funds".to_owned(),
-    };
-    world.feed(Input::Completed(id, Completion::Tx(Ok(refused))));
+    world.refuse(is_withdrawal, TxError::FeeUnpaid, "sdk/5");
     world.settle();
     let status = world.status();
-    assert_eq!(
-        status.leases[0].payout_error.as_deref(),
-        Some("sdk/5: insufficient funds")
-    );
+    assert_eq!(status.leases[0].payout_error.as_deref(), Some("sdk/5: refused"));
     assert!(status.deposit_missing.unwrap().contains("cannot pay the fee"));
     world.blocks(10, BLOCK);
     assert_eq!(world.count(is_withdrawal), 1);
@@ -111,6 +101,28 @@ fn a_payout_without_money_for_the_fee_is_repeated_as_soon_as_the_account_has_mor
         (&status.leases[0].payout_error, status.deposit_missing),
         (&None, None)
     );
+}
+
+/// Deposits come back, and other leases are paid out.
+#[test]
+fn more_money_does_not_repeat_a_payout_that_was_refused_for_another_reason() {
+    let mut world = World::new();
+    world.running(1, &web());
+    world.hold = Some(is_withdrawal);
+    world.blocks(49, HOUR / 2);
+    world.refuse(is_withdrawal, TxError::Other, "escrow/1");
+    world.settle();
+    for _ in 0..40 {
+        let more = Coin {
+            denom: "uakt".into(),
+            amount: 10_000,
+        };
+        world.market.fund(&us(), &more);
+        world.blocks(1, BLOCK);
+    }
+    assert_eq!(world.count(is_withdrawal), 1, "within five minutes");
+    world.blocks(20, BLOCK);
+    assert_eq!(world.count(is_withdrawal), 2);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::engine::world::*;
 use akash_provider_core::engine::{Call, RefusalKind, Request};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::LeaseId;
+use akash_provider_core::types::{LeaseId, Msg};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -254,4 +254,22 @@ fn no_wildcard_reaches_what_is_the_providers() {
         assert_eq!(refusal.kind, RefusalKind::Hostname, "{name}");
         assert!(refusal.message.contains(name), "{}", refusal.message);
     }
+}
+
+#[test]
+fn a_name_that_became_the_providers_deploys_no_lease_that_waits_for_it() {
+    let mut world = World::new();
+    for dseq in [1, 2] {
+        world.running(dseq, &hosted("nginx:1", &[NAME]));
+    }
+    let mut record = world.market.provider(&us()).unwrap().clone();
+    record.host_uri = format!("https://{NAME}:8443");
+    world.outside(&Msg::UpdateProvider(record));
+    world.resync();
+    world.tenant(TenantMsg::CloseDeployment { id: deployment_id(1) });
+    world.blocks(2, BLOCK);
+    assert_eq!(world.status().hostnames.get(NAME), None);
+    let before = world.count(is_deploy);
+    world.wait(HOUR);
+    assert_eq!(world.count(is_deploy), before);
 }

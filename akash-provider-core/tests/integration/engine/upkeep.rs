@@ -1,9 +1,9 @@
 //! What is kept up while nothing new happens: workloads, names, payouts, and the breaker's count.
 
 use crate::engine::world::*;
-use akash_provider_core::cluster::{ClusterChange, Health, HostnameDeclaration};
+use akash_provider_core::cluster::{ClusterChange, Health, HostnameDeclaration, Remains, Unusable};
 use akash_provider_core::engine::{Call, Completion, Input, Leadership, Reply};
-use akash_provider_core::types::{ChainEvent, Event, Msg, TxError, TxOutcome};
+use akash_provider_core::types::{ChainEvent, Event, LeaseId, Msg, TxError, TxOutcome};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,14 +73,20 @@ fn a_lost_record_is_declared_again_within_seconds() {
     let mut without = (*world.cluster[&lease]).clone();
     let declared = std::mem::take(&mut without.hostnames);
     world.cluster.insert(lease.clone(), Arc::new(without));
+    // Their definition is missing for five minutes.
+    world.fail = Some(is_deploy);
+    world.feed(Input::Cluster(ClusterChange::RecordsLost));
+    world.wait(5 * MINUTE);
+    let tries = world.count(is_deploy);
+    assert!((9..=11).contains(&tries), "{tries} tries");
+    world.fail = None;
     world.feed(Input::Cluster(ClusterChange::RecordsLost));
     world.wait(Duration::from_secs(2));
     assert_eq!(world.cluster[&lease].hostnames, declared);
 }
 
-#[test]
-fn a_declared_name_that_its_lease_does_not_want_is_taken_back() {
-    let mut world = World::new();
+/// A lease with a declared hostname that its manifest does not list.
+fn with_unwanted_name(world: &mut World) -> LeaseId {
     let lease = world.running(1, &sdl_of("web", "nginx:1", &["a.example"], &["east"]));
     let mut deployed = (*world.cluster[&lease]).clone();
     deployed.hostnames.push(HostnameDeclaration {
@@ -89,6 +95,34 @@ fn a_declared_name_that_its_lease_does_not_want_is_taken_back() {
         external_port: 80,
     });
     world.cluster.insert(lease.clone(), Arc::new(deployed));
+    lease
+}
+
+#[test]
+fn lists_of_the_cluster_do_not_repeat_a_failed_deploy() {
+    let mut world = World::new();
+    with_unwanted_name(&mut world);
+    // The cluster is listed every 20 seconds while an object is unusable.
+    let other = world.lease(2, &web());
+    world.unusable = vec![Unusable {
+        name: other.namespace(),
+        lease: Some(other),
+        remains: Remains::Unreadable,
+        problem: "no manifest".to_owned(),
+    }];
+    world.fail = Some(is_deploy);
+    world.resync();
+    let before = (world.count(is_list), world.count(is_deploy));
+    world.wait(10 * MINUTE);
+    let (lists, deploys) = (world.count(is_list) - before.0, world.count(is_deploy) - before.1);
+    assert!(lists >= 28, "{lists} lists");
+    assert!((14..=16).contains(&deploys), "{deploys} deploys in ten minutes");
+}
+
+#[test]
+fn a_declared_name_that_its_lease_does_not_want_is_taken_back() {
+    let mut world = World::new();
+    let lease = with_unwanted_name(&mut world);
     world.wait(11 * MINUTE);
     let purged = world.calls.iter().any(
         |call| matches!(call, Call::Deploy { purge_hostnames, .. } if *purge_hostnames == ["left.example"]),
@@ -130,12 +164,7 @@ fn a_payout_that_failed_is_repeated_however_it_failed() {
         world.running(1, &web());
         world.hold = Some(is_withdrawal);
         world.blocks(2 * 25, HOUR / 2);
-        let at = world
-            .in_flight
-            .iter()
-            .position(|(_, call)| is_withdrawal(call))
-            .unwrap();
-        let (id, _) = world.in_flight.remove(at).unwrap();
+        let (id, _) = world.take_held(is_withdrawal);
         world.hold = None;
         let failed = outcome(&world);
         world.feed(Input::Completed(id, failed));
@@ -151,17 +180,9 @@ fn a_lease_that_is_over_is_not_paid_out_again() {
     let lease = world.running(1, &web());
     world.hold = Some(is_withdrawal);
     world.blocks(2 * 25, HOUR / 2);
-    let at = world
-        .in_flight
-        .iter()
-        .position(|(_, call)| is_withdrawal(call))
-        .unwrap();
-    let (id, _) = world.in_flight.remove(at).unwrap();
     world.hold = None;
-    let (error, code, log) = (TxError::LeaseNotActive, "market/10".to_owned(), String::new());
-    let over = TxOutcome::Rejected { error, code, log };
     world.calls.clear();
-    world.feed(Input::Completed(id, Completion::Tx(Ok(over))));
+    world.refuse(is_withdrawal, TxError::LeaseNotActive, "market/10");
     world.blocks(60, MINUTE);
     let again = world
         .calls

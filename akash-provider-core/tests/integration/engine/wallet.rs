@@ -2,9 +2,9 @@
 
 use crate::engine::world::*;
 use akash_provider_core::Config;
-use akash_provider_core::engine::{Call, Completion, EffectId, Input, OrderPhase};
+use akash_provider_core::engine::{Call, Input, OrderPhase};
 use akash_provider_core::market::TenantMsg;
-use akash_provider_core::types::{Coin, DeclineCode, Event, Msg, OrderId, TxError, TxOutcome};
+use akash_provider_core::types::{Coin, DeclineCode, Event, Msg, OrderId, TxError};
 use std::time::Duration;
 
 fn uakt(amount: u128) -> Coin {
@@ -178,7 +178,7 @@ fn a_reading_from_before_a_bid_landed_is_no_money_for_others() {
         world.order(1, &web());
         world.hold = Some(|call| is_bid(call) || is_price(call) || is_look(call));
         world.wait(MINUTE + Duration::from_secs(1));
-        let (look, call) = take_held(&mut world, is_look);
+        let (look, call) = world.take_held(is_look);
         let outdated = world.answer(&call);
         world.hold = None;
         world.settle();
@@ -193,20 +193,6 @@ fn a_reading_from_before_a_bid_landed_is_no_money_for_others() {
     }
 }
 
-/// Takes the first call of a kind that is held.
-fn take_held(world: &mut World, which: Which) -> (EffectId, Call) {
-    let at = world.in_flight.iter().position(|(_, call)| which(call)).unwrap();
-    world.in_flight.remove(at).unwrap()
-}
-
-/// The chain refuses the first call of a kind that is held.
-fn refuse(world: &mut World, which: Which, error: TxError, code: &str) {
-    let (id, _) = take_held(world, which);
-    let (code, log) = (code.to_owned(), "refused".to_owned());
-    let refused = TxOutcome::Rejected { error, code, log };
-    world.feed(Input::Completed(id, Completion::Tx(Ok(refused))));
-}
-
 /// Money leaves the account without a message of the engine.
 fn empty(world: &mut World, denom: &str) {
     world.market.account_mut(&us()).coins.insert(denom.into(), 0);
@@ -217,7 +203,7 @@ fn a_deposit_that_the_chain_cannot_take_from_the_account_is_tried_in_another_den
     let mut world = with(&[uact(900_000), uakt(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
-    refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
+    world.refuse(is_bid, TxError::InsufficientFunds, "undefined/1");
     world.hold = None;
     world.settle();
     assert_eq!(deposits(&world), [uact(500_000), uakt(500_000)]);
@@ -279,7 +265,7 @@ fn a_refusal_that_the_balance_does_not_explain_is_tried_again_once_the_parameter
     let mut world = with(&[uact(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
-    refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
+    world.refuse(is_bid, TxError::InsufficientFunds, "undefined/1");
     world.settle();
     world.wait(HOUR);
     assert_eq!(
@@ -304,7 +290,7 @@ fn a_reading_that_is_older_than_the_refusal_brings_no_second_bid() {
     world.hold = Some(|call| is_bid(call) || is_look(call));
     world.market.fund(&us(), &uact(1));
     world.order(2, &web());
-    refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
+    world.refuse(is_bid, TxError::InsufficientFunds, "undefined/1");
     world.hold = Some(is_bid);
     world.settle();
     world.wait(MINUTE);
@@ -321,7 +307,7 @@ fn a_bid_that_parameters_refuse_waits_until_they_were_read() {
         let mut world = with(&[uact(5_000_000)]);
         world.hold = Some(is_bid);
         world.order(1, &web());
-        refuse(&mut world, is_bid, error, code);
+        world.refuse(is_bid, error, code);
         world.settle();
         world.wait(HOUR);
         assert_eq!(world.count(is_bid), 1, "{code}");
@@ -332,14 +318,19 @@ fn a_bid_that_parameters_refuse_waits_until_they_were_read() {
 
 #[test]
 fn a_close_that_the_chain_refuses_is_repeated_ever_more_rarely() {
-    for (error, code) in [(TxError::FeeUnpaid, "sdk/5"), (TxError::Other, "market/33")] {
+    for (error, code) in [
+        (TxError::FeeUnpaid, "sdk/5"),
+        (TxError::Other, "market/33"),
+        // By a node ahead of the one that reports the bid as open.
+        (TxError::UnknownBid, "market/10"),
+    ] {
         let mut world = with(&[uact(5_000_000)]);
         let order = world.order(1, &web());
         world.hold = Some(is_close);
         world.blocks(1, 6 * MINUTE);
         for _ in 0..600 {
             if world.in_flight.iter().any(|(_, call)| is_close(call)) {
-                refuse(&mut world, is_close, error, code);
+                world.refuse(is_close, error, code);
                 world.settle();
             }
             world.wait(Duration::from_secs(1));
@@ -361,7 +352,7 @@ fn an_account_without_the_fee_is_not_asked_for_it_all_the_time() {
     let mut world = with(&[uact(900_000)]);
     world.hold = Some(is_bid);
     let order = world.order(1, &web());
-    refuse(&mut world, is_bid, TxError::FeeUnpaid, "sdk/5");
+    world.refuse(is_bid, TxError::FeeUnpaid, "sdk/5");
     world.settle();
     let (_, message) = unfunded(&world).pop().unwrap();
     assert!(
@@ -391,7 +382,7 @@ fn an_account_that_cannot_be_read_keeps_nobody_from_bidding() {
     world.hold = Some(is_bid);
     let order = world.order(2, &web());
     for _ in 0..2 {
-        refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
+        world.refuse(is_bid, TxError::InsufficientFunds, "undefined/1");
         world.settle();
         world.wait(Duration::from_secs(11));
     }
@@ -482,7 +473,7 @@ fn after_an_unexplained_refusal_one_bid_goes_before_the_others() {
     let mut world = with_config(with_fee(0), &[uact(100_000_000)]);
     world.hold = Some(is_bid);
     world.order(1, &web());
-    refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
+    world.refuse(is_bid, TxError::InsufficientFunds, "undefined/1");
     world.settle();
     five_more(&mut world);
     assert_eq!(
@@ -497,7 +488,7 @@ fn after_an_unexplained_refusal_one_bid_goes_before_the_others() {
             refused,
             "one try after each reading of the parameters"
         );
-        refuse(&mut world, is_bid, TxError::InsufficientFunds, "undefined/1");
+        world.refuse(is_bid, TxError::InsufficientFunds, "undefined/1");
         world.settle();
         world.wait(MINUTE);
     }
@@ -564,7 +555,7 @@ fn a_refused_fee_is_not_tried_again_before_the_account_has_more_for_it() {
         world.hold = Some(is_bid);
         world.order(1, &web());
         empty(&mut world, "uakt");
-        refuse(&mut world, is_bid, TxError::FeeUnpaid, "sdk/5");
+        world.refuse(is_bid, TxError::FeeUnpaid, "sdk/5");
         world.settle();
         world.wait(MINUTE);
         world.resync();
@@ -588,7 +579,7 @@ fn a_fee_that_is_higher_than_expected_is_not_tried_again_before_the_parameters_w
     let mut world = with_config(with_fee(5_000), &[uact(100_000_000), uakt(6_000)]);
     world.hold = Some(is_bid);
     world.order(1, &web());
-    refuse(&mut world, is_bid, TxError::FeeUnpaid, "sdk/5");
+    world.refuse(is_bid, TxError::FeeUnpaid, "sdk/5");
     world.settle();
     world.wait(10 * MINUTE);
     assert_eq!(world.count(is_bid), 1);

@@ -20,7 +20,7 @@ use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
     Address, Agreement, Bid, BidId, BidState, BlockTime, ChainEvent, CloseReason, Coin, Dec, DecCoin,
     DeploymentId, Event, GroupId, LeaseId, LeaseState, Mono, Msg, Now, Observed, OrderId, ProviderRecord,
-    TxOutcome,
+    TxError, TxOutcome,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -360,6 +360,20 @@ impl World {
             self.feed(Input::Completed(id, completion));
         }
         panic!("the engine never comes to rest");
+    }
+
+    /// Takes the first call of a kind that is held.
+    pub(crate) fn take_held(&mut self, which: Which) -> (EffectId, Call) {
+        let at = self.in_flight.iter().position(|(_, call)| which(call)).unwrap();
+        self.in_flight.remove(at).unwrap()
+    }
+
+    /// The chain refuses the first call of a kind that is held.
+    pub(crate) fn refuse(&mut self, which: Which, error: TxError, code: &str) {
+        let (id, _) = self.take_held(which);
+        let (code, log) = (code.to_owned(), "refused".to_owned());
+        let refused = TxOutcome::Rejected { error, code, log };
+        self.feed(Input::Completed(id, Completion::Tx(Ok(refused))));
     }
 
     pub(crate) fn answer(&mut self, call: &Call) -> Completion {

@@ -249,7 +249,9 @@ impl Workload {
                     reason: None,
                 };
                 self.hear(heard, out);
-                ChainLane::Idle
+                // A node that still has the lease must not bring the next message at once.
+                self.chain_attempts = self.chain_attempts.saturating_add(1);
+                return self.look(out);
             }
             // The record knows better than we do what comes next.
             Ok(TxOutcome::Rejected { code, log, .. }) => {

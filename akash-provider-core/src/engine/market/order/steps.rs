@@ -225,13 +225,8 @@ impl Order {
                 ending,
             } => match result {
                 Ok(TxOutcome::Committed { .. }) => self.end(ending, out),
-                // The bid is over already; how it ended only a look can say.
-                Ok(TxOutcome::Rejected {
-                    error: TxError::UnknownBid,
-                    ..
-                }) => self.check_landed(cx, Some(ending), out),
-                // For lack of fee money, or for another reason that does not pass by sending again: the look, and the
-                // next close, come after a back-off.
+                // The bid is over, the fee is missing, or a node is behind: the next reading of the bid, and the next
+                // close, come after a back-off.
                 Ok(TxOutcome::Rejected { .. }) => {
                     self.landed = true;
                     self.check_again(cx, Some(ending), BlockTime::default())
