@@ -153,6 +153,11 @@ impl ChainQuery for MemoryChain {
     }
 
     async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error> {
-        self.ask("snapshot", |m| m.snapshot(provider))
+        let mut state = lock(&self.state);
+        let is_within_block = !state.facts.is_empty() && state.stale.is_none();
+        let mut snapshot = state.answering("snapshot")?.snapshot(provider);
+        // Contains facts of the block under construction, of which no event was sent.
+        snapshot.height += Height::from(u32::from(is_within_block));
+        Ok(snapshot)
     }
 }

@@ -92,6 +92,19 @@ async fn an_outcome_is_known_only_after_its_block() {
 }
 
 #[tokio::test]
+async fn a_snapshot_within_a_block_has_the_height_of_that_block() {
+    let chain = chain();
+    let height = chain.market(|m| m.height());
+    let read = async || chain.snapshot(&account(2)).await.unwrap();
+    assert_eq!(read().await.height, height);
+    create(&chain, 1);
+    let within = read().await;
+    assert_eq!((within.height, within.orders.len()), (height + 1, 1));
+    chain.advance(BLOCK);
+    assert_eq!(read().await.height, height + 1);
+}
+
+#[tokio::test]
 async fn unknown_transactions_land_late_or_never_but_not_after_they_expire() {
     let chain = chain();
     let ids = [1, 2, 3].map(|dseq| create(&chain, dseq));

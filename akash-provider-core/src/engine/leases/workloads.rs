@@ -51,6 +51,9 @@ impl Engine {
         lane: Lane,
         input: Input,
     ) {
+        if lane == Lane::Main {
+            self.scan.wrote(id);
+        }
         if self.leases.workloads.answered(id, lane, effect) {
             self.drive_workload(id, input);
         }

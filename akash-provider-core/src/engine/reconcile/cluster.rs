@@ -188,6 +188,7 @@ impl Engine {
         }
         let mut wanted = BTreeMap::<&LeaseId, Option<BTreeSet<&str>>>::new();
         let mut unwanted = BTreeMap::<&LeaseId, Vec<String>>::new();
+        let declared = declared.iter().filter(|d| !self.scan.is_outdated(&d.lease));
         for DeclaredHostname { hostname, lease } in declared {
             let wanted = wanted.entry(lease).or_insert_with(|| {
                 let desired = self.workload(lease).and_then(Workload::deployment);
@@ -228,7 +229,8 @@ impl Engine {
         let addresses = workloads.ips.as_deref().map(Addresses::new);
         let mut misled = Vec::new();
         for id in self.leases.workload_ids() {
-            let workload = self.workload(&id).filter(|w| w.is_live() && w.is_settled());
+            let is_comparable = |w: &&Workload| w.is_live() && w.is_settled() && !self.scan.is_outdated(&id);
+            let workload = self.workload(&id).filter(is_comparable);
             let Some(deployment) = workload.and_then(Workload::deployment) else {
                 continue;
             };
@@ -257,7 +259,7 @@ impl Engine {
         let all = self
             .leases
             .workloads()
-            .filter(|(id, workload)| !is_there(id) && lost(workload));
+            .filter(|(id, workload)| !is_there(id) && lost(workload) && !self.scan.is_outdated(id));
         sorted(all.map(|(id, _)| id))
     }
 }

@@ -29,6 +29,9 @@ struct Running {
     requests: Vec<RequestId>,
     snapshot: Option<Result<Arc<Snapshot>, Failure>>,
     workloads: Option<Result<Workloads, Failure>>,
+    /// Leases with a write to the cluster that ended after the list was requested: the list may be older.
+    #[serde(default)]
+    written: BTreeSet<LeaseId>,
 }
 
 /// When to scan, what is under way, what was found last.
@@ -45,6 +48,9 @@ pub(in crate::engine) struct Scan {
     doubted: bool,
     /// The last scan failed for want of the cluster's half.
     lacks_list: bool,
+    /// Leases for which the newest list is not evidence.
+    #[serde(default)]
+    outdated: BTreeSet<LeaseId>,
     findings: Vec<String>,
 }
 
@@ -105,6 +111,18 @@ impl Scan {
         !self.doubted
     }
 
+    /// A write to the cluster for a lease has ended.
+    pub(in crate::engine) fn wrote(&mut self, lease: &LeaseId) {
+        if let Some(running) = &mut self.running {
+            running.written.insert(lease.clone());
+        }
+    }
+
+    /// Returns true if the newest list may be older than the last write for a lease.
+    pub(in crate::engine) fn is_outdated(&self, lease: &LeaseId) -> bool {
+        self.outdated.contains(lease)
+    }
+
     /// What the last one found.
     pub(in crate::engine) fn findings(&self) -> &[String] {
         &self.findings
@@ -150,6 +168,7 @@ impl Engine {
             requests,
             snapshot: None,
             workloads: None,
+            written: BTreeSet::new(),
         });
         // A dry run applies nothing, so it settles no doubt.
         if !dry_run {
@@ -188,7 +207,9 @@ impl Engine {
             requests,
             snapshot,
             workloads,
+            written,
         } = running;
+        self.scan.outdated = written;
         self.scan.lacks_list = matches!(workloads, Some(Err(_)));
         if cluster_only {
             return match workloads {
@@ -242,7 +263,10 @@ impl Engine {
         let mut findings = workloads.listing.remarks.clone();
         // That there is something is no drift on the very first look at the cluster.
         if self.progress.cluster_known() {
-            self.compare(snapshot.map(|s| &**s), &workloads, &mut findings);
+            // Events explain a snapshot that is ahead of them. A requested scan reports what differs now.
+            let is_followed = |s: &&Snapshot| !requests.is_empty() || s.height <= self.progress.height();
+            let compared = snapshot.map(|s| &**s).filter(is_followed);
+            self.compare(compared, &workloads, &mut findings);
         }
         let more = findings.len().saturating_sub(FINDINGS_MAX);
         findings.truncate(FINDINGS_MAX);

@@ -5,7 +5,7 @@ use akash_provider_core::engine::{Call, Completion, Input, LeasePhase, Request, 
 use akash_provider_core::engine::{Refusal, RefusalKind};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::sdl::Sdl;
-use akash_provider_core::types::{BidState, ChainEvent, LeaseId, LeaseState, Msg, OrderId};
+use akash_provider_core::types::{BidState, ChainEvent, Event, LeaseId, LeaseState, Msg, OrderId};
 use std::slice::from_ref;
 use std::sync::Arc;
 
@@ -45,6 +45,53 @@ fn a_manifest_is_not_judged_before_chain_and_cluster_are_known() {
     world.settle();
     assert_eq!(kind(world.submit(1, &sdl)), None);
     assert!(world.cluster.contains_key(&lease));
+}
+
+#[test]
+fn a_list_from_before_a_deploy_ended_is_no_difference() {
+    let mut world = World::new();
+    let lease = world.lease(1, &hosted(&["a.example.com"]));
+    let other = world.running(2, &web());
+    for sdl in [hosted(&["a.example.com"]), hosted(&["b.example.com"])] {
+        let deploys = world.count(is_deploy);
+        world.hold = Some(is_list);
+        world.request(Request::Scan { dry_run: false });
+        let (id, list) = world.in_flight.pop_front().unwrap();
+        let completion = world.answer(&list);
+        if deploys > 1 {
+            world.tenant(TenantMsg::UpdateDeployment {
+                id: lease.deployment().clone(),
+                hash: sdl.hash,
+            });
+        }
+        assert_eq!(kind(world.submit(1, &sdl)), None);
+        world.hold = None;
+        world.feed(Input::Completed(id, completion));
+        world.settle();
+        assert_eq!(world.count(is_deploy), deploys + 1);
+        assert_eq!(world.told(|e| matches!(e, Event::DriftFound { .. })), 0);
+    }
+    assert!(runs_as(&world, &lease, "b.example.com"));
+    // The next list is not older.
+    world.cluster.remove(&lease);
+    world.cluster.remove(&other);
+    world.wait(11 * MINUTE);
+    assert!(world.cluster.contains_key(&lease) && world.cluster.contains_key(&other));
+    assert_eq!(world.told(|e| matches!(e, Event::DriftFound { .. })), 1);
+}
+
+#[test]
+fn a_snapshot_ahead_of_the_events_is_no_difference() {
+    let mut world = World::new();
+    let order = world.order(1, &web());
+    let bid = bid_of(&order, us());
+    let mut events = world.market.tenant(TenantMsg::CreateLease { bid }).unwrap();
+    events.push(world.market.end_block(BLOCK));
+    world.wait(11 * MINUTE);
+    world.tell(events);
+    world.settle();
+    assert!(world.status().leases.len() == 1);
+    assert_eq!(world.told(|e| matches!(e, Event::DriftFound { .. })), 0);
 }
 
 #[test]
