@@ -8,6 +8,7 @@ use crate::rack::Rack;
 use akash_provider_core::Config;
 use akash_provider_core::engine::status::ReservationStatus;
 use akash_provider_core::engine::{Call, Leadership, LeasePhase, OrderPhase, Status};
+use akash_provider_core::inventory::LeasedIpUsage;
 use akash_provider_core::market::Market;
 use akash_provider_core::types::{
     Bid, BidId, BidState, CloseReason, Height, LeaseId, LeaseState, Msg, OrderId, OrderState,
@@ -220,6 +221,8 @@ pub(crate) struct Moment<'a> {
     pub(crate) status: &'a Status,
     pub(crate) told: &'a Told,
     pub(crate) chain: &'a Chain,
+    /// Addresses of the last inventory update.
+    pub(crate) counted: &'a LeasedIpUsage,
     pub(crate) life: u64,
     /// A count of the reservations from scratch agrees with the ledger.
     pub(crate) sound: bool,

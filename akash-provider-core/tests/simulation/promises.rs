@@ -256,9 +256,14 @@ impl Moment<'_> {
         // One that holds nothing yet waits for its promise to be read.
         let held = reservations(self.status).filter(|r| r.cpu > 0);
         let held: u32 = held.map(|r| promised(&r.order)).sum();
-        ensure("no_promised_address_is_free", held <= pool.allocated, || {
-            format!("{held} are promised, {} are taken", pool.allocated)
-        })
+        // A lease and the one after it have the same address until the first is torn down.
+        let counted = self.counted.confirmed.iter().map(|lease| promised(&lease.order));
+        let shared = counted.sum::<u32>().saturating_sub(self.counted.in_use);
+        ensure(
+            "no_promised_address_is_free",
+            held <= pool.allocated + shared,
+            || format!("{held} are promised, {} are taken", pool.allocated),
+        )
     }
 }
 

@@ -442,6 +442,7 @@ impl World {
             status: &status,
             told: &self.told,
             chain: &self.chain,
+            counted: &self.counted,
             life: self.life,
             sound: self.engine.recount_matches(),
         }
