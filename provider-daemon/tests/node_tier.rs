@@ -13,8 +13,8 @@
     reason = "a test that cannot go on says so by panicking"
 )]
 
-#[path = "../gateway/src/tests/anybody.rs"]
-mod anybody;
+#[path = "../gateway/src/tests/any_certificate.rs"]
+mod any_certificate;
 #[path = "../gateway/src/tests/clients.rs"]
 #[expect(
     dead_code,

@@ -1,10 +1,11 @@
-//! The embedded example with a gateway for its tenants, and a page of its own beside it.
+//! Embedded example with a gateway for its tenants, and a separate page.
 //!
 //! ```text
 //!   tenants  ── TLS, tokens ──► gateway ──┬──► the provider's handle
 //!   operator ── this machine ─► page ─────┘
 //! ```
-//! The gateway takes any cluster; here that is the one in memory. No Kubernetes, no flags and no files come with it.
+//! The gateway works with any cluster; this example uses the in-memory one. It depends on no Kubernetes, flags or
+//! files.
 
 mod page;
 mod tenant;
@@ -14,7 +15,7 @@ use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::Cluster;
 use akash_provider_core::provider::ProviderHandle;
 use akash_provider_core::types::Address;
-use akash_provider_gateway::auth::memory::Volatile;
+use akash_provider_gateway::auth::memory::InMemory;
 use akash_provider_gateway::{Gateway, Ports, Program, Settings};
 use example_embedded::{Failed, PROVIDER};
 use std::net::SocketAddr;
@@ -25,22 +26,22 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// The gateway and the page, while they are served.
+/// Gateway and page, while they run.
 #[derive(Debug)]
-pub struct Served {
-    /// Where tenants ask.
+pub struct GatewayServer {
+    /// Address of the gateway.
     pub gateway: SocketAddr,
-    /// Where the operator looks.
+    /// Address of the page.
     pub page: SocketAddr,
     stop: CancellationToken,
     serving: [JoinHandle<()>; 2],
 }
 
-impl Served {
-    /// Serves a provider, at free ports of this machine alone.
+impl GatewayServer {
+    /// Serves a provider, at free ports of the loopback interface.
     ///
     /// # Errors
-    /// There is no free port, or the chain refuses the certificate.
+    /// No port is free, or the chain refuses the certificate.
     pub async fn start(
         handle: &ProviderHandle,
         cluster: Arc<dyn Cluster>,
@@ -59,7 +60,7 @@ impl Served {
             handle: handle.clone(),
             cluster,
             chain: Arc::new(chain.clone()),
-            memory: Arc::new(Volatile::default()),
+            memory: Arc::new(InMemory::default()),
         };
         let mut settings = Settings::at(free);
         settings.program = Program {
@@ -82,10 +83,10 @@ impl Served {
         })
     }
 
-    /// Ends both.
+    /// Stops the gateway and the page.
     ///
     /// # Errors
-    /// One of them ended badly.
+    /// One of them failed.
     pub async fn stop(self) -> Result<(), Failed> {
         self.stop.cancel();
         for serving in self.serving {

@@ -1,9 +1,9 @@
-//! The embedded example, whose tenant asks the gateway for its lease over the wire.
+//! Embedded example with a tenant that queries its lease through the gateway.
 
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::MemoryCluster;
 use example_embedded::{Failed, Play, Ports, SDL, market};
-use example_own_gateway::{Caller, Served, ask};
+use example_own_gateway::{Caller, GatewayServer, ask};
 use std::sync::Arc;
 
 const LEASE: &str = "/lease/1/1/1/status";
@@ -18,8 +18,8 @@ async fn main() -> Result<(), Failed> {
         ..Ports::memory()?
     };
     let play = Play::start(ports, SDL).await?;
-    let served = Served::start(play.handle(), cluster, &chain).await?;
-    let tenant = Caller::new(served.gateway, &chain).await?;
+    let server = GatewayServer::start(play.handle(), cluster, &chain).await?;
+    let tenant = Caller::new(server.gateway, &chain).await?;
     play.order().await?;
     play.run().await?;
 
@@ -28,20 +28,20 @@ async fn main() -> Result<(), Failed> {
     assert_eq!(status, 200, "{body}");
     let lease: serde_json::Value = serde_json::from_str(&body)?;
     assert_eq!(lease["services"]["web"]["available"], 1, "{body}");
-    // Whoever has no token is told nothing of it.
-    assert_eq!(tenant.get_as_nobody(LEASE).await?.0, 401);
-    let (_, version) = tenant.get_as_nobody("/version").await?;
+    // A request without a token gets no data.
+    assert_eq!(tenant.get_anonymously(LEASE).await?.0, 401);
+    let (_, version) = tenant.get_anonymously("/version").await?;
     assert!(version.contains("example-own-gateway"), "{version}");
 
-    println!("curl http://{}/leases", served.page);
-    assert_eq!(ask(served.page, "/hello").await?, (200, "hello\n".to_owned()));
-    let (_, leases) = ask(served.page, "/leases").await?;
+    println!("curl http://{}/leases", server.page);
+    assert_eq!(ask(server.page, "/hello").await?, (200, "hello\n".to_owned()));
+    let (_, leases) = ask(server.page, "/leases").await?;
     assert_eq!(leases, format!("{} Good\n", play.lease()?));
 
     play.close().await?;
-    assert_eq!(ask(served.page, "/leases").await?.1, "");
+    assert_eq!(ask(server.page, "/leases").await?.1, "");
     assert_eq!(tenant.get(LEASE).await?.0, 404);
-    served.stop().await?;
+    server.stop().await?;
     play.stop().await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A page for the operator: what this program says besides what every provider does.
+//! Page for the operator: data of this program besides that of every provider.
 
 use akash_provider_core::provider::ProviderHandle;
 use http_body_util::Full;
@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-/// How long a request and its answer may take: the operator sits at this machine.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time of a request: the operator uses this machine.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves it until it is told to stop, one request after the other.
+/// Serves the page until it is stopped, one request after the other.
 pub(crate) async fn serve(listener: TcpListener, handle: ProviderHandle, stop: CancellationToken) {
     let one = async || {
         let (stream, _) = listener.accept().await?;
@@ -27,8 +27,8 @@ pub(crate) async fn serve(listener: TcpListener, handle: ProviderHandle, stop: C
             biased;
             () = stop.cancelled() => return,
             served = one() => if let Err(error) = served {
-                eprintln!("the page: {error}");
-                tokio::time::sleep(PATIENCE).await;
+                eprintln!("page failed: {error}");
+                tokio::time::sleep(TIMEOUT).await;
             }
         }
     }
@@ -40,22 +40,22 @@ async fn connection(stream: TcpStream, handle: &ProviderHandle) {
         .timer(TokioTimer::new())
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
-    // Whoever goes away or takes too long has no answer, and the next one is served.
-    drop(tokio::time::timeout(PATIENCE, connection).await);
+    // A client that disconnects or is slow gets no response, and the next one is served.
+    drop(tokio::time::timeout(TIMEOUT, connection).await);
 }
 
 async fn answer(request: Request<Incoming>, handle: &ProviderHandle) -> Response<Full<Bytes>> {
     let (status, text) = match request.uri().path() {
         "/hello" => (StatusCode::OK, "hello\n".to_owned()),
         "/leases" => (StatusCode::OK, leases(handle).await),
-        _ => (StatusCode::NOT_FOUND, "there are /hello and /leases\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, "try /hello or /leases\n".to_owned()),
     };
     let mut answer = Response::new(Full::from(text));
     *answer.status_mut() = status;
     answer
 }
 
-/// A line for each lease.
+/// Returns one line for each lease.
 async fn leases(handle: &ProviderHandle) -> String {
     let status = handle.status().await;
     let line = |lease: &akash_provider_core::engine::status::LeaseInfo| {

@@ -1,4 +1,4 @@
-//! A tenant who asks over the wire, as consoles and tools do.
+//! Tenant with requests over the network, as consoles and tools send them.
 
 use akash_provider_chain::cert;
 use akash_provider_chain::private_key::PrivateKey;
@@ -24,12 +24,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// More than any answer that is asked for here.
+/// Maximum size of a response.
 const ANSWER_MAX: usize = 1 << 20;
-/// How long a token is good for, in seconds.
+/// Lifetime of a token, in seconds.
 const TOKEN_FOR: u64 = 3600;
 
-/// The tenant, with a token.
+/// Tenant with a token.
 #[derive(Debug)]
 pub struct Caller {
     gateway: SocketAddr,
@@ -41,7 +41,7 @@ pub struct Caller {
 pub type Reply = (u16, String);
 
 impl Caller {
-    /// The tenant of the play at a gateway. Its key is on the chain from then on, as after a first transaction.
+    /// Creates the tenant of the scenario. Its key is on the chain afterwards, as after a first transaction.
     ///
     /// # Errors
     /// The provider has no certificate on the chain.
@@ -50,7 +50,7 @@ impl Caller {
         let valid = published.iter().find(|one| one.valid);
         let pem = &valid.ok_or("the provider has no certificate")?.cert;
         let crypto = Arc::new(ring::default_provider());
-        let judge = OnChain {
+        let verifier = PublishedCertVerifier {
             der: cert::der_of(pem)?,
             public_key: cert::read(pem)?.public_key,
             algorithms: crypto.signature_verification_algorithms,
@@ -58,7 +58,7 @@ impl Caller {
         let tls = ClientConfig::builder_with_provider(crypto)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(judge))
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
 
         let (tenant, key) = (TENANT.parse::<Address>()?, PrivateKey::from_bytes(&[7; 32])?);
@@ -77,7 +77,7 @@ impl Caller {
         })
     }
 
-    /// The same request for a terminal.
+    /// Returns the request as a command for a terminal.
     #[must_use]
     pub fn curl(&self, path: &str) -> String {
         format!(
@@ -86,19 +86,19 @@ impl Caller {
         )
     }
 
-    /// Asks the gateway with its token.
+    /// Sends a request with the token.
     ///
     /// # Errors
-    /// Whoever answers is not the provider, or nobody does.
+    /// The server is not the provider, or does not respond.
     pub async fn get(&self, path: &str) -> Result<Reply, Failed> {
         self.send(path, &format!("Bearer {}", self.token)).await
     }
 
-    /// Asks as nobody in particular.
+    /// Sends a request without a token.
     ///
     /// # Errors
     /// As [`Caller::get`].
-    pub async fn get_as_nobody(&self, path: &str) -> Result<Reply, Failed> {
+    pub async fn get_anonymously(&self, path: &str) -> Result<Reply, Failed> {
         self.send(path, "").await
     }
 
@@ -110,15 +110,15 @@ impl Caller {
     }
 }
 
-/// Asks for a page of this machine, without TLS.
+/// Requests a page of this machine, without TLS.
 ///
 /// # Errors
-/// Nobody answers.
+/// The server does not respond.
 pub async fn ask(address: SocketAddr, path: &str) -> Result<Reply, Failed> {
     exchange(TcpStream::connect(address).await?, path, "").await
 }
 
-/// One request on a connection of its own.
+/// Sends one request on a new connection.
 async fn exchange<I>(stream: I, path: &str, authorization: &str) -> Result<Reply, Failed>
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -137,15 +137,15 @@ where
     Ok((status, String::from_utf8(body.to_bytes().to_vec())?))
 }
 
-/// Takes the one certificate that is on the chain; no authority has to vouch for it.
+/// Verifier for the one certificate that is on the chain, without an authority.
 #[derive(Debug)]
-struct OnChain {
+struct PublishedCertVerifier {
     der: Vec<u8>,
     public_key: Vec<u8>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for OnChain {
+impl ServerCertVerifier for PublishedCertVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -178,7 +178,7 @@ impl ServerCertVerifier for OnChain {
         _: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        // Ordinary verifiers do not take the network's certificates; their keys are ordinary.
+        // Ordinary verifiers refuse the network's certificates, but their keys are ordinary.
         let key = SubjectPublicKeyInfoDer::from(self.public_key.as_slice());
         verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
     }

@@ -1,9 +1,9 @@
-//! The program as it is started: it asserts what it shows, and says what to paste.
+//! The started program checks what it prints.
 
 use std::process::Command;
 
 #[test]
-fn its_tenant_is_served_and_it_ends_by_itself() {
+fn tenant_is_served_and_program_ends() {
     let output = Command::new(env!("CARGO_BIN_EXE_example-own-gateway"))
         .output()
         .unwrap();

@@ -1,16 +1,16 @@
-//! How fast the gateway is, and how much room it takes. Figures go to the standard output, one JSON object a line.
+//! Throughput, latency and memory of the gateway. Figures go to standard output, one JSON object per line.
 //!
 //! `cargo bench -p akash-provider-gateway --bench gateway [-- NAME…]`
 //!
 //! ```text
 //!  this process: the load           the same program again, with `serve`: the daemon
-//!  keeps connections, asks  ──TLS 1.3──►  gateway ─► provider ─► cluster and chain in memory, 68 leases
+//!  connections, requests    ──TLS 1.3──►  gateway ─► provider ─► cluster and chain in memory, 68 leases
 //!  counts its own CPU       ◄─ /proc ──  its CPU and its memory
 //! ```
-//! Each figure is of a daemon of its own.
+//! Each figure has a new daemon process.
 
-#[path = "../src/tests/anybody.rs"]
-mod anybody;
+#[path = "../src/tests/any_certificate.rs"]
+mod any_certificate;
 #[path = "gateway/cluster.rs"]
 mod cluster;
 #[path = "gateway/daemon.rs"]
@@ -30,7 +30,7 @@ mod storm;
 
 use std::future::Future;
 
-/// The argument that makes this program the daemon.
+/// Argument that starts this program as the daemon.
 const SERVE: &str = "serve";
 /// Tenants, each with a lease of one deployment with this number.
 const TENANTS: u8 = 68;
@@ -72,7 +72,7 @@ fn figure(name: &str, value: f64, unit: &str) {
     println!(r#"{{"name":"{name}","value":{value},"unit":"{unit}"}}"#);
 }
 
-/// As many open files as this process may have: ten thousand websockets are a file each.
+/// Raises the limit of open files: ten thousand websockets are a file each.
 fn more_files() -> anyhow::Result<()> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;

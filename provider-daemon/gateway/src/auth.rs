@@ -1,12 +1,11 @@
-//! Who is asking, and what may they do?
+//! Authentication and permissions of callers.
 //!
 //! ```text
 //!  certificate (TLS) ──► on the chain, not revoked? ──┐
 //!                                                     ├──► Identity ──► permits(scope, target)?
 //!  token (header) ──► signed by its issuer's key? ────┘
 //! ```
-//! Both lead to the tenant's account; the owner is never in a path. A chain that cannot be asked is an outage,
-//! never a "no".
+//! Both lead to the tenant's account; the owner is never in a path. A failed chain query is an outage, never a refusal.
 
 mod access;
 mod certificates;
@@ -38,35 +37,34 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use token::Token;
 
-/// Verified tokens at hand: a signature costs a hundred times what looking it up does.
+/// Maximum number of cached tokens. Verifying a signature costs a hundred times as much as a lookup.
 const TOKENS_MAX: u64 = 20_000;
-/// For how long; their end and their beginning are checked at each use.
+/// Lifetime of a cache entry. The validity period of the token is checked at each use.
 const TOKENS_FOR: Duration = Duration::from_secs(60);
 
-/// Why a caller is turned away.
+/// Reason for the refusal of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denial {
     /// The header is not `Bearer` and a token.
     Header,
-    /// Certificate and token at once.
+    /// The request has both a certificate and a token.
     Ambiguous,
-    /// Not a token, or not signed by its issuer.
+    /// The token is malformed, or its signature is invalid.
     Token,
-    /// Its claims break a rule.
+    /// A claim breaks a rule.
     Claims,
-    /// Its time is over.
+    /// The token is expired.
     Expired,
-    /// Nobody, or not allowed to.
+    /// The caller is not authenticated, or lacks the permission.
     Unauthorized,
-    /// The chain cannot be asked.
+    /// The chain query failed.
     Outage,
-    /// Too many strangers from there.
+    /// The network of the client named too many unknown accounts.
     TooMany,
 }
 
 impl Denial {
-    /// The words that go to the client, in the `message` of the JSON: those of today's provider, where it has words
-    /// for the case.
+    /// Returns the `message` of the JSON response: the text of the Go provider where it has one.
     #[must_use]
     pub(crate) const fn message(self) -> &'static str {
         match self {
@@ -76,18 +74,18 @@ impl Denial {
             Self::Claims => "JWT has invalid claims",
             Self::Expired => "JWT is expired",
             Self::Unauthorized => "unauthorized access",
-            Self::Outage => "the chain cannot be asked who this is; try again",
+            Self::Outage => "cannot query the chain to authenticate the caller; try again",
             Self::TooMany => "too many unknown accounts from this address; try again in a minute",
         }
     }
 }
 
-/// Why the chain gave no answer.
+/// Failure of a chain query about an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LookupFault {
-    /// It cannot be asked.
+    /// The chain query failed.
     Outage,
-    /// It is not asked for this address any more.
+    /// The budget of the network is spent.
     TooMany,
 }
 
@@ -109,17 +107,17 @@ impl From<ClaimFault> for Denial {
     }
 }
 
-/// Tells the time of day, since the Unix epoch.
+/// Source of the time of day, since the Unix epoch.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Clock {
-    /// A clock of one's own, such as one that stands still.
+    /// Creates a clock from a function, such as a constant one in tests.
     pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    /// Time since the Unix epoch. A clock before 1970 reads as zero.
+    /// Returns the time since the Unix epoch. A clock before 1970 reads as zero.
     #[must_use]
     pub fn now(&self) -> Duration {
         (self.0)()
@@ -138,39 +136,39 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// What a caller shows.
+/// Credentials of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Credentials<'a> {
     /// The `Authorization` header, if there is one.
     pub header: Option<&'a [u8]>,
-    /// The certificate, if TLS has seen one.
+    /// The client certificate of the TLS connection, if there is one.
     pub certificate: Option<&'a ClientCertificate>,
-    /// Address of the other end of the connection; questions to the chain are counted against its network.
+    /// Address of the client; chain queries count against its network.
     pub peer: IpAddr,
 }
 
-/// A token that was verified.
+/// VerifiedToken token with its claims.
 #[derive(Debug)]
-struct Verified {
+struct VerifiedToken {
     claims: Claims,
     identity: Arc<Identity>,
 }
 
-/// Finds out who a caller is.
+/// Identifies callers by certificate or token.
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     provider: Address,
     issuers: Issuers,
     certificates: Certificates,
     lookups: Arc<Lookups>,
-    tokens: Cache<[u8; 32], Arc<Verified>>,
+    tokens: Cache<[u8; 32], Arc<VerifiedToken>>,
     lifetime_max: Option<Duration>,
     clock: Clock,
 }
 
 impl Authenticator {
-    /// For a provider, asking this chain. A token valid for longer than `lifetime_max` is refused; a certificate is
-    /// compared with the chain again after `recheck` of the limits.
+    /// Creates an authenticator. It refuses tokens with a lifetime longer than `lifetime_max`, and compares a
+    /// certificate with the chain again after `limits.recheck`.
     #[must_use]
     pub(crate) fn new(
         provider: Address,
@@ -195,31 +193,34 @@ impl Authenticator {
         }
     }
 
-    /// Who it is; `None` for somebody who shows nothing.
+    /// Returns the identity of a caller, or `None` without credentials.
     ///
     /// # Errors
-    /// What is shown is wrong, or cannot be judged.
-    pub(crate) async fn identify(&self, shown: Credentials<'_>) -> Result<Option<Arc<Identity>>, Denial> {
-        match (shown.header, shown.certificate) {
+    /// The credentials are invalid, or cannot be checked.
+    pub(crate) async fn identify(
+        &self,
+        credentials: Credentials<'_>,
+    ) -> Result<Option<Arc<Identity>>, Denial> {
+        match (credentials.header, credentials.certificate) {
             (None, None) => Ok(None),
             (Some(header), certificate) => {
-                // A bad header is an error of its own even beside a certificate; only a good one makes the request
-                // ambiguous.
+                // A malformed header is an error of its own even beside a certificate; only a well-formed one makes the
+                // request ambiguous.
                 let token = bearer(header).ok_or(Denial::Header)?;
                 if certificate.is_some() {
                     return Err(Denial::Ambiguous);
                 }
-                self.by_token(token, shown.peer).await.map(Some)
+                self.by_token(token, credentials.peer).await.map(Some)
             }
-            (None, Some(certificate)) => self.by_certificate(certificate, shown.peer).await.map(Some),
+            (None, Some(certificate)) => self.by_certificate(certificate, credentials.peer).await.map(Some),
         }
     }
 
-    /// True when a certificate is on the chain, so that its connection may stay.
+    /// Returns true if a certificate is on the chain, so that its connection may stay open.
     ///
     /// # Errors
-    /// [`LookupFault`]: it is not known.
-    pub(crate) async fn is_welcome(
+    /// [`LookupFault`]: the chain query failed.
+    pub(crate) async fn is_certificate_valid(
         &self,
         certificate: &ClientCertificate,
         peer: IpAddr,
@@ -227,13 +228,13 @@ impl Authenticator {
         self.certificates.is_valid(certificate, peer).await
     }
 
-    /// Asks the chain about somebody who was named from an address, within the budget of that address.
-    pub(super) async fn ask_about_a_stranger<T>(
+    /// Queries the chain about a named account, within the budget of the client's network.
+    pub(super) async fn query_chain<T>(
         &self,
         peer: IpAddr,
-        question: impl Future<Output = Result<Option<T>, Error>>,
+        query: impl Future<Output = Result<Option<T>, Error>>,
     ) -> Result<Option<T>, LookupFault> {
-        self.lookups.ask(peer, question).await
+        self.lookups.query(peer, query).await
     }
 
     async fn by_certificate(
@@ -250,40 +251,40 @@ impl Authenticator {
     }
 
     async fn by_token(&self, text: &str, peer: IpAddr) -> Result<Arc<Identity>, Denial> {
-        // The key is a hash of the whole text, signature included: a cached token never stands for another that
-        // claims the same, and 20,000 entries do not keep 16 KiB each.
+        // The key is a hash of the whole text, signature included: a cached token never represents another one with the
+        // same claims, and 20,000 entries do not store 16 KiB each.
         let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
         let verified = match self.tokens.get(&hash) {
             Some(verified) => verified,
             None => {
                 let verified = Arc::new(self.verify(text, peer).await?);
-                // A token that is over already never takes a place in the cache.
+                // An expired token never takes a place in the cache.
                 verified.claims.check_time(self.clock.now())?;
                 self.tokens.insert(hash, Arc::clone(&verified));
                 verified
             }
         };
-        // The cache says only that the signature was right. The token may have expired since it went in.
+        // The cache only proves the signature. The token may have expired since it was inserted.
         verified.claims.check_time(self.clock.now())?;
         Ok(Arc::clone(&verified.identity))
     }
 
-    async fn verify(&self, text: &str, peer: IpAddr) -> Result<Verified, Denial> {
+    async fn verify(&self, text: &str, peer: IpAddr) -> Result<VerifiedToken, Denial> {
         let token = Token::parse(text).ok_or(Denial::Token)?;
         let issuer = claims::issuer(&token.claims).ok_or(Denial::Token)?;
-        // Without a key on the chain the account cannot have signed anything, so it is told the same as of a wrong
+        // An account without a key on the chain cannot have signed anything, so the response is that of a wrong
         // signature.
         let key = self.issuers.key(&issuer, peer).await?.ok_or(Denial::Token)?;
         if !token.is_signed_by(&issuer, &key.key) {
-            // Whoever asks about real accounts in vain is as dear as who asks about none.
+            // Wrong signatures for real accounts cost as much as unknown accounts.
             if !key.is_proven {
-                self.lookups.in_vain(peer);
+                self.lookups.count_unknown(peer);
             }
             return Err(Denial::Token);
         }
-        // Kept before the claims are judged: the signature alone proves that the account is in use.
-        self.issuers.keep(&issuer, &key);
-        // Claims are read only now: what is not signed is not worth the work, and gets no detailed refusal.
+        // Stored before the claims are checked: the signature alone proves that the account is in use.
+        self.issuers.store(&issuer, &key);
+        // Claims are read only now: unsigned claims are not worth the work and get no detailed refusal.
         let claims = Claims::read(&token.claims, &self.provider)?;
         if self.lifetime_max.is_some_and(|max| claims.lifetime() > max) {
             return Err(Denial::Claims);
@@ -294,15 +295,15 @@ impl Authenticator {
             token_id: claims.id.clone(),
             until: claims.expires,
         };
-        tracing::debug!(owner = %identity.owner, token = identity.token_id.as_deref(), "a token is accepted");
-        Ok(Verified {
+        tracing::debug!(owner = %identity.owner, token = identity.token_id.as_deref(), "token accepted");
+        Ok(VerifiedToken {
             claims,
             identity: Arc::new(identity),
         })
     }
 }
 
-/// The token of a header: two words, the first in any case.
+/// Returns the token of a header: two terms, the scheme in any case.
 pub(crate) fn bearer(header: &[u8]) -> Option<&str> {
     let mut words = std::str::from_utf8(header).ok()?.split_ascii_whitespace();
     let scheme = words.next()?;

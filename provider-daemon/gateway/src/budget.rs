@@ -1,6 +1,6 @@
-//! What one network may take of what is there for anybody: so many a minute, or so many at once.
+//! Limits of one network for requests without authentication: a number per minute, or a number at once.
 //!
-//! A network is an address of version 4, or the 64 bits that whoever has one address of version 6 has whole.
+//! A network is an IPv4 address, or the /64 prefix of an IPv6 address, which one client usually has as a whole.
 
 use moka::sync::Cache;
 use std::collections::HashMap;
@@ -9,15 +9,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Networks that are counted: some hundred bytes each.
+/// Maximum number of counted networks: some hundred bytes each.
 const COUNTED_MAX: u64 = 10_000;
-/// For how long they are.
+/// Period of a budget.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The network of an address.
+/// Returns the network of an address.
 pub(super) fn network(peer: IpAddr) -> IpAddr {
-    // A dual-stack socket shows IPv4 addresses as `::ffff:a.b.c.d`. Taken for version 6, the whole of IPv4 would be
-    // one network.
+    // A dual-stack socket shows IPv4 addresses as `::ffff:a.b.c.d`. As IPv6, all of IPv4 would be one network.
     match peer.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
@@ -27,7 +26,7 @@ pub(super) fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// So many of something in a minute, for each network.
+/// Number of uses per minute for each network.
 #[derive(Debug)]
 pub(super) struct Budget {
     taken: Cache<IpAddr, Arc<AtomicU32>>,
@@ -45,30 +44,30 @@ impl Budget {
         }
     }
 
-    /// True once a network has had all of it.
+    /// Returns true if a network has used its whole budget.
     pub(super) fn is_spent(&self, peer: IpAddr) -> bool {
         let taken = self.taken.get(&network(peer));
         taken.is_some_and(|taken| taken.load(Ordering::Relaxed) >= self.most)
     }
 
-    /// Takes one; false where there is none left.
+    /// Uses one of the budget; returns false if none is left.
     pub(super) fn take(&self, peer: IpAddr) -> bool {
         let taken = self.taken.get_with(network(peer), Arc::default);
-        // Stays where it is once it is spent, so that it never wraps.
+        // Never exceeds the maximum, so the counter cannot wrap.
         let one_more = |taken: u32| (taken < self.most).then_some(taken + 1);
         let took = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
         took.is_ok()
     }
 }
 
-/// So many of something at once, for each network.
+/// Number of concurrent uses for each network.
 #[derive(Debug)]
 pub(super) struct Shares {
     taken: Mutex<HashMap<IpAddr, usize>>,
     most: usize,
 }
 
-/// One of them; given back when it is dropped.
+/// One concurrent use, released on drop.
 #[derive(Debug)]
 pub(super) struct Share {
     of: Arc<Shares>,
@@ -83,11 +82,11 @@ impl Shares {
         }
     }
 
-    /// One more; `None` where a network has all that it may have.
+    /// Returns a share, or `None` if the network has all of its shares in use.
     pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Share> {
         let network = network(peer);
-        // A poisoned lock is taken as it is: the numbers are right after each step, and a panic elsewhere must not
-        // stop the gateway.
+        // A poisoned lock is used as it is: the counts are correct after each step, and a panic of another task must
+        // not stop the gateway.
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let of_network = taken.entry(network).or_insert(0);
         if *of_network >= self.most {
@@ -107,7 +106,7 @@ impl Drop for Share {
         if let Some(of_network) = taken.get_mut(&self.network) {
             *of_network -= 1;
             if *of_network == 0 {
-                // Removed at zero, or the map grows with every address that ever connected.
+                // Removed at zero. Otherwise the map grows with every address that ever connected.
                 taken.remove(&self.network);
             }
         }
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_so_many_a_minute_and_another_has_its_own() {
+    fn budget_is_per_network_and_minute() {
         let budget = Budget::new(3);
         let taken = (0..5).filter(|host| budget.take(v6(1, *host))).count();
         assert_eq!(taken, 3);
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_so_many_at_once_and_gets_them_back() {
+    fn shares_are_per_network_and_released() {
         let shares = Arc::new(Shares::new(2));
         let first = shares.take(v6(1, 1));
         let second = shares.take(v6(1, 2));

@@ -1,8 +1,8 @@
-//! What is under way on a connection of HTTP/2: calls, from their heads to the ends of their answers.
+//! Open calls of an HTTP/2 connection, from the head of the request to the end of the response.
 //!
-//! A connection of HTTP/2 lives on between calls, and nothing in the protocol ends it. One on which nothing is under
-//! way is ended after a while, as one of HTTP/1 is; a stream that waits for news is under way however long it is still.
-//! A call whose request does not come to its end is not under way for ever.
+//! An HTTP/2 connection stays open between calls, and the protocol does not end it. The gateway closes a connection
+//! without open calls after a while, as with HTTP/1; a stream that waits for updates is an open call. The body of a
+//! request has a time limit, so it cannot keep a call open.
 
 use axum::BoxError;
 use hyper::body::{Body, Frame, SizeHint};
@@ -13,39 +13,39 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
 
-/// The calls of one connection.
+/// Number of open calls of one connection.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Calls {
     open: Arc<watch::Sender<usize>>,
 }
 
-/// One of them; over when it is dropped.
+/// Open call, closed on drop.
 #[derive(Debug)]
 pub(super) struct Call(Arc<watch::Sender<usize>>);
 
-/// An answer's body; its call is over with it.
+/// Response body that keeps its call open until it is dropped.
 #[derive(Debug)]
-pub(super) struct Counted<B> {
+pub(super) struct CallBody<B> {
     body: B,
     _call: Call,
 }
 
 impl Calls {
-    /// Counts one more call until the returned value is dropped, however the call ends.
-    pub(super) fn begin(&self) -> Call {
+    /// Counts a call until the returned value is dropped.
+    pub(super) fn start(&self) -> Call {
         self.open.send_modify(|open| *open += 1);
         Call(Arc::clone(&self.open))
     }
 
-    /// Waits until nothing has been under way for so long.
+    /// Waits until no call has been open for `time`.
     pub(super) async fn idle_for(&self, time: Duration) {
         let mut open = self.open.subscribe();
         loop {
-            // Both fail only without a sender, and that one is here.
+            // Both fail only without a sender, and `self` owns one.
             drop(open.wait_for(|open| *open == 0).await);
             tokio::select! {
-                // A call that began at the last moment wins over the timer, or it would be answered on a closing
-                // connection.
+                // A call that starts at the last moment wins over the timer. Otherwise its response would be sent on a
+                // closing connection.
                 biased;
                 _ = open.changed() => {}
                 () = sleep(time) => return,
@@ -55,9 +55,9 @@ impl Calls {
 }
 
 impl Call {
-    /// It goes on until this body is over.
-    pub(super) const fn through<B>(self, body: B) -> Counted<B> {
-        Counted { body, _call: self }
+    /// Keeps the call open until this body is dropped.
+    pub(super) const fn attach<B>(self, body: B) -> CallBody<B> {
+        CallBody { body, _call: self }
     }
 }
 
@@ -67,7 +67,7 @@ impl Drop for Call {
     }
 }
 
-impl<B: Body + Unpin> Body for Counted<B> {
+impl<B: Body + Unpin> Body for CallBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -87,14 +87,14 @@ impl<B: Body + Unpin> Body for Counted<B> {
     }
 }
 
-/// A request's body that comes to its end within a time.
+/// Request body with a time limit.
 #[derive(Debug)]
-pub(super) struct Timely<B> {
+pub(super) struct TimedBody<B> {
     body: B,
     until: Pin<Box<Sleep>>,
 }
 
-impl<B> Timely<B> {
+impl<B> TimedBody<B> {
     pub(super) fn new(body: B, within: Duration) -> Self {
         Self {
             body,
@@ -103,7 +103,7 @@ impl<B> Timely<B> {
     }
 }
 
-impl<B: Body<Error: Into<BoxError>> + Unpin> Body for Timely<B> {
+impl<B: Body<Error: Into<BoxError>> + Unpin> Body for TimedBody<B> {
     type Data = B::Data;
     type Error = BoxError;
 
@@ -111,7 +111,7 @@ impl<B: Body<Error: Into<BoxError>> + Unpin> Body for Timely<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
-        // What is there already counts even after the time: only a body that keeps us waiting is late.
+        // Data that is ready counts even after the limit: only a body that makes the reader wait is late.
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if polled.is_pending() && self.until.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Some(Err("the request took too long".into())));
@@ -136,17 +136,17 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_idle_when_nothing_was_under_way_for_the_whole_time() {
+    async fn connection_is_idle_after_the_whole_time_without_a_call() {
         let calls = Calls::default();
         let second = Duration::from_secs(1);
         let mut idle = Box::pin(calls.idle_for(LIMIT));
         let mut is_idle = async |within| timeout(within, &mut idle).await.is_ok();
         assert!(!is_idle(LIMIT - second).await);
-        // However short it was, the time begins anew.
-        drop(calls.begin());
+        // Even a short call restarts the time.
+        drop(calls.start());
         assert!(!is_idle(LIMIT - second).await);
-        let long = calls.begin().through(());
-        let other = calls.begin();
+        let long = calls.start().attach(());
+        let other = calls.start();
         assert!(!is_idle(100 * LIMIT).await);
         drop(long);
         assert!(!is_idle(100 * LIMIT).await);

@@ -1,5 +1,5 @@
-//! Open connections, and which of them is closed when another needs its place. Each port has places of its own; the
-//! limits of a network and of an account count the connections of both ports together.
+//! Table of open connections. It decides which one is closed when another needs its place. Each port has places of its
+//! own; the limits of a network and of an account count the connections of both ports together.
 //!
 //! | class | client | closed |
 //! |---|---|---|
@@ -7,9 +7,8 @@
 //! | account | authenticated, no live lease | for a lease or another account: the least recently used |
 //! | leased | authenticated, with a live lease | for a lease of an account that has fewer connections |
 //!
-//! Authenticated connections never take the last places, so a new client can always connect and show a token. A
-//! connection is used by each authenticated request on it: one that showed a token long ago is closed before one that
-//! showed it just now.
+//! Authenticated connections never take the last places, so a new client can always connect and authenticate. Each
+//! authenticated request counts as a use of its connection.
 
 use super::budget::network;
 use akash_provider_core::types::Address;

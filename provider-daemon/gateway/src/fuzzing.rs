@@ -1,8 +1,8 @@
-//! What strangers send, read as the gateway reads it: for fuzzers, which call one of [`TARGETS`] with any bytes.
+//! Fuzz targets for the gateway's parsers of untrusted input. A fuzzer calls one of [`TARGETS`] with any bytes.
 //!
-//! A target panics when a rule is broken that holds for every input; it answers nothing. `tests/fuzz.rs` changes the
-//! inputs of a corpus at random, on any toolchain; a fuzzer that coverage guides takes the same functions and the
-//! same corpora (`fuzz/corpus`, where `cargo fuzz` looks for them).
+//! A target panics when an invariant is broken. `tests/fuzz.rs` mutates the inputs of a corpus at random, on any
+//! toolchain; a coverage-guided fuzzer uses the same functions and corpora (`fuzz/corpus`, the directory of
+//! `cargo fuzz`).
 
 use super::auth::claims::{self, Claims};
 use super::auth::token::Token;
@@ -14,10 +14,10 @@ use akash_provider_core::manifest;
 use akash_provider_core::types::Address;
 use std::time::Duration;
 
-/// Reads an input; panics where a rule is broken.
+/// Parses an input; panics if an invariant is broken.
 pub type Reader = fn(&[u8]);
 
-/// Every target, by the name of its corpus.
+/// Targets by the name of their corpus.
 pub const TARGETS: [(&str, Reader); 5] = [
     ("certificate", certificate),
     ("frames", frames),
@@ -26,13 +26,16 @@ pub const TARGETS: [(&str, Reader); 5] = [
     ("query", query),
 ];
 
-/// A header, a token, and the claims of one whose signature is right.
+/// Parses a header, a token, and the claims of a token with a valid signature.
 pub fn jwt(input: &[u8]) {
     let Ok(provider) = Address::from_bytes(&[1; 20]) else {
         return;
     };
     if let Some(token) = super::auth::bearer(input) {
-        assert!(!token.contains([' ', '\t', '\r', '\n']), "a token is one word");
+        assert!(
+            !token.contains([' ', '\t', '\r', '\n']),
+            "a token has no white space"
+        );
     }
     let Ok(text) = std::str::from_utf8(input) else {
         return;
@@ -53,7 +56,7 @@ fn judge(value: &serde_json::Value, provider: &Address) {
     assert_eq!(claims::issuer(value).as_ref(), Some(&read.issuer));
     assert!(
         read.check_time(read.expires).is_err(),
-        "no token holds at its end"
+        "a token is invalid at its expiry"
     );
     assert!(read.lifetime() <= read.expires);
     let owner = read.issuer.clone();
@@ -68,14 +71,14 @@ fn judge(value: &serde_json::Value, provider: &Address) {
         Access::Full => assert!(everywhere.iter().all(|s| *s == Some(Services::All))),
         Access::Scoped(scopes) => {
             let granted = everywhere.iter().flatten().count();
-            assert_eq!(granted, scopes.len(), "as many as are named");
+            assert_eq!(granted, scopes.len(), "the token grants the named scopes");
         }
         // No deployment has the number 0.
-        Access::Granular(_) | Access::Elsewhere => assert!(everywhere.iter().all(Option::is_none)),
+        Access::Granular(_) | Access::OtherProviders => assert!(everywhere.iter().all(Option::is_none)),
     }
 }
 
-/// A client's certificate as TLS sees it, and as the chain has it.
+/// Parses a client certificate, in the forms of TLS and of the chain.
 pub fn certificate(input: &[u8]) {
     let now = Clock::new(|| Duration::from_secs(1_800_000_000));
     let is_accepted = client_certificate(input, &now);
@@ -86,7 +89,7 @@ pub fn certificate(input: &[u8]) {
     if is_accepted {
         assert!(
             read.is_ok_and(|facts| facts.client),
-            "what TLS accepts can be asked about"
+            "the serial of an accepted certificate can be queried"
         );
     }
     if let Ok(der) = cert::der_of(input) {
@@ -94,34 +97,34 @@ pub fn certificate(input: &[u8]) {
     }
 }
 
-/// A manifest: what is read is written so that it is read as the same, and its hash follows from what was read.
+/// Parses a manifest. It must round-trip, and its hash must follow from the parsed form.
 pub fn manifest_json(input: &[u8]) {
     let Ok((read, hashes)) = manifest::parse(input) else {
         return;
     };
     let hash = manifest::hash(&read);
-    // A list that was sent as null is read as empty and hashed as null.
+    // A list sent as null is read as empty and hashed as null.
     let has_null = input.windows(4).any(|word| word == b"null");
     assert!(
         has_null || *hashes.known() == hash,
-        "the hash follows from what was read"
+        "the hash follows from the parsed manifest"
     );
     let written = serde_json::to_vec(&read).unwrap_or_default();
     match manifest::parse(&written) {
         Ok(again) => assert_eq!(again, (read, hash.into())),
         Err(error) => assert!(
             written.len() > manifest::MAX_BYTES,
-            "what was written is not read: {error}"
+            "the encoded manifest does not parse: {error}"
         ),
     }
 }
 
-/// The bytes behind the upgrade of a shell: frames of a websocket, and what each of them says.
+/// Parses websocket frames of a shell, and the message of each.
 pub fn frames(input: &[u8]) {
     stream::fuzz_frames(input);
 }
 
-/// The query of each stream.
+/// Parses the query of each kind of stream.
 pub fn query(input: &[u8]) {
     stream::fuzz_query(&String::from_utf8_lossy(input));
 }

@@ -1,15 +1,15 @@
-//! gRPC: the status as consoles and indexers read it, and whether a group would get a bid.
+//! gRPC services: the provider's status for consoles and indexers, and bid screening.
 //!
-//! Anybody may ask; nothing here changes anything. Who asks without speaking gRPC is told so in the form that
+//! Clients need no authentication, and no method changes state. A request of another protocol gets the gRPC error that
 //! liveness checks look for.
 
 mod screening;
 mod status;
 
 use super::App;
-use super::calls::Timely;
+use super::calls::TimedBody;
 use super::listen::Peer;
-use super::wire::Held;
+use super::wire::PermitBody;
 use akash_provider_chain::proto::DESCRIPTORS;
 use akash_provider_chain::proto::akash::provider::v1::{BidScreeningRequest, BidScreeningResponse, Status};
 use axum::Router;
@@ -29,10 +29,10 @@ use tonic::service::Routes;
 use tonic_prost::ProstCodec;
 use tower::{Service, service_fn};
 
-/// A group of a deployment is some kilobytes.
+/// Maximum size of a message: a group has some kilobytes.
 const REQUEST_BYTES_MAX: usize = 256 * 1024;
 
-/// `akash.provider.v1.ProviderRPC`, of which three methods are served; any other is "unimplemented".
+/// `akash.provider.v1.ProviderRPC`, with three methods; any other is "unimplemented".
 #[derive(Debug, Clone)]
 struct ProviderRpc {
     app: Arc<App>,
@@ -42,9 +42,9 @@ impl NamedService for ProviderRpc {
     const NAME: &'static str = "akash.provider.v1.ProviderRPC";
 }
 
-/// A call as it comes.
+/// Undecoded call.
 type Call = http::Request<tonic::body::Body>;
-/// Statuses, one after the other.
+/// Stream of statuses.
 type Streamed = BoxStream<'static, Result<Status, tonic::Status>>;
 
 impl ProviderRpc {
@@ -66,36 +66,38 @@ impl ProviderRpc {
 
     fn screen(&self, request: Call) -> BoxFuture<'static, Response<tonic::body::Body>> {
         let (app, peer) = (Arc::clone(&self.app), peer_of(&request));
-        let unwritten = peer.as_ref().map(|p| p.unwritten.clone()).unwrap_or_default();
-        // The method can return a message only. The turn leaves it through here, so that the body of the answer can
-        // carry it.
-        let held = Arc::new(Mutex::new(None));
-        let keep = Arc::clone(&held);
-        let method = service_fn(move |asked: tonic::Request<BidScreeningRequest>| {
+        let pending_writes = peer
+            .as_ref()
+            .map(|p| p.pending_writes.clone())
+            .unwrap_or_default();
+        // The method can only return a message. Its permit takes this way to the body of the response.
+        let slot = Arc::new(Mutex::new(None));
+        let keep = Arc::clone(&slot);
+        let method = service_fn(move |request: tonic::Request<BidScreeningRequest>| {
             let (app, peer, keep) = (Arc::clone(&app), peer.clone(), Arc::clone(&keep));
             async move {
-                let (answer, turn) = screening::answer(&app, peer.as_ref(), asked.into_inner()).await?;
-                *keep.lock().unwrap_or_else(PoisonError::into_inner) = turn;
-                Ok(tonic::Response::new(answer))
+                let (reply, permit) = screening::respond(&app, peer.as_ref(), request.into_inner()).await?;
+                *keep.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+                Ok(tonic::Response::new(reply))
             }
         });
         let codec = ProstCodec::<BidScreeningResponse, BidScreeningRequest>::default();
-        // The limit of the codec comes before the decoding, so a large message is never built up in memory.
+        // The limit of the codec comes before the decoding, so a large message is never decoded in memory.
         let mut grpc = Grpc::new(codec).max_decoding_message_size(REQUEST_BYTES_MAX);
         Box::pin(async move {
-            let answer = grpc.unary(method, request).await;
-            let turn = held.lock().unwrap_or_else(PoisonError::into_inner).take();
-            answer.map(|body| tonic::body::Body::new(Held::new(body, turn, unwritten)))
+            let reply = grpc.unary(method, request).await;
+            let permit = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+            reply.map(|body| tonic::body::Body::new(PermitBody::new(body, permit, pending_writes)))
         })
     }
 }
 
-/// The connection of a call.
+/// Returns the connection of a call.
 fn peer_of<B>(call: &http::Request<B>) -> Option<Peer> {
     call.extensions().get::<Peer>().cloned()
 }
 
-/// The method that answers with a stream, and who asks.
+/// Method with a stream as response, and its client.
 struct StreamStatus(Arc<App>, Option<Peer>);
 
 impl tonic::server::ServerStreamingService<()> for StreamStatus {
@@ -119,25 +121,25 @@ impl Service<Call> for ProviderRpc {
 
     fn call(&mut self, request: Call) -> Self::Future {
         let method = request.uri().path().rsplit('/').next().unwrap_or_default();
-        let answer = match method {
+        let reply = match method {
             "GetStatus" => self.get_status(request),
             "StreamStatus" => self.stream_status(request),
             "BidScreening" => self.screen(request),
             _ => Box::pin(async { tonic::Status::unimplemented("unknown method").into_http() }),
         };
-        Box::pin(async move { Ok(answer.await) })
+        Box::pin(async move { Ok(reply.await) })
     }
 }
 
-/// All services: the provider's, health, and what they are.
+/// Returns all services: the provider's, health and reflection.
 pub(super) fn router(app: &Arc<App>) -> Router {
     let rpc = ProviderRpc { app: Arc::clone(app) };
     let (health, healthy) = tonic_health::server::health_reporter();
     let draining = app.draining.clone();
     app.tasks.spawn(async move {
         health.set_serving::<ProviderRpc>().await;
-        // Health says "not serving" as soon as it drains, so that a load balancer looks elsewhere before the port
-        // closes.
+        // Health reports "not serving" when the provider drains, so that a load balancer selects another instance
+        // before the port closes.
         draining.cancelled().await;
         health.set_not_serving::<ProviderRpc>().await;
     });
@@ -147,10 +149,10 @@ pub(super) fn router(app: &Arc<App>) -> Router {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let mut routes = Routes::new(rpc).add_service(healthy);
-    // Without descriptions everything else still works.
+    // Reflection is optional.
     match (describe().build_v1(), describe().build_v1alpha()) {
         (Ok(v1), Ok(v1alpha)) => routes = routes.add_service(v1).add_service(v1alpha),
-        (Err(error), _) | (_, Err(error)) => tracing::error!("services cannot be described: {error}"),
+        (Err(error), _) | (_, Err(error)) => tracing::error!(%error, "gRPC reflection disabled"),
     }
     routes
         .prepare()
@@ -159,12 +161,11 @@ pub(super) fn router(app: &Arc<App>) -> Router {
         .layer(middleware::from_fn_with_state(Arc::clone(app), counted))
 }
 
-/// Everything here is for anybody, and each network has so much of it; but for its health, as over REST. No request
-/// takes long to come.
+/// Counts a call against the budget of its network, except health checks, as over REST. Bodies have a time limit.
 async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Response<Body> {
-    // A probe may share its address with many clients. Counted, it would fail with them and the process be restarted.
+    // A probe may share its address with many clients. If counted, it would fail with them and restart the process.
     let is_health = request.uri().path().starts_with("/grpc.health.v1.Health/");
-    let request = request.map(|body| Body::new(Timely::new(body, app.limits.body)));
+    let request = request.map(|body| Body::new(TimedBody::new(body, app.limits.body)));
     if is_health || app.budgets.requests.take(Peer::ip(peer_of(&request).as_ref())) {
         return next.run(request).await;
     }
@@ -172,28 +173,27 @@ async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> R
     tonic::Status::resource_exhausted(words).into_http()
 }
 
-/// Turns away who does not speak gRPC.
+/// Refuses requests of another protocol.
 async fn only_grpc(request: Request, next: Next) -> Response<Body> {
     let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let kind = kind.unwrap_or_default();
     if kind.starts_with(b"application/grpc") {
         return next.run(request).await;
     }
-    // The words come from a stranger and go back in a header: cut short, and quoted below so that no control
-    // character stays.
+    // Client data in a response header: shortened here, and quoted below so that it has no control characters.
     let kind: String = String::from_utf8_lossy(kind).chars().take(100).collect();
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-    let headers = answer.headers_mut();
+    let mut reply = Response::new(Body::empty());
+    *reply.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    let headers = reply.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert(
         HeaderName::from_static("grpc-status"),
         HeaderValue::from_static("3"),
     );
     let words = format!("invalid gRPC request content-type {kind:?}");
-    // Non-ASCII letters survive quoting and may not stand in a header. The status alone says enough then.
+    // Quoting leaves non-ASCII letters, which a header must not contain. The status is then enough.
     if let Ok(words) = HeaderValue::from_str(&words) {
         headers.insert(HeaderName::from_static("grpc-message"), words);
     }
-    answer
+    reply
 }

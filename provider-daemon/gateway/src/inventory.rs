@@ -1,13 +1,14 @@
-//! A cluster as the network's inventory has it on the wire: in the provider's status, and of whoever counts.
+//! Conversion of a cluster's capacity to the inventory message of the network, for the status and for inventory
+//! clients.
 
 use akash_provider_chain::proto::akash::inventory::v1 as inventory;
 use akash_provider_chain::proto::k8s::io::apimachinery::pkg::api::resource::Quantity;
 use akash_provider_core::inventory::{GpuMetrics, Hardware, Metrics, NodeMetrics, Pair};
 
-/// Devices of one kind that are listed.
+/// Maximum number of listed devices of one kind.
 const DEVICES_MAX: u32 = 64;
 
-/// A cluster on the wire: quantities as Kubernetes writes them, a line for each device, at most 64 of one kind.
+/// Converts a cluster: quantities in the notation of Kubernetes, one entry for each device, at most 64 of one kind.
 #[must_use]
 pub fn cluster(metrics: &Metrics) -> inventory::Cluster {
     let storage = metrics.storage.iter().map(|(class, amount)| inventory::Storage {
@@ -31,18 +32,26 @@ fn node(node: &NodeMetrics) -> inventory::Node {
         name: node.name.clone(),
         resources: Some(inventory::NodeResources {
             cpu: Some(inventory::Cpu {
-                quantity: Some(of(&node.cpu, of_machine(machine.cpu), cores)),
+                quantity: Some(pair_with_capacity(&node.cpu, of_machine(machine.cpu), cores)),
                 info: processors(machine).into_iter().collect(),
             }),
             memory: Some(inventory::Memory {
-                quantity: Some(of(&node.memory, of_machine(machine.memory), bytes)),
+                quantity: Some(pair_with_capacity(
+                    &node.memory,
+                    of_machine(machine.memory),
+                    bytes,
+                )),
                 info: Vec::new(),
             }),
             gpu: Some(inventory::Gpu {
-                quantity: Some(of(&node.gpu, machine.gpus.map(u64::from), bytes)),
+                quantity: Some(pair_with_capacity(&node.gpu, machine.gpus.map(u64::from), bytes)),
                 info: node.gpus.iter().flat_map(devices).collect(),
             }),
-            ephemeral_storage: Some(of(&node.storage_ephemeral, of_machine(machine.ephemeral), bytes)),
+            ephemeral_storage: Some(pair_with_capacity(
+                &node.storage_ephemeral,
+                of_machine(machine.ephemeral),
+                bytes,
+            )),
             volumes_attached: Some(none.clone()),
             volumes_mounted: Some(none),
         }),
@@ -52,8 +61,8 @@ fn node(node: &NodeMetrics) -> inventory::Node {
     }
 }
 
-/// The processors of a node as one, as today's inventory counts them where they are equal; nothing where nobody
-/// says who made them. The name of their model is in no object of the cluster.
+/// Converts the processors of a node to one entry, as the Go provider does where they are equal. Returns `None` without
+/// a known vendor. No object of the cluster contains the model.
 fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
     let vendor = machine.cpu_vendor.clone()?;
     let cores = machine.cpu.unwrap_or(0) / 1000;
@@ -65,7 +74,7 @@ fn processors(machine: &Hardware) -> Option<inventory::CpuInfo> {
     })
 }
 
-/// A line for each device. The numbers of vendor and model are not known here, their names are.
+/// Returns one entry for each device. The ids of vendor and model are unknown here, only their names.
 fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
     let info = inventory::GpuInfo {
         vendor: kind.vendor.to_string(),
@@ -74,17 +83,21 @@ fn devices(kind: &GpuMetrics) -> impl Iterator<Item = inventory::GpuInfo> {
         memory_size: kind.memory_size.to_string(),
         ..inventory::GpuInfo::default()
     };
-    // More are on no board; a number that makes no sense makes no long answer.
+    // Real machines have fewer; an invalid count must not make a large message.
     std::iter::repeat_n(info, usize::try_from(kind.count.min(DEVICES_MAX)).unwrap_or(0))
 }
 
-/// Where nobody says what there is in all, it is what can be used.
+/// Converts an amount without a known capacity: the allocatable amount is the capacity.
 pub(crate) fn pair(amount: &Pair, shown: fn(u64) -> String) -> inventory::ResourcePair {
-    of(amount, None, shown)
+    pair_with_capacity(amount, None, shown)
 }
 
-/// An amount of a machine that has so much in all, what it keeps for itself included.
-fn of(amount: &Pair, capacity: Option<u64>, shown: fn(u64) -> String) -> inventory::ResourcePair {
+/// Converts an amount of a machine with a capacity that includes the system's own share.
+fn pair_with_capacity(
+    amount: &Pair,
+    capacity: Option<u64>,
+    shown: fn(u64) -> String,
+) -> inventory::ResourcePair {
     let quantity = |number| {
         Some(Quantity {
             string: Some(shown(number)),
@@ -98,12 +111,12 @@ fn of(amount: &Pair, capacity: Option<u64>, shown: fn(u64) -> String) -> invento
     }
 }
 
-/// What the network reads as a signed number.
+/// Formats a number that the network reads as signed.
 pub(crate) fn bytes(number: u64) -> String {
     number.min(i64::MAX.unsigned_abs()).to_string()
 }
 
-/// Thousandths of a core, or whole ones.
+/// Formats CPU: millicores, or whole cores.
 pub(crate) fn cores(milli: u64) -> String {
     if milli.is_multiple_of(1000) {
         (milli / 1000).to_string()
@@ -117,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_written_as_kubernetes_writes_them() {
+    fn amounts_use_the_notation_of_kubernetes() {
         let amount = Pair {
             allocatable: 2000,
             available: 1760,
@@ -127,7 +140,10 @@ mod tests {
         assert_eq!(text(shown.allocatable), "2");
         assert_eq!(text(shown.allocated), "240m");
         assert_eq!(text(shown.capacity), "2");
-        assert_eq!(text(of(&amount, Some(2500), cores).capacity), "2500m");
+        assert_eq!(
+            text(pair_with_capacity(&amount, Some(2500), cores).capacity),
+            "2500m"
+        );
         assert_eq!(bytes(u64::MAX), "9223372036854775807");
     }
 }

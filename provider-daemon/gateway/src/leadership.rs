@@ -1,37 +1,37 @@
-//! Which of several instances leads, for whoever asks one that does not.
+//! State of the leader election, for the responses of a standby.
 
-use crate::rest::answer::{self, Answer};
+use crate::rest::reply::{self, Reply};
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 
-/// Where the leader is asked, on an answer of a standby.
+/// Header with the leader's address, on the response of a standby.
 const LEADER: HeaderName = HeaderName::from_static("akash-provider-leader");
-/// Seconds after which asking again may help: a leadership is handed over in less.
+/// Value of `Retry-After`, in seconds: a fail-over takes less.
 const AGAIN: HeaderValue = HeaderValue::from_static("3");
 
-/// How the election stands.
+/// State of the leader election.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Leadership {
     /// `leader` or `standby`.
     pub role: &'static str,
-    /// The term that this instance leads in.
+    /// Term in which this instance leads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub term: Option<u64>,
-    /// Who leads, as far as is known.
+    /// Identity of the leader, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Where tenants reach the one that leads.
+    /// Address of the leader for tenants.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Term of the record, if no leadership can have it. A third party forged it, and it is not used.
+    /// Term of the record, if no leader can have it. A third party forged it, and it is not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
 }
 
-/// Says how it stands, at any time.
+/// Source of the current state of the leader election.
 #[derive(Clone)]
 pub struct LeadershipSource(Arc<dyn Fn() -> Leadership + Send + Sync>);
 
@@ -42,7 +42,7 @@ impl fmt::Debug for LeadershipSource {
 }
 
 impl LeadershipSource {
-    /// One that asks this.
+    /// Creates a source from a function.
     #[must_use]
     pub fn new(now: impl Fn() -> Leadership + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
@@ -53,29 +53,29 @@ impl LeadershipSource {
     }
 }
 
-/// Marks the answer of a standby that the leader would have given otherwise.
+/// Marks the response of a standby to a request that only the leader can serve.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NotLeading;
 
-/// Says on an answer of a standby where the leader is, where that is known.
-pub(crate) fn point(source: Option<&LeadershipSource>, answer: Answer) -> Answer {
-    if answer.extensions().get::<NotLeading>().is_none() {
-        return answer;
+/// Adds the leader's address, if known, to the response of a standby.
+pub(crate) fn point(source: Option<&LeadershipSource>, reply: Reply) -> Reply {
+    if reply.extensions().get::<NotLeading>().is_none() {
+        return reply;
     }
     let leader = source.and_then(|source| source.now().address);
-    // Whoever wrote the record may have written anything.
+    // The record is untrusted: the address may be an invalid header value.
     let leader = leader.and_then(|leader| Some((HeaderValue::from_str(&leader).ok()?, leader)));
-    let mut answer = match leader {
+    let mut reply = match leader {
         Some((value, leader)) => {
-            let words = format!("this instance is a standby; ask the leading one at {leader}");
-            let mut pointed = answer::text(StatusCode::SERVICE_UNAVAILABLE, words);
+            let words = format!("this instance is a standby; the leader is {leader}");
+            let mut pointed = reply::text(StatusCode::SERVICE_UNAVAILABLE, words);
             pointed.headers_mut().insert(LEADER, value);
             pointed
         }
-        None => answer,
+        None => reply,
     };
-    answer.headers_mut().insert(RETRY_AFTER, AGAIN);
-    answer
+    reply.headers_mut().insert(RETRY_AFTER, AGAIN);
+    reply
 }
 
 #[cfg(test)]
@@ -92,19 +92,19 @@ mod tests {
         LeadershipSource::new(move || now.clone())
     }
 
-    fn refused() -> Answer {
-        let mut answer = answer::text(StatusCode::SERVICE_UNAVAILABLE, "a standby");
-        answer.extensions_mut().insert(NotLeading);
-        answer
+    fn refused() -> Reply {
+        let mut reply = reply::text(StatusCode::SERVICE_UNAVAILABLE, "a standby");
+        reply.extensions_mut().insert(NotLeading);
+        reply
     }
 
-    async fn words(answer: Answer) -> String {
-        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    async fn words(reply: Reply) -> String {
+        let bytes = reply.into_body().collect().await.unwrap().to_bytes();
         String::from_utf8(bytes.to_vec()).unwrap()
     }
 
     #[tokio::test]
-    async fn an_answer_of_a_standby_says_where_the_leader_is_and_others_stay_as_they_are() {
+    async fn only_the_response_of_a_standby_names_the_leader() {
         let source = standby(Some("provider-2.example.com:8443"));
         let pointed = point(Some(&source), refused());
         assert_eq!(pointed.status(), 503);
@@ -113,21 +113,21 @@ mod tests {
         assert!(
             words(pointed)
                 .await
-                .contains("ask the leading one at provider-2.example.com:8443")
+                .contains("the leader is provider-2.example.com:8443")
         );
-        // Not known, or written by somebody who wants to add headers.
+        // Unknown, or an attempt to inject headers.
         for source in [
             None,
             Some(standby(None)),
             Some(standby(Some("a\r\nset-cookie: x"))),
         ] {
-            let answer = point(source.as_ref(), refused());
-            assert!(answer.headers().get(LEADER).is_none());
-            assert_eq!(words(answer).await, "a standby\n");
+            let reply = point(source.as_ref(), refused());
+            assert!(reply.headers().get(LEADER).is_none());
+            assert_eq!(words(reply).await, "a standby\n");
         }
         let other = point(
             Some(&source),
-            answer::text(StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            reply::text(StatusCode::SERVICE_UNAVAILABLE, "busy"),
         );
         assert!(other.headers().get(LEADER).is_none() && other.headers().get(RETRY_AFTER).is_none());
     }

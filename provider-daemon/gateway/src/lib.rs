@@ -1,16 +1,16 @@
-//! The gateway: where tenants, consoles and tools meet the provider.
+//! HTTP gateway of the provider for tenants, consoles and tools: REST, websockets and gRPC over TLS.
 //!
 //! ```text
-//!  TLS 1.3 ──► listen ──► rest ──► auth: who? ──► permits? ──┬──► provider handle   (manifests, status, moves)
+//!  TLS 1.3 ──► listen ──► rest ──► auth: who? ──► permits? ──┬──► provider handle   (manifests, status, transfers)
 //!   certificate by name,   routes,                           ├──► cluster           (status, manifest back)
-//!   client's certificate   limits                            └──► stream ──► cluster (logs, events, commands)
+//!   client certificate     limits                            └──► stream ──► cluster (logs, events, commands)
 //! ```
-//! It speaks as today's provider does, so that clients need no change; `docs/parity.md` has the differences. It
-//! depends on the provider's handle and on two ports, so it serves any provider, whatever its cluster is. Flags, files and
-//! Kubernetes are the daemon's and do not come with it.
+//! Requests and responses match those of the Go provider; `docs/parity.md` lists the differences. The gateway depends
+//! on the provider's handle and on ports for the cluster and the chain, so it serves any provider. It reads no flags
+//! and has no Kubernetes dependency.
 //!
 //! ```no_run
-//! # use akash_provider_gateway::{Gateway, Ports, Settings, auth::memory::Volatile};
+//! # use akash_provider_gateway::{Gateway, Ports, Settings, auth::memory::InMemory};
 //! # use akash_provider_core::{chain::ChainQuery, cluster::Cluster, provider::ProviderHandle, types::Address};
 //! # use akash_provider_chain::cert::OwnCertificate;
 //! # use std::sync::Arc;
@@ -18,15 +18,16 @@
 //! #     account: Address, handle: ProviderHandle, cluster: Arc<dyn Cluster>, chain: Arc<dyn ChainQuery>,
 //! #     own: OwnCertificate, shutdown: tokio_util::sync::CancellationToken,
 //! # ) -> Result<(), Box<dyn std::error::Error>> {
-//! let ports = Ports { handle, cluster, chain, memory: Arc::new(Volatile::default()) };
+//! let ports = Ports { handle, cluster, chain, memory: Arc::new(InMemory::default()) };
 //! let settings = Settings::at("0.0.0.0:8443".parse()?);
 //! let gateway = Gateway::bind(account, ports, &own, settings).await?;
 //! println!("serving at {}", gateway.address()?);
 //! gateway.serve(shutdown).await;
 //! # Ok(()) }
 //! ```
-//! Settings have usual values, [`Settings::at`], and so have [`Limits`]: everything that strangers could make grow has one.
-//! [`auth::memory::Memory`] is where it keeps what the chain has said of tenants. The guide is `docs/gateway.md`.
+//! [`Settings::at`] sets defaults, also of [`Limits`]: every resource that an unauthenticated client can use has a
+//! limit.
+//! [`auth::memory::Memory`] stores keys and certificates of tenants. The guide is `docs/gateway.md`.
 
 pub mod auth;
 mod budget;
@@ -49,7 +50,7 @@ pub mod tls;
 mod wire;
 
 pub use leadership::{Leadership, LeadershipSource};
-pub use rest::answer::escaped;
+pub use rest::reply::escaped;
 pub use screening::Screening;
 pub use settings::{CertificateFiles, Limits, Program, Settings};
 
@@ -65,7 +66,7 @@ use axum::Router;
 use budget::{Budget, Shares};
 use connections::Connections;
 use listen::{Listener, Protocol};
-use rest::status::{About, StatusPage};
+use rest::status::{ProviderInfo, StatusCache};
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -80,31 +81,31 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// What the gateway works with.
+/// Dependencies of the gateway.
 #[derive(Debug, Clone)]
 pub struct Ports {
-    /// The running provider: takes manifests and transfers, and tells the status.
+    /// Running provider: accepts manifests and transfers, and reports the status.
     pub handle: ProviderHandle,
-    /// Where workloads run. Logs, shells and lease statuses are asked of it directly, past the provider.
+    /// Cluster of the workloads. Logs, shells and lease statuses come directly from it.
     pub cluster: Arc<dyn Cluster>,
-    /// Says which certificates and keys are a tenant's, and the facts that a screening is judged by.
+    /// Source of tenants' certificates and keys, and of the facts for bid screening.
     pub chain: Arc<dyn ChainQuery>,
-    /// What is known of them while the chain is away.
+    /// Store of keys and certificates, for outages of the chain.
     pub memory: Arc<dyn Memory>,
 }
 
-/// Why a gateway cannot begin.
+/// Failure to start a gateway.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("{flag} {address}: {}", listen_text(.why))]
     Listen {
-        /// The setting that names it, as the command line has it.
+        /// Flag that sets the address.
         flag: &'static str,
-        /// The address that was asked for; port 0 is any free one.
+        /// Requested address; port 0 is any free one.
         address: SocketAddr,
-        /// The system's answer: mostly that the address is in use, or that the port needs a privilege.
+        /// Cause: usually the address is in use, or the port needs a privilege.
         why: io::Error,
     },
     /// A certificate cannot be used.
@@ -112,37 +113,37 @@ pub enum GatewayError {
     Tls(#[from] TlsError),
 }
 
-/// What every request can reach.
+/// State shared by all requests.
 struct App {
     handle: ProviderHandle,
     cluster: Arc<dyn Cluster>,
     auth: Arc<Authenticator>,
-    status: StatusPage,
+    status: StatusCache,
     limits: Limits,
     stream_permits: StreamPermits,
     tasks: TaskTracker,
-    /// No stream begins any more, and those that are open end.
+    /// Cancelled when the provider drains: open streams end, and new ones are refused.
     draining: CancellationToken,
     chain: Arc<dyn ChainQuery>,
     clock: Clock,
     screening: Option<Screening>,
-    /// What others must do.
+    /// Instructions for operators, shown by `/readyz`.
     notes: Vec<String>,
     leadership: Option<LeadershipSource>,
     program: Program,
-    desk: screening::Desk,
+    screenings: screening::ScreeningState,
     budgets: Budgets,
-    /// Streams of the status at once.
+    /// Permits of concurrent status streams.
     status_streams: Arc<Semaphore>,
 }
 
-/// What one network may take of what is there for anybody.
+/// Budgets of one network for requests without authentication.
 struct Budgets {
-    /// Requests of nobody in a minute.
+    /// Anonymous requests per minute.
     requests: Budget,
-    /// Groups looked at in a minute.
+    /// Screened groups per minute.
     screenings: Budget,
-    /// Streams of the status at once.
+    /// Concurrent status streams.
     status_streams: Arc<Shares>,
 }
 
@@ -163,43 +164,43 @@ impl fmt::Debug for App {
 }
 
 impl App {
-    /// A question to the cluster, with a limit.
+    /// Runs a cluster query with a time limit.
     async fn bounded<T>(
         &self,
         operation: &'static str,
-        question: impl Future<Output = Result<T, Error>>,
+        query: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let limit = self.limits.cluster;
-        match timeout(limit, question).await {
-            Ok(Ok(answer)) => Ok(answer),
+        match timeout(limit, query).await {
+            Ok(Ok(reply)) => Ok(reply),
             Ok(Err(error)) => Err(self.settled(operation, error).await),
             Err(_) => {
-                let message = format!("the cluster did not answer within {limit:?}");
+                let message = format!("the cluster did not respond within {limit:?}");
                 Err(Error::new(ErrorKind::Timeout, operation, message))
             }
         }
     }
 
-    /// An error as it may be told: before everything is known, "there is none" is no answer yet.
+    /// Replaces "not found" by "unavailable" while the provider's state is incomplete.
     async fn settled(&self, operation: &'static str, error: Error) -> Error {
-        // Only "there is none" depends on how much is known. Any other failure is one at any time.
+        // Only "not found" depends on the completeness of the state.
         if error.kind() != ErrorKind::NotFound {
             return error;
         }
-        match self.status.awaited().await {
-            Some(why) => Error::new(ErrorKind::Unavailable, operation, format!("{why}; ask again")),
+        match self.status.missing_state().await {
+            Some(why) => Error::new(ErrorKind::Unavailable, operation, format!("{why}; try again")),
             None => error,
         }
     }
 
-    /// True when the cluster has something of a lease.
+    /// Returns true if the cluster has a workload of a lease.
     async fn has_workload(&self, lease: &LeaseId) -> bool {
-        let asking = self.cluster.lease_status(lease);
-        self.bounded("lease status", asking).await.is_ok()
+        let call = self.cluster.lease_status(lease);
+        self.bounded("lease status", call).await.is_ok()
     }
 }
 
-/// A gateway that has its address and is not serving yet.
+/// Bound gateway that is not serving yet.
 #[derive(Debug)]
 pub struct Gateway {
     app: Arc<App>,
@@ -210,10 +211,10 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Takes the address and reads the certificates. `provider` is whose gateway it is.
+    /// Reads the certificates and binds the addresses. `provider` is the account of the provider.
     ///
     /// # Errors
-    /// The address is taken, or a certificate cannot be used.
+    /// An address cannot be bound, or a certificate cannot be used.
     pub async fn bind(
         provider: Address,
         ports: Ports,
@@ -221,7 +222,7 @@ impl Gateway {
         settings: Settings,
     ) -> Result<Self, GatewayError> {
         let tls = Tls::new(own, settings.clock.clone())?;
-        // Certificates are read before the ports are bound: a bad file is told before anybody can connect.
+        // Certificates are read before the ports are bound, so an invalid file is reported before a client can connect.
         if let Some(files) = &settings.public_certificate {
             tls.set_public(&settings.public_hostname, &files.certificate, &files.key)?;
         }
@@ -238,14 +239,14 @@ impl Gateway {
             &settings.limits,
             settings.clock.clone(),
         );
-        let about = About {
+        let about = ProviderInfo {
             address: provider,
             public_hostname: settings.public_hostname.clone(),
             reclamation_window: settings.reclamation_window,
             leadership: settings.leadership.clone(),
         };
         let app = App {
-            status: StatusPage::new(ports.handle.clone(), about, settings.limits.status_age),
+            status: StatusCache::new(ports.handle.clone(), about, settings.limits.status_age),
             handle: ports.handle,
             cluster: ports.cluster,
             auth: Arc::new(auth),
@@ -259,7 +260,7 @@ impl Gateway {
             notes: settings.notes.clone(),
             leadership: settings.leadership.clone(),
             program: settings.program.clone(),
-            desk: screening::Desk::new(settings.limits.screenings),
+            screenings: screening::ScreeningState::new(settings.limits.screenings),
             budgets: Budgets::new(&settings.limits),
             status_streams: Arc::new(Semaphore::new(settings.limits.status_streams)),
         };
@@ -272,47 +273,47 @@ impl Gateway {
         })
     }
 
-    /// Returns the routes `/healthz` and `/readyz`, to be served without TLS on a port of its own. Probes of that port do
-    /// not compete with tenants for connections.
+    /// Returns the routes `/healthz` and `/readyz`, for a separate port without TLS. Probes of that port do not compete
+    /// with tenants for connections.
     pub fn health_router(&self) -> Router {
         rest::health_router(&self.app)
     }
 
-    /// Where gRPC is served; `None` where it is not.
+    /// Returns the address of gRPC, or `None` if it is disabled.
     #[must_use]
     pub fn grpc_address(&self) -> Option<SocketAddr> {
         self.grpc.as_ref()?.local_addr().ok()
     }
 
-    /// Where REST and websockets are served.
+    /// Returns the address of REST and websockets.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system call fails.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// What it shows, for REST and for gRPC; certificates can be replaced while it serves.
+    /// Returns the TLS configuration of REST and gRPC, so that certificates can be replaced while the gateway serves.
     #[must_use]
     pub fn tls(&self) -> Arc<Tls> {
         Arc::clone(&self.tls)
     }
 
-    /// Serves until `shutdown`; then lets requests end, and streams with a word, but not for long.
+    /// Serves until `shutdown`. Open requests and streams then get [`Limits::grace`] to end.
     pub async fn serve(self, shutdown: CancellationToken) {
         self.serve_through(shutdown.clone(), shutdown).await;
     }
 
-    /// The same for a provider that takes its time to stop: from `draining` on streams end and no new one begins,
-    /// and requests are still answered; until `shutdown`.
+    /// Serves until `shutdown`, for a provider with a drain phase: after `draining`, open streams end and new ones are
+    /// refused, but other requests are still served.
     pub async fn serve_through(self, draining: CancellationToken, shutdown: CancellationToken) {
         let app = self.app;
         let places = descriptors::places(app.limits.connections);
         if let Some(warning) = descriptors::warning(places, app.limits.connections) {
             tracing::warn!("{warning}");
         }
-        let table = Connections::new(places.rest, places.grpc, app.limits.strangers_per_network);
-        let door = |protocol, places| {
+        let table = Connections::new(places.rest, places.grpc, app.limits.unleased_per_network);
+        let listener_for = |protocol, places| {
             Arc::new(Listener {
                 tls: Arc::clone(&self.tls),
                 auth: Arc::clone(&app.auth),
@@ -323,10 +324,10 @@ impl Gateway {
                 places,
             })
         };
-        let rest = door(Protocol::Http1, places.rest).serve(self.listener, rest::router(&app));
+        let rest = listener_for(Protocol::Http1, places.rest).serve(self.listener, rest::router(&app));
         let grpc = async {
             if let Some(listener) = self.grpc {
-                door(Protocol::Http2, places.grpc)
+                listener_for(Protocol::Http2, places.grpc)
                     .serve(listener, grpc::router(&app))
                     .await;
             }
@@ -337,17 +338,17 @@ impl Gateway {
                 () = shutdown.cancelled() => {}
                 () = draining.cancelled() => {}
             }
-            // A shutdown without a drain still has to end the streams, and they listen to this token alone.
+            // A shutdown without a drain must also end the streams, and they only watch this token.
             app.draining.cancel();
         };
         tokio::select! {
             ((), (), ()) = async { tokio::join!(rest, grpc, ending) } => {}
             () = follow_files(&self.tls, &self.settings) => {}
         }
-        // Streams outlive their connections: after the upgrade they are tasks of their own, waited for here.
+        // Streams outlive their connections: after the upgrade they are separate tasks, awaited here.
         app.tasks.close();
         if timeout(app.limits.grace, app.tasks.wait()).await.is_err() {
-            tracing::warn!("{} streams were cut at the end", app.tasks.len());
+            tracing::warn!(count = app.tasks.len(), "streams closed before they ended");
         }
     }
 }
@@ -357,7 +358,7 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, 
     listener.map_err(|why| GatewayError::Listen { flag, address, why })
 }
 
-/// Shows the public certificate anew whenever its files change. Never ends.
+/// Reloads the public certificate whenever its files change. Never returns.
 async fn follow_files(tls: &Tls, settings: &Settings) {
     let Some(files) = &settings.public_certificate else {
         return std::future::pending().await;
@@ -369,7 +370,7 @@ async fn follow_files(tls: &Tls, settings: &Settings) {
     };
     // Polled and not watched: Kubernetes replaces mounted secrets through symbolic links, which file events miss.
     let mut shown = stamp();
-    let mut ticks = tokio::time::interval(settings.limits.look_at_files);
+    let mut ticks = tokio::time::interval(settings.limits.certificate_interval);
     loop {
         ticks.tick().await;
         let there = stamp();
@@ -378,16 +379,16 @@ async fn follow_files(tls: &Tls, settings: &Settings) {
         }
         match tls.set_public(&settings.public_hostname, &files.certificate, &files.key) {
             Ok(()) => {
-                tracing::info!("the public certificate was replaced");
+                tracing::info!("public certificate replaced");
                 shown = there;
             }
-            // Written one after the other, they may not fit for a moment.
-            Err(error) => tracing::warn!("the public certificate cannot be replaced: {error}"),
+            // The files are written one after the other, so they may not match for a moment.
+            Err(error) => tracing::warn!(%error, "cannot replace public certificate; check its files"),
         }
     }
 }
 
-/// The guide is compiled with the tests.
+/// Doc tests of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/gateway.md")]
 pub struct GatewayGuide;

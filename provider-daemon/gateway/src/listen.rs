@@ -1,10 +1,10 @@
-//! Connections: accepted, greeted, asked for their certificate, served, ended.
+//! Connections: accept, TLS handshake, check of the client certificate, requests, close.
 //!
 //! ```text
 //!  accept ──► hello (name?) ──► handshake ──► certificate on the chain? ──► requests
-//!     └ at most so many at once                     └ no: closed
+//!     └ up to the limit                             └ no: closed
 //! ```
-//! A slow or silent client holds its own connection and nothing else, and not even that when places are scarce.
+//! A slow or silent client only uses its own connection, and loses it when places are scarce.
 
 mod plain;
 
@@ -13,7 +13,7 @@ use super::calls::Calls;
 use super::connections::{Connection, Connections, Port, network_of};
 use super::settings::Limits;
 use super::tls::Tls;
-use super::wire::{Unwritten, Wire};
+use super::wire::{PendingWrites, Wire};
 use axum::Router;
 use axum::body::Body;
 use http::Request;
@@ -37,31 +37,31 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
-/// Pause after the system refused a connection, such as for want of file descriptors.
+/// Pause after the system failed to accept a connection, for example without free file descriptors.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Calls of one connection at once.
+/// Concurrent calls of one connection.
 const CALLS_MAX: u32 = 100;
 
-/// The other end of a connection.
+/// Client of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
     /// Place of the connection; a stream takes it over from its request.
     pub(crate) connection: Arc<Connection>,
-    /// What is held until the connection's bytes are written.
-    pub(super) unwritten: Unwritten,
+    /// Permits that are released when the connection's bytes are written.
+    pub(super) pending_writes: PendingWrites,
 }
 
 impl Peer {
-    /// Where somebody asks from; an address of nobody where there is no connection, as in tests.
+    /// Returns the client's address, or the unspecified address without a connection, as in tests.
     pub(crate) fn ip(peer: Option<&Self>) -> IpAddr {
         peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |p| p.address.ip())
     }
 }
 
-/// What every connection needs.
+/// Port with the state that its connections share.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) tls: Arc<Tls>,
@@ -71,16 +71,16 @@ pub(crate) struct Listener {
     pub(crate) protocol: Protocol,
     /// Open connections of both ports.
     pub(crate) table: Arc<Connections>,
-    /// Connections at once on this port; may be fewer than the limit where files are scarce.
+    /// Concurrent connections on this port; fewer than the limit if files are scarce.
     pub(crate) places: usize,
 }
 
-/// What is spoken on a connection.
+/// Protocol of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// One request after the other, and websockets.
+    /// HTTP/1.1 and websockets.
     Http1,
-    /// gRPC: many calls at once on one connection, which nothing in the protocol ends.
+    /// gRPC: many concurrent calls on one connection.
     Http2,
 }
 
@@ -94,7 +94,7 @@ impl Protocol {
 }
 
 impl Listener {
-    /// Accepts until shut down, and then waits for what is under way, but not for long.
+    /// Accepts connections until the shutdown. Open connections then get [`Limits::grace`] to end.
     pub(crate) async fn serve(self: Arc<Self>, listener: TcpListener, router: Router) {
         let places = Arc::new(Semaphore::new(self.places));
         let (table, port) = (Arc::clone(&self.table), self.protocol.port());
@@ -108,43 +108,46 @@ impl Listener {
             let (tcp, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!("a connection could not be accepted: {error}");
+                    tracing::warn!(%error, "cannot accept connection; raise the limit of open files if this persists");
                     tokio::time::sleep(REFUSED_PAUSE).await;
                     continue;
                 }
             };
-            // Made before the wait below: when all places are taken by silent connections, none would come free.
+            // Closed before the wait below: silent clients with all places would never release one.
             if places.available_permits() == 0 && table.make_room(port) {
-                tracing::debug!(%address, "connection closed to make room");
+                tracing::debug!(%address, "connection closed for a new client");
             }
-            // Never closed, so there is always a place to come.
+            // Never closed, so a place always becomes free.
             let place = tokio::select! {
                 biased;
                 () = self.shutdown.cancelled() => break,
                 place = Arc::clone(&places).acquire_owned() => place,
             };
             let Ok(place) = place else { break };
-            // Entered before the handshake, which is where a silent client would stay.
+            // Entered before the handshake, where a silent client would stay.
             let network = network_of(address.ip(), tcp.local_addr().ok().map(|server| server.ip()));
             let connection = Arc::new(table.enter(port, network, place));
-            let (door, router) = (Arc::clone(&self), router.clone());
+            let (this, router) = (Arc::clone(&self), router.clone());
             connections.spawn(async move {
-                let served = door.connection(tcp, address, router, Arc::clone(&connection));
+                let served = this.connection(tcp, address, router, Arc::clone(&connection));
                 tokio::select! {
                     biased;
                     // Dropping the future closes the socket at once: another client waits for the place.
                     () = connection.displaced() => tracing::debug!(%address, "connection displaced"),
                     served = served => if let Err(error) = served {
-                        tracing::debug!(%address, "a connection ended: {error}");
+                        tracing::debug!(%address, %error, "connection failed");
                     }
                 }
             });
         }
-        // Closed before the wait, so that new clients are refused by the system and do not hang in the queue.
+        // Closed before the wait, so that the system refuses new clients instead of queueing them.
         drop(listener);
         connections.close();
         if timeout(self.limits.grace, connections.wait()).await.is_err() {
-            tracing::warn!("{} connections were cut at the end", connections.len());
+            tracing::warn!(
+                count = connections.len(),
+                "connections closed before their requests ended"
+            );
         }
     }
 
@@ -155,9 +158,9 @@ impl Listener {
         router: Router,
         connection: Arc<Connection>,
     ) -> io::Result<()> {
-        // Shells write single keys: held back for more bytes, each would arrive tens of milliseconds late.
+        // Shells write single keys: with Nagle's algorithm each would arrive tens of milliseconds late.
         tcp.set_nodelay(true)?;
-        // Nothing is under way in a handshake, so a shutdown need not wait for it.
+        // No request is open in a handshake, so a shutdown need not wait for it.
         let greeted = tokio::select! {
             biased;
             () = self.shutdown.cancelled() => return Ok(()),
@@ -173,12 +176,12 @@ impl Listener {
         let shown = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
         let certificate = shown.and_then(|c| ClientCertificate::read(c)).map(Arc::new);
         if let Some(certificate) = &certificate {
-            // Not known is not "no": such a connection stays, and its requests are told.
-            match self.auth.is_welcome(certificate, address.ip()).await {
+            // After a failed query the connection stays open, and its requests get the error.
+            match self.auth.is_certificate_valid(certificate, address.ip()).await {
                 // Whether the account has a lease is looked up with its first request.
                 Ok(true) => connection.used_by(&certificate.owner, false),
                 Ok(false) => {
-                    tracing::info!(%address, owner = %certificate.owner, "a certificate that is not on the chain");
+                    tracing::info!(%address, owner = %certificate.owner, "connection closed: client certificate not on the chain");
                     return close(tls).await;
                 }
                 Err(_) => {}
@@ -188,55 +191,56 @@ impl Listener {
             address,
             certificate,
             connection,
-            unwritten: Unwritten::default(),
+            pending_writes: PendingWrites::default(),
         };
         self.requests(tls, peer, router).await
     }
 
     async fn handshake(&self, tcp: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        // Looked at before TLS reads the bytes and fails with an alert that no HTTP client shows.
+        // Checked before TLS reads the bytes and fails with an alert that no HTTP client shows.
         if plain::is_spoken(&tcp).await? {
             return Err(plain::refuse(tcp).await);
         }
-        // The hello is read first: the name in it decides which certificate is shown, and whether one is asked for.
+        // The hello is read first: its server name selects the certificate and whether a client certificate is
+        // requested.
         let hello = LazyConfigAcceptor::new(Acceptor::default(), tcp).await?;
         let config = self.tls.config_for(&hello.client_hello(), self.protocol);
         hello.into_stream(config).await
     }
 
     async fn requests(&self, tls: TlsStream<TcpStream>, peer: Peer, router: Router) -> io::Result<()> {
-        let wire = Wire::new(tls, self.limits.write, peer.unwritten.clone());
+        let wire = Wire::new(tls, self.limits.write, peer.pending_writes.clone());
         let certificate = peer.certificate.as_ref();
-        // Tokens are shown with each request; a certificate is shown once, for the connection.
+        // Each request carries its token; a certificate belongs to the whole connection.
         let validity = certificate
             .map(|c| CredentialValidity::new(&self.auth, Some(&peer), c.not_after, self.limits.recheck));
         let calls = Calls::default();
         let counting = calls.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer.clone());
-            let (mut router, call) = (router.clone(), counting.begin());
+            let (mut router, call) = (router.clone(), counting.start());
             async move {
-                let answer = router.call(request.map(Body::new)).await;
-                answer.map(|answer| answer.map(|body| call.through(body)))
+                let reply = router.call(request.map(Body::new)).await;
+                reply.map(|reply| reply.map(|body| call.attach(body)))
             }
         });
         match self.protocol {
             Protocol::Http1 => {
                 let connection = http1::Builder::new()
                     .timer(TokioTimer::new())
-                    // Ends also those who send a head byte by byte to keep a place.
+                    // Also closes clients that send a head byte by byte to occupy a place.
                     .header_read_timeout(self.limits.idle)
                     .max_buf_size(self.limits.head_bytes)
                     .serve_connection(TokioIo::new(wire), service)
                     .with_upgrades();
-                // Its idle time is that of the next head.
+                // For HTTP/1 the idle time is that of the next head.
                 self.until_over(connection, validity, pending(), |c| c.graceful_shutdown())
                     .await
             }
             Protocol::Http2 => {
                 let connection = http2::Builder::new(TokioExecutor::new())
                     .timer(TokioTimer::new())
-                    // Behind a dead NAT entry the other end is gone without a word. Only pings find out.
+                    // Behind an expired NAT entry the client disappears without a packet. Only pings detect that.
                     .keep_alive_interval(self.limits.ping)
                     .keep_alive_timeout(self.limits.pong)
                     .max_concurrent_streams(CALLS_MAX)
@@ -249,8 +253,8 @@ impl Listener {
         }
     }
 
-    /// Serves a connection to its end; from the shutdown on only what is under way, and when it is idle or its
-    /// certificate holds no more that too not for long.
+    /// Serves a connection until it closes. After a shutdown only open requests are served; when it is idle or its
+    /// certificate becomes invalid, they get [`Limits::grace`] to end.
     async fn until_over<C: Future<Output = hyper::Result<()>>>(
         &self,
         connection: C,
@@ -260,14 +264,14 @@ impl Listener {
     ) -> io::Result<()> {
         let over = async {
             match validity {
-                Some(validity) => validity.over().await,
+                Some(validity) => validity.ended().await,
                 None => pending().await,
             }
         };
         let cut = |words| move |_| io::Error::new(io::ErrorKind::TimedOut, words);
         let mut connection = pin!(connection);
         let served = tokio::select! {
-            // An answer that is ready is taken before any reason to end the connection.
+            // A finished connection wins over the reasons to close it.
             biased;
             served = connection.as_mut() => served,
             () = self.shutdown.cancelled() => {
@@ -275,15 +279,15 @@ impl Listener {
                 connection.await
             }
             over = over => {
-                tracing::info!("a connection is ended: {}", over.message());
+                tracing::info!(reason = over.message(), "connection closed");
                 end(connection.as_mut());
                 let cut = cut(over.message());
                 timeout(self.limits.grace, connection).await.map_err(cut)?
             }
             () = idle => {
-                tracing::debug!("an idle connection is ended");
+                tracing::debug!("idle connection closed");
                 end(connection.as_mut());
-                let cut = cut("an idle connection was cut");
+                let cut = cut("requests of an idle connection did not end in time");
                 timeout(self.limits.grace, connection).await.map_err(cut)?
             }
         };
@@ -291,7 +295,7 @@ impl Listener {
     }
 }
 
-/// Says goodbye and closes.
+/// Closes a TLS connection with an alert.
 async fn close(mut tls: TlsStream<TcpStream>) -> io::Result<()> {
     use tokio::io::AsyncWriteExt;
     timeout(Duration::from_secs(1), tls.shutdown()).await?

@@ -1,6 +1,6 @@
-//! The routes, as today's clients know them, and who may use them.
+//! Routes, as clients of the Go provider expect them, and their scopes.
 //!
-//! | route | scope | room |
+//! | route | scope | module |
 //! |---|---|---|
 //! | `GET /version`, `/address`, `/status` | none | `public` |
 //! | `GET /healthz`, `/readyz`, `/openapi.json` | none | `public` |
@@ -15,9 +15,8 @@
 //! | `POST /hostname/migrate` | `hostname-migrate` | `migrate` |
 //! | `POST /endpoint/migrate` | `ip-migrate` | `migrate` |
 //!
-//! Whatever is shown must be right even where nothing need be shown.
+//! Handlers return exact data even where clients expect none.
 
-pub(super) mod answer;
 pub(super) mod body;
 mod caller;
 mod lease;
@@ -25,6 +24,7 @@ mod manifest;
 mod migrate;
 mod path;
 mod public;
+pub(super) mod reply;
 pub(super) mod status;
 mod validate;
 
@@ -33,60 +33,60 @@ pub(super) use path::{LeasePath, bad_number};
 
 use super::listen::Peer;
 use super::{App, leadership, stream};
-use answer::Answer;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::handler::Handler;
 use axum::middleware::{self, Next};
 use axum::routing::{MethodFilter, MethodRouter, any, get, on};
 use http::StatusCode;
+use reply::Reply;
 use std::sync::Arc;
 
-/// A refusal on its way out.
-pub(super) type Refused = Box<Answer>;
+/// Response of a refused request.
+pub(super) type Rejection = Box<Reply>;
 
-/// What happens before a route's handler is called.
+/// Step before the handler of a route.
 #[derive(Debug, Clone, Copy)]
-enum Door {
-    /// Nothing: liveness checks, and `/validate`, which takes from a budget of its own.
+enum Guard {
+    /// None: liveness checks, and `/validate`, which has a budget of its own.
     Open,
-    /// The request is counted.
+    /// The request counts against the budget of the network.
     Counted,
-    /// It is found out who asks. With the wrong method, as on unknown paths, nobody is asked who he is.
-    Asked,
-    /// It is found out who asks, whatever the method; the handler refuses the wrong ones.
-    AskedFirst,
+    /// The caller is identified. Requests with the wrong method, as on unknown paths, are refused before that.
+    Identified,
+    /// The caller is identified whatever the method; the handler refuses wrong methods.
+    IdentifiedAnyMethod,
 }
 
-/// A route; `openapi.json` describes each of them.
+/// Route; `openapi.json` describes each of them.
 #[derive(Debug)]
 struct Route {
-    door: Door,
+    guard: Guard,
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "for the test that holds the routes against the document")
     )]
     method: MethodFilter,
     path: String,
-    answers: MethodRouter<Arc<App>>,
+    handler: MethodRouter<Arc<App>>,
 }
 
 impl Route {
-    fn new<H, T>(door: Door, method: MethodFilter, path: impl Into<String>, handler: H) -> Self
+    fn new<H, T>(guard: Guard, method: MethodFilter, path: impl Into<String>, handler: H) -> Self
     where
         H: Handler<T, Arc<App>>,
         T: 'static,
     {
-        let answers = match door {
-            Door::AskedFirst => any(handler),
-            Door::Open | Door::Counted | Door::Asked => on(method, handler),
+        let handler = match guard {
+            Guard::IdentifiedAnyMethod => any(handler),
+            Guard::Open | Guard::Counted | Guard::Identified => on(method, handler),
         };
         let path = path.into();
         Self {
-            door,
+            guard,
             method,
             path,
-            answers,
+            handler,
         }
     }
 }
@@ -96,55 +96,55 @@ fn routes() -> [Route; 16] {
     const POST: MethodFilter = MethodFilter::POST;
     let lease = |rest: &str| format!("/lease/{{dseq}}/{{gseq}}/{{oseq}}/{rest}");
     let service = lease("service/{service}/status");
-    let mut validate = Route::new(Door::Open, GET, "/validate", validate::group);
-    // Other methods get 404 and not 405: without a body nothing is here, whichever the method is.
-    validate.answers = validate.answers.fallback(|| async { answer::not_found() });
+    let mut validate = Route::new(Guard::Open, GET, "/validate", validate::group);
+    // Other methods get 404 and not 405: without a body the route does not exist for any method.
+    validate.handler = validate.handler.fallback(|| async { reply::not_found() });
     [
-        Route::new(Door::Asked, GET, "/version", public::version),
-        Route::new(Door::Asked, GET, "/address", public::address),
-        Route::new(Door::Asked, GET, "/status", public::status),
+        Route::new(Guard::Identified, GET, "/version", public::version),
+        Route::new(Guard::Identified, GET, "/address", public::address),
+        Route::new(Guard::Identified, GET, "/status", public::status),
         Route::new(
-            Door::Asked,
+            Guard::Identified,
             MethodFilter::PUT,
             "/deployment/{dseq}/manifest",
             manifest::send,
         ),
-        Route::new(Door::Asked, GET, lease("manifest"), lease::manifest),
-        Route::new(Door::Asked, GET, lease("status"), lease::status),
-        Route::new(Door::Asked, GET, service, lease::service_status),
-        Route::new(Door::Asked, GET, lease("logs"), stream::logs),
-        Route::new(Door::Asked, GET, lease("kubeevents"), stream::events),
-        Route::new(Door::AskedFirst, GET, lease("shell"), stream::shell),
-        Route::new(Door::Asked, POST, "/hostname/migrate", migrate::hostnames),
-        Route::new(Door::Asked, POST, "/endpoint/migrate", migrate::endpoints),
-        // Who watches over the process may share an address with strangers, and refusing costs as much as answering.
-        Route::new(Door::Open, GET, "/healthz", public::healthy),
-        Route::new(Door::Open, GET, "/readyz", public::ready),
-        Route::new(Door::Counted, GET, "/openapi.json", public::openapi),
+        Route::new(Guard::Identified, GET, lease("manifest"), lease::manifest),
+        Route::new(Guard::Identified, GET, lease("status"), lease::status),
+        Route::new(Guard::Identified, GET, service, lease::service_status),
+        Route::new(Guard::Identified, GET, lease("logs"), stream::logs),
+        Route::new(Guard::Identified, GET, lease("kubeevents"), stream::events),
+        Route::new(Guard::IdentifiedAnyMethod, GET, lease("shell"), stream::shell),
+        Route::new(Guard::Identified, POST, "/hostname/migrate", migrate::hostnames),
+        Route::new(Guard::Identified, POST, "/endpoint/migrate", migrate::endpoints),
+        // A monitor may share its address with other clients, and a refusal costs as much as the response.
+        Route::new(Guard::Open, GET, "/healthz", public::healthy),
+        Route::new(Guard::Open, GET, "/readyz", public::ready),
+        Route::new(Guard::Counted, GET, "/openapi.json", public::openapi),
         validate,
     ]
 }
 
-/// The routes with their doors, and "not found" for everything else, which asks nobody who he is.
+/// Returns the routes with their steps, and "not found" for other paths without identifying the caller.
 pub(super) fn router(app: &Arc<App>) -> Router {
-    let asking = middleware::from_fn_with_state(Arc::clone(app), identify);
+    let identifying = middleware::from_fn_with_state(Arc::clone(app), identify);
     let counting = middleware::from_fn_with_state(Arc::clone(app), counted);
-    let opened = |route: Route| match route.door {
-        Door::Open => route.answers,
-        Door::Counted => route.answers.route_layer(counting.clone()),
-        Door::Asked => route.answers.route_layer(asking.clone()),
-        Door::AskedFirst => route.answers.layer(asking.clone()),
+    let guarded = |route: Route| match route.guard {
+        Guard::Open => route.handler,
+        Guard::Counted => route.handler.route_layer(counting.clone()),
+        Guard::Identified => route.handler.route_layer(identifying.clone()),
+        Guard::IdentifiedAnyMethod => route.handler.layer(identifying.clone()),
     };
     let router = routes().into_iter().fold(Router::new(), |router, route| {
         let path = route.path.clone();
-        router.route(&path, opened(route))
+        router.route(&path, guarded(route))
     });
     router
-        .fallback(|| async { answer::not_found() })
+        .fallback(|| async { reply::not_found() })
         .with_state(Arc::clone(app))
 }
 
-/// The routes of probes.
+/// Returns the routes of probes.
 pub(super) fn health_router(app: &Arc<App>) -> Router {
     Router::new()
         .route("/healthz", get(public::healthy))
@@ -152,32 +152,32 @@ pub(super) fn health_router(app: &Arc<App>) -> Router {
         .with_state(Arc::clone(app))
 }
 
-/// Finds out who asks, before anything else is looked at.
-async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Answer {
+/// Identifies the caller before the request is read further.
+async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Reply {
     let from = Peer::ip(request.extensions().get());
-    match Caller::of(&app, &request).await {
-        // Only requests of nobody count: a tenant behind a shared address must not be slowed down by its neighbours.
-        Ok(caller) if caller.is_nobody() && !app.budgets.requests.take(from) => too_many(),
+    match Caller::from_request(&app, &request).await {
+        // Only anonymous requests count: a tenant behind a shared address must not be slowed down by its neighbours.
+        Ok(caller) if caller.is_anonymous() && !app.budgets.requests.take(from) => too_many(),
         Ok(caller) => {
             request.extensions_mut().insert(caller);
-            let answer = next.run(request).await;
-            leadership::point(app.leadership.as_ref(), answer)
+            let reply = next.run(request).await;
+            leadership::point(app.leadership.as_ref(), reply)
         }
-        Err(denial) => answer::denied(denial),
+        Err(denial) => reply::denied(denial),
     }
 }
 
-/// For anybody, and each network has so much of it.
-async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Answer {
+/// Counts the request against the budget of the network.
+async fn counted(State(app): State<Arc<App>>, request: Request, next: Next) -> Reply {
     if app.budgets.requests.take(Peer::ip(request.extensions().get())) {
         return next.run(request).await;
     }
     too_many()
 }
 
-fn too_many() -> Answer {
+fn too_many() -> Reply {
     let words = "too many requests from this address; try again in a minute";
-    answer::text(StatusCode::TOO_MANY_REQUESTS, words)
+    reply::text(StatusCode::TOO_MANY_REQUESTS, words)
 }
 
 #[cfg(test)]
@@ -185,9 +185,9 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A route that is not described is not found by programs, and one that is described and not there is a lie.
+    /// Programs do not find an undescribed route, and fail on a described one that does not exist.
     #[test]
-    fn the_document_describes_the_routes_and_no_others() {
+    fn openapi_describes_exactly_the_served_routes() {
         let method = |filter: MethodFilter| match filter {
             MethodFilter::GET => "get",
             MethodFilter::POST => "post",
@@ -209,9 +209,9 @@ mod tests {
         assert_eq!(described, served);
     }
 
-    /// A path has the parameters that it names.
+    /// The parameters of an operation are those of its path.
     #[test]
-    fn the_parameters_of_a_described_path_are_those_in_it() {
+    fn openapi_parameters_match_the_path() {
         let document: serde_json::Value = serde_json::from_str(public::OPENAPI).unwrap();
         for (path, methods) in document["paths"].as_object().unwrap() {
             let named: BTreeSet<&str> = path

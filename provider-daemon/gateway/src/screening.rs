@@ -1,18 +1,18 @@
-//! Would a group get a bid? Judged as an order would be, and nothing is kept of it.
+//! Bid screening: the decision and price that an order of a group would get. Nothing is stored.
 //!
 //! ```text
-//!  budget of the network ──► limits ──► a turn ──► facts of the chain ──► bidding::consider ──► Offer::asked
-//!    else 429                else no     else 429    kept for a moment     a copy of the ledger,   few at once
-//!                                                                          a thread of its own
+//!  budget of the network ──► limits ──► a permit ──► facts of the chain ──► bidding::consider ──► Offer::asked
+//!    else 429                else no     else 429     cached for a moment    a copy of the ledger,  few at once
+//!                                                                            a blocking thread
 //! ```
-//! Anybody may ask, so nobody is asked anything about a group that cannot be one, and a turn is held until the answer
-//! is written.
+//! Clients need no authentication, so an invalid group causes no queries, and a permit is held until the response is
+//! written.
 
 mod facts;
 mod limits;
-mod words;
+mod reasons;
 
-pub(crate) use facts::Known;
+pub(crate) use facts::ChainFacts;
 
 use super::App;
 use super::auth::LookupFault;
@@ -27,144 +27,144 @@ use akash_provider_core::types::{
     AuditedAttributes, DecCoin, DeploymentId, GroupId, GroupSpec, Order, OrderId, OrderState, ProviderRecord,
     ResourceUnit,
 };
+use reasons::{shorten, summarize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
-use words::{short, summed};
 
-/// Prices calculated at once for whoever asks: each may be a program that runs.
+/// Concurrent price calculations for screenings: each may be a process.
 const PRICES_AT_ONCE: usize = 2;
 
-/// What bids follow from.
+/// Configuration of bid screening.
 #[derive(Debug, Clone)]
 pub struct Screening {
-    /// The settings that real bids are made with, or the answer here would be another than the bid.
+    /// Settings of real bids, so that both have the same result.
     pub config: Config,
-    /// What a lease costs.
+    /// Price strategy of real bids.
     pub pricing: Arc<dyn PricingStrategy>,
 }
 
-/// What there is for all screenings together.
+/// State shared by all screenings.
 #[derive(Debug)]
-pub(super) struct Desk {
-    turns: Arc<Semaphore>,
+pub(super) struct ScreeningState {
+    permits: Arc<Semaphore>,
     prices: Semaphore,
-    known: Known,
+    facts: ChainFacts,
 }
 
-impl Desk {
-    /// For so many screenings at once.
+impl ScreeningState {
+    /// Creates the state for `at_once` concurrent screenings.
     pub(super) fn new(at_once: usize) -> Self {
         Self {
-            turns: Arc::new(Semaphore::new(at_once)),
+            permits: Arc::new(Semaphore::new(at_once)),
             prices: Semaphore::new(PRICES_AT_ONCE),
-            known: Known::default(),
+            facts: ChainFacts::default(),
         }
     }
 }
 
-/// What an order of a group would come to.
-pub(super) struct Screened {
-    /// What speaks against a bid; nothing where there would be one.
+/// Result of a screening.
+pub(super) struct ScreeningResult {
+    /// Reasons against a bid; empty if there would be one.
     pub(super) reasons: Vec<String>,
-    /// What the bid would offer.
+    /// Resources that the bid would offer.
     pub(super) offers: Vec<ResourceUnit>,
-    /// What it would cost.
+    /// Price of the bid.
     pub(super) price: Option<DecCoin>,
-    /// The turn; for the body of the answer.
-    pub(super) turn: Option<OwnedSemaphorePermit>,
+    /// Permit of the screening, released when the response is written.
+    pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Screened {
-    fn no(reasons: Vec<String>) -> Self {
+impl ScreeningResult {
+    fn declined(reasons: Vec<String>) -> Self {
         Self {
-            reasons: reasons.iter().map(|r| short(r)).collect(),
+            reasons: reasons.iter().map(|r| shorten(r)).collect(),
             offers: Vec::new(),
             price: None,
-            turn: None,
+            permit: None,
         }
     }
 
-    fn yes(offer: Offer) -> Self {
+    fn offered(offer: Offer) -> Self {
         Self {
             offers: offer.units.to_vec(),
             price: Some(offer.price),
-            ..Self::no(Vec::new())
+            ..Self::declined(Vec::new())
         }
     }
 }
 
-/// Why it is not known.
+/// Reason for a missing result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unscreened {
-    /// Nobody is screened here.
+pub(super) enum ScreeningError {
+    /// Screening is disabled.
     NotOffered,
-    /// Others are being screened.
+    /// All permits are in use.
     Busy,
-    /// The network of the caller has asked too often.
+    /// The budget of the network is spent.
     TooMany,
-    /// Somebody who must be asked does not answer.
-    Away(&'static str),
+    /// A query of the chain or the provider failed.
+    Unavailable(&'static str),
 }
 
-impl Unscreened {
-    /// What a caller is told.
+impl ScreeningError {
+    /// Returns the text for the client.
     pub(super) const fn message(self) -> &'static str {
         match self {
-            Self::NotOffered => "nobody is screened here",
-            Self::Busy => "too many ask at once; try again",
-            Self::TooMany => "too many questions from this address; try again in a minute",
-            Self::Away(words) => words,
+            Self::NotOffered => "bid screening is disabled",
+            Self::Busy => "too many concurrent requests; try again",
+            Self::TooMany => "too many requests from this address; try again in a minute",
+            Self::Unavailable(words) => words,
         }
     }
 }
 
-impl From<LookupFault> for Unscreened {
+impl From<LookupFault> for ScreeningError {
     fn from(fault: LookupFault) -> Self {
         match fault {
-            LookupFault::Outage => Self::Away("the chain cannot be asked; try again"),
+            LookupFault::Outage => Self::Unavailable("cannot query the chain; try again"),
             LookupFault::TooMany => Self::TooMany,
         }
     }
 }
 
-/// One question of a caller, before anything of it is read.
-pub(super) fn admit(app: &App, peer: Option<&Peer>) -> Result<(), Unscreened> {
+/// Counts a request against the budget of the client's network, before its body is read.
+pub(super) fn admit(app: &App, peer: Option<&Peer>) -> Result<(), ScreeningError> {
     if app.screening.is_none() {
-        return Err(Unscreened::NotOffered);
+        return Err(ScreeningError::NotOffered);
     }
     let may = app.budgets.screenings.take(Peer::ip(peer));
-    if may { Ok(()) } else { Err(Unscreened::TooMany) }
+    if may { Ok(()) } else { Err(ScreeningError::TooMany) }
 }
 
-/// Judges a group and the hostnames that would go with it, for somebody who was admitted.
+/// Screens a group and its hostnames for an admitted client.
 pub(super) async fn screen(
     app: &App,
     peer: Option<&Peer>,
     group: GroupSpec,
     hostnames: &[String],
-) -> Result<Screened, Unscreened> {
-    let screening = app.screening.as_ref().ok_or(Unscreened::NotOffered)?;
-    // Cheap checks come before a turn is taken: a broken group never keeps another waiting.
+) -> Result<ScreeningResult, ScreeningError> {
+    let screening = app.screening.as_ref().ok_or(ScreeningError::NotOffered)?;
+    // Cheap checks come before the permit: an invalid group never delays another.
     if let Err(reason) = limits::check(&group, hostnames) {
-        return Ok(Screened::no(vec![reason]));
+        return Ok(ScreeningResult::declined(vec![reason]));
     }
-    // Never waited for: a queue of strangers would only grow, and each holds its request in memory.
-    let turn = Arc::clone(&app.desk.turns).try_acquire_owned();
-    let turn = turn.map_err(|_| Unscreened::Busy)?;
+    // Not awaited: a queue of unauthenticated requests would only grow, and each holds its request in memory.
+    let permit = Arc::clone(&app.screenings.permits).try_acquire_owned();
+    let permit = permit.map_err(|_| ScreeningError::Busy)?;
     let judged = judge(app, screening, peer, group).await?;
     let taken = taken(app, screening, hostnames).await?;
     let mut screened = match judged {
-        // A price may be a program that runs, so it is asked for only where everything else is right.
+        // A price may be a process, so it is calculated only if everything else fits.
         Ok(request) if taken.is_empty() => match price(app, screening, &request).await? {
-            Ok(offer) => Screened::yes(offer),
-            Err(decline) => Screened::no(vec![public_reason(&decline)]),
+            Ok(offer) => ScreeningResult::offered(offer),
+            Err(decline) => ScreeningResult::declined(vec![public_reason(&decline)]),
         },
-        Ok(_) => Screened::no(taken),
-        Err(reasons) => Screened::no([reasons, taken].concat()),
+        Ok(_) => ScreeningResult::declined(taken),
+        Err(reasons) => ScreeningResult::declined([reasons, taken].concat()),
     };
-    screened.turn = Some(turn);
+    screened.permit = Some(permit);
     Ok(screened)
 }
 
@@ -178,39 +178,45 @@ fn public_reason(decline: &Decline) -> String {
     "the provider could not calculate a price".to_owned()
 }
 
-fn unavailable(error: &Error) -> Unscreened {
-    tracing::warn!("a group could not be screened: {error}");
-    Unscreened::Away("the chain or the provider cannot be asked; try again")
+fn unavailable(error: &Error) -> ScreeningError {
+    tracing::warn!(%error, "cannot screen group; check the chain node and the provider");
+    ScreeningError::Unavailable("cannot query the chain or the provider; try again")
 }
 
-/// What to ask for a price, or what speaks against a bid before that.
+/// Returns the request for a price, or the reasons against a bid.
 async fn judge(
     app: &App,
     screening: &Screening,
     peer: Option<&Peer>,
     group: GroupSpec,
-) -> Result<Result<PriceRequest, Vec<String>>, Unscreened> {
+) -> Result<Result<PriceRequest, Vec<String>>, ScreeningError> {
     let us = &screening.config.provider;
-    let record = app.desk.known.record(app, us).await?;
-    // The chain takes deposits and prices in these.
+    let record = app.screenings.facts.record(app, us).await?;
+    // The chain accepts deposits and prices in these.
     let denoms: Vec<&str> = record.params.bid_min_deposits.iter().map(|c| &*c.denom).collect();
     let priced_in = group.max_price().map(|p| p.denom).unwrap_or_default();
     if !denoms.contains(&&*priced_in) {
         let taken = denoms.join(" or ");
         return Ok(Err(vec![format!(
-            "the group is priced in {priced_in}; the chain takes {taken}"
+            "the group is priced in {priced_in}; the chain accepts {taken}"
         )]));
     }
     let mut audited: Vec<AuditedAttributes> = Vec::new();
     for auditor in bidding::auditors(&group) {
-        let audit = app.desk.known.audit(app, us, auditor, Peer::ip(peer)).await?;
+        let audit = app
+            .screenings
+            .facts
+            .audit(app, us, auditor, Peer::ip(peer))
+            .await?;
         audited.extend(audit.map(|a| (*a).clone()));
     }
     let capacity = app.handle.capacity().await.map_err(|e| unavailable(&e))?;
-    let mut capacity = capacity.ok_or(Unscreened::Away("capacity is not known yet; try again"))?;
+    let mut capacity = capacity.ok_or(ScreeningError::Unavailable(
+        "capacity is not known yet; try again",
+    ))?;
     let order = order(group, screening);
-    // The search over the nodes is computation alone, and grows with the cluster: it would hold up the tasks of
-    // others.
+    // The search over the nodes is pure computation that grows with the cluster: on this thread it would delay other
+    // tasks.
     let judging = tokio::task::spawn_blocking(move || {
         let facts = Facts {
             attributes: record.provider.as_ref().map(|p| p.attributes.as_slice()),
@@ -222,7 +228,7 @@ async fn judge(
             Decline::InsufficientCapacity { .. }
             | Decline::ExternalPortsExhausted { .. }
             | Decline::NoLeasedIps { .. }
-            | Decline::LeasedIpsExhausted { .. } => summed(&capacity.explain(&order.spec)),
+            | Decline::LeasedIpsExhausted { .. } => summarize(&capacity.explain(&order.spec)),
             decline => vec![decline.to_string()],
         })
     });
@@ -230,7 +236,7 @@ async fn judge(
     judging.await.map_err(|e| unavailable(&failed(e)))
 }
 
-/// An order of nobody: what it is judged by is its group.
+/// Returns an order with the group. Its other fields do not affect the decision.
 fn order(group: GroupSpec, screening: &Screening) -> Order {
     let deployment = DeploymentId {
         owner: screening.config.provider.clone(),
@@ -248,22 +254,26 @@ fn order(group: GroupSpec, screening: &Screening) -> Order {
     }
 }
 
-/// Hostnames that somebody has, or that nobody gets.
-async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec<String>, Unscreened> {
+/// Returns a reason for each hostname that is in use or blocked.
+async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec<String>, ScreeningError> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
     let shown = app.status.get().await;
     let held = &shown.status.hostnames;
-    // A ledger of its own: nothing that a stranger asks may touch the one that holds real names.
+    // A ledger of its own: requests must not change the one with the real names.
     let mut blocked = HostnameLedger::new(&screening.config.blocked_hostnames)
         .with_automatic(screening.config.static_hosts_domain.as_deref());
-    let record = app.desk.known.record(app, &screening.config.provider).await?;
+    let record = app
+        .screenings
+        .facts
+        .record(app, &screening.config.provider)
+        .await?;
     if let Some(host) = record.provider.as_ref().and_then(ProviderRecord::host) {
         blocked.set_own(host);
     }
     let names: Vec<String> = names.iter().map(|n| n.to_ascii_lowercase()).collect();
-    // One look at what is held, however many wildcards are asked for.
+    // One pass over the names in use for all wildcards of the request.
     let stars: BTreeSet<&str> = names.iter().filter_map(|n| n.strip_prefix("*.")).collect();
     let rests = held.keys().filter_map(|held| held.split_once('.'));
     let overlapped: BTreeSet<&str> = rests
@@ -280,16 +290,16 @@ async fn taken(app: &App, screening: &Screening, names: &[String]) -> Result<Vec
     Ok(taken.map(|n| format!("hostname not allowed: {n:?}")).collect())
 }
 
-/// The bid, or why there is none. Those who ask wait for each other here, and never for the provider's own bids.
+/// Calculates the bid. Screenings wait for each other here, and never delay the provider's own bids.
 async fn price(
     app: &App,
     screening: &Screening,
     request: &PriceRequest,
-) -> Result<Result<Offer, Decline>, Unscreened> {
+) -> Result<Result<Offer, Decline>, ScreeningError> {
     let limit = screening.config.pricing_timeout;
-    // Never closed, so only time can run out.
-    let Ok(Ok(_one_of_few)) = timeout(limit, app.desk.prices.acquire()).await else {
-        return Err(Unscreened::Busy);
+    // The semaphore is never closed, so only the timeout can fail.
+    let Ok(Ok(_one_of_few)) = timeout(limit, app.screenings.prices.acquire()).await else {
+        return Err(ScreeningError::Busy);
     };
     Ok(Offer::asked(request, &*screening.pricing, limit).await)
 }

@@ -1,4 +1,4 @@
-//! Settings of the gateway, and its limits.
+//! Settings and limits of the gateway.
 
 use super::auth::Clock;
 use super::{LeadershipSource, Screening};
@@ -6,38 +6,38 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Settings of a gateway: begin with [`Settings::at`] and change what is to be otherwise.
+/// Settings of a gateway. Start with [`Settings::at`] and change single fields.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Where REST and websockets are served (`gateway-listen-address`).
+    /// Address of REST and websockets (`gateway-listen-address`).
     pub listen: SocketAddr,
-    /// Where gRPC is served (`gateway-grpc-listen-address`); `None` for nowhere.
+    /// Address of gRPC (`gateway-grpc-listen-address`); `None` disables it.
     pub grpc_listen: Option<SocketAddr>,
-    /// Name by which tenants reach the provider (`cluster-public-hostname`); empty for none.
+    /// Public hostname of the provider (`cluster-public-hostname`); may be empty.
     pub public_hostname: String,
-    /// Window offered in every bid, as the status shows it.
+    /// Reclamation window offered in every bid, for the status.
     pub reclamation_window: Option<Duration>,
-    /// A certificate of a public authority, for the public name alone.
+    /// Certificate of a public authority, used for the public hostname only.
     pub public_certificate: Option<CertificateFiles>,
-    /// A token valid for longer than this is refused; `None` for no limit.
+    /// Maximum lifetime of a token; `None` for no limit.
     pub token_lifetime_max: Option<Duration>,
-    /// What bids follow from, for whoever asks whether there would be one; without it nobody is told.
+    /// Configuration of bid screening; `None` disables it.
     pub screening: Option<Screening>,
-    /// The program that serves, for `/version`.
+    /// Program that serves, for `/version`.
     pub program: Program,
-    /// What tenants miss here and others must do, in words; `/readyz` says it.
+    /// Instructions for operators about missing features, shown by `/readyz`.
     pub notes: Vec<String>,
-    /// Which of several instances leads; `None` where there is one.
+    /// Source of the leader election's state; `None` with a single instance.
     pub leadership: Option<LeadershipSource>,
-    /// What callers may take at most, and how long things may take; [`Settings::at`] sets the default.
+    /// Limits of sizes, numbers and times.
     pub limits: Limits,
-    /// Time of day by which tokens and certificates are judged; tests let it stand still.
+    /// Time of day for the validity of tokens and certificates.
     pub clock: Clock,
 }
 
 impl Settings {
-    /// The defaults, at an address.
+    /// Returns the defaults for an address.
     #[must_use]
     pub fn at(listen: SocketAddr) -> Self {
         Self {
@@ -57,19 +57,19 @@ impl Settings {
     }
 }
 
-/// Which program serves; `/version` says it to anybody.
+/// Program that serves, as reported by `/version`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// Name of the program, as `server_name` of `/version`.
     pub name: &'static str,
-    /// Version of that program, as its `Cargo.toml` has it.
+    /// Version of the program, from its `Cargo.toml`.
     pub version: &'static str,
-    /// The commit that it was built from, in hexadecimal; empty where that is not known.
+    /// Commit that the program was built from, in hexadecimal; empty if unknown.
     pub commit: &'static str,
 }
 
 impl Default for Program {
-    /// This library, at no commit.
+    /// Returns the name and version of this library, without a commit.
     fn default() -> Self {
         Self {
             name: env!("CARGO_PKG_NAME"),
@@ -82,70 +82,68 @@ impl Default for Program {
 /// A certificate chain and its key, as PEM files (`AP_GATEWAY_TLS_CERT`, `AP_GATEWAY_TLS_KEY`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The chain, the server's own first.
+    /// Certificate chain, the server's certificate first.
     pub certificate: PathBuf,
-    /// Private key of the first certificate, unencrypted PEM; read again whenever either file changes.
+    /// Private key of the first certificate, unencrypted PEM. Both files are read again when either changes.
     pub key: PathBuf,
 }
 
-/// How much of anything one caller, or all of them, may take: begin with the default.
+/// Limits of sizes, numbers and times. Start with the default and change single fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Connections at once on each port: some 10 KiB each, streams included. Fewer where the process may open too few
+    /// Concurrent connections on each port: some 10 KiB each, streams included. Lower if the process may open too few
     /// files.
     pub connections: usize,
-    /// Connections of one network at once without a live lease, anonymous or authenticated; the least recently used
-    /// makes room for another.
-    pub strangers_per_network: usize,
-    /// Requests of nobody from one network in a minute: a console asks a few times, and so do many behind one
-    /// address.
+    /// Concurrent connections of one network without a live lease, anonymous or authenticated. Another one replaces the
+    /// least recently used.
+    pub unleased_per_network: usize,
+    /// Anonymous requests of one network per minute. Many consoles may share one address.
     pub requests_per_network: u32,
-    /// Groups screened for one network in a minute.
+    /// Screened groups of one network per minute.
     pub screenings_per_network: u32,
-    /// Groups screened at once, those whose answer is being written included.
+    /// Groups screened at once, including those with a response that is still being written.
     pub screenings: usize,
-    /// Questions of one network to the chain in a minute that were in vain, for there is no such account or
-    /// certificate: consoles bring many tenants from one address, and few of them are unknown.
+    /// Chain queries of one network per minute about accounts or certificates that do not exist. Consoles connect many
+    /// tenants from one address, and few of them are unknown.
     pub unknown_per_network: u32,
-    /// Streams of the gRPC status at once: indexers keep one each.
+    /// Concurrent gRPC status streams: an indexer opens one.
     pub status_streams: usize,
-    /// Streams of the gRPC status of one network at once: an indexer keeps one.
+    /// Concurrent gRPC status streams of one network.
     pub status_streams_per_network: usize,
-    /// A handshake takes three trips; this is for the slowest network.
+    /// Maximum time of a TLS handshake: three round trips on the slowest network.
     pub handshake: Duration,
-    /// The head of a request, counted from the end of the one before: an idle connection is closed after it. One of
-    /// HTTP/2 is idle while no call is under way on it.
+    /// Maximum time between the end of a request and the complete head of the next one. An HTTP/2 connection is closed
+    /// after this time without an open call.
     pub idle: Duration,
-    /// Bytes of a request's head.
+    /// Maximum size of a request's head, in bytes.
     pub head_bytes: usize,
-    /// Bytes of a request's body: a manifest may have a mebibyte.
+    /// Maximum size of a request's body, in bytes: a manifest may have a mebibyte.
     pub body_bytes: usize,
-    /// How long a body may take to come.
+    /// Maximum time to receive a body.
     pub body: Duration,
-    /// How long a question to the cluster may take.
+    /// Maximum time of a cluster query.
     pub cluster: Duration,
-    /// How old the provider's status may be.
+    /// Maximum age of the cached provider status.
     pub status_age: Duration,
-    /// How long the other end of a connection may take nothing of what waits for it.
+    /// Maximum time without progress while data waits to be written to a connection.
     pub write: Duration,
-    /// Streams (logs, events, shells) of one tenant at once.
+    /// Concurrent streams (logs, events, shells) of one tenant.
     pub streams_per_tenant: usize,
-    /// Time between pings, on websockets and on HTTP/2; clients give up after 15 s without one.
+    /// Interval of pings, on websockets and on HTTP/2; clients give up after 15 s without one.
     pub ping: Duration,
-    /// How long an answer to a ping may take.
+    /// Maximum time of the response to a ping.
     pub pong: Duration,
-    /// How long a reader of a stream may take nothing.
+    /// Maximum time in which the client of a stream reads nothing.
     pub stalled: Duration,
-    /// Bytes of a message of a client: terminals paste pages, not files.
+    /// Maximum size of a client's message, in bytes: terminals paste pages, not files.
     pub frame_bytes: usize,
-    /// How long a certificate that was held against the chain is taken for valid, and how often those of open
-    /// connections are looked at: a revocation is seen after twice this at the latest. The chain is asked once in
-    /// that time for each certificate, however many connections show it.
+    /// Time until a certificate is compared with the chain again, and interval of the check of open connections. A
+    /// revocation takes effect after at most twice this time. All connections with one certificate share a query.
     pub recheck: Duration,
-    /// How often the files of the public certificate are looked at.
-    pub look_at_files: Duration,
-    /// How long requests and streams get to end when the gateway stops.
+    /// Interval of the check for changed files of the public certificate.
+    pub certificate_interval: Duration,
+    /// Maximum time for open requests and streams to end when the gateway stops.
     pub grace: Duration,
 }
 
@@ -154,7 +152,7 @@ impl Default for Limits {
         const SECOND: Duration = Duration::from_secs(1);
         Self {
             connections: 12_000,
-            strangers_per_network: 256,
+            unleased_per_network: 256,
             requests_per_network: 3000,
             screenings_per_network: 60,
             screenings: 4,
@@ -175,7 +173,7 @@ impl Default for Limits {
             stalled: 60 * SECOND,
             frame_bytes: 64 * 1024,
             recheck: 30 * SECOND,
-            look_at_files: 30 * SECOND,
+            certificate_interval: 30 * SECOND,
             grace: 5 * SECOND,
         }
     }

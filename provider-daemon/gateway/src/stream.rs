@@ -1,7 +1,7 @@
 //! Streams over websockets: logs, events, shells.
 //!
-//! A stream reads from the cluster as fast as its client takes it, so a slow client slows its own stream alone.
-//! It ends with the client, with what it shows, or with the gateway; and says how.
+//! A stream reads from the cluster as fast as its client reads, so a slow client only delays its own stream. A stream
+//! ends with a close code when the client, the source or the gateway ends it.
 
 mod events;
 mod logs;
@@ -12,8 +12,8 @@ mod upgrade;
 
 use super::App;
 use super::auth::{Scope, Services, Target};
-use super::rest::answer::{self, Answer};
-use super::rest::{Caller, LeasePath, Refused, permit, unauthorized};
+use super::rest::reply::{self, Reply};
+use super::rest::{Caller, LeasePath, Rejection, permit, unauthorized};
 use akash_provider_core::types::{Address, LeaseId};
 use axum::Extension;
 use axum::extract::{Path, Request, State};
@@ -28,8 +28,8 @@ pub(super) async fn logs(
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
     request: Request,
-) -> Answer {
-    answered(open_logs(&app, &caller, &path, request))
+) -> Reply {
+    unwrap_rejection(open_logs(&app, &caller, &path, request))
 }
 
 pub(super) async fn events(
@@ -37,8 +37,8 @@ pub(super) async fn events(
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
     request: Request,
-) -> Answer {
-    answered(open_events(&app, &caller, &path, request))
+) -> Reply {
+    unwrap_rejection(open_events(&app, &caller, &path, request))
 }
 
 pub(super) async fn shell(
@@ -46,18 +46,23 @@ pub(super) async fn shell(
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
     request: Request,
-) -> Answer {
-    answered(open_shell(&app, &caller, &path, request))
+) -> Reply {
+    unwrap_rejection(open_shell(&app, &caller, &path, request))
 }
 
-fn answered(answer: Result<Answer, Refused>) -> Answer {
-    answer.unwrap_or_else(|refused| *refused)
+fn unwrap_rejection(reply: Result<Reply, Rejection>) -> Reply {
+    reply.unwrap_or_else(|refused| *refused)
 }
 
-fn open_logs(app: &Arc<App>, caller: &Caller, path: &LeasePath, request: Request) -> Result<Answer, Refused> {
+fn open_logs(
+    app: &Arc<App>,
+    caller: &Caller,
+    path: &LeasePath,
+    request: Request,
+) -> Result<Reply, Rejection> {
     let identity = caller.tenant()?;
-    let lease = path.lease(&identity.owner, &app.status.about().address)?;
-    let query = Query::of(&request);
+    let lease = path.lease(&identity.owner, &app.status.info().address)?;
+    let query = Query::from_request(&request);
     let mut options = query.log_options()?;
     let services = permit(identity, Scope::Logs, Target::lease(&lease))?;
     options.services = allowed(services, options.services)?;
@@ -77,10 +82,10 @@ fn open_events(
     caller: &Caller,
     path: &LeasePath,
     request: Request,
-) -> Result<Answer, Refused> {
+) -> Result<Reply, Rejection> {
     let identity = caller.tenant()?;
-    let lease = path.lease(&identity.owner, &app.status.about().address)?;
-    let query = Query::of(&request);
+    let lease = path.lease(&identity.owner, &app.status.info().address)?;
+    let query = Query::from_request(&request);
     let mut options = query.event_options()?;
     let services = permit(identity, Scope::Events, Target::lease(&lease))?;
     options.services = allowed(services, options.services)?;
@@ -100,13 +105,13 @@ fn open_shell(
     caller: &Caller,
     path: &LeasePath,
     request: Request,
-) -> Result<Answer, Refused> {
+) -> Result<Reply, Rejection> {
     let identity = caller.tenant()?;
-    let lease = path.lease(&identity.owner, &app.status.about().address)?;
+    let lease = path.lease(&identity.owner, &app.status.info().address)?;
     let services = permit(identity, Scope::Shell, Target::lease(&lease))?;
-    let asked = Query::of(&request).shell()?;
-    // Before the upgrade, while an HTTP status can still be told; afterwards there are close codes only.
-    if !services.contains(&asked.request.service) {
+    let command = Query::from_request(&request).shell()?;
+    // Before the upgrade, while the response is still an HTTP status; afterwards there are only close codes.
+    if !services.contains(&command.request.service) {
         return Err(unauthorized());
     }
     let token = identity.token_id.clone();
@@ -116,25 +121,25 @@ fn open_shell(
         request,
         lease,
         move |app, socket, lease| async move {
-            let service = &asked.request.service;
-            tracing::info!(%lease, service, token, "a command is run");
-            shell::run(&app, socket, &lease, asked).await;
+            let service = &command.request.service;
+            tracing::info!(%lease, service, token, "command started");
+            shell::run(&app, socket, &lease, command).await;
         },
     )
 }
 
-/// Opens a stream of a lease's tenant, who may have so many at once.
+/// Opens a stream, if the tenant of the lease has a free permit.
 fn open<F>(
     app: &Arc<App>,
     caller: &Caller,
     request: Request,
     lease: LeaseId,
     run: impl FnOnce(Arc<App>, Box<Socket>, LeaseId) -> F + Send + 'static,
-) -> Result<Answer, Refused>
+) -> Result<Reply, Rejection>
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    // Moved into the stream and given back with it, also where the upgrade below is refused.
+    // Moved into the stream and released with it, also if the upgrade below is refused.
     let permit = stream_permit(app, &lease)?;
     let validity = caller.validity(app);
     upgrade::upgrade(app, validity, request, move |app, socket| {
@@ -146,40 +151,40 @@ where
     })
 }
 
-/// Reads the bytes of a client as the server's end of a websocket, and each message as a shell's.
+/// Parses client bytes as a websocket, and each message as one of a shell.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz_frames(input: &[u8]) {
     shell::fuzz(input, &upgrade::config(64 * 1024));
 }
 
-/// Reads a query as that of each stream.
+/// Parses query parameters as those of each stream.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz_query(text: &str) {
     query::fuzz(text);
 }
 
-/// The services to show: those asked for, all of which must be allowed; all that are allowed where none is named.
-fn allowed(services: Services, asked: Vec<String>) -> Result<Vec<String>, Refused> {
+/// Returns the requested services, or all permitted ones without a request. Fails if one is not permitted.
+fn allowed(services: Services, requested: Vec<String>) -> Result<Vec<String>, Rejection> {
     match services {
-        Services::All => Ok(asked),
-        // Passed on empty, the cluster would show all services.
-        Services::Only(names) if asked.is_empty() => Ok(names.into_iter().collect()),
-        Services::Only(names) if asked.iter().all(|a| names.contains(a)) => Ok(asked),
+        Services::All => Ok(requested),
+        // To the cluster, an empty list means all services.
+        Services::Only(names) if requested.is_empty() => Ok(names.into_iter().collect()),
+        Services::Only(names) if requested.iter().all(|a| names.contains(a)) => Ok(requested),
         Services::Only(_) => Err(unauthorized()),
     }
 }
 
-/// Streams of each tenant.
+/// Number of open streams of each tenant.
 #[derive(Debug, Default)]
 pub(super) struct StreamPermits(Mutex<HashMap<Address, usize>>);
 
-/// One stream of a tenant; given back when it is dropped.
+/// Permit of one stream of a tenant, released on drop.
 struct StreamPermit {
     app: Arc<App>,
     owner: Address,
 }
 
-fn stream_permit(app: &Arc<App>, lease: &LeaseId) -> Result<StreamPermit, Refused> {
+fn stream_permit(app: &Arc<App>, lease: &LeaseId) -> Result<StreamPermit, Rejection> {
     let owner = lease.owner().clone();
     let mut taken = app
         .stream_permits
@@ -189,7 +194,7 @@ fn stream_permit(app: &Arc<App>, lease: &LeaseId) -> Result<StreamPermit, Refuse
     let mine = taken.entry(owner.clone()).or_insert(0);
     if *mine >= app.limits.streams_per_tenant {
         let words = format!("{mine} streams are open already; close one first");
-        return Err(Box::new(answer::text(StatusCode::TOO_MANY_REQUESTS, words)));
+        return Err(Box::new(reply::text(StatusCode::TOO_MANY_REQUESTS, words)));
     }
     *mine += 1;
     let app = Arc::clone(app);

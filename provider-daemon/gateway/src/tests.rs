@@ -1,17 +1,17 @@
-//! The gateway as its clients see it: real TLS, real requests, a provider on backends in memory behind it.
+//! Tests of the gateway over real TLS connections, with a provider on in-memory backends.
 
 mod access;
-mod anybody;
+mod anonymous;
+mod any_certificate;
 pub(crate) mod clients;
 mod grpc;
 mod hostile;
 mod idle;
-mod others;
-mod outside;
+mod other_tenants;
 mod recorded;
 mod routes;
 mod screening;
-mod strangers;
+mod sdk;
 mod streams;
 mod tls;
 mod world;
@@ -21,7 +21,7 @@ use akash_provider_core::error::chain_text;
 use std::io::ErrorKind;
 
 #[test]
-fn an_address_that_cannot_be_had_is_said_once_with_its_flag() {
+fn bind_error_names_flag_and_address_once() {
     let of = |kind: ErrorKind| {
         let flag = "--gateway-listen-address";
         let (address, why) = ("127.0.0.1:8443".parse().unwrap(), kind.into());

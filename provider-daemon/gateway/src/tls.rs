@@ -1,14 +1,14 @@
-//! TLS of the gateway: version 1.3, a certificate by name, client certificates without a question to anybody.
+//! TLS 1.3 of the gateway: selection of the server certificate, and client certificates.
 //!
-//! A client that asks for the public name, where there is a public certificate, is shown that one and shows none
-//! itself. Every other client is shown the provider's own certificate, which the chain vouches for, and may show
-//! its own. Both can be replaced while connections are open; those keep what they have.
+//! A client that connects to the public hostname gets the public certificate, if there is one, and cannot send a client
+//! certificate. Every other client gets the provider's own certificate, which is published on the chain, and may send
+//! its own. Both can be replaced while connections are open; those continue with the previous one.
 
 mod client;
 
 use akash_provider_chain::cert::{CertError, OwnCertificate};
 use akash_provider_chain::regular_file;
-use client::OnChain;
+use client::NetworkCertVerifier;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring;
@@ -24,18 +24,18 @@ use std::sync::{Arc, PoisonError, RwLock};
 use super::auth::Clock;
 use super::listen::Protocol;
 
-/// True when a handshake takes this for the certificate of a client.
+/// Returns true if a TLS handshake accepts the client certificate.
 #[cfg(feature = "fuzzing")]
 pub(super) fn client_certificate(der: &[u8], clock: &Clock) -> bool {
     use rustls::server::danger::ClientCertVerifier;
-    let verifier = OnChain::new(&ring::default_provider(), clock.clone());
+    let verifier = NetworkCertVerifier::new(&ring::default_provider(), clock.clone());
     let now = rustls::pki_types::UnixTime::since_unix_epoch(clock.now());
     verifier
         .verify_client_cert(&CertificateDer::from(der), &[], now)
         .is_ok()
 }
 
-/// The answer of a verifier to a signature of TLS 1.2, which neither side speaks.
+/// Returns the error of a certificate verifier for TLS 1.2 signatures, which are disabled.
 ///
 /// # Errors
 /// Always.
@@ -45,47 +45,47 @@ pub fn no_tls12() -> Result<HandshakeSignatureValid, rustls::Error> {
     ))
 }
 
-/// Largest file of a certificate or key that is read.
+/// Maximum size of a certificate or key file, in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Why TLS cannot be set up.
+/// Failure to set up TLS.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// The provider's own certificate.
+    /// The provider's own certificate cannot be used.
     #[error("the provider's own certificate")]
     Own(#[from] CertError),
-    /// A file that cannot be read, is too large, or holds no usable PEM.
+    /// A file is unreadable, too large, or has no usable PEM.
     #[error("{file}: {why}")]
     File {
-        /// Path of the file, as it was given.
+        /// Path of the file, as configured.
         file: String,
-        /// What is wrong with it, in words of the system or the parser.
+        /// Cause, as text of the system or the parser.
         why: String,
     },
-    /// The library refuses, mostly because key and certificate do not belong together.
+    /// TLS library error, usually because key and certificate do not match.
     #[error("TLS")]
     Library(#[from] rustls::Error),
 }
 
-/// What the gateway shows, whichever protocol is spoken.
+/// Server certificates of the gateway, for both protocols.
 #[derive(Debug)]
 pub struct Tls {
     clock: Clock,
     provider: Arc<CryptoProvider>,
-    shown: RwLock<Shown>,
+    configs: RwLock<ServerConfigs>,
 }
 
 #[derive(Debug, Clone)]
-struct Shown {
+struct ServerConfigs {
     own: Config,
     public: Option<(Arc<str>, Config)>,
 }
 
-/// One certificate for each protocol.
+/// Configurations of one certificate, for each protocol.
 #[derive(Debug, Clone)]
 struct Config {
-    /// Offers no protocol, so that no client takes it for HTTP/2.
+    /// Offers no ALPN protocol, so that no client selects HTTP/2.
     http1: Arc<ServerConfig>,
     http2: Arc<ServerConfig>,
 }
@@ -102,56 +102,56 @@ impl From<ServerConfig> for Config {
 }
 
 impl Tls {
-    /// Shows the provider's own certificate.
+    /// Creates the TLS state with the provider's own certificate.
     ///
     /// # Errors
     /// The certificate cannot be used.
     pub fn new(own: &OwnCertificate, clock: Clock) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
-        let shown = Shown {
+        let configs = ServerConfigs {
             own: own_config(&provider, own, &clock)?,
             public: None,
         };
         Ok(Self {
             clock,
             provider,
-            shown: RwLock::new(shown),
+            configs: RwLock::new(configs),
         })
     }
 
-    /// Shows another certificate of the provider's own from now on.
+    /// Replaces the provider's own certificate.
     ///
     /// # Errors
-    /// It cannot be used; the one before stays.
+    /// The certificate cannot be used; the previous one stays.
     pub fn set_own(&self, own: &OwnCertificate) -> Result<(), TlsError> {
         let config = own_config(&self.provider, own, &self.clock)?;
-        self.change(|shown| shown.own = config);
+        self.change(|configs| configs.own = config);
         Ok(())
     }
 
-    /// Shows a public certificate from now on to whoever asks for that name.
+    /// Sets the public certificate for a hostname.
     ///
     /// # Errors
-    /// The files cannot be used; the certificate before stays.
+    /// The files cannot be used; the previous certificate stays.
     pub fn set_public(&self, name: &str, certificate: &Path, key: &Path) -> Result<(), TlsError> {
         let chain = read_chain(certificate)?;
-        // A path that was mistaken for a log or a device is not read into memory whole.
+        // A path of a log or a device, set by mistake, is not read into memory.
         check_size(key)?;
         let private = PrivateKeyDer::from_pem_file(key).map_err(|e| file_error(key, e))?;
         let config = builder(&self.provider)?.with_no_client_auth();
         let config = Config::from(config.with_single_cert(chain, private)?);
-        // Everything that can fail is behind us: chain and key change together, under one lock, or not at all.
+        // Chain and key change together, under one lock, after everything that can fail.
         let name: Arc<str> = name.to_ascii_lowercase().into();
-        self.change(|shown| shown.public = Some((name, config)));
+        self.change(|configs| configs.public = Some((name, config)));
         Ok(())
     }
 
-    /// What a client is shown that asks for a name, or for none.
+    /// Returns the configuration for the server name of a client hello.
     pub(super) fn config_for(&self, hello: &ClientHello<'_>, protocol: Protocol) -> Arc<ServerConfig> {
-        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
-        let config = match (&shown.public, hello.server_name()) {
+        let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
+        let config = match (&configs.public, hello.server_name()) {
             (Some((public, config)), Some(name)) if name.eq_ignore_ascii_case(public) => config,
-            _ => &shown.own,
+            _ => &configs.own,
         };
         match protocol {
             Protocol::Http1 => Arc::clone(&config.http1),
@@ -159,8 +159,8 @@ impl Tls {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Shown)) {
-        change(&mut self.shown.write().unwrap_or_else(PoisonError::into_inner));
+    fn change(&self, change: impl FnOnce(&mut ServerConfigs)) {
+        change(&mut self.configs.write().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -177,12 +177,12 @@ fn own_config(
     let private = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(private.to_vec()));
     let key = provider.key_provider.load_private_key(private)?;
     let chain = vec![CertificateDer::from(own.der().to_vec())];
-    let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
-    let verifier = OnChain::new(provider, clock.clone());
+    let configs = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+    let verifier = NetworkCertVerifier::new(provider, clock.clone());
     let mut config = builder(provider)?
         .with_client_cert_verifier(Arc::new(verifier))
-        .with_cert_resolver(Arc::new(shown));
-    // A resumed session would show no certificate, so a revoked one would go on.
+        .with_cert_resolver(Arc::new(configs));
+    // A resumed session sends no client certificate, so a revoked one would stay in use.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config.into())
@@ -193,7 +193,7 @@ fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).map_err(|e| file_error(path, e))?;
     let chain: Vec<_> = read.collect::<Result<_, _>>().map_err(|e| file_error(path, e))?;
     if chain.is_empty() {
-        return Err(file_error(path, "there is no certificate in it"));
+        return Err(file_error(path, "no certificate in the file"));
     }
     Ok(chain)
 }

@@ -1,8 +1,8 @@
-//! The wire of a connection: what is written has a time, and so has the greeting; and what is held until an answer is
-//! written is given back then.
+//! Connection with time limits for writes and for the HTTP/2 preface. Permits of a response are released when its bytes
+//! are written.
 //!
 //! ```text
-//!  body ends ──► what it holds waits here ──► all bytes are with the system, or the connection is over ──► given back
+//!  body ends ──► its permit waits here ──► all bytes are written, or the connection is closed ──► released
 //! ```
 
 use bytes::Buf;
@@ -16,21 +16,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
 
-/// Bytes with which a client begins HTTP/2.
+/// Length of the HTTP/2 connection preface, in bytes.
 const HTTP2_GREETING: usize = 24;
 
-/// A wire with limits of time.
+/// Connection with time limits.
 #[derive(Debug)]
 pub(super) struct Wire<S> {
     io: S,
     within: Duration,
-    /// Since when nothing was taken, while something waits.
+    /// Timer since the last progress, while data waits to be written.
     stalled: Option<Pin<Box<Sleep>>>,
     greeting: Option<Greeting>,
-    unwritten: Unwritten,
+    pending_writes: PendingWrites,
 }
 
-/// What must come before anything else, and until when.
+/// Missing part of the HTTP/2 preface, and its time limit.
 #[derive(Debug)]
 struct Greeting {
     left: usize,
@@ -38,18 +38,18 @@ struct Greeting {
 }
 
 impl<S> Wire<S> {
-    /// A wire whose other end takes something at least as often as that.
-    pub(super) fn new(io: S, within: Duration, unwritten: Unwritten) -> Self {
+    /// Creates a connection that fails after `within` without progress of a write.
+    pub(super) fn new(io: S, within: Duration, pending_writes: PendingWrites) -> Self {
         Self {
             io,
             within,
             stalled: None,
             greeting: None,
-            unwritten,
+            pending_writes,
         }
     }
 
-    /// One that must begin HTTP/2 within that time.
+    /// Adds a time limit for the HTTP/2 preface.
     pub(super) fn greeted_within(mut self, within: Duration) -> Self {
         self.greeting = Some(Greeting {
             left: HTTP2_GREETING,
@@ -58,9 +58,9 @@ impl<S> Wire<S> {
         self
     }
 
-    /// Ends what waits for too long.
+    /// Returns an error if a write makes no progress for too long.
     fn bounded<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        // Any progress starts the time anew: a slow link is not a silent one.
+        // Any progress restarts the timer: a slow client is not a dead one.
         if polled.is_ready() {
             self.stalled = None;
             return polled;
@@ -68,7 +68,7 @@ impl<S> Wire<S> {
         let within = self.within;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(within)));
         ready!(stalled.as_mut().poll(cx));
-        Poll::Ready(Err(late("the other end takes nothing")))
+        Poll::Ready(Err(late("client does not read")))
     }
 }
 
@@ -91,7 +91,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
         if greeting.left == 0 {
             self.greeting = None;
         } else if polled.is_pending() && greeting.until.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(late("no greeting came")));
+            return Poll::Ready(Err(late("no HTTP/2 preface received")));
         }
         polled
     }
@@ -118,9 +118,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.io).poll_flush(cx);
-        // A flush that is done means that no byte waits any more, so what the bodies held can be used by others.
+        // A completed flush means that no byte is pending, so the permits of the bodies can be released.
         if polled.is_ready() {
-            self.unwritten.give_back();
+            self.pending_writes.release();
         }
         self.bounded(cx, polled)
     }
@@ -133,59 +133,63 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
 
 impl<S> Drop for Wire<S> {
     fn drop(&mut self) {
-        self.unwritten.end();
+        self.pending_writes.end();
     }
 }
 
-/// What is held until the bytes of a connection are written.
+/// Permits of responses that are not completely written.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Unwritten(Arc<Mutex<Waiting>>);
+pub(super) struct PendingWrites(Arc<Mutex<Pending>>);
 
 #[derive(Debug, Default)]
-struct Waiting {
-    held: Vec<OwnedSemaphorePermit>,
+struct Pending {
+    permits: Vec<OwnedSemaphorePermit>,
     is_over: bool,
 }
 
-impl Unwritten {
-    fn hold(&self, turn: OwnedSemaphorePermit) {
+impl PendingWrites {
+    fn hold(&self, permit: OwnedSemaphorePermit) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A body may be dropped after its connection. Pushed then, its turn would be held for ever.
+        // A body may be dropped after its connection. Its permit would then never be released.
         if !waiting.is_over {
-            waiting.held.push(turn);
+            waiting.permits.push(permit);
         }
     }
 
-    fn give_back(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).held.clear();
+    fn release(&self) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .permits
+            .clear();
     }
 
     fn end(&self) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.is_over = true;
-        waiting.held.clear();
+        waiting.permits.clear();
     }
 }
 
-/// A body that holds a turn until it is written.
+/// Body with a permit that is released when the body is written.
 #[derive(Debug)]
-pub(super) struct Held<B> {
+pub(super) struct PermitBody<B> {
     body: B,
-    turn: Option<OwnedSemaphorePermit>,
-    unwritten: Unwritten,
+    permit: Option<OwnedSemaphorePermit>,
+    pending_writes: PendingWrites,
 }
 
-impl<B> Held<B> {
-    pub(super) fn new(body: B, turn: Option<OwnedSemaphorePermit>, unwritten: Unwritten) -> Self {
+impl<B> PermitBody<B> {
+    pub(super) fn new(body: B, permit: Option<OwnedSemaphorePermit>, pending_writes: PendingWrites) -> Self {
         Self {
             body,
-            turn,
-            unwritten,
+            permit,
+            pending_writes,
         }
     }
 }
 
-impl<D: Buf, B: Body<Data = D> + Unpin> Body for Held<B> {
+impl<D: Buf, B: Body<Data = D> + Unpin> Body for PermitBody<B> {
     type Data = D;
     type Error = B::Error;
 
@@ -205,10 +209,10 @@ impl<D: Buf, B: Body<Data = D> + Unpin> Body for Held<B> {
     }
 }
 
-impl<B> Drop for Held<B> {
+impl<B> Drop for PermitBody<B> {
     fn drop(&mut self) {
-        if let Some(turn) = self.turn.take() {
-            self.unwritten.hold(turn);
+        if let Some(permit) = self.permit.take() {
+            self.pending_writes.hold(permit);
         }
     }
 }
@@ -226,18 +230,18 @@ mod tests {
 
     const LARGE: usize = 10_000;
 
-    /// A server of one large answer at once, on a wire that holds next to nothing.
-    fn serve(turns: &Arc<Semaphore>, within: Duration) -> (DuplexStream, JoinHandle<hyper::Result<()>>) {
+    /// Starts a server with one large response, on a connection with a small buffer.
+    fn serve(permits: &Arc<Semaphore>, within: Duration) -> (DuplexStream, JoinHandle<hyper::Result<()>>) {
         let (near, far) = duplex(64);
-        let unwritten = Unwritten::default();
-        let wire = Wire::new(far, within, unwritten.clone());
-        let turns = Arc::clone(turns);
+        let pending_writes = PendingWrites::default();
+        let wire = Wire::new(far, within, pending_writes.clone());
+        let permits = Arc::clone(permits);
         let service = service_fn(move |_| {
-            let (turns, unwritten) = (Arc::clone(&turns), unwritten.clone());
+            let (permits, pending_writes) = (Arc::clone(&permits), pending_writes.clone());
             async move {
-                let turn = turns.try_acquire_owned().ok();
+                let permit = permits.try_acquire_owned().ok();
                 let body = Full::new(bytes::Bytes::from(vec![b'x'; LARGE]));
-                Ok::<_, io::Error>(http::Response::new(Held::new(body, turn, unwritten)))
+                Ok::<_, io::Error>(http::Response::new(PermitBody::new(body, permit, pending_writes)))
             }
         });
         let serving = http1::Builder::new().serve_connection(TokioIo::new(wire), service);
@@ -245,54 +249,54 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_turn_is_held_until_the_answer_is_written() {
-        let turns = Arc::new(Semaphore::new(1));
-        let (mut client, serving) = serve(&turns, Duration::from_secs(60));
+    async fn permit_is_held_until_the_response_is_written() {
+        let permits = Arc::new(Semaphore::new(1));
+        let (mut client, serving) = serve(&permits, Duration::from_secs(60));
         client
             .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             .await
             .unwrap();
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(turns.available_permits(), 0);
+        assert_eq!(permits.available_permits(), 0);
         let mut some = vec![0; LARGE - 1000];
         client.read_exact(&mut some).await.unwrap();
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(turns.available_permits(), 0);
+        assert_eq!(permits.available_permits(), 0);
         let mut rest = vec![0; 1000];
         client.read_exact(&mut rest).await.unwrap();
         let mut head = [0; 64];
         drop(client.read(&mut head).await);
         sleep(Duration::from_secs(1)).await;
-        assert_eq!(turns.available_permits(), 1);
+        assert_eq!(permits.available_permits(), 1);
         drop(client);
         drop(serving.await.unwrap());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_takes_nothing_is_let_go_and_so_is_its_turn() {
-        let turns = Arc::new(Semaphore::new(1));
-        let (mut client, serving) = serve(&turns, Duration::from_secs(60));
+    async fn connection_that_does_not_read_is_closed_and_its_permit_released() {
+        let permits = Arc::new(Semaphore::new(1));
+        let (mut client, serving) = serve(&permits, Duration::from_secs(60));
         client
             .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             .await
             .unwrap();
-        // Whoever takes a little is not cut; who takes nothing for the whole time is.
+        // A client that reads a little is not disconnected; one that reads nothing for the whole time is.
         for _ in 0..3 {
             sleep(Duration::from_secs(50)).await;
             let mut some = [0; 64];
             client.read_exact(&mut some).await.unwrap();
         }
-        assert!(!serving.is_finished() && turns.available_permits() == 0);
+        assert!(!serving.is_finished() && permits.available_permits() == 0);
         let ended = tokio::time::timeout(Duration::from_secs(61), serving).await;
         assert!(ended.expect("an end").unwrap().is_err());
-        assert_eq!(turns.available_permits(), 1);
+        assert_eq!(permits.available_permits(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_begin_http2_is_let_go() {
+    async fn connection_without_http2_preface_is_closed() {
         for greeting in [&b""[..], b"PRI * HTTP/2.0\r\n"] {
             let (mut client, far) = duplex(64);
-            let wire = Wire::new(far, Duration::from_secs(60), Unwritten::default());
+            let wire = Wire::new(far, Duration::from_secs(60), PendingWrites::default());
             let wire = wire.greeted_within(Duration::from_secs(10));
             let service = service_fn(|_| async {
                 Ok::<_, io::Error>(http::Response::new(Full::new(bytes::Bytes::new())))

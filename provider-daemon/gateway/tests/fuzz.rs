@@ -1,16 +1,12 @@
-//! What strangers send, changed at random: a panic is a failure, and its input is kept. No coverage guides it, so the
-//! corpus has something of everything.
+//! Random mutation of untrusted input: a panic is a failure, and its input is saved. Without coverage guidance, the
+//! corpus must have something of everything.
 //!
 //! | variable | meaning | without it |
 //! |---|---|---|
-//! | `FUZZ_SECONDS` | for how long each target is tried | 8 |
-//! | `FUZZ_SEED` | what begins with | 1 |
+//! | `FUZZ_SECONDS` | duration of each target, in seconds | 8 |
+//! | `FUZZ_SEED` | seed of the mutations | 1 |
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test that cannot go on says so by panicking"
-)]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a failing test panics")]
 
 use akash_provider_gateway::fuzzing::TARGETS;
 use rand_chacha::ChaCha8Rng;
@@ -20,13 +16,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const CORPORA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus");
-/// Longest input: larger ones are cut by limits before anything reads them.
+/// Maximum length of an input: limits refuse larger ones before parsing.
 const BYTES_MAX: usize = 64 * 1024;
-/// Inputs of a corpus; it is kept small.
+/// Maximum number of inputs of a corpus.
 const INPUTS_MAX: usize = 64;
-/// Changes of one input at most.
+/// Maximum number of changes of one input.
 const CHANGES_MAX: u64 = 6;
-/// Bytes that mean something somewhere.
+/// Bytes with a meaning in some format.
 const TELLING: [&[u8]; 24] = [
     b"",
     b"\0",
@@ -61,7 +57,7 @@ fn number(name: &str, usual: u64) -> u64 {
     })
 }
 
-/// The inputs of a corpus, by name.
+/// Returns the inputs of a corpus, by name.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let entries = std::fs::read_dir(Path::new(CORPORA).join(name)).unwrap();
     let mut paths: Vec<_> = entries.map(|e| e.unwrap().path()).collect();
@@ -75,16 +71,16 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
     inputs
 }
 
-/// Random changes, the same ones for the same seed.
+/// Random changes, reproducible by seed.
 struct Changes(ChaCha8Rng);
 
 impl Changes {
     fn below(&mut self, limit: usize) -> usize {
-        // Not exactly even, which nobody needs here.
+        // Slightly uneven, which does not matter here.
         usize::try_from(self.0.next_u64() % u64::try_from(limit.max(1)).unwrap()).unwrap()
     }
 
-    /// A piece of an input: from, to.
+    /// Returns the bounds of a piece of an input.
     fn piece(&mut self, length: usize) -> (usize, usize) {
         let from = self.below(length + 1);
         (from, from + self.below(length - from + 1))
@@ -121,7 +117,7 @@ impl Changes {
             }
             _ => {
                 let piece = input[from..to].to_vec();
-                // Depth and length: what is nested or listed without end.
+                // Depth and length: nesting and lists.
                 let times = 1 + self.below(200);
                 let room = BYTES_MAX.saturating_sub(input.len()) / piece.len().max(1);
                 let many = piece.repeat(times.min(room));
@@ -139,7 +135,7 @@ fn tried(name: &str) {
     let limit = Duration::from_secs(number("FUZZ_SECONDS", 8));
     let mut changes = Changes(ChaCha8Rng::seed_from_u64(number("FUZZ_SEED", 1)));
     let (began, mut count, mut slowest) = (Instant::now(), 0_u64, Duration::ZERO);
-    // As it is, once, and then changed.
+    // First unchanged, then mutated.
     let mut next = corpus.iter().cloned();
     while count < u64::try_from(corpus.len()).unwrap() || began.elapsed() < limit {
         let input = next.next().unwrap_or_else(|| {
@@ -155,7 +151,7 @@ fn tried(name: &str) {
             let kept = std::env::temp_dir().join(format!("fuzz-{name}-{count}"));
             std::fs::write(&kept, &input).unwrap();
             panic!(
-                "{name}: input {count} breaks a rule; it is kept at {}",
+                "{name}: input {count} breaks an invariant; saved as {}",
                 kept.display()
             );
         }
@@ -168,11 +164,11 @@ fn tried(name: &str) {
     );
 }
 
-/// The programs that coverage guides are not compiled here: that takes minutes, since nothing that is there already can
-/// be used. They have one line each, and all that can be wrong with them is that one is missing.
+/// The coverage-guided programs are not compiled here, because that takes minutes. They have one line each, so the
+/// only likely mistake is a missing one.
 #[test]
-fn every_target_has_its_program_and_its_corpus() {
-    println!("skipped: compiling gateway/fuzz takes minutes: `cargo xtask campaign fuzz` does it");
+fn every_target_has_a_program_and_a_corpus() {
+    println!("skipped: compiling gateway/fuzz takes minutes: run `cargo xtask campaign fuzz`");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz");
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     let read = std::fs::read_to_string;

@@ -41,7 +41,7 @@ impl LimitArgs {
         let count = |flag: u32| usize::try_from(flag).unwrap_or(usize::MAX);
         let mut limits = Limits::default();
         limits.connections = count(self.gateway_connections);
-        limits.strangers_per_network = count(self.gateway_strangers);
+        limits.unleased_per_network = count(self.gateway_strangers);
         limits.requests_per_network = self.gateway_anonymous_requests;
         limits.unknown_per_network = self.gateway_unknown_accounts;
         limits.screenings_per_network = self.gateway_screenings;
@@ -86,7 +86,7 @@ mod tests {
             let count = |number: usize| u32::try_from(number).unwrap();
             [
                 count(limits.connections),
-                count(limits.strangers_per_network),
+                count(limits.unleased_per_network),
                 limits.requests_per_network,
                 limits.unknown_per_network,
                 limits.screenings_per_network,

@@ -9,7 +9,7 @@ use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::types::{Coin, Msg};
 use akash_provider_devnet::Devnet;
 use akash_provider_devnet::keys::cache;
-use akash_provider_gateway::auth::memory::Volatile;
+use akash_provider_gateway::auth::memory::InMemory;
 use akash_provider_gateway::auth::token::{self, Algorithm};
 use akash_provider_gateway::descriptors::raise;
 use akash_provider_gateway::{Gateway, GatewayError, Ports, Settings};
@@ -269,7 +269,7 @@ async fn bind(
         handle: world.handle.clone(),
         cluster: Arc::clone(&world.cluster),
         chain: Arc::new(world.chain.clone()) as Arc<dyn ChainQuery>,
-        memory: Arc::new(Volatile::default()),
+        memory: Arc::new(InMemory::default()),
     };
     let mut settings = Settings::at(address);
     settings.public_hostname = "localhost".to_owned();

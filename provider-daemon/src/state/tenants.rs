@@ -6,7 +6,7 @@
 
 use super::{State, any};
 use akash_provider_core::types::Address;
-use akash_provider_gateway::auth::memory::{Fingerprint, Memory, PublicKeyBytes, REMEMBERED_MAX};
+use akash_provider_gateway::auth::memory::{Fingerprint, Memory, PublicKeyBytes, STORED_MAX};
 use redb::{
     Database, Durability, Key, ReadableDatabase, ReadableTable, ReadableTableMetadata, Table,
     TableDefinition, WriteTransaction,
@@ -38,7 +38,7 @@ impl State {
     pub fn tenants(&self) -> Arc<dyn Memory> {
         Arc::new(Tenants {
             database: Arc::clone(&self.database),
-            max: REMEMBERED_MAX,
+            max: STORED_MAX,
         })
     }
 }
@@ -155,7 +155,7 @@ impl Memory for Tenants {
     fn key(&self, account: &Address) -> Option<PublicKeyBytes> {
         told("reading a tenant's key", self.read_key(account))
     }
-    fn keep_key(&self, account: &Address, key: PublicKeyBytes) {
+    fn store_key(&self, account: &Address, key: PublicKeyBytes) {
         told("keeping a tenant's key", self.write_key(account, &key));
     }
     fn has_certificate(&self, certificate: &Fingerprint) -> bool {
@@ -164,13 +164,13 @@ impl Memory for Tenants {
             self.read_certificate(certificate),
         )
     }
-    fn keep_certificate(&self, certificate: Fingerprint) {
+    fn store_certificate(&self, certificate: Fingerprint) {
         told(
             "keeping a tenant's certificate",
             self.write_certificate(&certificate, true),
         );
     }
-    fn forget_certificate(&self, certificate: &Fingerprint) {
+    fn remove_certificate(&self, certificate: &Fingerprint) {
         told(
             "forgetting a tenant's certificate",
             self.write_certificate(certificate, false),
@@ -194,11 +194,11 @@ mod tests {
             let tenants = state.tenants();
             assert_eq!(tenants.key(&account(1)), None);
             assert!(!tenants.has_certificate(&[1; 32]));
-            tenants.keep_key(&account(1), [7; 33]);
-            tenants.keep_certificate([1; 32]);
-            tenants.keep_certificate([2; 32]);
-            tenants.forget_certificate(&[2; 32]);
-            tenants.forget_certificate(&[3; 32]);
+            tenants.store_key(&account(1), [7; 33]);
+            tenants.store_certificate([1; 32]);
+            tenants.store_certificate([2; 32]);
+            tenants.remove_certificate(&[2; 32]);
+            tenants.remove_certificate(&[3; 32]);
         }
         let state = State::open(home.path()).unwrap().state;
         let tenants = state.tenants();
@@ -217,8 +217,8 @@ mod tests {
             max: 3,
         };
         for number in 0..10 {
-            tenants.keep_key(&account(number), [number; 33]);
-            tenants.keep_certificate([number; 32]);
+            tenants.store_key(&account(number), [number; 33]);
+            tenants.store_certificate([number; 32]);
         }
         let keys = (0..10).filter(|n| tenants.key(&account(*n)).is_some()).count();
         let certificates = (0..10).filter(|n| tenants.has_certificate(&[*n; 32])).count();
@@ -246,24 +246,24 @@ mod tests {
         };
         tenants(3).write(write).unwrap();
         for number in [9, 5] {
-            tenants(3).keep_key(&account(number), [number; 33]);
+            tenants(3).store_key(&account(number), [number; 33]);
         }
         for number in [9, 5, 4] {
-            tenants(3).keep_certificate([number; 32]);
+            tenants(3).store_certificate([number; 32]);
         }
         // Again is not anew.
-        tenants(3).keep_key(&account(9), [9; 33]);
+        tenants(3).store_key(&account(9), [9; 33]);
         let there = || {
             let keys = (0..10).filter(|n| tenants(3).key(&account(*n)).is_some());
             keys.collect::<Vec<u8>>()
         };
-        tenants(3).keep_key(&account(1), [1; 33]);
+        tenants(3).store_key(&account(1), [1; 33]);
         assert_eq!(there(), [1, 5, 9]);
-        tenants(3).keep_key(&account(2), [2; 33]);
+        tenants(3).store_key(&account(2), [2; 33]);
         assert_eq!(there(), [1, 2, 5]);
-        tenants(3).forget_certificate(&[5; 32]);
-        tenants(3).keep_certificate([1; 32]);
-        tenants(3).keep_certificate([2; 32]);
+        tenants(3).remove_certificate(&[5; 32]);
+        tenants(3).store_certificate([1; 32]);
+        tenants(3).store_certificate([2; 32]);
         let valid: Vec<u8> = (0..10)
             .filter(|n| tenants(3).has_certificate(&[*n; 32]))
             .collect();

@@ -96,7 +96,7 @@ fn token(key: &PrivateKey, provider: &Address, scope: Scope, now: Duration) -> S
         "version": "v1",
         "leases": {
             "access": "granular",
-            "permissions": [{ "provider": provider.as_str(), "access": "scoped", "scope": [scope.word()] }],
+            "permissions": [{ "provider": provider.as_str(), "access": "scoped", "scope": [scope.as_str()] }],
         },
     });
     encode(Algorithm::Es256k, key.address(), &claims, |text| key.sign(text))
@@ -169,6 +169,6 @@ mod tests {
         let shown = format!("{:?}", claims.access);
         assert!(shown.contains("Status") && !shown.contains("Shell"), "{shown}");
         let there = Claims::read(&token.claims, &elsewhere).unwrap();
-        assert_eq!(there.access, Access::Elsewhere);
+        assert_eq!(there.access, Access::OtherProviders);
     }
 }

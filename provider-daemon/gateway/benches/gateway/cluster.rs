@@ -1,4 +1,4 @@
-//! A cluster in memory whose services have as many log lines as are asked for: the one in memory keeps a thousand.
+//! In-memory cluster with as many log lines as requested; the plain one stores a thousand.
 
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, EventOptions, ForwardedPort, Hostnames, LeaseEvent, LeaseStatus, LeasedIps,
@@ -12,10 +12,10 @@ use futures::stream::{self, BoxStream, StreamExt};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes of a line, as in the figures of today's provider.
+/// Length of a line, as in the figures of the Go provider.
 const LINE: usize = 105;
 
-/// The cluster in memory, but for its logs.
+/// In-memory cluster with other logs.
 #[derive(Debug)]
 pub(crate) struct Talkative(pub(crate) MemoryCluster);
 
@@ -52,7 +52,7 @@ impl Cluster for Talkative {
         self.0.forwarded_port_status(lease).await
     }
 
-    /// The lines that the tail names; where everything is asked for, what the cluster in memory has.
+    /// Returns the requested number of lines; without one, those of the in-memory cluster.
     async fn lease_logs(
         &self,
         lease: &LeaseId,

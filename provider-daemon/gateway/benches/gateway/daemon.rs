@@ -1,4 +1,4 @@
-//! The daemon that is measured, seen from outside: where it is, its CPU, its memory.
+//! Measured daemon from outside: its address, CPU and memory.
 
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader};
@@ -6,29 +6,29 @@ use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A daemon in a process of its own; it ends when this is dropped.
+/// Daemon in a separate process, stopped on drop.
 pub(crate) struct Daemon {
     child: Child,
     pub(crate) address: SocketAddr,
 }
 
 impl Daemon {
-    /// Starts this program again as the daemon and waits until it serves.
+    /// Starts this program as the daemon, and waits until it serves.
     pub(crate) fn start() -> anyhow::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg(super::SERVE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let said = child.stdout.take().context("what the daemon says")?;
+        let said = child.stdout.take().context("the output of the daemon")?;
         let mut line = String::new();
         BufReader::new(said).read_line(&mut line)?;
         let address = line.trim().parse();
-        let address = address.with_context(|| format!("the daemon did not start: it said {line:?}"))?;
+        let address = address.with_context(|| format!("the daemon did not start; output: {line:?}"))?;
         Ok(Self { child, address })
     }
 
-    /// Resident memory, in bytes.
+    /// Returns the resident memory, in bytes.
     pub(crate) fn memory(&self) -> anyhow::Result<u64> {
         let path = format!("/proc/{}/status", self.child.id());
         let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
@@ -37,7 +37,7 @@ impl Daemon {
         Ok(kib.with_context(|| format!("{path}: no VmRSS"))? * 1024)
     }
 
-    /// The CPU it has used so far.
+    /// Returns its CPU time.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         cpu_of(&self.child.id().to_string())
     }
@@ -45,23 +45,23 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // The end of its input is its end.
+        // The daemon ends with its input.
         drop(self.child.stdin.take());
         drop(self.child.wait());
     }
 }
 
-/// The CPU that this process has used so far.
+/// Returns the CPU time of this process.
 pub(crate) fn own_cpu() -> anyhow::Result<Duration> {
     cpu_of("self")
 }
 
 fn cpu_of(process: &str) -> anyhow::Result<Duration> {
-    /// What the kernel counts in, wherever Linux runs today.
+    /// Unit of the kernel, on all present platforms of Linux.
     const TICK: Duration = Duration::from_millis(10);
     let path = format!("/proc/{process}/stat");
     let text = std::fs::read_to_string(&path).with_context(|| path.clone())?;
-    // Behind the name, which may hold anything.
+    // After the name, which may contain any character.
     let (_, fields) = text.rsplit_once(')').with_context(|| path.clone())?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     ensure!(fields.len() > 12, "{path}: {text}");

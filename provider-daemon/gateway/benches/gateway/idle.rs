@@ -1,4 +1,4 @@
-//! Websockets on which nothing happens but pings.
+//! Idle websockets, with only pings.
 
 use super::daemon::Daemon;
 use super::load::{authorization, frame, lease_path, tls, websocket};
@@ -14,11 +14,11 @@ use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
 const WEBSOCKETS: usize = if cfg!(debug_assertions) { 100 } else { 10_000 };
-/// Files that the daemon keeps for itself.
+/// Open files reserved by the daemon.
 const RESERVE: usize = 300;
-/// Opened at once.
+/// Number of websockets opened concurrently.
 const TOGETHER: usize = 50;
-/// All have been pinged twice by then.
+/// Duration in which all have been pinged twice.
 const SETTLED: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(1)
 } else {
@@ -53,8 +53,8 @@ pub(crate) async fn websockets() -> anyhow::Result<()> {
     }
     tokio::time::sleep(SETTLED).await;
     let after = daemon.memory()?;
-    let gone = open.try_join_next();
-    ensure!(gone.is_none(), "a websocket ended: {gone:?}");
+    let ended = open.try_join_next();
+    ensure!(ended.is_none(), "a websocket ended: {ended:?}");
     ensure!(
         cfg!(debug_assertions) || pings.load(Ordering::Relaxed) >= websockets,
         "not every websocket was pinged"
@@ -69,8 +69,8 @@ pub(crate) async fn websockets() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ten thousand, or as many as the daemon lets in with the files that a process may open here: two for each, and a quarter
-/// of all for gRPC.
+/// Ten thousand, or as many as the daemon lets in with the files that a process may open here: two for each, and a
+/// quarter of all for gRPC.
 fn websockets_that_fit() -> anyhow::Result<usize> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let fit = usize::try_from(most)?.saturating_sub(RESERVE) / 8 * 3;

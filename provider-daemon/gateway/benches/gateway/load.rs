@@ -1,8 +1,8 @@
-//! The load: connections that are kept, and requests on them. It does as little as it can: what it takes of the two
-//! cores, the daemon cannot have.
+//! Load: persistent connections with requests. It uses as little CPU as possible, because it shares the two cores with
+//! the daemon.
 
 use super::DSEQ;
-use super::anybody::Anybody;
+use super::any_certificate::AnyCertificate;
 use super::serve::tenant;
 use akash_provider_gateway::auth::token::{self, Algorithm};
 use anyhow::{Context, ensure};
@@ -18,17 +18,17 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// More than any answer that is asked for here.
+/// Maximum time of any operation.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum size of a response.
 const ANSWER_MAX: usize = 64 * 1024;
 
-/// TLS 1.3 and nothing else; with a certificate, where there is one.
+/// Returns a TLS 1.3 configuration, with a client certificate if there is one.
 pub(crate) fn tls(shown: Option<rustls::sign::CertifiedKey>) -> anyhow::Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody));
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate));
     let config = match shown {
         None => builder.with_no_client_auth(),
         Some(key) => {
@@ -39,7 +39,7 @@ pub(crate) fn tls(shown: Option<rustls::sign::CertifiedKey>) -> anyhow::Result<A
     Ok(Arc::new(config))
 }
 
-/// A connection after its handshake.
+/// Connects and completes the handshake.
 pub(crate) async fn connect(
     address: SocketAddr,
     config: &Arc<ClientConfig>,
@@ -50,12 +50,12 @@ pub(crate) async fn connect(
         let name = ServerName::try_from("localhost")?;
         anyhow::Ok(TlsConnector::from(Arc::clone(config)).connect(name, tcp).await?)
     };
-    tokio::time::timeout(PATIENCE, connecting)
+    tokio::time::timeout(TIMEOUT, connecting)
         .await
         .context("a handshake")?
 }
 
-/// The authorization of a tenant, good for an hour.
+/// Returns the authorization header of a tenant, valid for an hour.
 pub(crate) fn authorization(number: u8) -> anyhow::Result<String> {
     let key = tenant(number)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
@@ -67,17 +67,17 @@ pub(crate) fn authorization(number: u8) -> anyhow::Result<String> {
     Ok(format!("Authorization: Bearer {token}\r\n"))
 }
 
-/// The path of something of a tenant's lease.
+/// Returns a path below a tenant's lease.
 pub(crate) fn lease_path(rest: &str) -> String {
     format!("/lease/{DSEQ}/1/1/{rest}")
 }
 
-/// A request; `more` are whole header lines.
+/// Returns a request; `more` are complete header lines.
 pub(crate) fn request(path: &str, more: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n").into_bytes()
 }
 
-/// A connection that is kept.
+/// Persistent connection.
 pub(crate) struct Kept {
     io: TlsStream<TcpStream>,
     buffer: Vec<u8>,
@@ -91,33 +91,27 @@ impl Kept {
         }
     }
 
-    /// Sends a request and reads the answer whole: its status and the length of its body.
+    /// Sends a request and reads the response; returns its status and the length of its body.
     pub(crate) async fn ask(&mut self, request: &[u8]) -> anyhow::Result<(u16, usize)> {
         self.io.write_all(request).await?;
         self.io.flush().await?;
         self.buffer.clear();
         let (status, body_at, length) = loop {
             let read = self.io.read_buf(&mut self.buffer).await?;
-            ensure!(
-                read > 0 && self.buffer.len() < ANSWER_MAX,
-                "an answer that does not end"
-            );
+            ensure!(read > 0 && self.buffer.len() < ANSWER_MAX, "incomplete response");
             if let Some(head) = head(&self.buffer)? {
                 break head;
             }
         };
         while self.buffer.len() < body_at + length {
             let read = self.io.read_buf(&mut self.buffer).await?;
-            ensure!(
-                read > 0 && self.buffer.len() < ANSWER_MAX,
-                "an answer that does not end"
-            );
+            ensure!(read > 0 && self.buffer.len() < ANSWER_MAX, "incomplete response");
         }
         Ok((status, length))
     }
 }
 
-/// Status, where the body begins, and how long it is; `None` while the head is not whole.
+/// Returns the status, and the start and length of the body, or `None` while the head is incomplete.
 fn head(bytes: &[u8]) -> anyhow::Result<Option<(u16, usize, usize)>> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);
@@ -155,7 +149,7 @@ pub(crate) async fn websocket(
     Ok(io)
 }
 
-/// Reads frames of a server: the code of each, and how many bytes it has in all.
+/// Returns the opcode and total length of a server's frame.
 pub(crate) fn frame(bytes: &[u8]) -> Option<(u8, usize)> {
     let (first, second) = (*bytes.first()?, *bytes.get(1)?);
     let (length, head) = match second {

@@ -7,9 +7,9 @@ use anyhow::ensure;
 use std::time::Instant;
 use tokio::io::AsyncReadExt;
 
-/// Some seconds of them.
+/// Number of lines: some seconds.
 const LINES: u32 = if cfg!(debug_assertions) { 20_000 } else { 2_000_000 };
-/// Reading larger pieces would save the load work that clients have.
+/// Read size. A larger one would save work that real clients have.
 const PIECE: usize = 64 * 1024;
 
 pub(crate) async fn one_stream() -> anyhow::Result<()> {
@@ -25,7 +25,7 @@ pub(crate) async fn one_stream() -> anyhow::Result<()> {
         ensure!(read > 0, "the stream ended after {lines} lines");
         let mut at = 0;
         while let Some((code, bytes)) = frame(&buffer[at..]) {
-            // Text is a line; the gateway's pings may come between.
+            // A text frame is a line; pings of the gateway may come between.
             lines += u32::from(code == 1);
             at += bytes;
         }

@@ -1,4 +1,4 @@
-//! Requests one after the other on connections that are kept.
+//! Sequential requests on persistent connections.
 
 use super::daemon::{Daemon, own_cpu};
 use super::load::{Kept, authorization, connect, lease_path, request, tls};
@@ -8,9 +8,9 @@ use futures::future::try_join_all;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Connections at once, as in the figures of today's provider.
+/// Concurrent connections, as in the figures of the Go provider.
 const CONNECTIONS: u8 = 10;
-/// Caches fill and the scheduler settles.
+/// Warm-up time.
 const WARM_UP: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(200)
 } else {
@@ -21,16 +21,16 @@ const MEASURED: Duration = if cfg!(debug_assertions) {
 } else {
     Duration::from_secs(8)
 };
-/// Requests whose memory is watched, and those before, after which it has reached its size.
+/// Requests with measured memory, and those before, after which memory is stable.
 const MANY: u32 = if cfg!(debug_assertions) { 1_000 } else { 1_000_000 };
 const MANY_BEFORE: u32 = if cfg!(debug_assertions) { 100 } else { 100_000 };
 
-/// Anybody's status, at full speed.
+/// Measures the anonymous status at full speed.
 pub(crate) async fn status() -> anyhow::Result<()> {
     rate("status", |_| Ok(request("/status", ""))).await
 }
 
-/// Each tenant's own lease, with its token.
+/// Measures the status of each tenant's lease, with its token.
 pub(crate) async fn lease_status() -> anyhow::Result<()> {
     rate("lease_status", |number| {
         Ok(request(&lease_path("status"), &authorization(number)?))
@@ -38,7 +38,7 @@ pub(crate) async fn lease_status() -> anyhow::Result<()> {
     .await
 }
 
-/// Whether memory grows with requests.
+/// Measures the growth of memory with requests.
 pub(crate) async fn memory() -> anyhow::Result<()> {
     let daemon = Daemon::start()?;
     let mut callers = callers(&daemon, |number| {
@@ -63,11 +63,11 @@ pub(crate) async fn memory() -> anyhow::Result<()> {
 struct Caller {
     connection: Kept,
     request: Vec<u8>,
-    /// Microseconds that each answer took.
+    /// Duration of each response, in microseconds.
     took: Vec<u32>,
 }
 
-/// When to stop.
+/// End of a run.
 #[derive(Clone, Copy)]
 enum Until {
     Count(u32),
@@ -90,7 +90,7 @@ async fn callers(
     Ok(callers)
 }
 
-/// All callers ask, each as fast as it is answered.
+/// Runs all callers, each sequentially.
 async fn run(callers: &mut [Caller], until: Until) -> anyhow::Result<u32> {
     let (done, began) = (Cell::new(0), Instant::now());
     let (done, asking) = (&done, callers.iter_mut());
@@ -142,7 +142,7 @@ async fn rate(name: &str, ask: impl Fn(u8) -> anyhow::Result<Vec<u8>>) -> anyhow
     Ok(())
 }
 
-/// So many percent are not above it.
+/// Returns a percentile.
 pub(crate) fn percentile(all: &mut [u32], percent: usize) -> u32 {
     all.sort_unstable();
     let at = (all.len() * percent / 100).min(all.len().saturating_sub(1));

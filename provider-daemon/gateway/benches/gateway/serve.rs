@@ -1,4 +1,4 @@
-//! The daemon: a provider on backends in memory with 68 leases that run, and its gateway.
+//! Daemon: a provider on in-memory backends with 68 running leases, and its gateway.
 
 use super::cluster::Talkative;
 use super::{DSEQ, TENANTS};
@@ -18,7 +18,7 @@ use akash_provider_core::sdl::{self, Sdl};
 use akash_provider_core::types::{
     Address, BlockTime, Coin, DeploymentId, LeaseId, Msg, OrderState, ProviderRecord as Record,
 };
-use akash_provider_gateway::auth::memory::Volatile;
+use akash_provider_gateway::auth::memory::InMemory;
 use akash_provider_gateway::{Gateway, Ports, Settings};
 use anyhow::{Context, bail};
 use std::io::{Read, Write};
@@ -26,10 +26,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const SDL: &str = include_str!("../../../samples/web.yaml");
 
-/// Serves until the end of its input; says where, in one line.
+/// Serves until the end of its input; prints its address in one line.
 pub(crate) fn run() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -38,7 +38,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     runtime.block_on(serve())
 }
 
-/// The key of a tenant; both processes know it.
+/// Returns the key of a tenant, the same in both processes.
 pub(crate) fn tenant(number: u8) -> anyhow::Result<PrivateKey> {
     Ok(PrivateKey::from_bytes(&[number; 32])?)
 }
@@ -64,7 +64,7 @@ fn hardware() -> InventoryUpdate {
     }
 }
 
-/// Prices far below what tenants pay.
+/// Returns prices below those of the tenants.
 fn prices() -> anyhow::Result<Scale> {
     let config = ScaleConfig {
         cpu: "0.001".parse()?,
@@ -130,12 +130,12 @@ async fn serve() -> anyhow::Result<()> {
         handle,
         cluster,
         chain: Arc::new(chain),
-        memory: Arc::new(Volatile::default()),
+        memory: Arc::new(InMemory::default()),
     };
     let mut settings = Settings::at(([127, 0, 0, 1], 0).into());
     // All load comes from one address.
     settings.limits.requests_per_network = u32::MAX;
-    settings.limits.strangers_per_network = settings.limits.connections;
+    settings.limits.unleased_per_network = settings.limits.connections;
     let gateway = Gateway::bind(us, ports, &own, settings).await?;
     println!("{}", gateway.address()?);
     std::io::stdout().flush()?;
@@ -153,8 +153,8 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) -> anyhow::Resu
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    let waited = tokio::time::timeout(PATIENCE, waiting).await;
-    waited.with_context(|| format!("{what}: not within {PATIENCE:?}"))
+    let waited = tokio::time::timeout(TIMEOUT, waiting).await;
+    waited.with_context(|| format!("{what}: not within {TIMEOUT:?}"))
 }
 
 async fn lease(

@@ -1,4 +1,4 @@
-//! A tenant's requests while thousands come with certificates that nobody knows.
+//! Requests of a tenant while thousands of clients connect with unknown certificates.
 
 use super::daemon::Daemon;
 use super::figure;
@@ -17,10 +17,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinSet;
 
 const STRANGERS: u16 = if cfg!(debug_assertions) { 100 } else { 2_000 };
-/// At once.
+/// Concurrent clients.
 const TOGETHER: usize = 50;
 
-/// Two threads: the kernel shares the cores between the storm and the tenant, not a queue of ours.
+/// Runs on two threads, so that the kernel shares the cores between the storm and the tenant.
 pub(crate) fn strangers() -> anyhow::Result<()> {
     let daemon = Daemon::start()?;
     let address = daemon.address;
@@ -48,7 +48,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .build()?)
 }
 
-/// A stranger with a certificate of its own.
+/// Returns a client with a new, unknown certificate.
 fn stranger(number: u16) -> anyhow::Result<Arc<ClientConfig>> {
     let mut secret = [9; 32];
     secret[..2].copy_from_slice(&number.to_be_bytes());
@@ -63,7 +63,7 @@ fn stranger(number: u16) -> anyhow::Result<Arc<ClientConfig>> {
     tls(Some(rustls::sign::CertifiedKey::new(chain, key)))
 }
 
-/// The tenant goes on until the storm is over; microseconds that each answer took.
+/// Sends requests of the tenant until the storm ends; returns the duration of each response in microseconds.
 async fn tenant(address: SocketAddr, over: &AtomicBool) -> anyhow::Result<Vec<u32>> {
     let mut connection = Kept::new(connect(address, &tls(None)?).await?);
     let request = request(&lease_path("status"), &authorization(1)?);
@@ -73,25 +73,25 @@ async fn tenant(address: SocketAddr, over: &AtomicBool) -> anyhow::Result<Vec<u3
         let (status, _) = connection.ask(&request).await?;
         ensure!(status == 200, "status {status}");
         took.push(u32::try_from(at.elapsed().as_micros())?);
-        // A tenant is not a load by itself.
+        // The tenant alone must not be a load.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok(took)
 }
 
-/// Everybody comes, asks for something, and is refused or cut off.
+/// Connects all clients, each with a request that is refused or disconnected.
 async fn storm(address: SocketAddr, shown: Vec<Arc<ClientConfig>>) -> anyhow::Result<()> {
     let mut coming = JoinSet::new();
     let mut refused = 0_u32;
-    let mut count = |answer: Option<u16>| {
-        let is_no = answer.is_none_or(|status| [401, 429].contains(&status));
-        ensure!(is_no, "a stranger got status {answer:?}");
+    let mut count = |response: Option<u16>| {
+        let is_no = response.is_none_or(|status| [401, 429].contains(&status));
+        ensure!(is_no, "an unknown client got status {response:?}");
         refused += 1;
         Ok(())
     };
     for config in shown {
         if coming.len() >= TOGETHER {
-            count(coming.join_next().await.context("one that came")??)?;
+            count(coming.join_next().await.context("a client")??)?;
         }
         coming.spawn(async move {
             let mut connection = Kept::new(connect(address, &config).await.ok()?);

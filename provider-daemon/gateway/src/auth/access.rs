@@ -1,4 +1,4 @@
-//! What a caller may do: scopes, and where they hold.
+//! Permissions of callers: scopes, and the leases they apply to.
 
 use akash_provider_core::types::{Address, LeaseId};
 use std::collections::BTreeSet;
@@ -6,33 +6,33 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// One thing a token may allow, by the network's words.
+/// Permission that a token may grant, named as in the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// `send-manifest`: `PUT /deployment/{dseq}/manifest`, which changes every lease of the deployment.
     SendManifest,
     /// `get-manifest`: reads back the manifest that the cluster runs, environment variables included.
     GetManifest,
-    /// `logs`: what the containers write, past and to come.
+    /// `logs`: reads the output of the containers, past and future.
     Logs,
-    /// `shell`: runs commands inside a service, with whatever rights the container has.
+    /// `shell`: runs commands in a service, with the rights of its container.
     Shell,
-    /// `events`: what the cluster reports about the workload, on `kubeevents`.
+    /// `events`: reads the cluster events of the workload, on `kubeevents`.
     Events,
-    /// `status`: of a lease and of one service; the provider's own status needs no scope.
+    /// `status`: reads the status of a lease and of one service; the provider's own status needs no scope.
     Status,
-    /// `restart`; nothing here needs it.
+    /// `restart`: not used by this gateway.
     Restart,
     /// `hostname-migrate`: moves hostnames between leases of one tenant.
     HostnameMigrate,
     /// `ip-migrate`: moves leased addresses between leases of one tenant.
     IpMigrate,
-    /// `attestation`; nothing here needs it.
+    /// `attestation`: not used by this gateway.
     Attestation,
 }
 
 impl Scope {
-    /// Every scope a token of the network may name. Any other word makes the token invalid.
+    /// Every scope that a token may name. Any other name makes the token invalid.
     pub const ALL: [Self; 10] = [
         Self::SendManifest,
         Self::GetManifest,
@@ -46,9 +46,9 @@ impl Scope {
         Self::Attestation,
     ];
 
-    /// The scope as it stands in the claims of a token.
+    /// Returns the scope as written in the claims of a token.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::SendManifest => "send-manifest",
             Self::GetManifest => "get-manifest",
@@ -66,61 +66,61 @@ impl Scope {
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
 impl FromStr for Scope {
     type Err = ();
     fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL.into_iter().find(|s| s.word() == text).ok_or(())
+        Self::ALL.into_iter().find(|s| s.as_str() == text).ok_or(())
     }
 }
 
 /// Scopes of a token.
 pub type Scopes = BTreeSet<Scope>;
 
-/// What a token allows on the leases of one deployment.
+/// Permissions on the leases of one deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentGrant {
     /// Sequence number of the deployment, never 0; its owner is the issuer of the token.
     pub dseq: u64,
-    /// Only this group; 0 for any.
+    /// Group of the deployment; 0 for any.
     pub gseq: u32,
-    /// Only this order; 0 for any.
+    /// Order of the group; 0 for any.
     pub oseq: u32,
-    /// What may be done there; never empty.
+    /// Granted scopes; never empty.
     pub scopes: Scopes,
-    /// Names of the services where it may be done; never empty, so there is no word for "all".
+    /// Names of the services that the grant covers; never empty, so "all services" cannot be expressed.
     pub services: BTreeSet<String>,
 }
 
-/// What a caller may do at this provider.
+/// Permissions of a caller at this provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// Everything with its own leases.
+    /// All permissions on the caller's leases.
     Full,
-    /// These things with all of its leases.
+    /// These scopes on all of the caller's leases.
     Scoped(Scopes),
-    /// These things with these deployments.
+    /// These grants, each for one deployment.
     Granular(Vec<DeploymentGrant>),
-    /// Nothing: the token is for other providers.
-    Elsewhere,
+    /// No permissions: the token is for other providers.
+    OtherProviders,
 }
 
-/// What is to be done something with.
+/// Object of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// A deployment as a whole.
+    /// Whole deployment.
     Deployment(u64),
-    /// One group of a deployment.
+    /// Group of a deployment.
     Group(u64, u32),
-    /// One lease, as `dseq`, `gseq` and `oseq`; owner and provider follow from who asks whom.
+    /// Lease, as `dseq`, `gseq` and `oseq`; the owner is the caller, and the provider is this one.
     Lease(u64, u32, u32),
 }
 
 impl Target {
-    /// The target for a lease of the caller. The owner in the id is not compared: paths have none.
+    /// Returns the target for a lease of the caller. The owner in the id is not compared: paths have none.
     #[must_use]
     pub fn lease(lease: &LeaseId) -> Self {
         Self::Lease(lease.deployment().dseq, lease.order.group.gseq, lease.order.oseq)
@@ -138,17 +138,17 @@ impl Target {
     }
 }
 
-/// Services that a permission is for.
+/// Services that a permission covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Services {
-    /// Every service, also those of manifests to come: full and scoped access.
+    /// Every service, including those of future manifests: full and scoped access.
     All,
-    /// These names alone, from grants of a granular token; a service that is renamed is lost.
+    /// Services with these names, from grants of a granular token. A renamed service is no longer covered.
     Only(BTreeSet<String>),
 }
 
 impl Services {
-    /// True when a service is among them.
+    /// Returns true if a service is covered.
     #[must_use]
     pub fn contains(&self, service: &str) -> bool {
         match self {
@@ -158,21 +158,21 @@ impl Services {
     }
 }
 
-/// A caller whose certificate or token was verified. One of a token is shared for as long as the token is cached.
+/// Caller with a verified certificate or token. Requests with a cached token share one identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The tenant's account: the subject of the certificate, or the issuer of the token.
     pub owner: Address,
-    /// What it may do here.
+    /// Permissions at this provider.
     pub access: Access,
     /// Id of the token, for the log.
     pub token_id: Option<String>,
-    /// It ends then, since the Unix epoch.
+    /// End of the credential's validity, since the Unix epoch.
     pub until: Duration,
 }
 
 impl Identity {
-    /// Everything with its own leases, which is what a certificate gives until its end.
+    /// Returns the identity of a certificate's owner: all permissions until the certificate expires.
     #[must_use]
     pub const fn full(owner: Address, until: Duration) -> Self {
         Self {
@@ -183,13 +183,13 @@ impl Identity {
         }
     }
 
-    /// True for what is granted deployment by deployment.
+    /// Returns true if permissions are granted for each deployment.
     #[must_use]
     pub const fn is_granular(&self) -> bool {
         matches!(self.access, Access::Granular(_))
     }
 
-    /// In which services of the target this may be done; `None` for in none.
+    /// Returns the services of the target that the scope covers, or `None` without permission.
     #[must_use]
     pub fn permits(&self, scope: Scope, target: Target) -> Option<Services> {
         match &self.access {
@@ -199,12 +199,13 @@ impl Identity {
                 let fitting = grants
                     .iter()
                     .filter(|g| g.scopes.contains(&scope) && target.is_covered_by(g));
-                // Grants for one target add up; none takes away what another gives.
+                // Grants for one target add up.
                 let services: BTreeSet<String> = fitting.flat_map(|g| g.services.clone()).collect();
-                // No fitting grant must be a refusal: an empty list of services reads as "all of them" elsewhere.
+                // Without a matching grant the result must be `None`: an empty list of services means "all" to the
+                // cluster.
                 (!services.is_empty()).then_some(Services::Only(services))
             }
-            Access::Elsewhere => None,
+            Access::OtherProviders => None,
         }
     }
 }
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_read_as_they_are_written() {
+    fn scopes_parse_as_written() {
         for scope in Scope::ALL {
             assert_eq!(scope.to_string().parse(), Ok(scope));
         }
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_means_any_and_grants_add_up() {
+    fn zero_matches_any_group_or_order_and_grants_add_up() {
         let who = identity(Access::Granular(vec![
             grant(7, 0, 0, Scope::Logs, "web"),
             grant(7, 1, 2, Scope::Logs, "db"),
@@ -264,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_holds_for_every_lease_and_nothing_else() {
+    fn scoped_access_covers_every_lease_but_no_other_scope() {
         let who = identity(Access::Scoped([Scope::Logs].into()));
         assert_eq!(
             who.permits(Scope::Logs, Target::Lease(1, 1, 1)),
             Some(Services::All)
         );
         assert_eq!(who.permits(Scope::Shell, Target::Lease(1, 1, 1)), None);
-        let elsewhere = identity(Access::Elsewhere);
+        let elsewhere = identity(Access::OtherProviders);
         assert_eq!(elsewhere.permits(Scope::Logs, Target::Deployment(1)), None);
     }
 }

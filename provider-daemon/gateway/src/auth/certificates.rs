@@ -1,4 +1,4 @@
-//! Certificates of tenants: what TLS has seen, compared with what is on the chain.
+//! Client certificates of tenants, compared with those on the chain.
 
 use super::LookupFault;
 use super::lookups::Lookups;
@@ -13,22 +13,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Entries of each of the three caches. One that is pushed out costs a question to the chain and nothing else.
-const AT_HAND_MAX: u64 = 10_000;
-/// One that is not on the chain is looked for again after so long.
+/// Entries of each of the three caches. An evicted entry only costs another chain query.
+const CACHED_MAX: u64 = 10_000;
+/// Time until a certificate that is not on the chain is looked up again.
 const UNKNOWN_FOR: Duration = Duration::from_secs(15);
-/// How long the chain is waited for about a certificate that it has shown to be valid before. Its answer counts even
-/// when it comes later.
-const KNOWN_PATIENCE: Duration = Duration::from_millis(300);
-/// A question in vain is not put again for so long: a request asks what its connection has just asked.
-const UNANSWERED_FOR: Duration = Duration::from_secs(1);
+/// Maximum wait for the chain about a certificate that was valid before. A later response still takes effect.
+const RECHECK_TIMEOUT: Duration = Duration::from_millis(300);
+/// Time until a failed query is repeated: a request queries the same certificate as its connection just did.
+const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// A tenant's certificate as TLS has seen it; its holder has its key.
+/// Client certificate of a TLS connection; the TLS handshake proved possession of its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// Whose it says it is.
+    /// Account named in the certificate.
     pub owner: Address,
-    /// Serial number in decimal, the form in which the chain is asked for it.
+    /// Serial number in decimal, as used in chain queries.
     pub serial: String,
     /// End of its validity, since the Unix epoch.
     pub not_after: Duration,
@@ -36,7 +35,8 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Reads what TLS was shown; `None` when it is not of the network's form, which TLS refuses before.
+    /// Parses a certificate; returns `None` if it is not of the network's form, which the TLS handshake already
+    /// refuses.
     #[must_use]
     pub fn read(der: &[u8]) -> Option<Self> {
         let facts = cert::read_der(der).ok()?;
@@ -49,7 +49,7 @@ impl ClientCertificate {
     }
 }
 
-/// What is known of certificates.
+/// Caches of certificate checks.
 #[derive(Debug)]
 pub(super) struct Certificates {
     chain: Arc<dyn ChainQuery>,
@@ -57,10 +57,10 @@ pub(super) struct Certificates {
     lookups: Arc<Lookups>,
     valid: Cache<Fingerprint, ()>,
     unknown: moka::sync::Cache<Fingerprint, ()>,
-    unanswered: moka::sync::Cache<Fingerprint, LookupFault>,
+    failed: moka::sync::Cache<Fingerprint, LookupFault>,
 }
 
-/// Why a certificate does not count.
+/// Reason for the refusal of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NotValid {
     Unknown,
@@ -68,7 +68,7 @@ enum NotValid {
 }
 
 impl Certificates {
-    /// A valid one is compared again after `valid_for`.
+    /// Creates empty caches; a valid certificate is compared with the chain again after `valid_for`.
     pub(super) fn new(
         chain: Arc<dyn ChainQuery>,
         memory: Arc<dyn Memory>,
@@ -80,22 +80,22 @@ impl Certificates {
             memory,
             lookups,
             valid: Cache::builder()
-                .max_capacity(AT_HAND_MAX)
+                .max_capacity(CACHED_MAX)
                 .time_to_live(valid_for)
                 .build(),
             unknown: moka::sync::Cache::builder()
-                .max_capacity(AT_HAND_MAX)
+                .max_capacity(CACHED_MAX)
                 .time_to_live(UNKNOWN_FOR)
                 .build(),
-            unanswered: moka::sync::Cache::builder()
-                .max_capacity(AT_HAND_MAX)
-                .time_to_live(UNANSWERED_FOR)
+            failed: moka::sync::Cache::builder()
+                .max_capacity(CACHED_MAX)
+                .time_to_live(FAILED_FOR)
                 .build(),
         }
     }
 
-    /// True when the same bytes are on the chain and not revoked. While the chain is away, what was true when it
-    /// was last asked counts.
+    /// Returns true if the same bytes are on the chain and not revoked. During an outage of the chain, the last known
+    /// result counts.
     pub(super) async fn is_valid(
         &self,
         certificate: &ClientCertificate,
@@ -105,17 +105,17 @@ impl Certificates {
         if self.valid.get(&key).await.is_some() {
             return Ok(true);
         }
-        // The negative caches come before the chain, or a refused client that connects in a loop costs a question
+        // The negative caches come before the chain. Otherwise a refused client that reconnects in a loop costs a query
         // each time.
         if self.unknown.contains_key(&key) {
             return Ok(false);
         }
-        if let Some(fault) = self.unanswered.get(&key) {
+        if let Some(fault) = self.failed.get(&key) {
             return Err(fault);
         }
         let found = self
             .valid
-            // A client may open many connections at once with one certificate: they share this look-up.
+            // A client may open many connections at once with one certificate: they share this lookup.
             .try_get_with(key, self.look_up(certificate, peer))
             .await;
         match found.map_err(|e| *e) {
@@ -125,55 +125,55 @@ impl Certificates {
                 Ok(false)
             }
             Err(NotValid::Fault(fault)) => {
-                self.unanswered.insert(key, fault);
+                self.failed.insert(key, fault);
                 Err(fault)
             }
         }
     }
 
-    /// What the chain says, and of a certificate that it knew what it said last where it takes its time.
+    /// Returns the result of the chain, or the last known one if the certificate was valid and the chain is slow.
     async fn look_up(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
         let key = certificate.fingerprint;
-        let question = Question {
+        let lookup = Lookup {
             chain: Arc::clone(&self.chain),
             memory: Arc::clone(&self.memory),
             lookups: Arc::clone(&self.lookups),
         };
-        // Only a certificate that was valid before may be let in without an answer. Any other has to wait for one.
+        // Only a certificate that was valid before may be accepted without a response. Any other waits for one.
         if !self.memory.has_certificate(&key) {
-            return question.ask(certificate, peer).await;
+            return lookup.run(certificate, peer).await;
         }
         let (valid, unknown) = (self.valid.clone(), self.unknown.clone());
         let certificate = certificate.clone();
-        // One at most for each certificate and time between two looks, and it ends soon.
-        let asking = tokio::spawn(async move {
-            let answer = question.ask(&certificate, peer).await;
-            if answer == Err(NotValid::Unknown) {
+        // At most one task for each certificate and recheck interval, and it ends soon.
+        let task = tokio::spawn(async move {
+            let reply = lookup.run(&certificate, peer).await;
+            if reply == Err(NotValid::Unknown) {
                 unknown.insert(key, ());
                 valid.invalidate(&key).await;
             }
-            answer
+            reply
         });
-        match timeout(KNOWN_PATIENCE, asking).await {
-            Ok(Ok(answer)) => answer,
+        match timeout(RECHECK_TIMEOUT, task).await {
+            Ok(Ok(reply)) => reply,
             Ok(Err(_)) | Err(_) => Ok(()),
         }
     }
 }
 
-/// What a question to the chain needs, wherever it is waited for.
-struct Question {
+/// Dependencies of a chain query; a spawned task owns its own.
+struct Lookup {
     chain: Arc<dyn ChainQuery>,
     memory: Arc<dyn Memory>,
     lookups: Arc<Lookups>,
 }
 
-impl Question {
-    async fn ask(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
+impl Lookup {
+    async fn run(&self, certificate: &ClientCertificate, peer: IpAddr) -> Result<(), NotValid> {
         let key = certificate.fingerprint;
-        let question = async {
+        let query = async {
             let serial = Some(certificate.serial.as_str());
-            // The serial only narrows the question. Anybody can make a certificate with somebody else's name and
+            // The serial only narrows the query. A third party can make a certificate with another account's name and
             // serial, so the bytes decide.
             let published = self.chain.certificates(&certificate.owner, serial).await?;
             let same = |c: &akash_provider_core::chain::Certificate| {
@@ -182,18 +182,18 @@ impl Question {
             };
             Ok(published.iter().any(same).then_some(()))
         };
-        match self.lookups.ask(peer, question).await {
+        match self.lookups.query(peer, query).await {
             Ok(Some(())) => {
-                self.memory.keep_certificate(key);
+                self.memory.store_certificate(key);
                 Ok(())
             }
             Ok(None) => {
-                // Forgotten for good, so that a revoked certificate does not come back with the next outage.
-                self.memory.forget_certificate(&key);
+                // Removed permanently, so that a revoked certificate is not accepted during the next outage.
+                self.memory.remove_certificate(&key);
                 Err(NotValid::Unknown)
             }
-            // An outage must not lock out tenants whose workloads run on. It delays a revocation for as long as it
-            // lasts.
+            // An outage must not lock out tenants with running workloads. A revocation is delayed until the outage
+            // ends.
             Err(LookupFault::Outage) if self.memory.has_certificate(&key) => Ok(()),
             Err(fault) => Err(NotValid::Fault(fault)),
         }

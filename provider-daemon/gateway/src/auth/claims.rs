@@ -1,8 +1,7 @@
-//! The claims of a token, and their rules.
+//! Claims of a token, and their rules.
 //!
-//! Claims that this version does not know are passed over, as the network's provider does. Whoever holds a
-//! token whose claims break a rule gets told so; that it is expired is told only of a token that is otherwise
-//! right.
+//! Unknown claims are ignored, as the Go provider does. The holder of a token with invalid claims gets a specific
+//! error; expiry is reported only for a token that is otherwise valid.
 
 use super::access::{Access, DeploymentGrant, Scope, Scopes};
 use akash_provider_core::types::Address;
@@ -10,37 +9,37 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How much clocks of tenants may be ahead: what is made later than that is made up.
+/// Maximum time that a tenant's clock may be ahead.
 const SKEW: Duration = Duration::from_secs(60);
 
-/// What is wrong with claims.
+/// Reason for the refusal of claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimFault {
-    /// A rule is broken.
+    /// A claim breaks a rule.
     Invalid,
-    /// Its time is over.
+    /// The token is expired.
     Expired,
 }
 
-/// Claims that keep every rule but for the time.
+/// Claims that keep every rule except those about time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claims {
-    /// `iss`: the account that signed the token, and the tenant it speaks for.
+    /// `iss`: the account that signed the token; the tenant.
     pub issuer: Address,
-    /// Since the Unix epoch.
+    /// `iat`, since the Unix epoch.
     pub issued_at: Duration,
     /// `nbf`, since the Unix epoch: without leeway, in contrast to `iat`.
     pub not_before: Duration,
-    /// Not valid from then on.
+    /// `exp`: the token is invalid from this time on, since the Unix epoch.
     pub expires: Duration,
     /// `jti`, for the log only: nothing is revoked by it. Cut to 64 characters.
     pub id: Option<String>,
-    /// What it allows at this provider.
+    /// Permissions at this provider.
     pub access: Access,
 }
 
-/// The account whose key has signed; all that is read of a token before its signature is known to be right.
+/// Returns the issuer: the only claim read before the signature is verified.
 #[must_use]
 pub fn issuer(claims: &Value) -> Option<Address> {
     claims.get("iss")?.as_str()?.parse().ok()
@@ -55,10 +54,10 @@ impl Claims {
         read(claims, provider).ok_or(ClaimFault::Invalid)
     }
 
-    /// Checks the time, without leeway but for when it was made: that is by the clock of whoever made it.
+    /// Checks the validity period. Only the time of issue has leeway, because it comes from the tenant's clock.
     ///
     /// # Errors
-    /// [`ClaimFault::Expired`] after its end, [`ClaimFault::Invalid`] before its beginning.
+    /// [`ClaimFault::Expired`] after the period, [`ClaimFault::Invalid`] before it.
     pub fn check_time(&self, now: Duration) -> Result<(), ClaimFault> {
         if now < self.not_before || self.issued_at > now.saturating_add(SKEW) {
             return Err(ClaimFault::Invalid);
@@ -69,7 +68,7 @@ impl Claims {
         Ok(())
     }
 
-    /// How long it is valid in all.
+    /// Returns the length of the validity period.
     #[must_use]
     pub fn lifetime(&self) -> Duration {
         self.expires.saturating_sub(self.issued_at.min(self.not_before))
@@ -82,7 +81,7 @@ fn read(claims: &Value, provider: &Address) -> Option<Claims> {
     }
     let id = match claims.get("jti") {
         None | Some(Value::Null) => None,
-        // It ends up in the log, so its length is not the caller's choice.
+        // The id is logged, so its length must be limited.
         Some(Value::String(id)) => Some(id.chars().take(64).collect()),
         Some(_) => return None,
     };
@@ -96,14 +95,14 @@ fn read(claims: &Value, provider: &Address) -> Option<Claims> {
     })
 }
 
-/// Seconds since the epoch, a number or a number as text.
+/// Parses seconds since the epoch: a number, or a number as text.
 fn date(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::Number(number) => number.as_f64()?,
         Value::String(text) => text.parse().ok()?,
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
     };
-    // Not `from_secs_f64`: that one panics at negative, infinite and huge numbers, which anybody can write.
+    // Not `from_secs_f64`: it panics at negative, infinite and huge numbers, which a client can send.
     Duration::try_from_secs_f64(seconds).ok()
 }
 
@@ -124,18 +123,19 @@ fn access(leases: &Map<String, Value>, provider: &Address) -> Option<Access> {
     }
 }
 
-/// Every permission must keep the rules, whichever provider it is for.
+/// Reads permissions. Each must keep the rules, whichever provider it is for.
 fn permissions(leases: &Map<String, Value>, provider: &Address) -> Option<Access> {
     let permissions = leases.get("permissions")?.as_array()?;
     if permissions.is_empty() {
         return None;
     }
-    let mut here = Access::Elsewhere;
+    let mut here = Access::OtherProviders;
     let mut seen = BTreeSet::new();
     for permission in permissions {
         let permission = permission.as_object()?;
         let whose: Address = permission.get("provider")?.as_str()?.parse().ok()?;
-        // Read before the provider is compared: an invalid permission for another provider spoils the token here too.
+        // Read before the provider is compared: an invalid permission for another provider makes the token invalid here
+        // too.
         let access = permission_access(permission)?;
         if whose == *provider {
             here = access;
@@ -176,7 +176,7 @@ fn grant(deployment: &Value) -> Option<DeploymentGrant> {
             (!name.is_empty()).then(|| name.to_owned())
         })?,
     };
-    // Zero means any, so an order of any group would be a grant across groups that nobody can have meant.
+    // Zero means any, so one order of any group would be a grant across unrelated groups.
     let in_order = grant.dseq > 0 && (grant.oseq == 0 || grant.gseq > 0);
     in_order.then_some(grant)
 }
@@ -185,7 +185,7 @@ fn scopes(object: &Map<String, Value>) -> Option<Scopes> {
     unique(object, "scope", |word| word.parse::<Scope>().ok())
 }
 
-/// A list that is not empty and has nothing twice.
+/// Parses a list that is not empty and has no duplicates.
 fn unique<T: Ord>(
     object: &Map<String, Value>,
     key: &str,

@@ -1,7 +1,7 @@
-//! Keys of accounts: from the memory, or from the chain.
+//! Public keys of accounts, from the memory or the chain.
 //!
-//! A key is kept, here and in the memory, once something was signed with it. Anybody can name an account; its key is at
-//! hand for a moment then, and pushes out nobody who has ever been here.
+//! A key is stored, here and in the memory, once a valid signature used it. Keys of accounts that were only named are
+//! cached briefly, in a cache of their own, so they never evict proven ones.
 
 use super::LookupFault;
 use super::lookups::Lookups;
@@ -14,15 +14,15 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keys of accounts that have signed something here. One that is pushed out is read from the memory again.
-const AT_HAND_MAX: u64 = 10_000;
-/// Accounts that were named and have not signed anything, with a key or without.
+/// Proven keys. An evicted key is read from the memory again.
+const CACHED_MAX: u64 = 10_000;
+/// Accounts that were named without a valid signature, with or without a key.
 const NAMED_MAX: u64 = 10_000;
-/// For so long they are not asked about again: an account gets its key with its first transaction.
+/// Time until such an account is looked up again: an account gets its key with its first transaction.
 const NAMED_FOR: Duration = Duration::from_secs(15);
 
-/// Public keys of accounts, in three caches: those proven by a signature, those merely named, and names without a
-/// key.
+/// Public keys of accounts, in three caches: keys proven by a signature, keys of accounts merely named, and accounts
+/// without a key.
 #[derive(Debug)]
 pub(super) struct Issuers {
     chain: Arc<dyn ChainQuery>,
@@ -30,21 +30,21 @@ pub(super) struct Issuers {
     lookups: Arc<Lookups>,
     proven: sync::Cache<Address, Arc<PublicKey>>,
     named: future::Cache<Address, Arc<PublicKey>>,
-    nobody: sync::Cache<Address, ()>,
+    missing: sync::Cache<Address, ()>,
 }
 
-/// The key of an account.
+/// Public key of an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) key: Arc<PublicKey>,
-    /// Something was signed with it before.
+    /// A valid signature has used the key before.
     pub(super) is_proven: bool,
 }
 
-/// Why there is no key.
+/// Reason for a missing key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NoKey {
-    Nobody,
+    Missing,
     Fault(LookupFault),
 }
 
@@ -54,26 +54,25 @@ impl Issuers {
             chain,
             memory,
             lookups,
-            proven: sync::Cache::new(AT_HAND_MAX),
+            proven: sync::Cache::new(CACHED_MAX),
             named: future::Cache::builder()
                 .max_capacity(NAMED_MAX)
                 .time_to_live(NAMED_FOR)
                 .build(),
-            nobody: sync::Cache::builder()
+            missing: sync::Cache::builder()
                 .max_capacity(NAMED_MAX)
                 .time_to_live(NAMED_FOR)
                 .build(),
         }
     }
 
-    /// The key of an account; `None` when the chain knows of none. However many ask at once, the chain is asked
-    /// once.
+    /// Returns the key of an account, or `None` if the chain has none. Concurrent calls share one chain query.
     pub(super) async fn key(&self, account: &Address, peer: IpAddr) -> Result<Option<Key>, LookupFault> {
-        if let Some(key) = self.at_hand(account) {
+        if let Some(key) = self.cached(account) {
             return Ok(Some(Key { key, is_proven: true }));
         }
-        // A name without a key is remembered apart: the cache below keeps answers and forgets failures.
-        if self.nobody.contains_key(account) {
+        // Accounts without a key have a cache of their own: the cache below does not store failures.
+        if self.missing.contains_key(account) {
             return Ok(None);
         }
         let found = self
@@ -85,28 +84,28 @@ impl Issuers {
                 key,
                 is_proven: false,
             })),
-            Err(NoKey::Nobody) => {
-                self.nobody.insert(account.clone(), ());
+            Err(NoKey::Missing) => {
+                self.missing.insert(account.clone(), ());
                 Ok(None)
             }
             Err(NoKey::Fault(fault)) => Err(fault),
         }
     }
 
-    /// Something was signed with it: from here on it is known, also after a restart.
-    pub(super) fn keep(&self, account: &Address, key: &Key) {
-        // A proven key is in the memory already: writing to disk at each request would be for nothing.
+    /// Stores a key after its first valid signature, also for later processes.
+    pub(super) fn store(&self, account: &Address, key: &Key) {
+        // A proven key is in the memory already; writing it at each request is unnecessary.
         if !key.is_proven {
-            self.memory.keep_key(account, *key.key.as_bytes());
+            self.memory.store_key(account, *key.key.as_bytes());
             self.proven.insert(account.clone(), Arc::clone(&key.key));
         }
     }
 
-    fn at_hand(&self, account: &Address) -> Option<Arc<PublicKey>> {
+    fn cached(&self, account: &Address) -> Option<Arc<PublicKey>> {
         if let Some(key) = self.proven.get(account) {
             return Some(key);
         }
-        // The key is checked against the address again: the file may have been changed by hand or be damaged.
+        // The key is checked against the address again: the file may be damaged or edited.
         let kept = self.memory.key(account).and_then(|k| key_of(account, &k))?;
         let key = Arc::new(kept);
         self.proven.insert(account.clone(), Arc::clone(&key));
@@ -114,18 +113,18 @@ impl Issuers {
     }
 
     async fn look_up(&self, account: &Address, peer: IpAddr) -> Result<Arc<PublicKey>, NoKey> {
-        let question = async {
+        let query = async {
             let found = self.chain.account(account).await?;
             Ok(found
                 .and_then(|a| a.pubkey)
                 .and_then(|bytes| key_of(account, &bytes)))
         };
-        let found = self.lookups.ask(peer, question).await.map_err(NoKey::Fault)?;
-        found.map(Arc::new).ok_or(NoKey::Nobody)
+        let found = self.lookups.query(peer, query).await.map_err(NoKey::Fault)?;
+        found.map(Arc::new).ok_or(NoKey::Missing)
     }
 }
 
-/// A key that is this account's: the address follows from the key, so a node cannot tell another one.
+/// Parses a key and checks it: the address derives from the key, so a chain node cannot substitute another one.
 fn key_of(account: &Address, bytes: &[u8]) -> Option<PublicKey> {
     let key = PublicKey::from_bytes(bytes).ok()?;
     (key.address() == account).then_some(key)

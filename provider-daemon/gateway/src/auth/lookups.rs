@@ -1,8 +1,7 @@
-//! Questions to the chain about strangers: few at a time, short, and fewer for whoever asks about nobody.
+//! Chain queries about unauthenticated clients: limited in number and time, and by a budget of unknown accounts.
 //!
-//! Anybody can name an account that does not exist. Each such name costs the chain a question, so an address on
-//! the network that keeps naming nobody is not asked for any more for a while; who is known already is served
-//! without a question.
+//! Any client can name an account that does not exist, and each such name costs a chain query. A network that keeps
+//! naming unknown accounts gets no more queries for a while. Known accounts need no query.
 
 use super::LookupFault;
 use crate::budget::Budget;
@@ -13,61 +12,61 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Questions under way at once: a node answers one in milliseconds, so this is hundreds a second.
-const AT_ONCE: usize = 16;
-/// How long a question waits for its turn and its answer, together.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Concurrent queries: a node responds in milliseconds, so this allows hundreds per second.
+const CONCURRENT_MAX: usize = 16;
+/// Maximum time of a query, including the wait for its permit.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The gate before the chain.
+/// Limits of chain queries.
 #[derive(Debug)]
 pub(super) struct Lookups {
-    turns: Semaphore,
+    permits: Semaphore,
     unknown: Budget,
 }
 
 impl Lookups {
-    /// With so many questions in vain of one network in a minute.
+    /// Creates the limits with the number of unknown accounts that one network may name in a minute.
     pub(super) fn new(unknown_per_network: u32) -> Self {
         Self {
-            turns: Semaphore::new(AT_ONCE),
+            permits: Semaphore::new(CONCURRENT_MAX),
             unknown: Budget::new(unknown_per_network),
         }
     }
 
-    /// Counts a question against an address although there was an answer: it was of no use.
-    pub(super) fn in_vain(&self, peer: IpAddr) {
+    /// Counts a query against a network although it succeeded: its result was useless.
+    pub(super) fn count_unknown(&self, peer: IpAddr) {
         self.unknown.take(peer);
     }
 
-    /// Asks on behalf of an address; `Ok(None)`, nobody, counts against it.
-    pub(super) async fn ask<T>(
+    /// Runs a query on behalf of a client; `Ok(None)`, an unknown account, counts against its network.
+    pub(super) async fn query<T>(
         &self,
         peer: IpAddr,
-        question: impl Future<Output = Result<Option<T>, Error>>,
+        query: impl Future<Output = Result<Option<T>, Error>>,
     ) -> Result<Option<T>, LookupFault> {
-        // Looked at before the wait for a turn, so that whoever floods us does not fill the queue too.
+        // Checked before the wait for a permit, so that a flood does not fill the queue too.
         if self.unknown.is_spent(peer) {
             return Err(LookupFault::TooMany);
         }
-        let asking = async {
-            // Never closed, so there is always a turn to come.
-            let _turn = self.turns.acquire().await;
-            question.await
+        let limited = async {
+            // Never closed, so a permit always becomes free.
+            let _permit = self.permits.acquire().await;
+            query.await
         };
-        // One limit over turn and answer: behind a slow node the waits of many would add up otherwise.
-        match timeout(PATIENCE, asking).await {
-            Ok(Ok(Some(answer))) => Ok(Some(answer)),
+        // One limit over permit and response: behind a slow node the waits of many would add up otherwise.
+        match timeout(TIMEOUT, limited).await {
+            Ok(Ok(Some(reply))) => Ok(Some(reply)),
             Ok(Ok(None)) => {
-                self.in_vain(peer);
+                self.count_unknown(peer);
                 Ok(None)
             }
-            // An outage is never counted against an address: the node is at fault and not who asks.
+            // An outage never counts against a client.
             Ok(Err(error)) => {
-                tracing::warn!("the chain cannot be asked about a tenant: {error}");
+                tracing::warn!(%error, "cannot query the chain about a tenant; check the chain node");
                 Err(LookupFault::Outage)
             }
             Err(_) => {
-                tracing::warn!("the chain did not answer about a tenant within {PATIENCE:?}");
+                tracing::warn!(timeout = ?TIMEOUT, "no response from the chain about a tenant; check the chain node");
                 Err(LookupFault::Outage)
             }
         }
@@ -85,32 +84,38 @@ mod tests {
         IpAddr::from([0x2001, 0xdb8, 0, last, 1, 2, 3, last])
     }
 
-    async fn nobody() -> Result<Option<()>, Error> {
+    async fn unknown_account() -> Result<Option<()>, Error> {
         Ok(None)
     }
 
     #[tokio::test]
-    async fn who_keeps_naming_nobody_is_not_asked_for_any_more_and_others_are() {
+    async fn limits_only_networks_that_keep_naming_unknown_accounts() {
         let lookups = Lookups::new(UNKNOWN_MAX);
         for _ in 0..UNKNOWN_MAX {
-            assert_eq!(lookups.ask(peer(1), nobody()).await, Ok(None));
+            assert_eq!(lookups.query(peer(1), unknown_account()).await, Ok(None));
         }
-        assert_eq!(lookups.ask(peer(1), nobody()).await, Err(LookupFault::TooMany));
+        assert_eq!(
+            lookups.query(peer(1), unknown_account()).await,
+            Err(LookupFault::TooMany)
+        );
         let neighbour = IpAddr::from([0x2001, 0xdb8, 0, 1, 9, 9, 9, 9]);
-        assert_eq!(lookups.ask(neighbour, nobody()).await, Err(LookupFault::TooMany));
-        assert_eq!(lookups.ask(peer(2), nobody()).await, Ok(None));
-        assert_eq!(lookups.ask(peer(2), async { Ok(Some(1)) }).await, Ok(Some(1)));
+        assert_eq!(
+            lookups.query(neighbour, unknown_account()).await,
+            Err(LookupFault::TooMany)
+        );
+        assert_eq!(lookups.query(peer(2), unknown_account()).await, Ok(None));
+        assert_eq!(lookups.query(peer(2), async { Ok(Some(1)) }).await, Ok(Some(1)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_outage_counts_against_nobody_and_is_bounded() {
+    async fn an_outage_counts_against_no_network_and_is_bounded() {
         let lookups = Lookups::new(UNKNOWN_MAX);
         for _ in 0..UNKNOWN_MAX + 1 {
             let down = async { Err::<Option<()>, _>(Error::new(ErrorKind::Unavailable, "ask", "down")) };
-            assert_eq!(lookups.ask(peer(1), down).await, Err(LookupFault::Outage));
+            assert_eq!(lookups.query(peer(1), down).await, Err(LookupFault::Outage));
         }
-        let hangs = lookups.ask(peer(1), std::future::pending::<Result<Option<()>, _>>());
+        let hangs = lookups.query(peer(1), std::future::pending::<Result<Option<()>, _>>());
         assert_eq!(hangs.await, Err(LookupFault::Outage));
-        assert_eq!(lookups.ask(peer(1), nobody()).await, Ok(None));
+        assert_eq!(lookups.query(peer(1), unknown_account()).await, Ok(None));
     }
 }

@@ -1,65 +1,65 @@
-//! What the gateway remembers of the chain, so that tenants keep their access while the chain is away.
+//! Stored results of chain queries, so that tenants keep their access during an outage of the chain.
 
 use akash_provider_core::types::Address;
 use std::fmt;
 
-/// Accounts and certificates remembered; the newest stay. Some hundred bytes each.
-pub const REMEMBERED_MAX: u64 = 50_000;
+/// Maximum number of stored accounts, and of certificates; the newest stay. Some hundred bytes each.
+pub const STORED_MAX: u64 = 50_000;
 
 /// A compressed public key.
 pub type PublicKeyBytes = [u8; 33];
 /// SHA-256 of a certificate's bytes.
 pub type Fingerprint = [u8; 32];
 
-/// Keys and certificates that the chain has shown to be true.
+/// Keys and certificates that the chain has confirmed.
 ///
 /// # Behavior
-/// - what is kept is found until it is forgotten or pushed out by newer things
-/// - forgetting what is not there is fine
-/// - a backend that cannot read or write logs it and finds nothing: the chain is asked again
+/// - a stored entry is found until it is removed or evicted by newer ones
+/// - removing a missing entry succeeds
+/// - a backend that cannot read or write logs the error and finds nothing: the chain is queried again
 pub trait Memory: fmt::Debug + Send + Sync + 'static {
-    /// The key of an account. It never changes.
+    /// Returns the key of an account. A key never changes.
     fn key(&self, account: &Address) -> Option<PublicKeyBytes>;
-    /// Keeps the key of an account.
-    fn keep_key(&self, account: &Address, key: PublicKeyBytes);
-    /// True when a certificate was valid when the chain was last asked.
+    /// Stores the key of an account.
+    fn store_key(&self, account: &Address, key: PublicKeyBytes);
+    /// Returns true if a certificate was valid at its last check.
     fn has_certificate(&self, certificate: &Fingerprint) -> bool;
-    /// Keeps a valid certificate.
-    fn keep_certificate(&self, certificate: Fingerprint);
-    /// A certificate is no longer valid.
-    fn forget_certificate(&self, certificate: &Fingerprint);
+    /// Stores a valid certificate.
+    fn store_certificate(&self, certificate: Fingerprint);
+    /// Removes a certificate that is no longer valid.
+    fn remove_certificate(&self, certificate: &Fingerprint);
 }
 
-/// A memory that ends with the process.
+/// Memory without persistence.
 #[derive(Debug)]
-pub struct Volatile {
+pub struct InMemory {
     keys: moka::sync::Cache<Address, PublicKeyBytes>,
     certificates: moka::sync::Cache<Fingerprint, ()>,
 }
 
-impl Default for Volatile {
+impl Default for InMemory {
     fn default() -> Self {
         Self {
-            keys: moka::sync::Cache::new(REMEMBERED_MAX),
-            certificates: moka::sync::Cache::new(REMEMBERED_MAX),
+            keys: moka::sync::Cache::new(STORED_MAX),
+            certificates: moka::sync::Cache::new(STORED_MAX),
         }
     }
 }
 
-impl Memory for Volatile {
+impl Memory for InMemory {
     fn key(&self, account: &Address) -> Option<PublicKeyBytes> {
         self.keys.get(account)
     }
-    fn keep_key(&self, account: &Address, key: PublicKeyBytes) {
+    fn store_key(&self, account: &Address, key: PublicKeyBytes) {
         self.keys.insert(account.clone(), key);
     }
     fn has_certificate(&self, certificate: &Fingerprint) -> bool {
         self.certificates.contains_key(certificate)
     }
-    fn keep_certificate(&self, certificate: Fingerprint) {
+    fn store_certificate(&self, certificate: Fingerprint) {
         self.certificates.insert(certificate, ());
     }
-    fn forget_certificate(&self, certificate: &Fingerprint) {
+    fn remove_certificate(&self, certificate: &Fingerprint) {
         self.certificates.invalidate(certificate);
     }
 }

@@ -4,7 +4,7 @@ use akash_provider_core::market::MarketConfig;
 use akash_provider_core::types::BlockTime;
 
 #[test]
-fn a_bearer_is_two_words() {
+fn bearer_header_has_scheme_and_token() {
     assert_eq!(bearer(b"Bearer a"), Some("a"));
     assert_eq!(bearer(b"  bEARER\t a  "), Some("a"));
     for wrong in [
@@ -20,9 +20,9 @@ fn a_bearer_is_two_words() {
 }
 
 #[tokio::test]
-async fn an_account_without_a_key_is_nobody_and_does_not_stay_so() {
+async fn account_without_key_is_refused_until_it_has_one() {
     let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
-    let memory = Arc::new(memory::Volatile::default());
+    let memory = Arc::new(memory::InMemory::default());
     let lookups = Arc::new(Lookups::new(60));
     let issuers = Issuers::new(Arc::new(chain.clone()), memory.clone(), lookups);
     let key = akash_provider_chain::private_key::PrivateKey::from_bytes(&[3; 32]).unwrap();
@@ -33,18 +33,18 @@ async fn an_account_without_a_key_is_nobody_and_does_not_stay_so() {
     chain.market(|m| m.fund(key.address(), &coin));
     let peer = IpAddr::from([127, 0, 0, 1]);
     assert_eq!(issuers.key(key.address(), peer).await, Ok(None));
-    // Another account's key is not taken for this one's, whatever a node says.
+    // Another account's key is refused, whatever the node returns.
     let stranger = akash_provider_chain::private_key::PrivateKey::from_bytes(&[4; 32]).unwrap();
     chain.market(|m| m.set_pubkey(stranger.address(), key.public().as_bytes().to_vec()));
     assert_eq!(issuers.key(stranger.address(), peer).await, Ok(None));
     assert_eq!(memory.key(stranger.address()), None);
 }
 
-/// A connection's certificate is looked up, and again with each request: who waits in vain waits once.
+/// A certificate is looked up for its connection and again for each request: only the first failure waits.
 #[tokio::test]
-async fn a_question_in_vain_is_not_put_again_at_once() {
+async fn failed_certificate_query_is_not_repeated_at_once() {
     let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
-    let memory = Arc::new(memory::Volatile::default());
+    let memory = Arc::new(memory::InMemory::default());
     let certificates = Certificates::new(
         Arc::new(chain.clone()),
         memory,
@@ -74,12 +74,12 @@ async fn a_question_in_vain_is_not_put_again_at_once() {
     assert_eq!(certificates.is_valid(&shown, peer).await, Ok(false));
 }
 
-/// A chain that is silent is waited for where somebody is not known, and otherwise not for long.
+/// A silent chain delays only unknown callers for long.
 #[tokio::test(start_paused = true)]
-async fn who_was_known_does_not_wait_for_a_silent_chain_and_a_revocation_counts_when_it_speaks() {
+async fn known_certificate_does_not_wait_for_a_silent_chain_and_a_late_revocation_counts() {
     use tokio::time::{Instant, sleep};
     let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
-    let (memory, lookups) = (Arc::new(memory::Volatile::default()), Arc::new(Lookups::new(60)));
+    let (memory, lookups) = (Arc::new(memory::InMemory::default()), Arc::new(Lookups::new(60)));
     let started = || {
         let lookups = Arc::clone(&lookups);
         Certificates::new(
@@ -97,12 +97,12 @@ async fn who_was_known_does_not_wait_for_a_silent_chain_and_a_revocation_counts_
     let shown = ClientCertificate::read(own.der()).unwrap();
     let peer = IpAddr::from([127, 0, 0, 1]);
     assert_eq!(started().is_valid(&shown, peer).await, Ok(true));
-    // Every turn to ask is taken by a question without an answer.
+    // Every permit is taken by a query without a response.
     let hang = || {
         let lookups = Arc::clone(&lookups);
         tokio::spawn(async move {
             lookups
-                .ask(peer, std::future::pending::<Result<Option<()>, _>>())
+                .query(peer, std::future::pending::<Result<Option<()>, _>>())
                 .await
         })
     };

@@ -1,40 +1,40 @@
-//! Tokens: three parts, two algorithms, one key.
+//! Parsing, signing and verification of tokens.
 //!
-//! `ES256K` signs `header.payload`. `ES256KADR36` is what wallets can do: they sign a transaction that sends
-//! nothing and holds that text.
+//! `ES256K` signs `header.payload`. Wallets can only sign transactions, so `ES256KADR36` signs a transaction without
+//! effect that contains that text.
 
 use akash_provider_chain::private_key::PublicKey;
 use akash_provider_core::types::Address;
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use serde_json::{Value, json};
 
-/// Longest token that is looked at; it has to fit a header anyhow.
+/// Maximum length of a token; a header limits it anyway.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// How a token is signed.
+/// Signature algorithm of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     /// `ES256K`: the signature is over the token's own text, `header.payload`.
     Es256k,
-    /// The text inside of a transaction.
+    /// `ES256KADR36`: the signature is over a transaction that contains the text.
     Es256kAdr36,
 }
 
-/// A token taken apart. Nothing of it is known to be true.
+/// Parsed token, not verified.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Token<'a> {
     algorithm: Algorithm,
     signed: &'a str,
     signature: Vec<u8>,
-    /// The payload, an object. Anybody can have written it until [`Token::is_signed_by`] says otherwise.
+    /// Payload, an object. Untrusted until [`Token::is_signed_by`] returns true.
     pub claims: Value,
 }
 
 impl<'a> Token<'a> {
-    /// Takes a token apart; `None` when it is none, or is signed in a way that is not accepted.
+    /// Parses a token; returns `None` if it is malformed or uses another algorithm.
     #[must_use]
     pub fn parse(text: &'a str) -> Option<Self> {
-        // The limit comes before any decoding, which would make copies of what a stranger sent.
+        // The limit comes before any decoding, which would copy the client's data.
         if text.len() > TOKEN_BYTES_MAX {
             return None;
         }
@@ -46,12 +46,11 @@ impl<'a> Token<'a> {
             value.is_object().then_some(value)
         };
         let header = object(header)?;
-        // What must be understood is not.
+        // `crit` lists extensions that a verifier must understand; none are supported.
         if header.get("crit").is_some() {
             return None;
         }
-        // A closed list: `none` and the symmetric algorithms, with which tokens are classically forged, never get
-        // further.
+        // A closed list: `none` and the symmetric algorithms, classic means of forging tokens, are refused here.
         let algorithm = match header.get("alg")?.as_str()? {
             "ES256K" => Algorithm::Es256k,
             "ES256KADR36" => Algorithm::Es256kAdr36,
@@ -65,7 +64,7 @@ impl<'a> Token<'a> {
         })
     }
 
-    /// True when the issuer's key has signed it. A high `s` is refused, as the network does.
+    /// Returns true if the issuer's key signed the token. A high `s` is refused, as in the network.
     #[must_use]
     pub fn is_signed_by(&self, issuer: &Address, key: &PublicKey) -> bool {
         match self.algorithm {
@@ -75,12 +74,12 @@ impl<'a> Token<'a> {
     }
 }
 
-/// The transaction that a wallet signs for a text: sorted keys, no spaces.
+/// Returns the transaction that a wallet signs for a text: sorted keys, no spaces.
 #[must_use]
 pub fn sign_doc(signer: &Address, text: &str) -> String {
     let data = BASE64.encode(text.as_bytes());
     let signer = json!(signer.as_str());
-    // Neither part has a character that JSON escapes.
+    // Both parts are free of characters that JSON escapes.
     format!(
         "{{\"account_number\":\"0\",\"chain_id\":\"\",\"fee\":{{\"amount\":[],\"gas\":\"0\"}},\"memo\":\"\",\
          \"msgs\":[{{\"type\":\"sign/MsgSignData\",\"value\":{{\"data\":\"{data}\",\"signer\":{signer}}}}}],\
@@ -88,7 +87,7 @@ pub fn sign_doc(signer: &Address, text: &str) -> String {
     )
 }
 
-/// The text of a token for these claims, signed by `sign`.
+/// Returns the text of a token with these claims, signed by `sign`.
 #[must_use]
 pub fn encode(
     algorithm: Algorithm,

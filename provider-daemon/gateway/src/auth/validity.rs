@@ -1,6 +1,7 @@
-//! For how long what was shown holds: a token to its end, a certificate to its end or its revocation.
+//! Validity of credentials while a connection or stream is open.
 //!
-//! A request is judged when it comes. What stays open after that, a stream or a connection that is kept, is watched.
+//! A request is checked when it arrives. A stream or connection that stays open is checked again: a token until it
+//! expires, a certificate until it expires or is revoked.
 
 use super::{Authenticator, ClientCertificate};
 use crate::connections::Connection;
@@ -9,29 +10,29 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why something that was open is cut.
+/// Reason for closing a connection or stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Over {
-    /// The token or the certificate has come to its end.
+pub(crate) enum CloseReason {
+    /// The token or certificate is expired.
     Expired,
-    /// The certificate is not on the chain any more.
+    /// The certificate is no longer on the chain.
     Revoked,
     /// Another account's connection needs the place.
     Displaced,
 }
 
-impl Over {
-    /// The reason in the close frame of a websocket, and in the log.
+impl CloseReason {
+    /// Returns the reason as text, for the close frame of a websocket and for the log.
     pub(crate) const fn message(self) -> &'static str {
         match self {
-            Self::Expired => "what was shown is expired",
+            Self::Expired => "the token or certificate is expired",
             Self::Revoked => "the certificate is revoked",
             Self::Displaced => "too many connections are open; connect again later",
         }
     }
 }
 
-/// The watch over something that is open.
+/// Watch over the credential of an open connection or stream.
 #[derive(Debug, Clone)]
 pub(crate) struct CredentialValidity {
     auth: Arc<Authenticator>,
@@ -39,12 +40,12 @@ pub(crate) struct CredentialValidity {
     peer: IpAddr,
     until: Duration,
     every: Duration,
-    /// Place of what is open, released with it.
+    /// Place of the connection, released with the watch.
     connection: Option<Arc<Connection>>,
 }
 
 impl CredentialValidity {
-    /// Of what this peer has shown, good until then, looked at so often.
+    /// Creates a watch over the credential of a client, valid until `until` and checked again `every` interval.
     pub(crate) fn new(
         auth: &Arc<Authenticator>,
         peer: Option<&Peer>,
@@ -61,8 +62,8 @@ impl CredentialValidity {
         }
     }
 
-    /// Waits for its end. While the chain is away a certificate stays what it was.
-    pub(crate) async fn over(&self) -> Over {
+    /// Waits until the connection must be closed. During an outage of the chain, a certificate stays valid.
+    pub(crate) async fn ended(&self) -> CloseReason {
         let displaced = async {
             match &self.connection {
                 Some(connection) => connection.displaced().await,
@@ -71,25 +72,26 @@ impl CredentialValidity {
         };
         tokio::select! {
             biased;
-            over = self.invalid() => over,
-            () = displaced => Over::Displaced,
+            reason = self.invalid() => reason,
+            () = displaced => CloseReason::Displaced,
         }
     }
 
-    async fn invalid(&self) -> Over {
+    async fn invalid(&self) -> CloseReason {
         loop {
             let left = self.until.saturating_sub(self.auth.clock.now());
             if left.is_zero() {
-                return Over::Expired;
+                return CloseReason::Expired;
             }
-            // Never longer than the time between two looks: clocks are set.
+            // Limited by the check interval, because the clock can be changed.
             tokio::time::sleep(left.min(self.every)).await;
             if let Some(certificate) = &self.certificate {
-                // A question to the chain is large and short: ten thousand that wait do not keep room for it.
-                let asking = Box::pin(self.auth.is_welcome(certificate, self.peer));
-                // Only a clear "no" cuts it. An error is an outage, and an outage ends nobody's stream.
-                if asking.await == Ok(false) {
-                    return Over::Revoked;
+                // Boxed: the future is large and short-lived, and ten thousand idle watches must not reserve memory for
+                // it.
+                let call = Box::pin(self.auth.is_certificate_valid(certificate, self.peer));
+                // Only a definite "revoked" closes it. An error is an outage, which closes no stream.
+                if call.await == Ok(false) {
+                    return CloseReason::Revoked;
                 }
             }
         }

@@ -32,13 +32,13 @@ fn a_network_with_too_many_connections_loses_its_oldest_anonymous_one() {
     let other = enter(&table, client(2, 1));
     let first = enter(&table, client(1, 0));
     first.used_by(&account(1), false);
-    // A live lease is counted nowhere else than with its account.
+    // A connection with a live lease counts only for its account.
     let leased = enter(&table, client(1, 1));
     leased.used_by(&account(2), true);
     let mine: Vec<_> = (0..3).map(|host| enter(&table, client(1, host))).collect();
     assert_eq!(closed(&mine), [true, false, false]);
     assert!(!is_closed(&first) && !is_closed(&leased) && !is_closed(&other));
-    // An account's connections count against the network too, and are closed where no anonymous one is left.
+    // Connections of an account count against the network too, and are closed if no anonymous one is left.
     for (number, one) in (3..).zip(&mine) {
         one.used_by(&account(number), false);
     }
@@ -47,7 +47,7 @@ fn a_network_with_too_many_connections_loses_its_oldest_anonymous_one() {
 }
 
 #[test]
-fn the_network_with_most_connections_makes_room_and_authenticated_ones_are_last() {
+fn network_with_most_connections_loses_one_first_and_authenticated_ones_last() {
     let table = Connections::new(100, 8, 100);
     let lone = enter(&table, client(2, 1));
     let many: Vec<_> = (0..4).map(|host| enter(&table, client(1, host))).collect();
@@ -75,7 +75,7 @@ fn authenticated_connections_leave_places_and_the_least_recently_used_is_closed(
     for (number, one) in (0..6).zip(&unleased) {
         one.used_by(&account(number), false);
     }
-    // A request keeps the first one, so that the second is the one used least recently.
+    // The request is a use of the first one, so the second is the least recently used.
     unleased[0].used_by(&account(0), false);
     unleased[6].used_by(&account(6), false);
     assert_eq!(table.lock().ports[0].authenticated, 12);
@@ -83,7 +83,7 @@ fn authenticated_connections_leave_places_and_the_least_recently_used_is_closed(
         closed(&unleased),
         [false, true, false, false, false, false, false]
     );
-    // A lease takes the place of an account without one, also when the lease is new.
+    // A lease takes the place of an account without one, also if the lease is new.
     unleased[2].used_by(&account(2), true);
     assert_eq!(table.lock().ports[0].authenticated, 12);
     let late = enter(&table, client(2, 1));
@@ -93,7 +93,7 @@ fn authenticated_connections_leave_places_and_the_least_recently_used_is_closed(
 }
 
 #[test]
-fn where_all_places_are_leased_the_account_with_most_connections_gives_one() {
+fn with_leases_only_the_account_with_most_connections_loses_one() {
     let table = Connections::new(8, 8, 100);
     let many: Vec<_> = (0..6).map(|_| enter(&table, client(1, 1))).collect();
     many.iter().for_each(|one| one.used_by(&account(1), true));
@@ -102,7 +102,7 @@ fn where_all_places_are_leased_the_account_with_most_connections_gives_one() {
     assert!(closed(&many).iter().all(|closed| !closed));
     other.used_by(&account(2), true);
     assert_eq!(closed(&many), [true, false, false, false, false, false]);
-    // Five and one: the account with five stays anonymous with a sixth.
+    // Five and one: a sixth connection of the account with five stays anonymous.
     let sixth = enter(&table, client(1, 1));
     sixth.used_by(&account(1), true);
     assert!(!is_closed(&other) && table.make_room(Port::Rest) && is_closed(&sixth));
@@ -123,7 +123,7 @@ fn one_account_has_a_number_of_connections_and_more_are_anonymous() {
 }
 
 #[test]
-fn probes_of_this_machine_have_places_of_their_own() {
+fn local_probes_have_reserved_places() {
     let server: IpAddr = "10.0.0.7".parse().unwrap();
     for local in ["127.0.0.1", "::1", "10.0.0.7", "::ffff:10.0.0.7"] {
         assert_eq!(network_of(local.parse().unwrap(), Some(server)), LOCAL, "{local}");
@@ -141,7 +141,7 @@ fn probes_of_this_machine_have_places_of_their_own() {
     while table.make_room(Port::Rest) {}
     assert_eq!(closed(&probes), [false, false]);
     assert!(closed(&flood).iter().all(|closed| *closed));
-    // More than are reserved are closed as all others.
+    // Those beyond the reserve are closed like all others.
     let third = enter(&table, LOCAL);
     assert!(table.make_room(Port::Rest) && is_closed(&probes[0]) && !is_closed(&third));
 }
@@ -153,10 +153,10 @@ fn limits_count_both_ports_and_places_are_those_of_one() {
     let third = enter_at(&table, Port::Grpc, client(1, 2));
     let fourth = enter_at(&table, Port::Grpc, client(1, 3));
     assert!(is_closed(&first), "the network has three");
-    // A port makes room among its own connections only.
+    // A port only closes its own connections.
     assert!(table.make_room(Port::Grpc) && table.make_room(Port::Grpc) && !table.make_room(Port::Grpc));
     assert!(is_closed(&third) && is_closed(&fourth) && !is_closed(&second));
-    // An account with the most that one may have over REST stays anonymous over gRPC.
+    // An account with its maximum number of REST connections stays anonymous over gRPC.
     let table = Connections::new(200, 100, 1000);
     let rest: Vec<_> = (0..UNLEASED_OF_ACCOUNT)
         .map(|_| enter(&table, client(1, 0)))

@@ -1,4 +1,4 @@
-//! The status on the wire.
+//! `GetStatus` and `StreamStatus` methods.
 
 use super::Streamed;
 use crate::App;
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// How often a stream looks for news; all of them look at the same page.
+/// Interval at which a stream looks for changes; all streams share the cached status.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The status at this moment.
+/// Returns the current status.
 pub(super) async fn now(app: &App) -> wire::Status {
     let shown = app.status.get().await;
     let mut status = whole(&shown.status, app);
@@ -30,20 +30,19 @@ pub(super) async fn now(app: &App) -> wire::Status {
     status
 }
 
-/// The status at once, and again whenever something has changed but the time.
+/// Returns a stream of the status: the current one, and then each change of more than the time.
 pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::Status> {
     if app.draining.is_cancelled() {
-        return Err(tonic::Status::unavailable("the provider is stopping; ask again"));
+        return Err(tonic::Status::unavailable("the provider is stopping; try again"));
     }
     let refused = |_| tonic::Status::resource_exhausted("too many streams are open; try later");
-    // The share of the network first: one that has too many must not take the last of the permits for all, not even
-    // for a moment.
+    // The share of the network first: a network without a free one must not take the last permit, not even for a
+    // moment.
     let of_network = app.budgets.status_streams.take(peer).ok_or(()).map_err(refused)?;
     let permit = Arc::clone(&app.status_streams).try_acquire_owned();
     let permit = permit.map_err(|_| refused(()))?;
     let mut ticks = interval(LOOK_EVERY);
-    // While a client reads slowly ticks are missed. To make up for them would be a burst of looks at one and the same
-    // page.
+    // A slow client misses ticks. Without the delay, a burst of reads of the same status would follow.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let watch = Watch {
         app,
@@ -54,7 +53,7 @@ pub(super) fn changes(app: Arc<App>, peer: IpAddr) -> Result<Streamed, tonic::St
         let news = watch.next().await?;
         Some((Ok(news), watch))
     });
-    // The permit is given back with the stream.
+    // The permits are released with the stream.
     Ok(news
         .inspect(move |_| {
             let _held = (&permit, &of_network);
@@ -77,7 +76,7 @@ impl Watch {
                 _ = self.ticks.tick() => {}
             }
             let news = now(&self.app).await;
-            // Compared without its time, which differs always, or every look would be news.
+            // Compared without the timestamp, which always differs.
             let timeless = wire::Status {
                 timestamp: None,
                 ..news.clone()
@@ -95,7 +94,7 @@ fn count(number: usize) -> u32 {
 }
 
 fn whole(status: &Status, app: &App) -> wire::Status {
-    let about = app.status.about();
+    let about = app.status.info();
     let hostname = Some(about.public_hostname.clone()).filter(|h| !h.is_empty());
     let window = about.reclamation_window.map(|w| prost_types::Duration {
         seconds: i64::try_from(w.as_secs()).unwrap_or(i64::MAX),

@@ -1,35 +1,35 @@
-//! Plain http at a port of https: said in words, for a connection that is merely cut tells its client nothing.
+//! Plain HTTP on the port of HTTPS: refused with a readable response, because clients do not explain a TLS failure.
 
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The first byte of every TLS connection: a record of the handshake.
+/// First byte of a TLS connection: a handshake record.
 const TLS: u8 = 22;
-/// What is read of a request that is not answered otherwise, so that the answer is not lost with the connection.
+/// Maximum number of request bytes read before the connection closes, so that the response is not lost.
 const DRAINED: usize = 64 * 1024;
 
-/// True where the other end begins as a method of http does; waits for its first byte.
+/// Returns true if the connection starts with an HTTP method; waits for its first byte.
 pub(super) async fn is_spoken(tcp: &TcpStream) -> io::Result<bool> {
     let mut first = [0; 1];
-    // Only peeked at: TLS has to find the byte where it was.
+    // Peeked only: TLS must read the byte too.
     let read = tcp.peek(&mut first).await?;
     Ok(read == 1 && first[0] != TLS && first[0].is_ascii_uppercase())
 }
 
-/// Says what kind of port this is, and ends the connection.
+/// Sends a response that names the right scheme, and closes the connection.
 pub(super) async fn refuse(mut tcp: TcpStream) -> io::Error {
     const TEXT: &str = "this is an https port: write https:// in front of the address\n";
-    let answer = format!(
+    let reply = format!(
         "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\n\
          connection: close\r\n\r\n{TEXT}",
         TEXT.len()
     );
     let said = async {
-        tcp.write_all(answer.as_bytes()).await?;
+        tcp.write_all(reply.as_bytes()).await?;
         tcp.shutdown().await?;
         let (mut rest, mut read) = ([0; 1024], 0);
-        // Closing with unread bytes makes the system send a reset, which may overtake and discard the answer.
+        // Closing with unread bytes makes the system send a reset, which may overtake and discard the response.
         while read < DRAINED {
             match tcp.read(&mut rest).await? {
                 0 => break,
@@ -39,5 +39,5 @@ pub(super) async fn refuse(mut tcp: TcpStream) -> io::Error {
         Ok(())
     };
     let why = said.await.err().unwrap_or_else(|| io::Error::other("plain http"));
-    io::Error::new(why.kind(), format!("it does not speak TLS: {why}"))
+    io::Error::new(why.kind(), format!("client does not use TLS: {why}"))
 }

@@ -1,6 +1,6 @@
-//! Bodies of requests: of a limited size, within a limited time.
+//! Bodies of requests, limited in size and time.
 
-use super::{Refused, answer};
+use super::{Rejection, reply};
 use axum::body::Body;
 use bytes::Bytes;
 use http::StatusCode;
@@ -8,10 +8,10 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Reads a body whole.
-pub(super) async fn read(body: Body, bytes_max: usize, within: Duration) -> Result<Bytes, Refused> {
-    let refuse = |status, words: String| Err(Box::new(answer::text(status, words)));
-    // Size and time are both limited while it is read. The declared length is only what the client says.
+/// Reads a whole body.
+pub(super) async fn read(body: Body, bytes_max: usize, within: Duration) -> Result<Bytes, Rejection> {
+    let refuse = |status, words: String| Err(Box::new(reply::text(status, words)));
+    // Both limits hold during the read. The declared length is untrusted.
     match timeout(within, Limited::new(body, bytes_max).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => refuse(
@@ -24,7 +24,7 @@ pub(super) async fn read(body: Body, bytes_max: usize, within: Duration) -> Resu
         ),
         Err(_) => refuse(
             StatusCode::REQUEST_TIMEOUT,
-            format!("the body did not come within {within:?}"),
+            format!("the body was not received within {within:?}"),
         ),
     }
 }

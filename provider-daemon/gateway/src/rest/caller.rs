@@ -1,6 +1,6 @@
-//! Who asks, as the routes see it.
+//! Caller of a REST request.
 
-use super::{Refused, answer};
+use super::{Rejection, reply};
 use crate::App;
 use crate::auth::{Access, CredentialValidity, Credentials, Denial, Identity, Scope, Services, Target};
 use crate::listen::Peer;
@@ -9,7 +9,7 @@ use http::header::{AUTHORIZATION, HeaderValue};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The caller of a request; nobody where nothing was shown.
+/// Caller of a request; anonymous without credentials.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     identity: Option<Arc<Identity>>,
@@ -17,8 +17,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// What a request shows is taken out first: bodies cannot be shared between threads.
-    pub(super) fn of<'a>(
+    /// Identifies the caller. The credentials are copied first, because a reference to the body cannot cross threads.
+    pub(super) fn from_request<'a>(
         app: &'a App,
         request: &Request,
     ) -> impl Future<Output = Result<Self, Denial>> + Send + use<'a> {
@@ -32,7 +32,7 @@ impl Caller {
             };
             let identity = app.auth.identify(shown).await?;
             if let (Some(identity), Some(peer)) = (&identity, &peer) {
-                // Before the request is judged: a connection that shows a token is not closed like one that shows none.
+                // Before the permission check: a connection that authenticates is closed later than an anonymous one.
                 let is_leased = app.status.has_lease(&identity.owner).await;
                 peer.connection.used_by(&identity.owner, is_leased);
             }
@@ -40,32 +40,33 @@ impl Caller {
         }
     }
 
-    /// True when nothing was shown.
-    pub(super) const fn is_nobody(&self) -> bool {
+    /// Returns true for a caller without credentials.
+    pub(super) const fn is_anonymous(&self) -> bool {
         self.identity.is_none()
     }
 
-    /// The tenant; somebody who may do anything here at all.
-    pub(crate) fn tenant(&self) -> Result<&Arc<Identity>, Refused> {
+    /// Returns the tenant: a caller with some permission at this provider.
+    pub(crate) fn tenant(&self) -> Result<&Arc<Identity>, Rejection> {
         match &self.identity {
-            Some(identity) if identity.access != Access::Elsewhere => Ok(identity),
+            Some(identity) if identity.access != Access::OtherProviders => Ok(identity),
             Some(_) | None => Err(unauthorized()),
         }
     }
 
-    /// For how long what was shown holds.
+    /// Returns the watch over the caller's credential.
     pub(crate) fn validity(&self, app: &App) -> CredentialValidity {
         let until = self.identity.as_ref().map_or(Duration::MAX, |i| i.until);
         CredentialValidity::new(&app.auth, self.peer.as_ref(), until, app.limits.recheck)
     }
 }
 
-/// In which services this may be done.
-pub(crate) fn permit(identity: &Identity, scope: Scope, target: Target) -> Result<Services, Refused> {
+/// Returns the services that the caller's permission covers.
+pub(crate) fn permit(identity: &Identity, scope: Scope, target: Target) -> Result<Services, Rejection> {
     identity.permits(scope, target).ok_or_else(unauthorized)
 }
 
-/// 401 for whoever may not do this; the same words as for nobody, so that they tell nothing about the lease.
-pub(crate) fn unauthorized() -> Refused {
-    Box::new(answer::denied(Denial::Unauthorized))
+/// Returns the 401 response for a missing permission. It equals that for a missing credential, so it reveals nothing
+/// about the lease.
+pub(crate) fn unauthorized() -> Rejection {
+    Box::new(reply::denied(Denial::Unauthorized))
 }

@@ -1,8 +1,8 @@
-//! A lease as its tenant sees it.
+//! Status and manifest of a lease, for its tenant.
 
-use super::answer::{self, Answer};
 use super::caller::permit;
-use super::{Caller, LeasePath, Refused};
+use super::reply::{self, Reply};
+use super::{Caller, LeasePath, Rejection};
 use crate::App;
 use crate::auth::{Scope, Services, Target};
 use akash_provider_core::cluster::{
@@ -58,7 +58,7 @@ struct ServiceBody<'a> {
     available: u32,
     total: u32,
     uris: Option<&'a [String]>,
-    /// Not known to today's clients, and left out where there is nothing to say.
+    /// Unknown to clients of the Go provider; omitted if empty.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     hostnames: &'a BTreeMap<String, HostnameNotes>,
     observed_generation: i64,
@@ -82,7 +82,7 @@ struct PortBody<'a> {
     name: &'a str,
 }
 
-/// Clients know these in capitals.
+/// Body with capitalized keys, as in the Go provider.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct IpBody {
@@ -162,15 +162,15 @@ fn status_body<'a>(
     }
 }
 
-/// The lease, and in which of its services this may be done.
+/// Returns the lease and the services that the permission covers.
 fn permitted(
     app: &App,
     caller: &Caller,
     path: &LeasePath,
     scope: Scope,
-) -> Result<(LeaseId, Services), Refused> {
+) -> Result<(LeaseId, Services), Rejection> {
     let identity = caller.tenant()?;
-    let lease = path.lease(&identity.owner, &app.status.about().address)?;
+    let lease = path.lease(&identity.owner, &app.status.info().address)?;
     let services = permit(identity, scope, Target::lease(&lease))?;
     Ok((lease, services))
 }
@@ -179,7 +179,7 @@ pub(super) async fn status(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
-) -> Answer {
+) -> Reply {
     let (lease, services) = match permitted(&app, &caller, &path, Scope::Status) {
         Ok(permitted) => permitted,
         Err(refused) => return *refused,
@@ -189,16 +189,16 @@ pub(super) async fn status(
         .await
     {
         Ok(status) => {
-            let shown = app.status.get().await;
-            let manifest = ManifestBody::new(&shown.status, &lease);
-            answer::json(&status_body(&status, &services, manifest))
+            let snapshot = app.status.get().await;
+            let manifest = ManifestBody::new(&snapshot.status, &lease);
+            reply::json(&status_body(&status, &services, manifest))
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => answer::empty(StatusCode::NOT_FOUND),
-        Err(error) => answer::cluster(&error),
+        Err(error) if error.kind() == ErrorKind::NotFound => reply::empty(StatusCode::NOT_FOUND),
+        Err(error) => reply::cluster(&error),
     }
 }
 
-/// The rest of the path of a service.
+/// Path of a service.
 #[derive(Debug, Deserialize)]
 pub(super) struct ServicePath {
     #[serde(flatten)]
@@ -210,28 +210,28 @@ pub(super) async fn service_status(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(path): Path<ServicePath>,
-) -> Answer {
+) -> Reply {
     let (lease, services) = match permitted(&app, &caller, &path.lease, Scope::Status) {
         Ok(permitted) => permitted,
         Err(refused) => return *refused,
     };
-    // Before the cluster is asked: whoever may not see a service does not learn whether it exists.
+    // Before the cluster query: a caller without permission must not learn whether the service exists.
     if !services.contains(&path.service) {
         return *super::caller::unauthorized();
     }
-    let asking = app.cluster.service_status(&lease, &path.service);
-    match app.bounded("service status", asking).await {
-        Ok(status) => answer::json(&ServiceBody::from(&status)),
+    let call = app.cluster.service_status(&lease, &path.service);
+    match app.bounded("service status", call).await {
+        Ok(status) => reply::json(&ServiceBody::from(&status)),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            // Today's provider has other words for each of the two cases.
+            // The Go provider has different texts for the two cases.
             let words = if app.has_workload(&lease).await {
                 "kube: no service for that lease"
             } else {
                 "kube: lease not found"
             };
-            answer::text(StatusCode::NOT_FOUND, words)
+            reply::text(StatusCode::NOT_FOUND, words)
         }
-        Err(error) => answer::cluster(&error),
+        Err(error) => reply::cluster(&error),
     }
 }
 
@@ -239,7 +239,7 @@ pub(super) async fn manifest(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     Path(path): Path<LeasePath>,
-) -> Answer {
+) -> Reply {
     let (lease, services) = match permitted(&app, &caller, &path, Scope::GetManifest) {
         Ok(permitted) => permitted,
         Err(refused) => return *refused,
@@ -248,19 +248,19 @@ pub(super) async fn manifest(
         .bounded("get manifest", app.cluster.manifest_group(&lease))
         .await
     {
-        Ok(Some(group)) => answer::json(&[shown_group(&group, &services)]),
-        Ok(None) => match app.status.awaited().await {
-            Some(why) => answer::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}; ask again")),
-            None => answer::text(StatusCode::NOT_FOUND, "lease not found"),
+        Ok(Some(group)) => reply::json(&[shown_group(&group, &services)]),
+        Ok(None) => match app.status.missing_state().await {
+            Some(why) => reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}; try again")),
+            None => reply::text(StatusCode::NOT_FOUND, "lease not found"),
         },
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            answer::text(StatusCode::NOT_FOUND, "lease not found")
+            reply::text(StatusCode::NOT_FOUND, "lease not found")
         }
-        Err(error) => answer::cluster(&error),
+        Err(error) => reply::cluster(&error),
     }
 }
 
-/// The group without the services that are not for this caller.
+/// Returns the group without the services that the permission does not cover.
 fn shown_group(group: &Group, services: &Services) -> Group {
     let mut group = group.clone();
     group.services.retain(|s| services.contains(&s.name));

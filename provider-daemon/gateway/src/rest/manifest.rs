@@ -1,8 +1,8 @@
-//! Manifests come in.
+//! Submission of manifests.
 
-use super::answer::{self, Answer};
 use super::caller::{permit, unauthorized};
-use super::{Caller, Refused, body, path};
+use super::reply::{self, Reply};
+use super::{Caller, Rejection, body, path};
 use crate::App;
 use crate::auth::{Scope, Target};
 use crate::leadership::NotLeading;
@@ -19,20 +19,20 @@ pub(super) async fn send(
     Extension(caller): Extension<Caller>,
     Path(dseq): Path<String>,
     request: Request,
-) -> Answer {
+) -> Reply {
     match take(&app, &caller, &dseq, request).await {
-        Ok(answer) => answer,
+        Ok(reply) => reply,
         Err(refused) => *refused,
     }
 }
 
-async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Result<Answer, Refused> {
+async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Result<Reply, Rejection> {
     const SCOPE: Scope = Scope::SendManifest;
     let identity = caller.tenant()?;
     let deployment = path::deployment(&identity.owner, dseq)?;
-    // Before the body is read: a mebibyte of somebody who may not send it is not taken.
+    // Before the body is read: a caller without permission must not make the gateway read a mebibyte.
     let services = permit(identity, SCOPE, Target::Deployment(deployment.dseq))?;
-    // It changes every lease of the deployment, so a grant for one of them alone is not enough for the others.
+    // The manifest changes every lease of the deployment, so a grant for one of them alone is not enough.
     if identity.is_granular() {
         let status = app.handle.status().await;
         let mut of_it = status
@@ -54,58 +54,58 @@ async fn take(app: &App, caller: &Caller, dseq: &str, request: Request) -> Resul
         .submit_manifest(&deployment, Arc::new(manifest), hashes);
     match handed_in.await {
         Ok(()) => {
-            tracing::info!(%deployment, token = identity.token_id.as_deref(), "a manifest was taken");
-            Ok(answer::empty(StatusCode::OK))
+            tracing::info!(%deployment, token = identity.token_id.as_deref(), "manifest accepted");
+            Ok(reply::empty(StatusCode::OK))
         }
         Err(refusal) => {
-            tracing::info!(%deployment, "a manifest was refused: {refusal}");
+            tracing::info!(%deployment, reason = %refusal, "manifest refused");
             Err(Box::new(refused(&refusal)))
         }
     }
 }
 
-/// Reads and hashes away from the tasks that serve others: a mebibyte takes milliseconds.
-async fn read(bytes: Bytes) -> Result<(Manifest, Hashes), Refused> {
+/// Parses and hashes a manifest on a blocking thread: a mebibyte takes milliseconds.
+async fn read(bytes: Bytes) -> Result<(Manifest, Hashes), Rejection> {
     let reading = tokio::task::spawn_blocking(move || manifest::parse(&bytes));
     match reading.await {
         Ok(Ok(read)) => Ok(read),
-        Ok(Err(error)) => Err(Box::new(answer::text(StatusCode::UNPROCESSABLE_ENTITY, error))),
+        Ok(Err(error)) => Err(Box::new(reply::text(StatusCode::UNPROCESSABLE_ENTITY, error))),
         Err(error) => {
-            tracing::error!("reading a manifest ended badly: {error}");
-            Err(Box::new(answer::empty(StatusCode::INTERNAL_SERVER_ERROR)))
+            tracing::error!(%error, "manifest parser panicked; report this as a bug");
+            Err(Box::new(reply::empty(StatusCode::INTERNAL_SERVER_ERROR)))
         }
     }
 }
 
-/// What a refusal means to a client.
-pub(super) fn refused(refusal: &Refusal) -> Answer {
+/// Returns the response for a refusal.
+pub(super) fn refused(refusal: &Refusal) -> Reply {
     let status = match refusal.kind {
         RefusalKind::NoLease => StatusCode::NOT_FOUND,
         RefusalKind::VersionMismatch | RefusalKind::InvalidManifest | RefusalKind::CrossValidation => {
             StatusCode::UNPROCESSABLE_ENTITY
         }
         RefusalKind::Hostname => {
-            return answer::text(StatusCode::UNPROCESSABLE_ENTITY, hostname_text(refusal));
+            return reply::text(StatusCode::UNPROCESSABLE_ENTITY, hostname_text(refusal));
         }
         RefusalKind::Rejected => {
             let words = format!("manifest rejected: {}", refusal.message);
-            return answer::text(StatusCode::UNPROCESSABLE_ENTITY, words);
+            return reply::text(StatusCode::UNPROCESSABLE_ENTITY, words);
         }
         RefusalKind::Unavailable | RefusalKind::Busy | RefusalKind::Stopping | RefusalKind::NotLeader => {
             StatusCode::SERVICE_UNAVAILABLE
         }
-        // A kind without a code of its own still tells a client whether it has to send another manifest.
+        // A kind without a code of its own still shows clients whether to send another manifest.
         kind if kind.is_of_manifest() => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    let mut answer = answer::text(status, &refusal.message);
+    let mut reply = reply::text(status, &refusal.message);
     if refusal.kind == RefusalKind::NotLeader {
-        answer.extensions_mut().insert(NotLeading);
+        reply.extensions_mut().insert(NotLeading);
     }
-    answer
+    reply
 }
 
-/// Consoles know a hostname that cannot be had by how the text begins.
+/// Returns the text with the prefix by which consoles detect an unavailable hostname.
 pub(super) fn hostname_text(refusal: &Refusal) -> String {
     const BEGINS: &str = "hostname not allowed: ";
     let words = refusal.message.strip_prefix(BEGINS).unwrap_or(&refusal.message);

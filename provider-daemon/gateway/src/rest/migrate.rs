@@ -1,10 +1,10 @@
-//! Hostnames and addresses move between a tenant's own leases.
+//! Migration of hostnames and leased addresses between leases of one tenant.
 //!
-//! A token for some deployments moves nothing away from others.
+//! A granular token needs the scope for the lease that holds a name as well as for the destination.
 
-use super::answer::{self, Answer};
 use super::caller::{permit, unauthorized};
-use super::{Caller, Refused, body, manifest};
+use super::reply::{self, Reply};
+use super::{Caller, Rejection, body, manifest};
 use crate::App;
 use crate::auth::{Identity, Scope, Services, Target};
 use akash_provider_core::cluster::{IpDeclaration, LeasedIps};
@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-/// Names of one request are a few; this is far more.
+/// Maximum size of a body: requests name a few hostnames or endpoints.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Deserialize)]
@@ -43,7 +43,7 @@ struct EndpointsRequest {
     destination_gseq: u32,
 }
 
-/// Where things are to go.
+/// Destination of a migration.
 struct Destination {
     lease: LeaseId,
     group: Arc<Group>,
@@ -54,9 +54,9 @@ pub(super) async fn hostnames(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     request: Request,
-) -> Answer {
+) -> Reply {
     match move_hostnames(&app, &caller, request).await {
-        Ok(answer) => answer,
+        Ok(reply) => reply,
         Err(refused) => *refused,
     }
 }
@@ -65,35 +65,35 @@ pub(super) async fn endpoints(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     request: Request,
-) -> Answer {
+) -> Reply {
     match move_endpoints(&app, &caller, request).await {
-        Ok(answer) => answer,
+        Ok(reply) => reply,
         Err(refused) => *refused,
     }
 }
 
-fn bad_request(words: impl std::fmt::Display) -> Refused {
-    Box::new(answer::text(StatusCode::BAD_REQUEST, words))
+fn bad_request(words: impl std::fmt::Display) -> Rejection {
+    Box::new(reply::text(StatusCode::BAD_REQUEST, words))
 }
 
-fn no_destination() -> Refused {
+fn no_destination() -> Rejection {
     bad_request("destination deployment does not exist")
 }
 
-fn transferred(names: &[String]) -> Answer {
-    answer::plain_json(&serde_json::json!({ "transferred": names }))
+fn transferred(names: &[String]) -> Reply {
+    reply::plain_json(&serde_json::json!({ "transferred": names }))
 }
 
-async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, Refused> {
+async fn read<T: DeserializeOwned>(app: &App, request: Request) -> Result<T, Rejection> {
     let bytes = body::read(request.into_body(), BODY_BYTES_MAX, app.limits.body).await?;
-    serde_json::from_slice(&bytes).map_err(|_| Box::new(answer::empty(StatusCode::UNPROCESSABLE_ENTITY)))
+    serde_json::from_slice(&bytes).map_err(|_| Box::new(reply::empty(StatusCode::UNPROCESSABLE_ENTITY)))
 }
 
-/// The names that are to move; there must be some.
-fn names(names: Option<Vec<String>>) -> Result<Vec<String>, Refused> {
+/// Returns the names to migrate, at least one.
+fn names(names: Option<Vec<String>>) -> Result<Vec<String>, Rejection> {
     names
         .filter(|n| !n.is_empty())
-        .ok_or_else(|| Box::new(answer::empty(StatusCode::BAD_REQUEST)))
+        .ok_or_else(|| Box::new(reply::empty(StatusCode::BAD_REQUEST)))
 }
 
 async fn destination(
@@ -101,21 +101,21 @@ async fn destination(
     identity: &Identity,
     scope: Scope,
     (dseq, gseq): (u64, u32),
-) -> Result<Destination, Refused> {
+) -> Result<Destination, Rejection> {
     let deployment = DeploymentId {
         owner: identity.owner.clone(),
         dseq,
     };
     let group = GroupId { deployment, gseq };
-    let unavailable = |error| Box::new(answer::cluster(&error));
-    // Before everything is known, "no such deployment" would be a guess that clients take for final.
-    if let Some(why) = app.status.awaited().await {
-        let words = format!("{why}; ask again");
-        return Err(Box::new(answer::text(StatusCode::SERVICE_UNAVAILABLE, words)));
+    let unavailable = |error| Box::new(reply::cluster(&error));
+    // While the state is incomplete, "no such deployment" would be a guess that clients treat as final.
+    if let Some(why) = app.status.missing_state().await {
+        let words = format!("{why}; try again");
+        return Err(Box::new(reply::text(StatusCode::SERVICE_UNAVAILABLE, words)));
     }
     let lease = app.handle.lease_of(&group).await.map_err(unavailable)?;
     let lease = lease.ok_or_else(no_destination)?;
-    // A grant for one order of the group is for that one alone.
+    // A grant for one order of the group covers that order only.
     let services = permit(identity, scope, Target::lease(&lease))?;
     let group = app
         .bounded("get manifest", app.cluster.manifest_group(&lease))
@@ -128,7 +128,7 @@ async fn destination(
     })
 }
 
-async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<Answer, Refused> {
+async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<Reply, Rejection> {
     const SCOPE: Scope = Scope::HostnameMigrate;
     let identity = caller.tenant()?;
     let asked: HostnamesRequest = read(app, request).await?;
@@ -151,7 +151,7 @@ async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<
     let holders = &status.hostnames;
     for name in &names {
         let holder = holders.get(&name.to_ascii_lowercase());
-        // Names held by other tenants are left to the provider, which refuses them with words of its own.
+        // Names of other tenants are left to the provider, which refuses them with a text of its own.
         let from = holder.filter(|from| **from != to.lease && from.owner() == &identity.owner);
         if let Some(from) = from {
             permit(identity, SCOPE, Target::lease(from))?;
@@ -159,14 +159,14 @@ async fn move_hostnames(app: &App, caller: &Caller, request: Request) -> Result<
     }
     match app.handle.transfer_hostnames(&to.lease, names.clone()).await {
         Ok(()) => {
-            tracing::info!(lease = %to.lease, ?names, token = identity.token_id.as_deref(), "hostnames moved");
+            tracing::info!(lease = %to.lease, ?names, token = identity.token_id.as_deref(), "hostnames migrated");
             Ok(transferred(&names))
         }
         Err(refusal) => Err(refused(&refusal)),
     }
 }
 
-fn refused(refusal: &Refusal) -> Refused {
+fn refused(refusal: &Refusal) -> Rejection {
     match refusal.kind {
         RefusalKind::NoLease => no_destination(),
         RefusalKind::Rejected => bad_request(&refusal.message),
@@ -178,12 +178,12 @@ fn refused(refusal: &Refusal) -> Refused {
         | RefusalKind::Busy
         | RefusalKind::Stopping
         | RefusalKind::NotLeader => Box::new(manifest::refused(refusal)),
-        // It has a code for every kind.
+        // `manifest::refused` has a status for every kind.
         _ => Box::new(manifest::refused(refusal)),
     }
 }
 
-/// The service that lists a hostname.
+/// Returns the service that lists a hostname.
 fn service_of<'g>(group: &'g Group, name: &str) -> Option<&'g str> {
     let lists = |hosts: &Vec<String>| hosts.iter().any(|h| h.eq_ignore_ascii_case(name));
     let service = group.services.iter().find(|s| {
@@ -193,7 +193,7 @@ fn service_of<'g>(group: &'g Group, name: &str) -> Option<&'g str> {
     service.map(|s| s.name.as_str())
 }
 
-async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<Answer, Refused> {
+async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<Reply, Rejection> {
     const SCOPE: Scope = Scope::IpMigrate;
     let identity = caller.tenant()?;
     let asked: EndpointsRequest = read(app, request).await?;
@@ -218,20 +218,19 @@ async fn move_endpoints(app: &App, caller: &Caller, request: Request) -> Result<
     let Some(ips) = app.cluster.leased_ips() else {
         return Err(no_endpoint(names.first().map_or("", String::as_str)));
     };
-    // The cluster itself keeps who holds an address, so it is asked directly; but who may write is for the provider
-    // to say.
+    // The cluster stores the holder of an address, so it is queried directly; but only the leader may write.
     if !app.handle.status().await.leader {
         return Err(Box::new(manifest::refused(&Refusal {
             kind: RefusalKind::NotLeader,
-            message: "this instance is a standby; ask the leading one".to_owned(),
+            message: "this instance is a standby; send the request to the leader".to_owned(),
         })));
     }
-    // A token for all services covers every lease of its tenant, so the questions to the cluster are spared.
+    // A token for all services covers every lease of its tenant, so these cluster queries are unnecessary.
     if services_are_limited(&to.services) {
         check_holders(app, identity, ips.as_ref(), &to.lease, &moving).await?;
     }
     declare(app, ips.as_ref(), &to.lease, &moving).await?;
-    tracing::info!(lease = %to.lease, ?names, token = identity.token_id.as_deref(), "addresses moved");
+    tracing::info!(lease = %to.lease, ?names, token = identity.token_id.as_deref(), "addresses migrated");
     Ok(transferred(&names))
 }
 
@@ -239,25 +238,25 @@ const fn services_are_limited(services: &Services) -> bool {
     matches!(services, Services::Only(_))
 }
 
-fn no_endpoint(name: &str) -> Refused {
+fn no_endpoint(name: &str) -> Rejection {
     bad_request(format!(
         "the endpoint {name:?} does not exist in the destination deployment"
     ))
 }
 
-/// What is held by another of the tenant's leases moves only where the token covers that lease too.
+/// Checks the permission for each of the tenant's other leases that holds one of the addresses.
 async fn check_holders(
     app: &App,
     identity: &Identity,
     ips: &dyn LeasedIps,
     to: &LeaseId,
     moving: &[IpDeclaration],
-) -> Result<(), Refused> {
+) -> Result<(), Rejection> {
     let status = app.handle.status().await;
     let others = status.leases.iter().map(|l| &l.lease);
     for lease in others.filter(|l| *l != to && l.owner() == &identity.owner) {
         let declared = app.bounded("declared addresses", ips.declared_ips(lease)).await;
-        let declared = declared.map_err(|e| Box::new(answer::cluster(&e)))?;
+        let declared = declared.map_err(|e| Box::new(reply::cluster(&e)))?;
         let holds = |ip: &IpDeclaration| declared.iter().any(|d| d.sharing_key == ip.sharing_key);
         if moving.iter().any(holds) {
             permit(identity, Scope::IpMigrate, Target::lease(lease))?;
@@ -266,13 +265,13 @@ async fn check_holders(
     Ok(())
 }
 
-/// Declares exactly these, wherever the tenant has them.
+/// Declares these addresses for the lease, and takes them from the tenant's other leases.
 async fn declare(
     app: &App,
     ips: &dyn LeasedIps,
     lease: &LeaseId,
     moving: &[IpDeclaration],
-) -> Result<(), Refused> {
+) -> Result<(), Rejection> {
     for ip in moving {
         match app
             .bounded("move an address", ips.declare_ip(lease, ip, true))
@@ -280,17 +279,17 @@ async fn declare(
         {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Conflict => {
-                return Err(Box::new(answer::text(StatusCode::UNPROCESSABLE_ENTITY, error)));
+                return Err(Box::new(reply::text(StatusCode::UNPROCESSABLE_ENTITY, error)));
             }
-            Err(error) => return Err(Box::new(answer::cluster(&error))),
+            Err(error) => return Err(Box::new(reply::cluster(&error))),
         }
     }
-    // A lease that ended meanwhile was cleared before this was declared.
+    // The addresses of a lease that closed meanwhile were cleared before this declaration.
     if app.handle.has_lease(lease).await.is_ok_and(|live| !live) {
         let cleared = app
             .bounded("clear addresses", ips.purge_declared_ips(lease))
             .await;
-        cleared.map_err(|e| Box::new(answer::cluster(&e)))?;
+        cleared.map_err(|e| Box::new(reply::cluster(&e)))?;
         return Err(no_destination());
     }
     Ok(())

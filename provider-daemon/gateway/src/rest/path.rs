@@ -1,11 +1,11 @@
-//! Ids in paths, and what is said of those that are none.
+//! Ids in paths, and the errors for invalid ones.
 
-use super::{Refused, answer};
+use super::{Rejection, reply};
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use http::StatusCode;
 use serde::Deserialize;
 
-/// The ids in the path of a lease, as they came.
+/// Ids in the path of a lease, unparsed.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct LeasePath {
     dseq: String,
@@ -14,8 +14,8 @@ pub(crate) struct LeasePath {
 }
 
 impl LeasePath {
-    /// The lease of a tenant with a provider.
-    pub(crate) fn lease(&self, owner: &Address, provider: &Address) -> Result<LeaseId, Refused> {
+    /// Parses the lease of a tenant with a provider.
+    pub(crate) fn lease(&self, owner: &Address, provider: &Address) -> Result<LeaseId, Rejection> {
         let deployment = deployment(owner, &self.dseq)?;
         let short =
             |text: &str| number(text, u64::from(u32::MAX)).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
@@ -32,26 +32,26 @@ impl LeasePath {
     }
 }
 
-/// A deployment of a tenant.
-pub(super) fn deployment(owner: &Address, dseq: &str) -> Result<DeploymentId, Refused> {
+/// Parses a deployment of a tenant.
+pub(super) fn deployment(owner: &Address, dseq: &str) -> Result<DeploymentId, Rejection> {
     Ok(DeploymentId {
         owner: owner.clone(),
         dseq: number(dseq, u64::MAX)?,
     })
 }
 
-fn number(text: &str, max: u64) -> Result<u64, Refused> {
+fn number(text: &str, max: u64) -> Result<u64, Rejection> {
     parse_number(text, max).map_err(|why| {
-        Box::new(answer::text(
+        Box::new(reply::text(
             StatusCode::BAD_REQUEST,
             bad_number("Uint", text, why),
         ))
     })
 }
 
-/// A number of digits alone.
+/// Parses a number that consists of digits.
 fn parse_number(text: &str, max: u64) -> Result<u64, &'static str> {
-    // Rust's parser takes a leading `+`, which the network's does not.
+    // Rust's parser accepts a leading `+`; the network's does not.
     if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err("invalid syntax");
     }
@@ -59,9 +59,9 @@ fn parse_number(text: &str, max: u64) -> Result<u64, &'static str> {
     parsed.ok_or("value out of range")
 }
 
-/// What today's provider says of text that is not what it should be.
+/// Returns the Go provider's text for an invalid number or boolean.
 pub(crate) fn bad_number(what: &str, text: &str, why: &str) -> String {
-    // The text is a stranger's: it goes back into the answer, but not at any length.
+    // Client data: repeated in the response, but only up to a length.
     let shown: String = text.chars().take(64).collect();
     format!("strconv.Parse{what}: parsing {shown:?}: {why}")
 }

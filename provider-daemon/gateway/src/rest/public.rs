@@ -1,6 +1,6 @@
-//! What anybody may ask: version, address, status, health.
+//! Routes without authentication: version, address, status, health.
 
-use super::answer::{self, Answer};
+use super::reply::{self, Reply};
 use crate::App;
 use akash_provider_core::engine::Status;
 use akash_provider_core::provider::Lifecycle;
@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// The routes for a program.
+/// OpenAPI document of the routes.
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 #[derive(Serialize)]
@@ -30,7 +30,7 @@ struct Akash {
     cosmos_sdk_version: &'static str,
 }
 
-/// What the API server says of itself; of another cluster its own words are the version.
+/// Version of the API server. Another cluster's version text is `git_version` as a whole.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Kube<'a> {
@@ -46,7 +46,7 @@ struct Kube<'a> {
 }
 
 impl<'a> Kube<'a> {
-    fn of(version: &'a str) -> Self {
+    fn from_version(version: &'a str) -> Self {
         let number = version.strip_prefix('v').unwrap_or(version);
         let mut parts = number.split(['.', '-', '+']);
         let mut part = || parts.next().filter(|p| p.bytes().all(|b| b.is_ascii_digit()));
@@ -65,12 +65,12 @@ impl<'a> Kube<'a> {
     }
 }
 
-pub(super) async fn version(State(app): State<Arc<App>>) -> Answer {
+pub(super) async fn version(State(app): State<Arc<App>>) -> Reply {
     let kube = match app.bounded("version", app.cluster.version()).await {
         Ok(version) => version,
-        Err(error) => return answer::cluster(&error),
+        Err(error) => return reply::cluster(&error),
     };
-    answer::json(&VersionBody {
+    reply::json(&VersionBody {
         akash: Akash {
             name: "provider-services",
             server_name: app.program.name,
@@ -81,43 +81,44 @@ pub(super) async fn version(State(app): State<Arc<App>>) -> Answer {
             build_deps: [],
             cosmos_sdk_version: "",
         },
-        kube: Kube::of(&kube),
+        kube: Kube::from_version(&kube),
     })
 }
 
-pub(super) async fn address(State(app): State<Arc<App>>) -> Answer {
-    answer::json(&serde_json::json!({ "address": app.status.about().address.as_str() }))
+pub(super) async fn address(State(app): State<Arc<App>>) -> Reply {
+    reply::json(&serde_json::json!({ "address": app.status.info().address.as_str() }))
 }
 
-pub(super) async fn status(State(app): State<Arc<App>>) -> Answer {
-    answer::json_bytes(app.status.get().await.body.clone())
+pub(super) async fn status(State(app): State<Arc<App>>) -> Reply {
+    reply::json_bytes(app.status.get().await.body.clone())
 }
 
-/// It runs: whoever can read this knows.
-pub(super) async fn healthy() -> Answer {
-    answer::text(StatusCode::OK, "ok")
+/// Reports that the process runs.
+pub(super) async fn healthy() -> Reply {
+    reply::text(StatusCode::OK, "ok")
 }
 
-/// It can serve tenants, and does not drain. That it does not bid is told and no failure: who has a lease is to reach it all the same.
-pub(super) async fn ready(State(app): State<Arc<App>>) -> Answer {
-    // Before anything else is asked: from that moment on nobody is to be sent here.
+/// Reports whether tenants can be served. Bidding does not matter for that: a provider that does not bid is ready for
+/// the tenants of its leases.
+pub(super) async fn ready(State(app): State<Arc<App>>) -> Reply {
+    // Checked first: a draining instance must get no more traffic.
     if app.draining.is_cancelled() || app.handle.lifecycle() >= Lifecycle::Shutdown {
-        return answer::text(StatusCode::SERVICE_UNAVAILABLE, "the provider is stopping");
+        return reply::text(StatusCode::SERVICE_UNAVAILABLE, "the provider is stopping");
     }
-    let waits_for = match app.status.awaited().await {
+    let waits_for = match app.status.missing_state().await {
         Some(why) => why,
         None if !app.status.get().await.status.inventory_known => "capacity is not known yet",
-        // Last of the three, for the two before say what it still waits for.
+        // Last of the three, because the first two name the missing state.
         None if app.handle.lifecycle() != Lifecycle::Running => "the provider is starting",
         None => {
             let mut said = no_bids(&app.status.get().await.status);
             app.notes
                 .iter()
                 .for_each(|note| said.push_str(&format!("; {note}")));
-            return answer::text(StatusCode::OK, said);
+            return reply::text(StatusCode::OK, said);
         }
     };
-    answer::text(StatusCode::SERVICE_UNAVAILABLE, waits_for)
+    reply::text(StatusCode::SERVICE_UNAVAILABLE, waits_for)
 }
 
 fn no_bids(status: &Status) -> String {
@@ -132,12 +133,12 @@ fn no_bids(status: &Status) -> String {
     if why.is_empty() {
         "ok".to_owned()
     } else {
-        format!("ok; it does not bid: {}", why.join("; "))
+        format!("ok; not bidding: {}", why.join("; "))
     }
 }
 
-pub(super) async fn openapi() -> Answer {
-    answer::json_bytes(OPENAPI)
+pub(super) async fn openapi() -> Reply {
+    reply::json_bytes(OPENAPI)
 }
 
 #[cfg(test)]
@@ -145,9 +146,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_taken_apart_as_far_as_it_is_one() {
+    fn major_and_minor_are_parsed_only_from_a_version_number() {
         let numbers = |text| {
-            let kube = Kube::of(text);
+            let kube = Kube::from_version(text);
             (kube.major.to_owned(), kube.minor.to_owned())
         };
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());

@@ -1,6 +1,6 @@
-//! The provider's status in today's shape. Anybody may ask for it, and all are shown the same for a moment.
+//! Provider status in the format of the Go provider, cached for a moment for all clients.
 
-use super::answer;
+use super::reply;
 use crate::{Leadership, LeadershipSource};
 use akash_provider_core::engine::Status;
 use akash_provider_core::engine::status::{InventoryStatus, ReservationStatus};
@@ -42,7 +42,7 @@ struct InventoryBody<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pending: Vec<Amounts<'a>>,
     available: Available<'a>,
-    /// Today's provider has an error here that reads as an empty object.
+    /// The Go provider has an error here that encodes as an empty object.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Map<String, Value>>,
 }
@@ -100,7 +100,7 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// What the network reads as a signed number; without a limit is as much as there can be.
+/// Converts to a signed number, as the network reads it; "unlimited" becomes the maximum.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -156,16 +156,16 @@ fn inventory(status: &InventoryStatus, is_known: bool) -> InventoryBody<'_> {
     }
 }
 
-/// What belongs to the status and never changes.
+/// Constant part of the status.
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct ProviderInfo {
     pub(crate) address: Address,
     pub(crate) public_hostname: String,
     pub(crate) reclamation_window: Option<Duration>,
     pub(crate) leadership: Option<LeadershipSource>,
 }
 
-fn body(status: &Status, about: &About) -> Bytes {
+fn body(status: &Status, about: &ProviderInfo) -> Bytes {
     let window = about.reclamation_window.unwrap_or_default().as_nanos();
     let body = Body {
         cluster: ClusterBody {
@@ -183,82 +183,82 @@ fn body(status: &Status, about: &About) -> Bytes {
         address: about.address.as_str(),
         leadership: about.leadership.as_ref().map(LeadershipSource::now),
     };
-    Bytes::from(answer::encode(&body))
+    Bytes::from(reply::encode(&body))
 }
 
-/// A status and its body.
+/// Status of the provider and its encoded body.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct Snapshot {
     pub(crate) status: Arc<Status>,
     pub(crate) body: Bytes,
-    /// Accounts with a live lease; collected when the first request needs them.
+    /// Accounts with a live lease; collected at the first use.
     tenants: OnceLock<HashSet<Address>>,
 }
 
-/// Age of a status by which connections are ranked: a lease of the last second is seen with the next request.
+/// Maximum age of a status that ranks connections: a new lease counts within a second.
 const TENANTS_AGE: Duration = Duration::from_secs(1);
-/// Time after which a request goes on without a status that is less old.
+/// Maximum wait for a newer status before a request continues without it.
 const TENANTS_WAIT: Duration = Duration::from_millis(100);
 
-/// The status, asked for once for everybody.
+/// Cached status, shared by all clients.
 #[derive(Debug)]
-pub(crate) struct StatusPage {
+pub(crate) struct StatusCache {
     handle: ProviderHandle,
-    about: About,
+    about: ProviderInfo,
     age: Duration,
-    newest: Mutex<Option<(Instant, Arc<Shown>)>>,
-    asking: tokio::sync::Mutex<()>,
+    newest: Mutex<Option<(Instant, Arc<Snapshot>)>>,
+    refresh: tokio::sync::Mutex<()>,
 }
 
-impl StatusPage {
-    pub(crate) fn new(handle: ProviderHandle, about: About, age: Duration) -> Self {
+impl StatusCache {
+    pub(crate) fn new(handle: ProviderHandle, about: ProviderInfo, age: Duration) -> Self {
         Self {
             handle,
             about,
             age,
             newest: Mutex::default(),
-            asking: tokio::sync::Mutex::default(),
+            refresh: tokio::sync::Mutex::default(),
         }
     }
 
-    pub(crate) const fn about(&self) -> &About {
+    pub(crate) const fn info(&self) -> &ProviderInfo {
         &self.about
     }
 
-    /// The status, at most so old.
-    pub(crate) async fn get(&self) -> Arc<Shown> {
-        if let Some(shown) = self.at_hand(self.age) {
-            return shown;
+    /// Returns the status, at most `age` old.
+    pub(crate) async fn get(&self) -> Arc<Snapshot> {
+        if let Some(snapshot) = self.cached(self.age) {
+            return snapshot;
         }
-        // However many ask at once, one question goes to the provider. The others wait here and find its answer.
-        let _turn = self.asking.lock().await;
-        // Looked at again: whoever had the turn before has just put it there.
-        if let Some(shown) = self.at_hand(self.age) {
-            return shown;
+        // Concurrent callers share one request to the provider: the others wait here and use its result.
+        let _turn = self.refresh.lock().await;
+        // Checked again: the previous holder of the lock may have updated the cache.
+        if let Some(snapshot) = self.cached(self.age) {
+            return snapshot;
         }
         let status = self.handle.status().await;
         let body = body(&status, &self.about);
-        let shown = Arc::new(Shown {
+        let snapshot = Arc::new(Snapshot {
             status,
             body,
             tenants: OnceLock::new(),
         });
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        *newest = Some((Instant::now(), Arc::clone(&shown)));
-        shown
+        *newest = Some((Instant::now(), Arc::clone(&snapshot)));
+        snapshot
     }
 
-    /// What has to be known before "there is none" can be said; `None` once it is.
-    pub(crate) async fn awaited(&self) -> Option<&'static str> {
-        // Asked of the handle and not of the page: a stopping provider may not answer a question any more.
+    /// Returns the reason why a "not found" would be premature, or `None` once the state is complete.
+    pub(crate) async fn missing_state(&self) -> Option<&'static str> {
+        // From the handle and not from the cache: a stopping provider may not respond any more.
         if self.handle.lifecycle() >= Lifecycle::Shutdown {
             return Some("the provider is stopping");
         }
-        let shown = self.get().await;
-        if !shown.status.chain_known {
+        let snapshot = self.get().await;
+        if !snapshot.status.chain_known {
             Some("the chain is not known yet")
-        } else if !shown.status.cluster_known {
-            Some("what the cluster runs is not known yet")
+        } else if !snapshot.status.cluster_known {
+            Some("the workloads of the cluster are not known yet")
         } else {
             None
         }
@@ -267,26 +267,26 @@ impl StatusPage {
     /// Returns true if an account has a live lease in the cached status. The status is at most a second old, or older
     /// while the provider does not respond.
     pub(crate) async fn has_lease(&self, account: &Address) -> bool {
-        let shown = match self.at_hand(TENANTS_AGE) {
-            Some(shown) => Some(shown),
+        let snapshot = match self.cached(TENANTS_AGE) {
+            Some(snapshot) => Some(snapshot),
             None => match timeout(TENANTS_WAIT, self.get()).await {
-                Ok(shown) => Some(shown),
-                Err(_) => self.at_hand(Duration::MAX),
+                Ok(snapshot) => Some(snapshot),
+                Err(_) => self.cached(Duration::MAX),
             },
         };
-        let tenants = shown.as_ref().map(|shown| {
-            shown.tenants.get_or_init(|| {
-                let leases = shown.status.leases.iter();
+        let tenants = snapshot.as_ref().map(|snapshot| {
+            snapshot.tenants.get_or_init(|| {
+                let leases = snapshot.status.leases.iter();
                 leases.map(|info| info.lease.owner().clone()).collect()
             })
         });
         tenants.is_some_and(|tenants| tenants.contains(account))
     }
 
-    fn at_hand(&self, age: Duration) -> Option<Arc<Shown>> {
+    fn cached(&self, age: Duration) -> Option<Arc<Snapshot>> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        let (since, shown) = newest.as_ref()?;
-        (since.elapsed() < age).then(|| Arc::clone(shown))
+        let (since, snapshot) = newest.as_ref()?;
+        (since.elapsed() < age).then(|| Arc::clone(snapshot))
     }
 }
 

@@ -1,11 +1,11 @@
-//! Would a group get a bid, and for how much? Without a body nothing is here, as clients know it.
+//! Bid screening over REST. Without a body the route does not exist, as in the Go provider.
 
-use super::answer::{self, Answer};
+use super::reply::{self, Reply};
 use super::{Caller, body};
 use crate::App;
 use crate::listen::Peer;
-use crate::screening::{Screened, Unscreened, admit, screen};
-use crate::wire::Held;
+use crate::screening::{ScreeningError, ScreeningResult, admit, screen};
+use crate::wire::PermitBody;
 use akash_provider_core::types::{DecCoin, GroupSpec};
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
@@ -14,27 +14,27 @@ use serde::Serialize;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// A group of a deployment is some kilobytes.
+/// Maximum size of a body: a group has some kilobytes.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// The network's `ValidateGroupSpecResult`: the price that a bid would have.
+/// Response like the network's `ValidateGroupSpecResult`: the price of the bid.
 #[derive(Serialize)]
 struct Validated<'a> {
     min_bid_price: &'a DecCoin,
 }
 
-pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> Answer {
+pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> Reply {
     if request.body().is_end_stream() {
-        return answer::not_found();
+        return reply::not_found();
     }
-    // Anybody may ask, but not under a name that is not his.
-    if let Err(denial) = Caller::of(&app, &request).await {
-        return answer::denied(denial);
+    // No authentication required, but invalid credentials are refused.
+    if let Err(denial) = Caller::from_request(&app, &request).await {
+        return reply::denied(denial);
     }
     let peer = request.extensions().get::<Peer>().cloned();
     // Admitted before the body is read, so that the budget also limits how much is read.
     if let Err(why) = admit(&app, peer.as_ref()) {
-        return unscreened(why);
+        return error_reply(why);
     }
     let bytes = match body::read(request.into_body(), BODY_BYTES_MAX, app.limits.body).await {
         Ok(bytes) => bytes,
@@ -42,31 +42,31 @@ pub(super) async fn group(State(app): State<Arc<App>>, request: Request) -> Answ
     };
     let group: GroupSpec = match serde_json::from_slice(&bytes) {
         Ok(group) => group,
-        Err(error) => return answer::text(StatusCode::BAD_REQUEST, format!("group spec: {error}")),
+        Err(error) => return reply::text(StatusCode::BAD_REQUEST, format!("group spec: {error}")),
     };
     match screen(&app, peer.as_ref(), group, &[]).await {
         Ok(screened) => {
-            let (answer, turn) = told(screened);
-            let unwritten = peer.map(|p| p.unwritten).unwrap_or_default();
-            answer.map(|body| Body::new(Held::new(body, turn, unwritten)))
+            let (reply, permit) = respond(screened);
+            let pending_writes = peer.map(|p| p.pending_writes).unwrap_or_default();
+            reply.map(|body| Body::new(PermitBody::new(body, permit, pending_writes)))
         }
-        Err(why) => unscreened(why),
+        Err(why) => error_reply(why),
     }
 }
 
-fn told(screened: Screened) -> (Answer, Option<OwnedSemaphorePermit>) {
-    let answer = match &screened.price {
-        Some(min_bid_price) => answer::json(&Validated { min_bid_price }),
-        None => answer::text(StatusCode::UNPROCESSABLE_ENTITY, screened.reasons.join("; ")),
+fn respond(screened: ScreeningResult) -> (Reply, Option<OwnedSemaphorePermit>) {
+    let reply = match &screened.price {
+        Some(min_bid_price) => reply::json(&Validated { min_bid_price }),
+        None => reply::text(StatusCode::UNPROCESSABLE_ENTITY, screened.reasons.join("; ")),
     };
-    (answer, screened.turn)
+    (reply, screened.permit)
 }
 
-fn unscreened(why: Unscreened) -> Answer {
+fn error_reply(why: ScreeningError) -> Reply {
     let status = match why {
-        Unscreened::NotOffered => return answer::not_found(),
-        Unscreened::Busy | Unscreened::TooMany => StatusCode::TOO_MANY_REQUESTS,
-        Unscreened::Away(_) => StatusCode::SERVICE_UNAVAILABLE,
+        ScreeningError::NotOffered => return reply::not_found(),
+        ScreeningError::Busy | ScreeningError::TooMany => StatusCode::TOO_MANY_REQUESTS,
+        ScreeningError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
-    answer::text(status, why.message())
+    reply::text(status, why.message())
 }

@@ -1,6 +1,6 @@
-//! What the chain says of the provider, for all who are screened: asked for once and kept for a moment.
+//! Facts of the chain about the provider, cached briefly for all screenings.
 
-use super::Unscreened;
+use super::ScreeningError;
 use crate::App;
 use crate::auth::LookupFault;
 use akash_provider_core::chain::ChainQuery;
@@ -11,28 +11,28 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long the provider's record and the parameters are kept: a block or two.
+/// Lifetime of the cached provider record and parameters: a block or two.
 const RECORD_FOR: Duration = Duration::from_secs(10);
-/// For how long it is kept what an auditor has signed, also that it is nothing.
+/// Lifetime of cached audits, also of missing ones.
 const AUDITS_FOR: Duration = Duration::from_secs(60);
-/// Auditors that are remembered.
+/// Maximum number of cached auditors.
 const AUDITORS_MAX: u64 = 1000;
 
-/// Facts of the chain with a short life. Failures are not kept: the next one asks again.
+/// Cached facts of the chain. Failures are not cached.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct ChainFacts {
     record: Cache<(), Arc<Record>>,
     audits: Cache<Address, Option<Arc<AuditedAttributes>>>,
 }
 
-/// The provider, where it is registered, and the market.
+/// Record of the provider, if registered, and the market parameters.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) provider: Option<ProviderRecord>,
     pub(super) params: MarketParams,
 }
 
-impl Default for Known {
+impl Default for ChainFacts {
     fn default() -> Self {
         let of_one = Cache::builder().max_capacity(1);
         let of_many = Cache::builder().max_capacity(AUDITORS_MAX);
@@ -43,37 +43,37 @@ impl Default for Known {
     }
 }
 
-impl Known {
-    /// The provider's record and the parameters; however many ask, the chain is asked once.
-    pub(super) async fn record(&self, app: &App, us: &Address) -> Result<Arc<Record>, Unscreened> {
-        let asking = async {
+impl ChainFacts {
+    /// Returns the provider's record and the parameters. Concurrent callers share one query.
+    pub(super) async fn record(&self, app: &App, us: &Address) -> Result<Arc<Record>, ScreeningError> {
+        let call = async {
             let provider = app.bounded("provider", app.chain.provider(us)).await?;
             let params = app.bounded("params", app.chain.params()).await?;
             Ok::<_, Error>(Arc::new(Record { provider, params }))
         };
-        let found = self.record.try_get_with((), asking).await;
+        let found = self.record.try_get_with((), call).await;
         found.map_err(|error| super::unavailable(&error))
     }
 
-    /// What an auditor has signed of the provider. That somebody has signed nothing counts against who names him.
+    /// Returns the attributes signed by an auditor. An auditor without signatures counts against the client's network.
     pub(super) async fn audit(
         &self,
         app: &App,
         us: &Address,
         auditor: &str,
         peer: IpAddr,
-    ) -> Result<Option<Arc<AuditedAttributes>>, Unscreened> {
-        // Whoever is no account has signed nothing.
+    ) -> Result<Option<Arc<AuditedAttributes>>, ScreeningError> {
+        // An invalid account has signed nothing.
         let Ok(account) = auditor.parse::<Address>() else {
             return Ok(None);
         };
-        let asking = async {
-            let question = app.chain.auditor_attributes(auditor, us);
-            let found = app.auth.ask_about_a_stranger(peer, question).await?;
+        let call = async {
+            let query = app.chain.auditor_attributes(auditor, us);
+            let found = app.auth.query_chain(peer, query).await?;
             Ok::<_, LookupFault>(found.map(Arc::new))
         };
-        // Kept under the parsed account, so that only what is an address can take a place in the cache.
-        let found = self.audits.try_get_with(account, asking).await;
-        found.map_err(|fault| Unscreened::from(*fault))
+        // The key is the parsed account, so that only valid addresses take a place in the cache.
+        let found = self.audits.try_get_with(account, call).await;
+        found.map_err(|fault| ScreeningError::from(*fault))
     }
 }

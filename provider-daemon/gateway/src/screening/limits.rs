@@ -1,39 +1,38 @@
-//! What a group may be for being looked at at all: the network's own limits, and a size that no group of a deployment
-//! has. Nobody is asked anything about a group that breaks one.
+//! Limits of a group, checked before any query: the network's own, and sizes that no real group has.
 
 use akash_provider_core::bidding::{auditors, limits};
 use akash_provider_core::types::{Attribute, GroupSpec, ResourceUnit};
 
-/// Units of a group.
+/// Maximum number of units of a group.
 pub(super) const UNITS_MAX: usize = 20;
-/// Attributes at one place: the most that is known of is a dozen models of a GPU.
+/// Maximum number of attributes in one list: real groups have up to a dozen GPU models.
 pub(super) const ATTRIBUTES_MAX: usize = 64;
-/// Volumes, and endpoints, of a unit.
+/// Maximum number of volumes, and of endpoints, of a unit.
 pub(super) const PARTS_MAX: usize = 64;
-/// Auditors of a group: each of them may be a question to the chain.
+/// Maximum number of auditors of a group: each may cause a chain query.
 pub(super) const AUDITORS_MAX: usize = 32;
-/// Hostnames that go with a group.
+/// Maximum number of hostnames of a request.
 pub(super) const HOSTNAMES_MAX: usize = 100;
-/// Bytes of a hostname.
+/// Maximum length of a hostname, in bytes.
 const HOSTNAME_BYTES_MAX: usize = 255;
-/// Bytes of all names, keys and values of a group; a group is some kilobytes.
+/// Maximum total size of names, keys and values of a group, in bytes; a real group has some kilobytes.
 pub(super) const TEXT_BYTES_MAX: usize = 32 * 1024;
 
-/// Checks a group and the hostnames that would go with it.
+/// Checks a group and its hostnames.
 ///
 /// # Errors
-/// The first limit that is broken, in words.
+/// Text of the first exceeded limit.
 pub(super) fn check(group: &GroupSpec, hostnames: &[String]) -> Result<(), String> {
     let signed_by = &group.requirements.signed_by;
     at_most("units of the group", group.resources.len(), UNITS_MAX)?;
-    // Named twice is counted once; that many names are not even compared.
+    // Duplicates count once. A list too long even for duplicates is refused without comparing its names.
     let named = signed_by.all_of.len().saturating_add(signed_by.any_of.len());
     at_most("mentions of auditors", named, 2 * AUDITORS_MAX)?;
     at_most("auditors", auditors(group).len(), AUDITORS_MAX)?;
     at_most("hostnames", hostnames.len(), HOSTNAMES_MAX)?;
     if let Some(name) = hostnames.iter().find(|n| n.len() > HOSTNAME_BYTES_MAX) {
         return Err(format!(
-            "a hostname has {} bytes, at most {HOSTNAME_BYTES_MAX} are served",
+            "a hostname has {} bytes, at most {HOSTNAME_BYTES_MAX} are accepted",
             name.len()
         ));
     }
@@ -44,18 +43,18 @@ pub(super) fn check(group: &GroupSpec, hostnames: &[String]) -> Result<(), Strin
     at_most("attributes of the placement", placement.len(), ATTRIBUTES_MAX)?;
     at_most("bytes of names and attributes", text_bytes(group), TEXT_BYTES_MAX)?;
     limits::check_group(group).map_err(|e| format!("the group is invalid: {e}"))?;
-    // The denomination goes on to whatever calculates the price, which may be a shell script.
+    // Price strategies get the denomination, and one of them is a shell script.
     let denom = group.max_price().map(|p| p.denom).unwrap_or_default();
     if is_denom(&denom) {
         Ok(())
     } else {
-        Err(format!("{denom:?} is no denomination"))
+        Err(format!("invalid denomination {denom:?}"))
     }
 }
 
 fn at_most(what: &str, there: usize, most: usize) -> Result<(), String> {
     if there > most {
-        return Err(format!("{there} {what}, at most {most} are served"));
+        return Err(format!("{there} {what}, at most {most} are accepted"));
     }
     Ok(())
 }
@@ -67,7 +66,7 @@ fn check_unit(unit: &ResourceUnit) -> Result<(), String> {
     lists(unit).try_for_each(|list| at_most("attributes of a resource", list.len(), ATTRIBUTES_MAX))
 }
 
-/// All attributes of a unit.
+/// Returns the attribute lists of a unit.
 fn lists(unit: &ResourceUnit) -> impl Iterator<Item = &Vec<Attribute>> {
     let resources = &unit.resources;
     let own = [
@@ -97,7 +96,7 @@ fn text_bytes(group: &GroupSpec) -> usize {
     sum
 }
 
-/// What the network takes for a denomination.
+/// Returns true for a valid denomination of the network.
 fn is_denom(text: &str) -> bool {
     let mut bytes = text.bytes();
     let begins = bytes.next().is_some_and(|b| b.is_ascii_alphabetic());
@@ -155,7 +154,7 @@ deployment: {web: {here: {profile: small, count: 1}}}
     fn every_list_of_a_group_has_a_limit() {
         assert_eq!(broken(|g| units(g, UNITS_MAX)), None);
         let words = broken(|g| units(g, UNITS_MAX + 1)).unwrap();
-        assert_eq!(words, "21 units of the group, at most 20 are served");
+        assert_eq!(words, "21 units of the group, at most 20 are accepted");
         type Place = fn(&mut GroupSpec) -> &mut Vec<Attribute>;
         let places: [Place; 4] = [
             |g| &mut g.requirements.attributes,
@@ -193,7 +192,7 @@ deployment: {web: {here: {profile: small, count: 1}}}
     }
 
     #[test]
-    fn a_denomination_is_one_before_anybody_is_given_it() {
+    fn an_invalid_denomination_is_refused() {
         let set = |denom: &str| {
             let price = DecCoin::new(&denom.into(), "1".parse().unwrap());
             broken(|g| g.resources[0].price = price)

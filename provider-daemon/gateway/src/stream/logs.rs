@@ -2,7 +2,7 @@
 
 use super::socket::{Ending, Socket};
 use crate::App;
-use crate::rest::answer::encode;
+use crate::rest::reply::encode;
 use akash_provider_core::cluster::{LogLine, LogOptions};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
@@ -36,9 +36,9 @@ pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, options
     }
 }
 
-/// The lines, or how the stream ends at once.
+/// Opens the stream of lines, or returns the close code.
 async fn open(app: &App, lease: &LeaseId, options: LogOptions) -> Result<Lines, Ending> {
-    // Said at once as today's provider does: following a misspelt service would wait for ever.
+    // As in the Go provider: otherwise a client with a misspelt service would wait forever.
     if !options.services.is_empty() && !has_any(app, lease, &options.services).await {
         return Err(Ending::new(Ending::FAILED, "no running pods"));
     }
@@ -46,23 +46,23 @@ async fn open(app: &App, lease: &LeaseId, options: LogOptions) -> Result<Lines, 
     app.bounded("logs", opening).await.map_err(|error| ending(&error))
 }
 
-/// False when the lease is there and none of these services is: what is not known is left to the stream to say.
+/// Returns false if the lease exists without any of these services. After an error, the stream reports it.
 async fn has_any(app: &App, lease: &LeaseId, services: &[String]) -> bool {
-    let asking = app.cluster.lease_status(lease);
-    match app.bounded("lease status", asking).await {
+    let call = app.cluster.lease_status(lease);
+    match app.bounded("lease status", call).await {
         Ok(status) => services.iter().any(|s| status.services.contains_key(s)),
         Err(_) => true,
     }
 }
 
-/// A text frame of one JSON value and a line's end.
+/// Encodes a value as a text frame of one JSON line.
 pub(super) fn frame(value: &impl Serialize) -> Message {
     let mut text = encode(value);
     text.push('\n');
     Message::text(text)
 }
 
-/// How a stream ends that an error ended.
+/// Returns the close code for an error of the cluster.
 pub(super) fn ending(error: &Error) -> Ending {
     match error.kind() {
         ErrorKind::NotFound => Ending::new(Ending::NOT_FOUND, ""),

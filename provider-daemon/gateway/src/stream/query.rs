@@ -1,31 +1,31 @@
-//! What a stream's query says.
+//! Query parameters of a stream.
 
-use crate::rest::answer;
-use crate::rest::{Refused, bad_number};
+use crate::rest::reply;
+use crate::rest::{Rejection, bad_number};
 use akash_provider_core::cluster::{EventOptions, ExecRequest, LogOptions};
 use axum::extract::Request;
 use http::StatusCode;
 
-/// Pairs that are looked at; a command of this many words is none.
+/// Maximum number of parameters; the arguments of a command are one each.
 const PAIRS_MAX: usize = 1024;
 
-/// A query, taken apart.
+/// Decoded query parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Query(Vec<(String, String)>);
 
-/// A command, and whether it gets input.
+/// Command of a shell, and whether its input is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct ShellRequest {
     pub(super) request: ExecRequest,
     pub(super) stdin: bool,
 }
 
-fn bad(words: impl std::fmt::Display) -> Refused {
-    Box::new(answer::text(StatusCode::BAD_REQUEST, words))
+fn bad(words: impl std::fmt::Display) -> Rejection {
+    Box::new(reply::text(StatusCode::BAD_REQUEST, words))
 }
 
 impl Query {
-    pub(super) fn of(request: &Request) -> Self {
+    pub(super) fn from_request(request: &Request) -> Self {
         Self::parse(request.uri().query().unwrap_or_default())
     }
 
@@ -34,13 +34,13 @@ impl Query {
         Self(pairs.take(PAIRS_MAX).map(|(k, v)| (k.into(), v.into())).collect())
     }
 
-    /// The first value of a name; nothing where it is empty.
+    /// Returns the first value of a parameter, or `None` if it is empty.
     fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(n, _)| n == name);
         found.map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
     }
 
-    pub(super) fn log_options(&self) -> Result<LogOptions, Refused> {
+    pub(super) fn log_options(&self) -> Result<LogOptions, Rejection> {
         let follow = self.follow()?;
         let tail = match self.get("tail") {
             None => None,
@@ -53,14 +53,14 @@ impl Query {
         })
     }
 
-    pub(super) fn event_options(&self) -> Result<EventOptions, Refused> {
+    pub(super) fn event_options(&self) -> Result<EventOptions, Rejection> {
         Ok(EventOptions {
             follow: self.follow()?,
             services: self.services()?,
         })
     }
 
-    fn follow(&self) -> Result<bool, Refused> {
+    fn follow(&self) -> Result<bool, Rejection> {
         match self.get("follow") {
             None | Some("0" | "f" | "F" | "false" | "FALSE" | "False") => Ok(false),
             Some("1" | "t" | "T" | "true" | "TRUE" | "True") => Ok(true),
@@ -68,12 +68,12 @@ impl Query {
         }
     }
 
-    /// Some clients say `service`, some `services`.
-    fn services(&self) -> Result<Vec<String>, Refused> {
+    /// Returns the services; clients use the parameters `service` and `services`.
+    fn services(&self) -> Result<Vec<String>, Rejection> {
         let mut all = Vec::new();
         for name in ["service", "services"] {
             let Some(text) = self.get(name) else { continue };
-            // Today's provider refuses it, rather than take what follows for an empty name.
+            // As in the Go provider, which does not read a trailing comma as an empty name.
             if text.ends_with(',') {
                 return Err(bad(format!(
                     "parameter \"{name}\" must not contain trailing comma"
@@ -84,18 +84,18 @@ impl Query {
         Ok(all)
     }
 
-    pub(super) fn shell(&self) -> Result<Asked, Refused> {
-        let asked = self.command();
-        asked.ok_or_else(|| Box::new(answer::empty(StatusCode::BAD_REQUEST)))
+    pub(super) fn shell(&self) -> Result<ShellRequest, Rejection> {
+        let command = self.command();
+        command.ok_or_else(|| Box::new(reply::empty(StatusCode::BAD_REQUEST)))
     }
 
-    fn command(&self) -> Option<Asked> {
+    fn command(&self) -> Option<ShellRequest> {
         let mut command = Vec::new();
         while let Some(word) = self.get(&format!("cmd{}", command.len())) {
             command.push(word.to_owned());
         }
         let flag = |name| Some(self.get(name)? == "1");
-        let asked = Asked {
+        let command = ShellRequest {
             request: ExecRequest {
                 service: self.get("service")?.to_owned(),
                 replica: replica(self.get("podIndex")?)?,
@@ -104,12 +104,12 @@ impl Query {
             },
             stdin: flag("stdin")?,
         };
-        (!asked.request.command.is_empty()).then_some(asked)
+        (!command.request.command.is_empty()).then_some(command)
     }
 }
 
-/// A number of lines; -1 is all of them.
-fn tail(text: &str) -> Result<Option<u64>, Refused> {
+/// Parses a number of lines; -1 means all.
+fn tail(text: &str) -> Result<Option<u64>, Rejection> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(bad(bad_number("Int", text, "invalid syntax")));
@@ -125,7 +125,7 @@ fn tail(text: &str) -> Result<Option<u64>, Refused> {
     }
 }
 
-/// A number in any of the bases that today's provider reads.
+/// Parses a replica index in any base that the Go provider accepts.
 fn replica(text: &str) -> Option<u32> {
     let lower = text.to_ascii_lowercase();
     let (digits, base) = match lower.as_bytes() {
@@ -135,25 +135,25 @@ fn replica(text: &str) -> Option<u32> {
         [b'0', _, ..] => (lower.get(1..)?, 8),
         _ => (lower.as_str(), 10),
     };
-    // `from_str_radix` takes a sign, so `0x-1` would be read as a number.
+    // `from_str_radix` accepts a sign, so `0x-1` would be read as a number.
     if digits.starts_with(['+', '-']) {
         return None;
     }
     let number = u32::from_str_radix(digits, base).ok()?;
-    // The network's field is signed: a larger index is one that no client can mean.
+    // The network's field is signed, so a larger index is invalid.
     i32::try_from(number).is_ok().then_some(number)
 }
 
-/// Rules that hold for every query.
+/// Checks the invariants of any query.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(text: &str) {
     let query = Query::parse(text);
     assert!(query.0.len() <= PAIRS_MAX);
-    if let Ok(asked) = query.shell() {
-        let words = &asked.request.command;
+    if let Ok(command) = query.shell() {
+        let words = &command.request.command;
         assert!(!words.is_empty() && words.iter().all(|w| !w.is_empty()));
-        assert!(words.len() <= PAIRS_MAX && !asked.request.service.is_empty());
-        assert!(i32::try_from(asked.request.replica).is_ok());
+        assert!(words.len() <= PAIRS_MAX && !command.request.service.is_empty());
+        assert!(i32::try_from(command.request.replica).is_ok());
     }
     if let Ok(options) = query.log_options() {
         assert!(
@@ -173,12 +173,12 @@ pub(super) fn fuzz(text: &str) {
 mod tests {
     use super::*;
 
-    fn status(refused: Result<impl Sized, Refused>) -> Option<u16> {
+    fn status(refused: Result<impl Sized, Rejection>) -> Option<u16> {
         refused.err().map(|r| r.status().as_u16())
     }
 
     #[test]
-    fn logs_have_services_a_tail_and_an_end() {
+    fn log_options_are_parsed_and_invalid_values_refused() {
         let options = |text: &str| Query::parse(text).log_options();
         let all = options("follow=T&tail=-1&service=a,b&services=c&other=1").unwrap();
         assert_eq!((all.follow, all.tail_lines), (true, None));
@@ -200,12 +200,12 @@ mod tests {
     }
 
     #[test]
-    fn a_command_needs_all_of_its_parts() {
+    fn a_command_without_a_required_parameter_is_refused() {
         let right = "cmd0=sh&cmd1=-c&cmd2=a%20b&cmd4=x&tty=0&stdin=1&service=web&podIndex=0x1";
-        let asked = Query::parse(right).shell().unwrap();
-        assert_eq!(asked.request.command, ["sh", "-c", "a b"]);
+        let command = Query::parse(right).shell().unwrap();
+        assert_eq!(command.request.command, ["sh", "-c", "a b"]);
         assert_eq!(
-            (asked.request.replica, asked.request.tty, asked.stdin),
+            (command.request.replica, command.request.tty, command.stdin),
             (1, false, true)
         );
         for part in ["cmd0=sh&", "tty=0&", "stdin=1&", "service=web&"] {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_of_many_pairs_is_cut() {
+    fn parameters_beyond_the_limit_are_ignored() {
         let bomb: String = (0..5000).map(|n| format!("cmd{n}=x&")).collect();
         assert_eq!(Query::parse(&bomb).0.len(), PAIRS_MAX);
     }

@@ -1,14 +1,14 @@
-//! Commands in a service. Each frame is binary and begins with what it is.
+//! Commands in a service. Each message is binary and starts with its type.
 //!
 //! ```text
 //!  100 output   101 errors   102 result, as JSON   103 failure        to the client
 //!  104 input    105 terminal size                                     from the client
 //! ```
 
-use super::query::Asked;
+use super::query::ShellRequest;
 use super::socket::{Ending, Socket};
 use crate::App;
-use crate::rest::answer::encode;
+use crate::rest::reply::encode;
 use akash_provider_core::cluster::ExecIo;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
@@ -28,13 +28,13 @@ const FAILURE: u8 = 103;
 const STDIN: u8 = 104;
 const SIZE: u8 = 105;
 
-/// Bytes that wait in each direction before the writer is held up.
+/// Buffer size of each direction, in bytes.
 const PIPE: usize = 64 * 1024;
-/// Bytes of output in one frame.
+/// Maximum size of the output in one frame, in bytes.
 const CHUNK: usize = 16 * 1024;
-/// What today's tools show before a reason.
+/// Prefix of error messages that the Go provider's client shows.
 const PREFIX: &str = "remote command execute error";
-/// What shells say of a command that could not be run.
+/// Exit code of a command that could not run, as in shells.
 const NOT_RUN: i32 = 1;
 
 #[derive(Debug, Serialize, PartialEq, Eq)]
@@ -44,22 +44,24 @@ struct Outcome {
     message: Option<String>,
 }
 
-/// What a client's frame says.
+/// Parsed message of a client.
 #[derive(Debug, PartialEq, Eq)]
-enum Said {
+enum ClientMessage {
     Input(Bytes),
     Size(u16, u16),
-    Nothing,
+    Unknown,
 }
 
-fn said(message: &Message) -> Said {
+fn parse_message(message: &Message) -> ClientMessage {
     let Message::Binary(bytes) = message else {
-        return Said::Nothing;
+        return ClientMessage::Unknown;
     };
     match bytes.split_first() {
-        Some((&STDIN, _)) => Said::Input(bytes.slice(1..)),
-        Some((&SIZE, &[a, b, c, d])) => Said::Size(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])),
-        _ => Said::Nothing,
+        Some((&STDIN, _)) => ClientMessage::Input(bytes.slice(1..)),
+        Some((&SIZE, &[a, b, c, d])) => {
+            ClientMessage::Size(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
+        }
+        _ => ClientMessage::Unknown,
     }
 }
 
@@ -70,9 +72,9 @@ fn frame(code: u8, payload: &[u8]) -> Message {
     Message::Binary(bytes.freeze())
 }
 
-pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, asked: Asked) {
+pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, command: ShellRequest) {
     let Some(shell) = app.cluster.shell() else {
-        let text = format!("{PREFIX}: this provider runs no commands");
+        let text = format!("{PREFIX}: this provider does not support shells");
         let frames = stream::iter([Ok(result(NOT_RUN, Some(text)))]);
         socket.send_all(frames, |_| std::future::ready(())).await;
         return;
@@ -82,35 +84,36 @@ pub(super) async fn run(app: &App, socket: Box<Socket>, lease: &LeaseId, asked: 
     let (stderr_there, stderr_here) = duplex(PIPE);
     let (size, sizes) = watch::channel(None);
     let io = ExecIo {
-        stdin: asked.stdin.then(|| Box::new(stdin_there) as _),
+        stdin: command.stdin.then(|| Box::new(stdin_there) as _),
         stdout: Box::new(stdout_there),
         stderr: Box::new(stderr_there),
         resize: resizes(sizes),
     };
-    // Behind a lock because the listener makes a new future for each frame. They come one at a time, so nobody waits.
-    let input = asked.stdin.then(|| Arc::new(Mutex::new(stdin_here)));
+    // Locked because the handler creates a future for each message. Messages arrive one at a time, so there is no
+    // contention.
+    let input = command.stdin.then(|| Arc::new(Mutex::new(stdin_here)));
     let outcome = async {
-        match shell.exec(lease, asked.request, io).await {
+        match shell.exec(lease, command.request, io).await {
             Ok(code) => result(code, None),
             Err(error) => failed(app, lease, &app.settled("exec", error).await).await,
         }
     };
     let frames = until_over(output(STDOUT, stdout_here), output(STDERR, stderr_here), outcome);
-    let hear = |message: Message| {
-        let said = said(&message);
+    let on_message = |message: Message| {
+        let message = parse_message(&message);
         let (input, size) = (input.clone(), size.clone());
-        async move { take(said, input, &size).await }
+        async move { take(message, input, &size).await }
     };
-    socket.send_all(frames, hear).await;
+    socket.send_all(frames, on_message).await;
 }
 
-/// Output, errors, and then the outcome, which comes last whatever happens.
+/// Merges output and errors, and appends the outcome at the end.
 fn until_over<'a>(
     stdout: impl Stream<Item = Message> + Send + 'a,
     stderr: impl Stream<Item = Message> + Send + 'a,
     outcome: impl Future<Output = Message> + Send + 'a,
 ) -> impl Stream<Item = Result<Message, Ending>> + Send + 'a {
-    // The command runs while its output is read, so it is polled in the same turn.
+    // The command runs while its output is read, so both are polled together.
     let output = stream::select(stdout, stderr).map(Some);
     let over = outcome.into_stream().map(|m| (true, Some(m)));
     let merged = stream::select(output.map(|m| (false, m)), over);
@@ -119,7 +122,7 @@ fn until_over<'a>(
     stream::poll_fn(move |context| {
         loop {
             match merged.poll_next_unpin(context) {
-                // Held back: the command may end before the last of its output is read from the pipes.
+                // Delayed: the command may end before the last of its output is read from the pipes.
                 std::task::Poll::Ready(Some((true, outcome))) => last = outcome,
                 std::task::Poll::Ready(Some((false, message))) => {
                     return std::task::Poll::Ready(message.map(Ok));
@@ -131,7 +134,7 @@ fn until_over<'a>(
     })
 }
 
-/// What a command writes, in frames, until it closes.
+/// Returns the output of a command as frames, until it closes.
 fn output(code: u8, from: impl AsyncRead + Send + Unpin) -> impl Stream<Item = Message> + Send {
     stream::unfold((from, vec![0; CHUNK]), move |(mut from, mut buffer)| async move {
         let read = from.read(&mut buffer).await.ok()?;
@@ -141,7 +144,7 @@ fn output(code: u8, from: impl AsyncRead + Send + Unpin) -> impl Stream<Item = M
     })
 }
 
-/// Sizes of the terminal; only the newest counts.
+/// Returns the sizes of the terminal; outdated ones are skipped.
 fn resizes(sizes: watch::Receiver<Option<(u16, u16)>>) -> BoxStream<'static, (u16, u16)> {
     stream::unfold(sizes, |mut sizes| async move {
         loop {
@@ -155,9 +158,13 @@ fn resizes(sizes: watch::Receiver<Option<(u16, u16)>>) -> BoxStream<'static, (u1
     .boxed()
 }
 
-async fn take(said: Said, input: Option<Arc<Mutex<DuplexStream>>>, size: &watch::Sender<Option<(u16, u16)>>) {
-    match (said, input) {
-        (Said::Input(bytes), Some(input)) => {
+async fn take(
+    message: ClientMessage,
+    input: Option<Arc<Mutex<DuplexStream>>>,
+    size: &watch::Sender<Option<(u16, u16)>>,
+) {
+    match (message, input) {
+        (ClientMessage::Input(bytes), Some(input)) => {
             let mut input = input.lock().await;
             // A command may end before it has read everything.
             let written = if bytes.is_empty() {
@@ -166,14 +173,14 @@ async fn take(said: Said, input: Option<Arc<Mutex<DuplexStream>>>, size: &watch:
                 input.write_all(&bytes).await
             };
             if let Err(error) = written {
-                tracing::trace!("a command reads no more: {error}");
+                tracing::trace!(%error, "command closed its input");
             }
         }
-        (Said::Size(width, height), Some(_)) => {
-            // Replaces what nobody has read yet: while a window is dragged, only its last size matters.
+        (ClientMessage::Size(width, height), Some(_)) => {
+            // Replaces an unread size: while a window is dragged, only its last size matters.
             size.send_replace(Some((width, height)));
         }
-        (Said::Input(_) | Said::Size(..), None) | (Said::Nothing, _) => {}
+        (ClientMessage::Input(_) | ClientMessage::Size(..), None) | (ClientMessage::Unknown, _) => {}
     }
 }
 
@@ -183,11 +190,11 @@ fn result(exit_code: i32, message: Option<String>) -> Message {
     frame(RESULT, text.as_bytes())
 }
 
-/// A command that did not run never looks as if it had succeeded.
+/// Returns the message for a command that did not run. It never looks like a success.
 async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     let is_reason = match error.kind() {
         ErrorKind::Invalid | ErrorKind::Unavailable | ErrorKind::Denied | ErrorKind::Timeout => true,
-        // Of a lease that is not there nothing is told.
+        // A missing lease is not revealed.
         ErrorKind::NotFound => app.has_workload(lease).await,
         _ => false,
     };
@@ -198,11 +205,11 @@ async fn failed(app: &App, lease: &LeaseId, error: &Error) -> Message {
     frame(FAILURE, &[])
 }
 
-/// Rules that hold for whatever a client sends.
+/// Checks the invariants of any client input.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(input: &[u8], config: &tokio_tungstenite::tungstenite::protocol::WebSocketConfig) {
     use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
-    /// What the client sends comes in; what is answered is thrown away.
+    /// Socket that reads the input and discards what is written.
     struct Pipe<'a>(&'a [u8]);
     impl std::io::Read for Pipe<'_> {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
@@ -217,14 +224,14 @@ pub(super) fn fuzz(input: &[u8], config: &tokio_tungstenite::tungstenite::protoc
             Ok(())
         }
     }
-    let check = |message: &Message| match said(message) {
-        Said::Input(bytes) => assert_eq!(bytes.len() + 1, message.len()),
-        Said::Size(..) => assert_eq!(message.len(), 5),
-        Said::Nothing => {}
+    let check = |message: &Message| match parse_message(message) {
+        ClientMessage::Input(bytes) => assert_eq!(bytes.len() + 1, message.len()),
+        ClientMessage::Size(..) => assert_eq!(message.len(), 5),
+        ClientMessage::Unknown => {}
     };
     check(&Message::Binary(Bytes::copy_from_slice(input)));
     let mut socket = WebSocket::from_raw_socket(Pipe(input), Role::Server, Some(*config));
-    // It ends with an error at the latest when the bytes do.
+    // Ends with an error when the input ends, at the latest.
     while let Ok(message) = socket.read() {
         assert!(config.max_message_size.is_none_or(|most| message.len() <= most));
         check(&message);
@@ -236,18 +243,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_of_clients_are_input_sizes_or_nothing() {
-        let binary = |bytes: &[u8]| said(&Message::Binary(Bytes::copy_from_slice(bytes)));
-        assert_eq!(binary(b"hls\n"), Said::Input(Bytes::from_static(b"ls\n")));
-        assert_eq!(binary(&[105, 0, 100, 0, 40]), Said::Size(100, 40));
+    fn client_frames_are_input_sizes_or_ignored() {
+        let binary = |bytes: &[u8]| parse_message(&Message::Binary(Bytes::copy_from_slice(bytes)));
+        assert_eq!(
+            binary(b"hls\n"),
+            ClientMessage::Input(Bytes::from_static(b"ls\n"))
+        );
+        assert_eq!(binary(&[105, 0, 100, 0, 40]), ClientMessage::Size(100, 40));
         for bytes in [&[][..], &[105, 0, 1], &[105, 0, 1, 2, 3, 4], &[100, 1], &[1, 2]] {
-            assert_eq!(binary(bytes), Said::Nothing, "{bytes:?}");
+            assert_eq!(binary(bytes), ClientMessage::Unknown, "{bytes:?}");
         }
-        assert_eq!(said(&Message::text("hls")), Said::Nothing);
+        assert_eq!(parse_message(&Message::text("hls")), ClientMessage::Unknown);
     }
 
     #[test]
-    fn a_result_is_written_as_clients_read_it() {
+    fn a_result_has_the_format_of_the_go_provider() {
         assert_eq!(result(3, None), frame(102, b"{\"exit_code\":3}\n"));
         let with = result(1, Some("a > b".into()));
         assert_eq!(

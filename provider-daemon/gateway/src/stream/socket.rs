@@ -1,4 +1,4 @@
-//! A websocket that is being served: pings, a client that goes away, a client that reads slowly.
+//! Open websocket: pings, and time limits for slow or disconnected clients.
 
 use crate::auth::CredentialValidity;
 use crate::settings::Limits;
@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 type Io = WebSocketStream<TokioIo<Upgraded>>;
 
-/// How long a goodbye may take.
-const GOODBYE: Duration = Duration::from_secs(5);
+/// Maximum time of the closing handshake.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a stream ends.
+/// Close code and reason of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ending {
     code: u16,
@@ -29,22 +29,22 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// All was shown; the code of RFC 6455 for a normal end.
+    /// Complete: the code of RFC 6455 for a normal closure.
     pub(super) const DONE: u16 = 1000;
     /// The gateway stops: "going away" in RFC 6455.
     const STOPPING: u16 = 1001;
-    /// What the client has shown holds no more.
+    /// The credential is no longer valid, or the place is needed.
     const OVER: u16 = 1008;
-    /// Something went wrong, with the reason in words. Codes from 4000 on are an application's own.
+    /// Error with a reason. Codes from 4000 on are application-specific.
     pub(super) const FAILED: u16 = 4000;
-    /// There is no such thing.
+    /// The lease does not exist.
     pub(super) const NOT_FOUND: u16 = 4001;
-    /// The cluster cannot be asked.
+    /// The cluster query failed.
     pub(super) const UNAVAILABLE: u16 = 4002;
 
     pub(super) fn new(code: u16, reason: impl Into<String>) -> Self {
         let reason = reason.into();
-        // A close frame has room for 123 bytes of it.
+        // A close frame holds up to 123 bytes of the reason.
         let mut end = reason.len().min(123);
         while !reason.is_char_boundary(end) {
             end -= 1;
@@ -62,7 +62,7 @@ impl Ending {
     }
 }
 
-/// A websocket in two halves, so that it is read while something is written.
+/// Websocket in two halves, so that it is read during writes.
 #[derive(Debug)]
 pub(super) struct Socket {
     sink: SplitSink<Io, Message>,
@@ -74,16 +74,16 @@ pub(super) struct Socket {
     stalled: Duration,
 }
 
-/// Why writing goes on no more.
-enum Over {
-    /// All was written, or the stream failed; the client is told which.
+/// Reason for the end of a writer.
+enum WriteEnd {
+    /// The stream ended or failed, and the client gets a close frame.
     Ended(Ending),
-    /// The client is gone, or takes nothing.
-    Gone,
+    /// The client disconnected, or does not read.
+    Disconnected,
 }
 
 impl Socket {
-    /// In a box: it is handed on from task to task, each of which would keep room for it.
+    /// Creates a socket. It is boxed because several tasks pass it on, and each would reserve memory for it.
     pub(super) fn new(
         io: Io,
         limits: &Limits,
@@ -97,64 +97,63 @@ impl Socket {
             shutdown,
             validity,
             ping: limits.ping,
-            // A ping is sent, and its answer waited for.
+            // A ping is sent, and then its response awaited.
             silence: limits.ping + limits.pong,
             stalled: limits.stalled,
         })
     }
 
-    /// Sends what a stream yields until it ends, and says how it ended. What the client sends goes to `hear`, in
-    /// order; the client's frames are read on while `hear` has room.
+    /// Sends the messages of a stream until it ends, and then the close frame. Passes the client's messages to `on_message`,
+    /// in order, and reads the next one when `on_message` is done.
     pub(super) async fn send_all<H, F>(
         mut self: Box<Self>,
         messages: impl Stream<Item = Result<Message, Ending>> + Send,
-        mut hear: H,
+        mut on_message: H,
     ) where
         H: FnMut(Message) -> F + Send,
         F: Future<Output = ()> + Send,
     {
         let over = {
             let writing = write(&mut self.sink, messages, self.ping, self.stalled);
-            let listening = listen(&mut self.incoming, self.silence, &mut hear);
+            let listening = listen(&mut self.incoming, self.silence, &mut on_message);
             tokio::select! {
                 biased;
-                // The stop and the end of a credential come first: a busy stream would never let them have their
-                // turn.
-                () = self.shutdown.cancelled() => Over::Ended(Ending::stopping()),
-                over = self.validity.over() => Over::Ended(Ending::new(Ending::OVER, over.message())),
+                // The shutdown and the end of a credential come first: a busy stream would otherwise starve them.
+                () = self.shutdown.cancelled() => WriteEnd::Ended(Ending::stopping()),
+                over = self.validity.ended() => WriteEnd::Ended(Ending::new(Ending::OVER, over.message())),
                 over = writing => over,
-                () = listening => Over::Gone,
+                () = listening => WriteEnd::Disconnected,
             }
         };
-        if let Over::Ended(ending) = over {
-            Box::pin(self.say_goodbye(ending)).await;
+        if let WriteEnd::Ended(ending) = over {
+            Box::pin(self.send_close(ending)).await;
         }
     }
 
-    /// Says goodbye without having sent anything, and waits for the client's goodbye for [`GOODBYE`] at most.
+    /// Closes without sending a message, and waits for the client's close frame for [`CLOSE_TIMEOUT`] at most.
     pub(super) async fn end(mut self: Box<Self>, ending: Ending) {
-        Box::pin(self.say_goodbye(ending)).await;
+        Box::pin(self.send_close(ending)).await;
     }
 
-    async fn say_goodbye(&mut self, ending: Ending) {
+    async fn send_close(&mut self, ending: Ending) {
         let frame = CloseFrame {
             code: CloseCode::from(ending.code),
             reason: ending.reason.into(),
         };
-        let goodbye = async {
+        let closing = async {
             if self.sink.send(Message::Close(Some(frame))).await.is_ok() {
-                // The client's own goodbye; what comes before it is of no use any more.
+                // Until the client's close frame; earlier messages no longer matter.
                 while let Some(Ok(_)) = self.incoming.next().await {}
             }
         };
-        if timeout(GOODBYE, goodbye).await.is_err() {
-            tracing::trace!("a client said no goodbye");
+        if timeout(CLOSE_TIMEOUT, closing).await.is_err() {
+            tracing::trace!("client sent no close frame");
         }
     }
 }
 
-/// Reads until the client is gone or silent for too long.
-async fn listen<H, F>(incoming: &mut SplitStream<Io>, silence: Duration, hear: &mut H)
+/// Reads until the client disconnects or is silent for too long.
+async fn listen<H, F>(incoming: &mut SplitStream<Io>, silence: Duration, on_message: &mut H)
 where
     H: FnMut(Message) -> F,
     F: Future<Output = ()>,
@@ -162,34 +161,34 @@ where
     loop {
         match timeout(silence, incoming.next()).await {
             Ok(Some(Ok(Message::Close(_)) | Err(_)) | None) | Err(_) => return,
-            // The library answers pings itself. Both count as a sign of life.
+            // The library responds to pings. Both prove that the client is alive.
             Ok(Some(Ok(Message::Ping(_) | Message::Pong(_)))) => {}
-            Ok(Some(Ok(message))) => hear(message).await,
+            Ok(Some(Ok(message))) => on_message(message).await,
         }
     }
 }
 
-/// Writes what there is, and pings in between.
+/// Writes the messages, and pings in between.
 async fn write(
     sink: &mut SplitSink<Io, Message>,
     messages: impl Stream<Item = Result<Message, Ending>>,
     every: Duration,
     stalled: Duration,
-) -> Over {
+) -> WriteEnd {
     let mut messages = pin!(messages);
     let mut pings = interval_at(Instant::now() + every, every);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let next = tokio::select! {
             biased;
-            // Pings first, or a stream that always has something to write would send none, and the client give up.
+            // Pings first. Otherwise a busy stream would send none, and the client would give up.
             _ = pings.tick() => Some(Ok(Message::Ping(Bytes::new()))),
             next = messages.next() => next,
         };
         let written = match next {
-            None => return Over::Ended(Ending::done()),
-            Some(Err(ending)) => return Over::Ended(ending),
-            // Made for each turn, so that a stream on which nothing happens does not keep room for it.
+            None => return WriteEnd::Ended(Ending::done()),
+            Some(Err(ending)) => return WriteEnd::Ended(ending),
+            // Boxed for each message, so that an idle stream does not reserve memory for the future.
             Some(Ok(message)) => {
                 let putting = Box::pin(put(sink, messages.as_mut(), message));
                 timeout(stalled, putting).await
@@ -197,29 +196,29 @@ async fn write(
         };
         match written {
             Ok(Ok(None)) => {}
-            Ok(Ok(Some(ending))) => return Over::Ended(ending),
+            Ok(Ok(Some(ending))) => return WriteEnd::Ended(ending),
             Ok(Err(error)) => {
-                tracing::debug!("a stream's client is gone: {error}");
-                return Over::Gone;
+                tracing::debug!(%error, "stream client disconnected");
+                return WriteEnd::Disconnected;
             }
             Err(_) => {
-                tracing::debug!("a stream's client took nothing for {stalled:?}");
-                return Over::Gone;
+                tracing::debug!(after = ?stalled, "stream client does not read");
+                return WriteEnd::Disconnected;
             }
         }
     }
 }
 
-/// Messages written together at most; a reader that waits for the first does not notice.
+/// Maximum number of messages in one write.
 const TOGETHER: usize = 256;
 
-/// Writes a message and those that are ready behind it, and only then sends them off.
+/// Writes a message together with those that are ready behind it.
 async fn put(
     sink: &mut SplitSink<Io, Message>,
     mut messages: std::pin::Pin<&mut impl Stream<Item = Result<Message, Ending>>>,
     first: Message,
 ) -> Result<Option<Ending>, tokio_tungstenite::tungstenite::Error> {
-    // Fed and flushed once: a write to TLS for each line of a busy log would cost a record and a system call each.
+    // Flushed once: a TLS write for each line of a busy log would cost a record and a system call each.
     sink.feed(first).await?;
     let mut ended = None;
     for _ in 0..TOGETHER {

@@ -1,10 +1,10 @@
-//! From a request to a websocket.
+//! Upgrade of a request to a websocket.
 
 use super::socket::Socket;
 use crate::App;
 use crate::auth::CredentialValidity;
-use crate::rest::Refused;
-use crate::rest::answer::{self, Answer};
+use crate::rest::Rejection;
+use crate::rest::reply::{self, Reply};
 use axum::body::Body;
 use axum::extract::Request;
 use http::header::{
@@ -20,39 +20,39 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-/// Written out at the latest when this much waits.
+/// Size at which buffered data is written, in bytes.
 const WRITE_BUFFER: usize = 32 * 1024;
-/// More than this never waits: a writer is held up before.
+/// Maximum size of buffered data, in bytes; writers wait before that.
 const WRITE_BUFFER_MAX: usize = 1024 * 1024;
-/// What is read has come through TLS and is in memory already, and ten thousand streams have such a buffer each.
+/// Size of the read buffer. Small, because TLS has its own buffer and there may be ten thousand streams.
 const READ_BUFFER: usize = 128;
 
-/// Answers that the connection becomes a websocket, and has it served from then on.
+/// Responds with the upgrade, and spawns a task that serves the websocket.
 pub(super) fn upgrade<F>(
     app: &Arc<App>,
     validity: CredentialValidity,
     mut request: Request,
     serve: impl FnOnce(Arc<App>, Box<Socket>) -> F + Send + 'static,
-) -> Result<Answer, Refused>
+) -> Result<Reply, Rejection>
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let accept = check(request.method(), request.headers()).map_err(|status| Box::new(refusal(status)))?;
-    // Checked before the answer: a websocket that begins only to be closed looks like a broken service.
+    // Checked before the response: a websocket that closes at once looks like a broken service.
     if app.draining.is_cancelled() {
-        let words = "the provider is stopping; ask again";
-        return Err(Box::new(answer::text(StatusCode::SERVICE_UNAVAILABLE, words)));
+        let words = "the provider is stopping; try again";
+        return Err(Box::new(reply::text(StatusCode::SERVICE_UNAVAILABLE, words)));
     }
     let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>() else {
         return Err(Box::new(refusal(StatusCode::BAD_REQUEST)));
     };
     let served = Arc::clone(app);
-    // The upgrade is there only once the answer below has been sent, so this cannot be waited for here.
+    // The upgrade completes only after the response below is sent, so it cannot be awaited here.
     app.tasks.spawn(async move {
         let io = match upgrade.await {
             Ok(upgraded) => TokioIo::new(upgraded),
             Err(error) => {
-                tracing::debug!("a connection ended before it was a websocket: {error}");
+                tracing::debug!(%error, "connection closed before the websocket upgrade");
                 return;
             }
         };
@@ -60,20 +60,20 @@ where
         let opening = WebSocketStream::from_raw_socket(io, Role::Server, Some(config));
         let stream = Box::pin(opening).await;
         let socket = Socket::new(stream, &served.limits, served.draining.clone(), validity);
-        // The task that waited for the upgrade ends here, and with it what only it needed.
+        // A new task, so that the memory of the upgrade is released.
         let serving = serve(Arc::clone(&served), socket);
         served.tasks.spawn(serving);
     });
-    let mut answer = Response::new(Body::empty());
-    *answer.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let headers = answer.headers_mut();
+    let mut reply = Response::new(Body::empty());
+    *reply.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let headers = reply.headers_mut();
     headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
-    Ok(answer)
+    Ok(reply)
 }
 
-/// Messages of a client have so many bytes at most.
+/// Returns the configuration with a maximum message size of a client.
 pub(super) fn config(frame_bytes: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER)
@@ -83,14 +83,14 @@ pub(super) fn config(frame_bytes: usize) -> WebSocketConfig {
         .max_frame_size(Some(frame_bytes))
 }
 
-fn refusal(status: StatusCode) -> Answer {
-    let mut answer = answer::text(status, status.canonical_reason().unwrap_or_default());
+fn refusal(status: StatusCode) -> Reply {
+    let mut reply = reply::text(status, status.canonical_reason().unwrap_or_default());
     let version = HeaderValue::from_static("13");
-    answer.headers_mut().insert(SEC_WEBSOCKET_VERSION, version);
-    answer
+    reply.headers_mut().insert(SEC_WEBSOCKET_VERSION, version);
+    reply
 }
 
-/// What a handshake needs; the proof that it was understood.
+/// Checks the handshake request and returns the value of `Sec-WebSocket-Accept`.
 fn check(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, StatusCode> {
     let has = |name: HeaderName, word: &str| {
         let values = headers.get_all(name).into_iter().filter_map(|v| v.to_str().ok());
@@ -118,7 +118,7 @@ fn check(method: &Method, headers: &HeaderMap) -> Result<HeaderValue, StatusCode
     HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(|_| StatusCode::BAD_REQUEST)
 }
 
-/// A browser says which page it acts for; only our own may.
+/// Returns true without an origin, or for an origin that is this host.
 fn is_same_origin(headers: &HeaderMap) -> bool {
     let Some(origin) = headers.get(ORIGIN) else {
         return true;
@@ -153,7 +153,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_handshake_is_accepted_with_its_proof() {
+    fn a_valid_handshake_is_accepted() {
         let accept = check(&Method::GET, &headers(&RIGHT)).unwrap();
         assert_eq!(accept, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
         assert_eq!(
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_is_needed() {
+    fn each_header_of_the_handshake_is_required() {
         for missing in 1..RIGHT.len() {
             let mut pairs = RIGHT.to_vec();
             pairs.remove(missing);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_others_are_refused() {
+    fn pages_of_other_origins_are_refused() {
         let with = |origin| {
             let mut pairs = RIGHT.to_vec();
             pairs.push(("origin", origin));

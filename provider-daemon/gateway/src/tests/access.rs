@@ -1,4 +1,4 @@
-//! Who may do what: every route with every kind of credentials.
+//! Access control: every route with every kind of credentials.
 
 use super::clients::{Client, Reply};
 use super::world::{NOW, PROVIDER, SDL, World, claims, signed, signed_by_wallet, tenant, token_for};
@@ -8,14 +8,14 @@ use akash_provider_core::sdl;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A route with what an answer to somebody who is allowed looks like.
+/// Route with the expected response for a permitted caller.
 pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) scope: Option<Scope>,
     pub(super) body: String,
     allowed: (u16, &'static str),
-    /// It becomes a websocket.
+    /// The request upgrades to a websocket.
     pub(super) is_stream: bool,
 }
 
@@ -27,7 +27,7 @@ impl Route {
         }
     }
 
-    /// What an answer is to somebody who shows that; a stream is opened and ended.
+    /// Sends the request with a client's credentials; a stream is opened and closed.
     pub(super) async fn ask(&self, client: &Client) -> std::io::Result<Reply> {
         if !self.is_stream {
             return client.try_send(self.method, self.path, &self.body).await;
@@ -129,8 +129,8 @@ const INVALID: Verdict = Verdict::Denied(401, "JWT is invalid");
 const CLAIMS: Verdict = Verdict::Denied(400, "JWT has invalid claims");
 const HEADER: Verdict = Verdict::Denied(400, "invalid authorization header");
 
-/// Credentials, and what they are worth: on a public route, and by scope on the others.
-struct Shown {
+/// Credentials, with the expected verdict on public routes and by scope on the others.
+struct Credential {
     name: String,
     client: Client,
     public: Verdict,
@@ -140,11 +140,11 @@ struct Shown {
 struct Cases<'w> {
     world: &'w World,
     key: PrivateKey,
-    all: Vec<Shown>,
+    all: Vec<Credential>,
 }
 
 impl Cases<'_> {
-    /// The same verdict everywhere.
+    /// Adds credentials with the same verdict on every route.
     fn refused(&mut self, name: &str, client: Client, verdict: Verdict) {
         self.push(name, client, verdict, move |_| verdict);
     }
@@ -158,7 +158,7 @@ impl Cases<'_> {
     ) {
         let name = name.to_owned();
         let private = Box::new(private);
-        self.all.push(Shown {
+        self.all.push(Credential {
             name,
             client,
             public,
@@ -166,7 +166,7 @@ impl Cases<'_> {
         });
     }
 
-    /// A valid token that allows some scopes.
+    /// Adds a valid token that permits some scopes.
     fn token(&mut self, name: &str, leases: &Value, allows: impl Fn(Scope) -> bool + 'static) {
         let allows = std::rc::Rc::new(allows);
         let all = claims(self.key.address(), leases);
@@ -195,17 +195,17 @@ impl Cases<'_> {
         }
     }
 
-    fn credentials_that_are_none(&mut self) {
+    fn add_malformed_credentials(&mut self) {
         let nobody = self.world.client();
         self.push("nothing", nobody, Verdict::Allowed, |_| NO);
-        self.header("one word", "Bearer", HEADER);
-        self.header("three words", "Bearer a b", HEADER);
+        self.header("one part", "Bearer", HEADER);
+        self.header("three parts", "Bearer a b", HEADER);
         self.header("another scheme", "Basic YTpi", HEADER);
         self.header("garbage", "Bearer garbage", INVALID);
         self.header("dots", "Bearer a.b.c", INVALID);
     }
 
-    fn tokens_that_are_wrong(&mut self) {
+    fn add_invalid_tokens(&mut self) {
         let full = json!({"access": "full"});
         self.claims(
             "expired",
@@ -238,31 +238,31 @@ impl Cases<'_> {
         self.refused("certificate and token", both, Verdict::Denied(400, ambiguous));
     }
 
-    fn tokens_that_allow_something(&mut self) {
+    fn add_valid_tokens(&mut self) {
         self.token("full", &json!({"access": "full"}), |_| true);
         let here = |access: Value| {
             let mut permission = access;
             permission["provider"] = json!(PROVIDER);
             json!({"access": "granular", "permissions": [permission]})
         };
-        let elsewhere = json!({"provider": self.key.address().as_str(), "access": "full"});
-        let elsewhere = json!({"access": "granular", "permissions": [elsewhere]});
-        self.token("another provider", &elsewhere, |_| false);
+        let other_provider = json!({"provider": self.key.address().as_str(), "access": "full"});
+        let other_provider = json!({"access": "granular", "permissions": [other_provider]});
+        self.token("another provider", &other_provider, |_| false);
         self.token("full here", &here(json!({"access": "full"})), |_| true);
         for scope in Scope::ALL {
-            let word = scope.word();
+            let scope_name = scope.as_str();
             self.token(
-                &format!("scope {word}"),
-                &json!({"access": "scoped", "scope": [word]}),
+                &format!("scope {scope_name}"),
+                &json!({"access": "scoped", "scope": [scope_name]}),
                 move |s| s == scope,
             );
             self.token(
-                &format!("scope {word} here"),
-                &here(json!({"access": "scoped", "scope": [word]})),
+                &format!("scope {scope_name} here"),
+                &here(json!({"access": "scoped", "scope": [scope_name]})),
                 move |s| s == scope,
             );
             let deployment = |mut more: Value| {
-                more["scope"] = json!([word]);
+                more["scope"] = json!([scope_name]);
                 if more.get("services").is_none() {
                     more["services"] = json!(["db", "web"]);
                 }
@@ -270,27 +270,35 @@ impl Cases<'_> {
             };
             let of = move |s| s == scope;
             self.token(
-                &format!("{word} on the deployment"),
+                &format!("{scope_name} on the deployment"),
                 &deployment(json!({"dseq": 7})),
                 of,
             );
             let lease = json!({"dseq": 7, "gseq": 1, "oseq": 1});
-            self.token(&format!("{word} on the lease"), &deployment(lease), of);
+            self.token(&format!("{scope_name} on the lease"), &deployment(lease), of);
             self.token(
-                &format!("{word} elsewhere"),
+                &format!("{scope_name} at another provider"),
                 &deployment(json!({"dseq": 8})),
                 |_| false,
             );
-            // It reaches that one alone, also where the request names no order.
+            // A grant covers only its lease, also if the request names no order.
             let group = json!({"dseq": 7, "gseq": 2});
-            self.token(&format!("{word} on another group"), &deployment(group), |_| false);
+            self.token(
+                &format!("{scope_name} on another group"),
+                &deployment(group),
+                |_| false,
+            );
             let order = json!({"dseq": 7, "gseq": 1, "oseq": 2});
-            self.token(&format!("{word} on another order"), &deployment(order), |_| false);
+            self.token(
+                &format!("{scope_name} on another order"),
+                &deployment(order),
+                |_| false,
+            );
         }
     }
 }
 
-fn judge(route: &Route, shown: &Shown, reply: &Reply) -> Result<(), String> {
+fn judge(route: &Route, shown: &Credential, reply: &Reply) -> Result<(), String> {
     let verdict = route.scope.map_or(shown.public, |scope| (shown.private)(scope));
     let told = |message: &str| format!("{{\"message\":\"{message}\"}}");
     let is_right = match verdict {
@@ -323,10 +331,10 @@ async fn every_route_allows_what_the_credentials_allow_and_nothing_else() {
         key,
         all: Vec::new(),
     };
-    cases.credentials_that_are_none();
-    cases.tokens_that_are_wrong();
+    cases.add_malformed_credentials();
+    cases.add_invalid_tokens();
     cases.certificates();
-    cases.tokens_that_allow_something();
+    cases.add_valid_tokens();
     let (routes, mut wrong, mut judged) = (routes(), Vec::new(), 0);
     for shown in &cases.all {
         for route in &routes {
@@ -353,14 +361,14 @@ fn for_services(services: &[&str], scopes: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn a_token_for_one_service_shows_and_touches_that_one_alone() {
+async fn token_for_one_service_reads_and_changes_only_that_service() {
     let world = World::start().await;
     let key = world.known(1);
     let lease = world.running(key.address(), 7, SDL).await;
     for service in ["db", "web"] {
         world.cluster.log(&lease, service, 0, &format!("of {service}"));
     }
-    let all: Vec<&str> = Scope::ALL.iter().map(|s| s.word()).collect();
+    let all: Vec<&str> = Scope::ALL.iter().map(|s| s.as_str()).collect();
     let client = world
         .client()
         .bearer(&token_for(&key, &for_services(&["db"], &all)));
@@ -410,7 +418,7 @@ async fn a_token_for_one_service_shows_and_touches_that_one_alone() {
 }
 
 #[tokio::test]
-async fn a_token_for_one_deployment_takes_no_name_from_another() {
+async fn token_for_one_deployment_takes_no_hostname_from_another() {
     let world = World::start().await;
     let key = world.known(1);
     world.running(key.address(), 8, SDL).await;
@@ -450,7 +458,7 @@ async fn w47_a_revoked_certificate_is_turned_away_before_anything_is_read() {
         .try_send("GET", "/status", "")
         .await;
     assert!(refused.is_err(), "{refused:?}");
-    // Never published; and another one with the serial of one that is.
+    // An unpublished certificate, and another one with the serial of a published one.
     let usage = akash_provider_chain::cert::Usage::Client;
     let made = Duration::from_secs(NOW - 50);
     let published = akash_provider_chain::cert::OwnCertificate::make(key.address(), &usage, made).unwrap();
@@ -472,7 +480,7 @@ async fn w47_a_revoked_certificate_is_turned_away_before_anything_is_read() {
 }
 
 #[tokio::test]
-async fn what_is_open_is_cut_when_the_certificate_is_revoked() {
+async fn open_connections_close_when_the_certificate_is_revoked() {
     let world = World::with(|s| s.limits.recheck = Duration::from_millis(50)).await;
     let key = world.known(1);
     world.running(key.address(), 7, SDL).await;
@@ -482,7 +490,7 @@ async fn what_is_open_is_cut_when_the_certificate_is_revoked() {
     let mut stream = client.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
     let others = world.client().certificate(&other);
     let mut stays = others.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
-    // While the chain is away nothing is known, so nothing is cut.
+    // An outage of the chain closes nothing.
     world
         .chain
         .fail_queries(akash_provider_core::chain::Outage::UntilRestored);
@@ -499,7 +507,7 @@ async fn what_is_open_is_cut_when_the_certificate_is_revoked() {
             .expect("an end"),
     );
     assert!(rest.is_empty(), "{rest:?}");
-    // The tenant's other one is as good as it was.
+    // The tenant's other certificate stays valid.
     let lease = world.handle.status().await.leases[0].lease.clone();
     world.cluster.log(&lease, "web", 0, "still here");
     assert!(
@@ -537,12 +545,15 @@ async fn a_stream_ends_with_its_token() {
     );
     world.set_time(NOW + 900);
     let (_, end) = stream.rest().await;
-    assert_eq!(end, Some((1008, "what was shown is expired".to_owned())));
+    assert_eq!(
+        end,
+        Some((1008, "the token or certificate is expired".to_owned()))
+    );
     world.stop().await;
 }
 
 #[tokio::test]
-async fn a_token_at_hand_ends_when_it_ends() {
+async fn cached_token_is_refused_after_expiry() {
     let world = World::start().await;
     let key = world.known(1);
     let client = world
@@ -563,7 +574,7 @@ async fn the_lifetime_of_tokens_can_be_limited() {
     let world = World::with(|s| s.token_lifetime_max = Some(Duration::from_secs(900))).await;
     let key = world.known(1);
     let mut all = claims(key.address(), &json!({"access": "full"}));
-    // Ten seconds old and fifteen minutes to go.
+    // Issued ten seconds ago, valid for another fifteen minutes.
     let long = world.client().bearer(&signed(&key, &all));
     assert_eq!(long.get("/address").await.status, 400);
     all["exp"] = json!(NOW + 890);

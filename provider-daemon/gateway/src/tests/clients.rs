@@ -1,6 +1,6 @@
-//! Clients that send exactly what they are told.
+//! Clients with full control over what they send.
 
-use super::anybody::Anybody;
+use super::any_certificate::AnyCertificate;
 use akash_provider_chain::cert::OwnCertificate;
 use futures::{SinkExt, StreamExt};
 use rustls::crypto::ring;
@@ -20,9 +20,9 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An answer taken apart.
+/// Parsed response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -56,7 +56,7 @@ impl Reply {
     }
 }
 
-/// A client.
+/// Client with its address, credentials and TLS options.
 #[derive(Clone)]
 pub(crate) struct Client {
     server: SocketAddr,
@@ -98,13 +98,13 @@ impl Client {
         self
     }
 
-    /// Where it connects from.
+    /// Sets the local address.
     pub(crate) fn from(mut self, address: &str) -> Self {
         self.from = Some(address.parse().unwrap());
         self
     }
 
-    /// A connection on which nothing is said.
+    /// Connects without a TLS handshake.
     pub(crate) async fn silent(&self) -> io::Result<TcpStream> {
         let Some(from) = self.from else {
             return TcpStream::connect(self.server).await;
@@ -114,13 +114,13 @@ impl Client {
         socket.connect(self.server).await
     }
 
-    /// The protocols offered.
+    /// Sets the offered ALPN protocols.
     pub(crate) fn alpn(mut self, protocols: &[&str]) -> Self {
         self.alpn = protocols.iter().map(|p| p.as_bytes().to_vec()).collect();
         self
     }
 
-    /// The name asked for.
+    /// Sets the requested server name.
     pub(crate) fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
@@ -131,19 +131,19 @@ impl Client {
         self
     }
 
-    /// A connection after its handshake.
+    /// Connects and completes the handshake.
     pub(crate) async fn connect(&self) -> io::Result<Connection> {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&self.versions)
             .unwrap()
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody));
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate));
         let mut config = match &self.certificate {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
                 let chain = vec![CertificateDer::from(certificate.clone())];
                 let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.clone()));
-                // The library would refuse a certificate that it thinks is for something else.
+                // The library would refuse a certificate with another purpose.
                 let key = ring::default_provider()
                     .key_provider
                     .load_private_key(key)
@@ -157,7 +157,7 @@ impl Client {
         tcp.set_nodelay(true)?;
         let name = ServerName::try_from(self.name.clone()).unwrap();
         let connecting = TlsConnector::from(Arc::new(config)).connect(name, tcp);
-        timeout(PATIENCE, connecting).await.expect("a handshake")
+        timeout(TIMEOUT, connecting).await.expect("a handshake")
     }
 
     fn head(&self, method: &str, path: &str, more: &str) -> String {
@@ -168,7 +168,7 @@ impl Client {
         head + "\r\n"
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub(crate) async fn try_send(&self, method: &str, path: &str, body: &str) -> io::Result<Reply> {
         let more = format!("Connection: close\r\nContent-Length: {}\r\n", body.len());
         let request = self.head(method, path, &more) + body;
@@ -185,29 +185,29 @@ impl Client {
         self.send("GET", path, "").await
     }
 
-    /// Bytes on a connection of their own, and what comes back until it ends.
+    /// Sends bytes on a new connection, and reads until it closes.
     pub(crate) async fn try_raw(&self, bytes: &[u8]) -> io::Result<Reply> {
         let mut connection = self.connect().await?;
-        // What does not fit the socket waits in the session; a server that has heard enough may be gone by then.
+        // What does not fit the socket waits in the session; the server may have closed before that.
         drop(connection.write_all(bytes).await);
         drop(connection.flush().await);
-        let mut answer = Vec::new();
-        let reading = connection.read_to_end(&mut answer);
-        match timeout(PATIENCE, reading).await.expect("an answer") {
+        let mut response = Vec::new();
+        let reading = connection.read_to_end(&mut response);
+        match timeout(TIMEOUT, reading).await.expect("a response") {
             Ok(_) => {}
-            // Closed without a goodbye; what came before counts.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !answer.is_empty() => {}
+            // Closed without an alert; the data before it counts.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !response.is_empty() => {}
             Err(error) => return Err(error),
         }
-        Reply::parse(&answer)
+        Reply::parse(&response)
     }
 
-    /// Opens a websocket, or gives the refusal.
+    /// Opens a websocket, or returns the refusal.
     pub(crate) async fn open(&self, path: &str) -> Result<Channel, Reply> {
         self.try_open(path).await.unwrap()
     }
 
-    /// The same; an error where the connection ends before there is an answer.
+    /// Opens a websocket; fails if the connection closes without a response.
     pub(crate) async fn try_open(&self, path: &str) -> io::Result<Result<Channel, Reply>> {
         let more = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -217,7 +217,7 @@ impl Client {
         connection.flush().await?;
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            let byte = timeout(PATIENCE, connection.read_u8()).await.expect("a head");
+            let byte = timeout(TIMEOUT, connection.read_u8()).await.expect("a head");
             head.push(byte?);
         }
         let mut reply = Reply::parse(&head).unwrap();
@@ -238,17 +238,17 @@ impl Client {
     }
 }
 
-/// A websocket.
+/// Open websocket.
 pub(crate) struct Channel(pub(crate) WebSocketStream<Connection>);
 
 impl Channel {
-    /// The next message; `None` at the end of the connection.
+    /// Returns the next message, or `None` at the end of the connection.
     pub(crate) async fn next(&mut self) -> Option<Message> {
-        let next = timeout(PATIENCE, self.0.next()).await.expect("a message");
+        let next = timeout(TIMEOUT, self.0.next()).await.expect("a message");
         next.and_then(Result::ok)
     }
 
-    /// The next message that is no ping.
+    /// Returns the next message other than a ping.
     pub(crate) async fn data(&mut self) -> Option<Message> {
         loop {
             match self.next().await {
@@ -258,7 +258,7 @@ impl Channel {
         }
     }
 
-    /// Everything up to the end: the messages, and the code and reason of the close frame if there is one.
+    /// Returns the messages up to the end, and the code and reason of the close frame if there is one.
     pub(crate) async fn rest(&mut self) -> (Vec<Message>, Option<(u16, String)>) {
         let mut all = Vec::new();
         while let Some(message) = self.data().await {

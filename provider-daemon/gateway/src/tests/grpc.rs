@@ -1,4 +1,4 @@
-//! gRPC as a client of another library sees it: HTTP/2 over the same TLS, messages by our own types.
+//! gRPC with the client of another library: HTTP/2 over the same TLS, messages encoded by this crate's types.
 
 use super::clients::Client;
 use super::world::{SDL, World, until};
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 pub(super) const SERVICE: &str = "/akash.provider.v1.ProviderRPC";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) type Sender = SendRequest<Full<bytes::Bytes>>;
 
@@ -32,7 +32,7 @@ pub(super) async fn connect_as(client: Client) -> Sender {
     sender
 }
 
-/// Sends one message; the answer with its body still to come.
+/// Sends one message and returns the response with its body unread.
 pub(super) async fn call(
     sender: &mut Sender,
     path: &str,
@@ -51,13 +51,13 @@ pub(super) async fn call(
     }
     let request = request.body(Full::new(frame.into())).unwrap();
     let sent = sender.send_request(request);
-    timeout(PATIENCE, sent).await.expect("an answer").unwrap()
+    timeout(TIMEOUT, sent).await.expect("a response").unwrap()
 }
 
-/// The messages of an answer and its `grpc-status`.
-pub(super) async fn whole(answer: http::Response<Incoming>) -> (Vec<Vec<u8>>, String) {
-    let of_headers = answer.headers().get("grpc-status").cloned();
-    let body = answer.into_body().collect().await.unwrap();
+/// Returns the messages of a response and its `grpc-status`.
+pub(super) async fn whole(response: http::Response<Incoming>) -> (Vec<Vec<u8>>, String) {
+    let of_headers = response.headers().get("grpc-status").cloned();
+    let body = response.into_body().collect().await.unwrap();
     let of_trailers = body.trailers().and_then(|t| t.get("grpc-status")).cloned();
     let status = of_headers.or(of_trailers).unwrap();
     let mut rest = body.to_bytes();
@@ -130,34 +130,34 @@ async fn w26_any_metadata_is_borne() {
         let mut sender = connect(&world).await;
         let path = format!("{SERVICE}/GetStatus");
         let metadata = [("authorization", authorization)];
-        let answer = call(&mut sender, &path, "application/grpc", &metadata, Vec::new()).await;
-        let (messages, code) = whole(answer).await;
+        let response = call(&mut sender, &path, "application/grpc", &metadata, Vec::new()).await;
+        let (messages, code) = whole(response).await;
         assert_eq!((messages.len(), code.as_str()), (1, "0"), "{authorization}");
     }
     world.stop().await;
 }
 
 #[tokio::test]
-async fn a_stream_begins_at_once_tells_changes_and_ends_with_the_gateway() {
+async fn status_stream_starts_at_once_sends_changes_and_ends_with_the_gateway() {
     let world = World::start().await;
     let key = world.known(1);
     let mut sender = connect(&world).await;
     let path = format!("{SERVICE}/StreamStatus");
-    let mut answer = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
-    let next = async |answer: &mut http::Response<Incoming>| {
-        let frame = timeout(PATIENCE, answer.body_mut().frame())
+    let mut response = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
+    let next = async |response: &mut http::Response<Incoming>| {
+        let frame = timeout(TIMEOUT, response.body_mut().frame())
             .await
             .expect("a message");
         let data = frame.unwrap().unwrap().into_data().unwrap();
         let status = Status::decode(&data[5..]).unwrap();
         status.cluster.unwrap().leases.unwrap().active
     };
-    assert_eq!(next(&mut answer).await, 0);
+    assert_eq!(next(&mut response).await, 0);
     world.running(key.address(), 7, SDL).await;
-    // The order may be news of its own before the lease is.
-    while next(&mut answer).await != 1 {}
+    // The order may be a change of its own before the lease is.
+    while next(&mut response).await != 1 {}
     world.stop_gateway();
-    let rest = timeout(PATIENCE, answer.into_body().collect())
+    let rest = timeout(TIMEOUT, response.into_body().collect())
         .await
         .expect("an end");
     drop(rest);
@@ -165,64 +165,64 @@ async fn a_stream_begins_at_once_tells_changes_and_ends_with_the_gateway() {
 }
 
 #[tokio::test]
-async fn a_stream_that_nobody_reads_any_more_is_given_up() {
+async fn dropped_status_stream_releases_its_permit() {
     let world = World::start().await;
     let path = format!("{SERVICE}/StreamStatus");
-    // Far more than may be open at once.
+    // Many more than the permitted number of concurrent streams.
     for _ in 0..1100 / 50 {
         let mut sender = connect(&world).await;
         for _ in 0..50 {
-            let answer = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
-            assert_eq!(answer.status(), 200);
-            drop(answer);
+            let response = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
+            assert_eq!(response.status(), 200);
+            drop(response);
         }
     }
     until("a free permit", || async {
         let mut sender = connect(&world).await;
-        let answer = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
-        // A refusal says so at once.
-        answer.headers().get("grpc-status").is_none()
+        let response = call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
+        // A refusal is immediate.
+        response.headers().get("grpc-status").is_none()
     })
     .await;
     world.stop().await;
 }
 
 #[tokio::test]
-async fn who_does_not_speak_grpc_is_told_so_as_liveness_checks_expect() {
+async fn other_protocols_get_the_grpc_error_that_liveness_checks_expect() {
     let world = World::start().await;
     for (path, kind) in [("/", ""), ("/anything", "text/plain")] {
         let mut sender = connect(&world).await;
-        let answer = call(&mut sender, path, kind, &[], Vec::new()).await;
-        assert_eq!(answer.status(), 415);
-        assert_eq!(answer.headers()["content-type"], "application/grpc");
-        assert_eq!(answer.headers()["grpc-status"], "3");
+        let response = call(&mut sender, path, kind, &[], Vec::new()).await;
+        assert_eq!(response.status(), 415);
+        assert_eq!(response.headers()["content-type"], "application/grpc");
+        assert_eq!(response.headers()["grpc-status"], "3");
         let words = format!("invalid gRPC request content-type {kind:?}");
-        assert_eq!(answer.headers()["grpc-message"], words);
+        assert_eq!(response.headers()["grpc-message"], words);
     }
     let mut sender = connect(&world).await;
     for path in [
         "/akash.provider.v1.ProviderRPC/Nope",
         "/akash.inventory.v1.ClusterRPC/QueryCluster",
     ] {
-        let answer = call(&mut sender, path, "application/grpc", &[], Vec::new()).await;
-        assert_eq!(whole(answer).await.1, "12", "{path}");
+        let response = call(&mut sender, path, "application/grpc", &[], Vec::new()).await;
+        assert_eq!(whole(response).await.1, "12", "{path}");
     }
     world.stop().await;
 }
 
 #[tokio::test]
-async fn health_is_served_and_so_are_descriptions() {
+async fn health_and_reflection_are_served() {
     let world = World::start().await;
     let mut sender = connect(&world).await;
     let check = b"\x0a\x1dakash.provider.v1.ProviderRPC".to_vec();
     let health = "/grpc.health.v1.Health/Check";
-    let answer = call(&mut sender, health, "application/grpc", &[], check).await;
-    assert_eq!(whole(answer).await, (vec![vec![8, 1]], "0".to_owned()));
+    let response = call(&mut sender, health, "application/grpc", &[], check).await;
+    assert_eq!(whole(response).await, (vec![vec![8, 1]], "0".to_owned()));
     for version in ["v1", "v1alpha"] {
         let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
-        // What services are there?
-        let answer = call(&mut sender, &path, "application/grpc", &[], vec![0x3a, 0]).await;
-        let (messages, code) = whole(answer).await;
+        // The list of services.
+        let response = call(&mut sender, &path, "application/grpc", &[], vec![0x3a, 0]).await;
+        let (messages, code) = whole(response).await;
         assert_eq!(code, "0");
         let text = String::from_utf8_lossy(&messages[0]).into_owned();
         assert!(text.contains("akash.provider.v1.ProviderRPC"), "{text}");
@@ -242,7 +242,7 @@ async fn screen(world: &World, text: &str, hostnames: &[&str]) -> BidScreeningRe
 }
 
 #[tokio::test]
-async fn a_group_is_screened_as_an_order_would_be_and_nothing_is_kept() {
+async fn group_is_screened_like_an_order_and_nothing_is_reserved() {
     let world = World::start().await;
     let passed = screen(&world, SDL, &["new.example.com"]).await;
     assert!(passed.passed, "{:?}", passed.reasons);
@@ -262,12 +262,12 @@ async fn a_group_is_screened_as_an_order_would_be_and_nothing_is_kept() {
     let large = SDL.replace("units: 0.1", "units: 200");
     let cheap = SDL.replace("amount: 50000", "amount: 0.000001");
     let elsewhere = SDL.replace("here: {pricing", "here: {attributes: {region: mars}, pricing");
-    for (text, word) in [(&large, "node1"), (&cheap, "price"), (&elsewhere, "region=mars")] {
+    for (text, term) in [(&large, "node1"), (&cheap, "price"), (&elsewhere, "region=mars")] {
         let screened = screen(&world, text, &[]).await;
         assert!(!screened.passed && screened.price.is_none() && screened.resource_offers.is_empty());
         assert!(
-            screened.reasons.iter().any(|r| r.contains(word)),
-            "{word}: {:?}",
+            screened.reasons.iter().any(|r| r.contains(term)),
+            "{term}: {:?}",
             screened.reasons
         );
     }
@@ -275,23 +275,23 @@ async fn a_group_is_screened_as_an_order_would_be_and_nothing_is_kept() {
     world.running(key.address(), 7, SDL).await;
     let taken = screen(&world, SDL, &["WEB.example.com"]).await;
     assert_eq!(taken.reasons, ["hostname not allowed: \"web.example.com\""]);
-    for (asked, is_taken) in [
+    for (hostname, is_taken) in [
         ("*.EXAMPLE.com", true),
         ("*.web.example.com", false),
         ("*.ample.com", false),
     ] {
-        let screened = screen(&world, SDL, &[asked]).await;
+        let screened = screen(&world, SDL, &[hostname]).await;
         assert_eq!(
             !screened.reasons.is_empty(),
             is_taken,
-            "{asked}: {:?}",
+            "{hostname}: {:?}",
             screened.reasons
         );
     }
     let status = world.handle.status().await;
     assert_eq!((status.orders.len(), status.leases.len()), (0, 1));
     assert!(status.inventory.pending.is_empty());
-    // The host of the provider's record is nobody's.
+    // The host of the provider's record is blocked.
     let own = screen(&world, SDL, &["LocalHost"]).await;
     assert_eq!(own.reasons, ["hostname not allowed: \"localhost\""]);
     let nonsense = unary(&world, "BidScreening", vec![0xff; 20]).await;

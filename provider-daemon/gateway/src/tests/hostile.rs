@@ -1,4 +1,4 @@
-//! Bad input and bad manners: a clear answer or a closed connection, and everybody else is served.
+//! Malformed and malicious input: a clear response or a closed connection, while other clients are served.
 
 use super::world::{SDL, World, claims, signed, tenant, token_for, until};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_body_that_is_too_large_or_too_slow_is_refused() {
@@ -35,7 +35,7 @@ async fn a_body_that_is_too_large_or_too_slow_is_refused() {
 }
 
 #[tokio::test]
-async fn who_sends_a_head_slowly_holds_only_its_own_connection_and_not_for_long() {
+async fn slow_head_only_holds_its_own_connection_until_the_timeout() {
     let world = World::with(|s| s.limits.idle = Duration::from_millis(200)).await;
     let mut slow = world.client().connect().await.unwrap();
     slow.write_all(b"GET /status HTTP/1.1\r\nHost: x\r\n")
@@ -43,9 +43,9 @@ async fn who_sends_a_head_slowly_holds_only_its_own_connection_and_not_for_long(
         .unwrap();
     assert_eq!(world.client().get("/status").await.status, 200);
     let mut rest = Vec::new();
-    // Ended by the gateway, with or without a word.
+    // Closed by the gateway, with or without a response.
     drop(
-        timeout(PATIENCE, slow.read_to_end(&mut rest))
+        timeout(TIMEOUT, slow.read_to_end(&mut rest))
             .await
             .expect("an end"),
     );
@@ -54,14 +54,14 @@ async fn who_sends_a_head_slowly_holds_only_its_own_connection_and_not_for_long(
 }
 
 #[tokio::test]
-async fn who_never_shakes_hands_is_let_go_and_others_get_its_place() {
+async fn connection_without_handshake_times_out_and_frees_its_place() {
     let world = World::with(|s| {
         s.limits.connections = 1;
         s.limits.handshake = Duration::from_millis(200);
     })
     .await;
     let silent = tokio::net::TcpStream::connect(world.address).await.unwrap();
-    let reply = timeout(PATIENCE, world.client().get("/status"))
+    let reply = timeout(TIMEOUT, world.client().get("/status"))
         .await
         .expect("a place");
     assert_eq!(reply.status, 200);
@@ -70,7 +70,7 @@ async fn who_never_shakes_hands_is_let_go_and_others_get_its_place() {
     nonsense.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let mut rest = Vec::new();
     drop(
-        timeout(PATIENCE, nonsense.read_to_end(&mut rest))
+        timeout(TIMEOUT, nonsense.read_to_end(&mut rest))
             .await
             .expect("an end"),
     );
@@ -79,7 +79,7 @@ async fn who_never_shakes_hands_is_let_go_and_others_get_its_place() {
 }
 
 #[tokio::test]
-async fn nonsense_in_paths_and_queries_gets_a_plain_answer() {
+async fn invalid_paths_and_queries_get_an_error_response() {
     let world = World::start().await;
     let key = world.known(1);
     let bomb: String = (0..5_000).map(|n| format!("a{n}=b&")).collect();
@@ -100,7 +100,7 @@ async fn nonsense_in_paths_and_queries_gets_a_plain_answer() {
         assert_eq!(reply.status, status, "{shown}: {}", reply.body);
         assert!(reply.body.len() < 500, "{shown}");
     }
-    // Refused for its path or for its head, or cut: whichever is first.
+    // Refused for its path or its head, or disconnected: whichever comes first.
     let long = format!("/lease/{}/1/1/status", "1".repeat(300_000));
     for (path, filler) in [(long.as_str(), ""), ("/status", &"y".repeat(300_000))] {
         let reply = world.client().header("X", filler).try_send("GET", path, "").await;
@@ -111,23 +111,23 @@ async fn nonsense_in_paths_and_queries_gets_a_plain_answer() {
 }
 
 #[tokio::test]
-async fn unknown_issuers_by_the_thousand_keep_nobody_out_who_is_known() {
+async fn thousands_of_unknown_issuers_do_not_lock_out_known_tenants() {
     let world = World::start().await;
     let key = world.known(1);
     assert_eq!(world.ask(&key, "GET", "/address", "").await.status, 200);
-    let mut answers = std::collections::BTreeMap::new();
+    let mut responses = std::collections::BTreeMap::new();
     for number in 0..=100_u8 {
         let stranger = tenant(100 + number);
         let reply = world.ask(&stranger, "GET", "/address", "").await;
-        *answers.entry(reply.status).or_insert(0) += 1;
+        *responses.entry(reply.status).or_insert(0) += 1;
     }
-    // Some were looked for, the rest were not.
+    // Some were looked up, the rest were not.
     assert_eq!(
-        answers.keys().copied().collect::<Vec<_>>(),
+        responses.keys().copied().collect::<Vec<_>>(),
         [401, 429],
-        "{answers:?}"
+        "{responses:?}"
     );
-    assert_eq!(answers[&401], 60);
+    assert_eq!(responses[&401], 60);
     assert_eq!(world.ask(&key, "GET", "/address", "").await.status, 200);
     world.stop().await;
 }
@@ -151,7 +151,7 @@ async fn a_frame_without_end_closes_its_stream() {
 }
 
 #[tokio::test]
-async fn thousands_of_unknown_issuers_at_once_hold_up_nobody() {
+async fn thousands_of_concurrent_unknown_issuers_do_not_delay_tenants() {
     const CONNECTIONS: u16 = 10;
     const EACH: u16 = 200;
     let world = World::start().await;
@@ -177,17 +177,17 @@ async fn thousands_of_unknown_issuers_at_once_hold_up_nobody() {
         async move {
             let mut connection = client.connect().await.unwrap();
             let (mut reading, mut writing) = tokio::io::split(&mut connection);
-            let mut answers = Vec::new();
+            let mut responses = Vec::new();
             let asking = async { writing.write_all(all.as_bytes()).await.unwrap() };
-            let heard = timeout(PATIENCE, async {
-                tokio::join!(asking, reading.read_to_end(&mut answers))
+            let heard = timeout(TIMEOUT, async {
+                tokio::join!(asking, reading.read_to_end(&mut responses))
             });
-            drop(heard.await.expect("all answers"));
-            let text = String::from_utf8_lossy(&answers).into_owned();
+            drop(heard.await.expect("all responses"));
+            let text = String::from_utf8_lossy(&responses).into_owned();
             [401, 429].map(|status| text.matches(&format!("HTTP/1.1 {status} ")).count())
         }
     };
-    // Who is known stays so; an unknown one from the same address has to wait.
+    // A known caller stays so; an unknown one from the same address must wait.
     assert_eq!(world.ask(&key, "GET", "/address", "").await.status, 200);
     let knowing = async {
         for _ in 0..20 {
@@ -197,13 +197,13 @@ async fn thousands_of_unknown_issuers_at_once_hold_up_nobody() {
     let (counts, ()) = tokio::join!(futures::future::join_all((0..CONNECTIONS).map(flood)), knowing);
     let sum = |at: usize| counts.iter().map(|c| c[at]).sum::<usize>();
     assert_eq!(sum(0) + sum(1), usize::from(CONNECTIONS * EACH));
-    // As many as may be asked about at once may all be on their way when the limit is reached.
-    assert!((60..60 + 16).contains(&sum(0)), "{} were looked for", sum(0));
+    // All concurrent queries may be in flight when the limit is reached.
+    assert!((60..60 + 16).contains(&sum(0)), "{} were looked up", sum(0));
     world.stop().await;
 }
 
 #[tokio::test]
-async fn certificates_of_nobody_are_looked_for_a_few_times_and_others_are_served() {
+async fn unknown_certificates_have_a_query_budget_and_others_are_served() {
     let world = World::start().await;
     let key = world.known(1);
     let own = world.certificate(&key);
@@ -244,7 +244,7 @@ async fn a_message_whose_pieces_never_end_closes_its_stream() {
     let mut code = Data::Binary;
     for _ in 0..20 {
         let frame = Frame::message(vec![104; 100], OpCode::Data(code), false);
-        // The gateway may have had enough before the last of them.
+        // The gateway may have closed before the last of them.
         if futures::SinkExt::send(&mut channel.0, Message::Frame(frame))
             .await
             .is_err()
@@ -259,21 +259,21 @@ async fn a_message_whose_pieces_never_end_closes_its_stream() {
 }
 
 #[tokio::test]
-async fn who_was_let_in_before_the_end_is_answered_and_nobody_after_it() {
-    let world = World::with(|s| s.limits.grace = PATIENCE).await;
+async fn open_request_is_served_during_shutdown_and_new_clients_are_refused() {
+    let world = World::with(|s| s.limits.grace = TIMEOUT).await;
     let key = world.known(1);
     let lease = world.running(key.address(), 7, SDL).await;
     world.cluster.hang(Operation::Status);
     let before = world.cluster.calls(&lease);
     let asking = world.ask(&key, "GET", "/lease/7/1/1/status", "");
     let stopping = async {
-        until("the question at the cluster", || async {
+        until("the query at the cluster", || async {
             world.cluster.calls(&lease) != before
         })
         .await;
         world.stop_gateway();
         let client = world.client();
-        until("a closed door", || async { client.connect().await.is_err() }).await;
+        until("a closed port", || async { client.connect().await.is_err() }).await;
         world.cluster.restore(Operation::Status);
     };
     let (reply, ()) = tokio::join!(asking, stopping);
@@ -294,7 +294,7 @@ async fn a_stream_keeps_the_place_of_its_connection() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!waiting.is_finished());
     drop(stream);
-    let served = timeout(PATIENCE, waiting).await.expect("a place");
+    let served = timeout(TIMEOUT, waiting).await.expect("a place");
     assert_eq!(served.unwrap(), 200);
     world.stop().await;
 }

@@ -1,5 +1,5 @@
-//! Exchanges recorded from today's provider, played against ours: the same request gets the same answer, but for
-//! the differences that `docs/parity.md` gives reasons for.
+//! Exchanges recorded from the Go provider, replayed against the gateway: the same request gets the same response,
+//! except for the differences that `docs/parity.md` lists.
 
 mod rest;
 mod sockets;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use testbed::recordings;
 
-/// The tenant of the recordings.
+/// Tenant of the recordings.
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 /// Deployments of the recordings, by the name of their SDL.
 const DEPLOYMENTS: [(u64, &str); 6] = [
@@ -25,10 +25,10 @@ const DEPLOYMENTS: [(u64, &str); 6] = [
     (2900, "tiny"),
     (2899, "gpu-plain"),
 ];
-/// Deployments whose manifest comes while something is away.
+/// Deployments with a manifest sent during an outage.
 const LATE: [(u64, &str); 2] = [(3_846_000, "tiny"), (4_020_000, "tiny")];
 
-/// A world like the one that was recorded.
+/// World that matches the recorded one.
 struct Stage {
     world: World,
     tenant: Address,
@@ -83,9 +83,9 @@ impl Stage {
         lease
     }
 
-    /// The time at which a recording was made.
+    /// Sets the clock to the time of a recording.
     fn turn_back_clock(&self, recording: &Value) {
-        // A token that was expired or not valid yet says nothing of the time; they were all made within minutes.
+        // An expired or future token does not contain the time of the recording; all were made within minutes.
         let name = recording["name"].as_str().unwrap_or_default();
         let issued = recording["jwt"]["claims"]["iat"].as_u64();
         let odd = name.contains("expired") || name.contains("future");
@@ -94,7 +94,7 @@ impl Stage {
     }
 }
 
-/// All recordings of a kind, by name.
+/// Returns all recordings of a kind, by name.
 fn exchanges(folder: &Path, kind: &str) -> Vec<(String, Value)> {
     let entries = std::fs::read_dir(folder.join(kind)).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();

@@ -1,4 +1,4 @@
-//! Every route, when all is well and when it is not.
+//! Every route, with success and with errors.
 
 use super::world::{SDL, WITH_IP, World, token_for, until};
 use crate::Program;
@@ -15,20 +15,20 @@ fn manifest(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_left_to_others_is_said() {
-    let world = World::with(|s| s.notes = vec!["somebody else must make routes".to_owned()]).await;
+async fn readiness_lists_notes_for_operators() {
+    let world = World::with(|s| s.notes = vec!["create the routes manually".to_owned()]).await;
     let ready = world.client().get("/readyz").await;
-    assert_eq!(ready.status, 200, "it is no failure");
+    assert_eq!(ready.status, 200, "a note is not a failure");
     let said = ready.body;
     assert!(
-        said.starts_with("ok") && said.contains("somebody else must make routes"),
+        said.starts_with("ok") && said.contains("create the routes manually"),
         "{said}"
     );
     world.stop().await;
 }
 
 #[tokio::test]
-async fn anybody_may_ask_for_what_is_public() {
+async fn public_routes_need_no_credentials() {
     let world = World::start().await;
     let client = world.client();
     let address = client.get("/address").await;
@@ -100,7 +100,7 @@ async fn what_is_not_there_is_404_and_the_wrong_method_405() {
         );
         assert_eq!(reply.header("content-type"), Some("text/plain; charset=utf-8"));
     }
-    // Nobody is asked who he is there.
+    // Unknown paths do not authenticate.
     let stranger = client.clone().header("Authorization", "nonsense");
     assert_eq!(stranger.get("/nope").await.status, 404);
     for (method, path) in [
@@ -117,7 +117,7 @@ async fn what_is_not_there_is_404_and_the_wrong_method_405() {
 }
 
 #[tokio::test]
-async fn a_group_is_validated_as_an_order_would_be() {
+async fn group_is_validated_like_an_order() {
     let world = World::start().await;
     let client = world.client();
     let group = |text: &str| serde_json::to_string(&sdl::parse(text).unwrap().groups[0]).unwrap();
@@ -150,7 +150,7 @@ async fn a_group_is_validated_as_an_order_would_be() {
 }
 
 #[tokio::test]
-async fn a_manifest_goes_in_and_comes_back_and_its_services_are_seen() {
+async fn manifest_is_accepted_returned_and_its_services_listed() {
     let world = World::start().await;
     let key = world.known(1);
     let sdl = sdl::parse(SDL).unwrap();
@@ -170,7 +170,7 @@ async fn a_manifest_goes_in_and_comes_back_and_its_services_are_seen() {
     assert_eq!((&web["total"], &web["available"]), (&json!(2), &json!(2)));
     assert_eq!(web["uris"][1], "web.example.com");
     assert_eq!(status["services"]["db"]["uris"], json!(null));
-    assert_eq!(web.get("hostnames"), None, "there is nothing to say of them");
+    assert_eq!(web.get("hostnames"), None, "no notes");
     assert_eq!(status["forwarded_ports"], json!(null));
     let one = world
         .ask(&key, "GET", "/lease/7/1/1/service/web/status", "")
@@ -192,7 +192,7 @@ async fn a_manifest_goes_in_and_comes_back_and_its_services_are_seen() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_cannot_be_taken_is_refused_with_the_reason() {
+async fn invalid_manifest_is_refused_with_the_reason() {
     let world = World::start().await;
     let key = world.known(1);
     let sdl = sdl::parse(SDL).unwrap();
@@ -233,7 +233,7 @@ async fn a_manifest_that_cannot_be_taken_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn the_clusters_errors_have_their_status() {
+async fn cluster_errors_map_to_http_status() {
     let world = World::start().await;
     let key = world.known(1);
     for (kind, status) in [
@@ -256,7 +256,7 @@ async fn the_clusters_errors_have_their_status() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_hangs_is_an_outage_and_holds_nobody() {
+async fn hanging_cluster_is_an_outage_and_delays_no_other_request() {
     let world = World::with(|s| s.limits.cluster = Duration::from_millis(50)).await;
     let key = world.known(1);
     world.cluster.hang(Operation::Status);
@@ -267,11 +267,11 @@ async fn a_cluster_that_hangs_is_an_outage_and_holds_nobody() {
 }
 
 #[tokio::test]
-async fn hostnames_move_between_a_tenants_own_leases() {
+async fn hostnames_migrate_between_leases_of_one_tenant() {
     let world = World::start().await;
     let (key, other) = (world.known(1), world.known(2));
     let from = world.running(key.address(), 7, SDL).await;
-    // The second gets the same name only by a move.
+    // The second gets the same name only by a migration.
     let to = world.lease(key.address(), 8, &sdl::parse(SDL).unwrap()).await;
     let sent = world
         .ask(&key, "PUT", "/deployment/8/manifest", &manifest(SDL))
@@ -311,7 +311,7 @@ async fn hostnames_move_between_a_tenants_own_leases() {
     })
     .await;
 
-    // Another tenant's name is a conflict, in the words that consoles know.
+    // Another tenant's name is a conflict, with the text that consoles expect.
     let sdl = sdl::parse(SDL).unwrap();
     world.lease(other.address(), 1, &sdl).await;
     let refused = world
@@ -377,7 +377,7 @@ async fn w30_exactly_the_named_addresses_move() {
     let (at_from, at_to) = (keys(&from), keys(&to));
     assert_eq!((at_from.len(), at_to.len()), (1, 1), "{at_from:?} {at_to:?}");
     assert!(at_to[0].ends_with("-ip-ep") && at_from[0].ends_with("-ip-other"));
-    // The address goes with its name.
+    // The address moves with its name.
     let (left, gone) = (ips(7).await, ips(8).await);
     let mut after = [&left["web"][0]["IP"], &gone["web"][0]["IP"]].map(ToString::to_string);
     let mut before = [&of(0)["IP"], &of(1)["IP"]].map(ToString::to_string);
@@ -389,7 +389,7 @@ async fn w30_exactly_the_named_addresses_move() {
         .fail_next(Operation::DeclareIp, 1, ErrorKind::Conflict);
     let conflict = world.ask(&key, "POST", "/endpoint/migrate", &body("other")).await;
     assert_eq!(conflict.status, 422, "{}", conflict.body);
-    // A standby moves nothing.
+    // A standby migrates nothing.
     let standby = world.handle.set_leadership(Leadership::Standby);
     standby.await.unwrap();
     let refused = world.ask(&key, "POST", "/endpoint/migrate", &body("other")).await;
@@ -399,7 +399,7 @@ async fn w30_exactly_the_named_addresses_move() {
 }
 
 #[tokio::test]
-async fn a_standby_serves_what_can_be_read_and_says_where_the_leader_is() {
+async fn standby_serves_reads_and_names_the_leader() {
     let now = crate::Leadership {
         role: "standby",
         holder: Some("b".to_owned()),
@@ -427,7 +427,7 @@ async fn a_standby_serves_what_can_be_read_and_says_where_the_leader_is() {
         .await;
     assert_eq!(sent.status, 503, "{}", sent.body);
     assert!(
-        sent.body.contains("ask the leading one at b.example.com:8443"),
+        sent.body.contains("the leader is b.example.com:8443"),
         "{}",
         sent.body
     );
@@ -436,7 +436,7 @@ async fn a_standby_serves_what_can_be_read_and_says_where_the_leader_is() {
 }
 
 #[tokio::test]
-async fn a_stopped_provider_is_not_ready_and_takes_no_manifest() {
+async fn stopped_provider_is_not_ready_and_refuses_manifests() {
     let world = World::start().await;
     let key = world.known(1);
     let lease = world.running(key.address(), 7, SDL).await;
@@ -447,7 +447,7 @@ async fn a_stopped_provider_is_not_ready_and_takes_no_manifest() {
         .ask(&key, "PUT", "/deployment/7/manifest", &manifest(SDL))
         .await;
     assert_eq!(sent.status, 503, "{}", sent.body);
-    // What runs is still to be seen.
+    // The workloads are not observed yet.
     assert!(world.cluster.lease_status(&lease).await.is_ok());
     assert_eq!(
         world.ask(&key, "GET", "/lease/7/1/1/status", "").await.status,
@@ -457,7 +457,7 @@ async fn a_stopped_provider_is_not_ready_and_takes_no_manifest() {
 }
 
 #[tokio::test]
-async fn the_chain_may_be_away_and_tenants_still_get_in() {
+async fn known_tenants_keep_access_during_a_chain_outage() {
     let world = World::start().await;
     let (key, stranger) = (world.known(1), world.known(2));
     world.running(key.address(), 7, SDL).await;

@@ -1,4 +1,4 @@
-//! Groups that anybody may ask about: small answers, few questions, and nobody else waits for them.
+//! Bid screening without authentication: bounded responses and queries, without delays for other clients.
 
 use super::clients::{Client, Reply};
 use super::grpc;
@@ -21,8 +21,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Whatever is asked, no more comes back.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum size of a response.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
 
 fn group() -> GroupSpec {
@@ -31,7 +31,7 @@ fn group() -> GroupSpec {
     group
 }
 
-/// So many units, none of which fits any node.
+/// Returns a group with this number of units, which fits no node.
 fn large(units: u32) -> GroupSpec {
     let mut group = group();
     let mut unit = group.resources.remove(0);
@@ -49,7 +49,7 @@ fn large(units: u32) -> GroupSpec {
     group
 }
 
-/// A thousand nodes with long names, as clouds give them.
+/// Returns a thousand nodes with long names, as in clouds.
 fn thousand_nodes() -> InventoryUpdate {
     const GIB: i64 = 1 << 30;
     let node = |n: usize| {
@@ -62,14 +62,14 @@ fn thousand_nodes() -> InventoryUpdate {
     }
 }
 
-/// A gate that somebody opens.
+/// Gate that the test opens.
 #[derive(Debug, Default)]
 struct Gate {
     is_open: Mutex<bool>,
     opened: Condvar,
-    /// Those that came to it.
+    /// Number of arrivals.
     came: AtomicUsize,
-    /// Those that went through.
+    /// Number of passages.
     went: AtomicUsize,
 }
 
@@ -79,8 +79,8 @@ impl Gate {
         let is_open = self.is_open.lock().unwrap();
         let waiting = self
             .opened
-            .wait_timeout_while(is_open, PATIENCE, |is_open| !*is_open);
-        // Whoever held up the test by waiting holds it up once.
+            .wait_timeout_while(is_open, TIMEOUT, |is_open| !*is_open);
+        // Limits the time of a failing test.
         *waiting.unwrap().0 = true;
         self.went.fetch_add(1, Ordering::SeqCst);
     }
@@ -91,14 +91,14 @@ impl Gate {
     }
 }
 
-/// Capacity that says why something does not fit only where its gate is open.
+/// Inventory with an `explain` that waits for its gate.
 #[derive(Debug)]
-struct Gated {
+struct GatedInventory {
     inner: Box<dyn Inventory>,
     gate: Arc<Gate>,
 }
 
-impl Inventory for Gated {
+impl Inventory for GatedInventory {
     fn adjust(
         &mut self,
         units: &[ResourceUnit],
@@ -132,13 +132,13 @@ impl Inventory for Gated {
     }
 }
 
-/// Everybody who may be screened at once is, with the largest group on a thousand nodes, and none of them comes to an
-/// end: whoever asks the provider for something else is answered, from its loop and not from what was at hand.
+/// All permits are held by screenings of the largest group on a thousand nodes, which do not end. Other requests to the
+/// provider still get a response, from its loop and not from a cache.
 #[tokio::test]
-async fn the_status_waits_for_no_screening() {
+async fn status_does_not_wait_for_screenings() {
     const AT_ONCE: usize = 64;
     let (gate, nodes) = (Arc::new(Gate::default()), thousand_nodes());
-    let gated = Gated {
+    let gated = GatedInventory {
         inner: nodes.inventory.dup(),
         gate: Arc::clone(&gate),
     };
@@ -164,19 +164,19 @@ async fn the_status_waits_for_no_screening() {
     })
     .await;
     let (_, code) = screen(&world, &group()).await;
-    assert_eq!(code, "8", "there is no turn left");
-    let status = timeout(PATIENCE, world.client().get("/status")).await;
-    assert_eq!(status.expect("an answer").status, 200);
-    // The whole way of a lease, from the order to what runs, and its status.
-    timeout(PATIENCE, world.running(key.address(), 7, SDL))
+    assert_eq!(code, "8", "no permit is free");
+    let status = timeout(TIMEOUT, world.client().get("/status")).await;
+    assert_eq!(status.expect("a response").status, 200);
+    // The life cycle of a lease, from the order to the workload and its status.
+    timeout(TIMEOUT, world.running(key.address(), 7, SDL))
         .await
         .expect("a lease");
-    let status = timeout(PATIENCE, world.client().get("/status")).await;
-    assert_eq!(status.expect("an answer").json()["cluster"]["leases"], 1);
-    assert_eq!(gate.went.load(Ordering::SeqCst), 0, "not one has ended");
+    let status = timeout(TIMEOUT, world.client().get("/status")).await;
+    assert_eq!(status.expect("a response").json()["cluster"]["leases"], 1);
+    assert_eq!(gate.went.load(Ordering::SeqCst), 0, "a screening ended");
     gate.open();
     for asked in asking {
-        let reply = timeout(PATIENCE, asked).await.expect("an answer").unwrap();
+        let reply = timeout(TIMEOUT, asked).await.expect("a response").unwrap();
         assert_eq!(reply.status, 422, "{}", reply.body);
     }
     assert_eq!(gate.went.load(Ordering::SeqCst), AT_ONCE);
@@ -198,15 +198,15 @@ async fn screen(world: &World, group: &GroupSpec) -> (Vec<u8>, String) {
 }
 
 #[tokio::test]
-async fn however_much_is_asked_at_a_thousand_nodes_little_comes_back() {
+async fn screening_response_is_bounded_with_a_thousand_nodes() {
     let world = World::with_all(Vec::new(), thousand_nodes(), |_| {}).await;
-    // As many units as go into a body, and then as many as a group may have.
+    // The maximum number of units in a body, and then in a group.
     let mut units = 20;
     while serde_json::to_string(&large(units + 1)).unwrap().len() <= 256 * 1024 {
         units += 1;
     }
     for (units, words) in [
-        (units, "at most 20 are served"),
+        (units, "at most 20 are accepted"),
         (20, "on 1000 nodes"),
         (1, "on 1000 nodes"),
     ] {
@@ -233,7 +233,7 @@ async fn however_much_is_asked_at_a_thousand_nodes_little_comes_back() {
 }
 
 #[tokio::test]
-async fn readers_that_do_not_read_keep_nobody_out() {
+async fn clients_that_do_not_read_hold_no_screening_permit() {
     let world = World::with_all(Vec::new(), thousand_nodes(), |_| {}).await;
     let body = serde_json::to_string(&large(20)).unwrap();
     let mut readers = Vec::new();
@@ -246,32 +246,32 @@ async fn readers_that_do_not_read_keep_nobody_out() {
         );
         connection.write_all((head + &body).as_bytes()).await.unwrap();
         connection.flush().await.unwrap();
-        // It takes the first byte of its answer and nothing more.
-        timeout(PATIENCE, connection.read_u8())
+        // Reads the first byte of its response and nothing more.
+        timeout(TIMEOUT, connection.read_u8())
             .await
-            .expect("an answer")
+            .expect("a response")
             .unwrap();
         readers.push(connection);
         answers += 1;
     }
-    let reply = timeout(PATIENCE, validate(&world, &group()))
+    let reply = timeout(TIMEOUT, validate(&world, &group()))
         .await
-        .expect("an answer");
+        .expect("a response");
     assert_eq!((answers, reply.status), (20, 200), "{}", reply.body);
     drop(readers);
     world.stop().await;
 }
 
-/// A price that takes its time, and counts.
+/// SlowPrices price strategy that counts its calls.
 #[derive(Debug, Default)]
-struct Slow {
+struct SlowPrices {
     runs: AtomicUsize,
     at_once: AtomicUsize,
     most: AtomicUsize,
 }
 
 #[async_trait::async_trait]
-impl PricingStrategy for Slow {
+impl PricingStrategy for SlowPrices {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
         self.runs.fetch_add(1, Ordering::SeqCst);
         let now = self.at_once.fetch_add(1, Ordering::SeqCst) + 1;
@@ -285,8 +285,8 @@ impl PricingStrategy for Slow {
     }
 }
 
-async fn with_slow_prices() -> (World, Arc<Slow>) {
-    let slow = Arc::new(Slow::default());
+async fn with_slow_prices() -> (World, Arc<SlowPrices>) {
+    let slow = Arc::new(SlowPrices::default());
     let pricing = Arc::clone(&slow);
     let world = World::with(|settings| {
         let screening = settings.screening.as_mut().unwrap();
@@ -296,21 +296,21 @@ async fn with_slow_prices() -> (World, Arc<Slow>) {
 }
 
 #[tokio::test]
-async fn prices_for_strangers_are_few_at_once() {
+async fn concurrent_screening_prices_are_limited() {
     let (world, slow) = with_slow_prices().await;
     let group = group();
     let asking = (0..12).map(|_| validate(&world, &group));
     let replies = futures::future::join_all(asking).await;
     let of = |status| replies.iter().filter(|r| r.status == status).count();
     assert_eq!(of(200) + of(429), 12, "{replies:?}");
-    // Four have a turn at once, so at least those are answered.
+    // Four have a permit at once, so at least those get a response.
     assert!(of(200) >= 4, "{replies:?}");
     assert_eq!(slow.runs.load(Ordering::SeqCst), of(200));
     assert_eq!(slow.most.load(Ordering::SeqCst), 2);
     world.stop().await;
 }
 
-/// A price by the model that would be reserved: of a group that names none it knows nothing.
+/// Price strategy by GPU model of the reservation; a group without a model has another price.
 #[derive(Debug)]
 struct ByModel;
 
@@ -343,7 +343,7 @@ async fn a_screening_is_priced_by_what_a_bid_would_reserve() {
     let (message, code) = screen(&world, &group).await;
     let told = BidScreeningResponse::decode(&message[..]).unwrap();
     assert!(code == "0" && told.passed, "{:?}", told.reasons);
-    // On the wire a price has eighteen decimals and no point.
+    // The wire format of a price has eighteen decimals without a point.
     let amount = told.price.unwrap().amount;
     assert!(
         amount.starts_with("30") && amount.trim_end_matches('0') == "3",
@@ -360,21 +360,21 @@ async fn a_screening_is_priced_by_what_a_bid_would_reserve() {
     world.stop().await;
 }
 
-/// A script that fails, with its path and standard error.
+/// Price strategy with an error that contains its path and standard error.
 #[derive(Debug)]
-struct Failing;
+struct FailingPrices;
 
 #[async_trait::async_trait]
-impl PricingStrategy for Failing {
+impl PricingStrategy for FailingPrices {
     async fn calculate_price(&self, _: &PriceRequest) -> Result<DecCoin, Error> {
-        let cause = Error::new(ErrorKind::Invalid, "script", "it said: password=hunter2");
+        let cause = Error::new(ErrorKind::Invalid, "script", "stderr: password=hunter2");
         Err(Error::new(ErrorKind::Invalid, "calculate price", "/opt/secret/price.sh").with_source(cause))
     }
 }
 
 #[tokio::test]
 async fn errors_of_a_price_script_do_not_reach_callers_of_screening() {
-    let world = World::with(|s| s.screening.as_mut().unwrap().pricing = Arc::new(Failing)).await;
+    let world = World::with(|s| s.screening.as_mut().unwrap().pricing = Arc::new(FailingPrices)).await;
     let validated = validate(&world, &group()).await;
     let (message, _) = screen(&world, &group()).await;
     let screened = BidScreeningResponse::decode(&message[..]).unwrap();
@@ -387,7 +387,7 @@ async fn errors_of_a_price_script_do_not_reach_callers_of_screening() {
 }
 
 #[tokio::test]
-async fn a_denomination_that_the_chain_does_not_take_reaches_no_price() {
+async fn unsupported_denomination_is_refused_before_the_price() {
     let (world, slow) = with_slow_prices().await;
     for denom in ["uother", "u$(touch /tmp/x)", ""] {
         let mut group = group();
@@ -402,7 +402,7 @@ async fn a_denomination_that_the_chain_does_not_take_reaches_no_price() {
 }
 
 #[tokio::test]
-async fn a_network_asks_so_often_and_another_still_may() {
+async fn screening_budget_is_per_network() {
     let world = World::with(|s| s.limits.screenings_per_network = 3).await;
     let body = serde_json::to_string(&group()).unwrap();
     let ask = async |from: &str| {
@@ -422,7 +422,7 @@ async fn a_network_asks_so_often_and_another_still_may() {
 }
 
 #[tokio::test]
-async fn auditors_who_signed_nothing_are_asked_for_a_few_times() {
+async fn auditors_without_signatures_have_a_query_budget() {
     use akash_provider_core::types::Address;
     let world = World::start().await;
     let mut number = 0_u16;
@@ -438,7 +438,7 @@ async fn auditors_who_signed_nothing_are_asked_for_a_few_times() {
         group.requirements.signed_by.any_of = named.collect();
         statuses.push(validate(&world, &group).await.status);
     }
-    // Sixty in a minute: the node is asked about no more.
+    // Sixty per minute: no more chain queries.
     assert_eq!(statuses, [[422; 6].as_slice(), &[429; 4]].concat());
     assert_eq!(validate(&world, &group()).await.status, 200);
     world.stop().await;

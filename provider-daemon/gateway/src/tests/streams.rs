@@ -1,4 +1,4 @@
-//! Logs, events and commands, frame by frame.
+//! Logs, events and commands as websocket frames.
 
 use super::clients::Channel;
 use super::world::{SDL, World, token_for, until};
@@ -26,7 +26,7 @@ fn binary(bytes: &[u8]) -> Message {
 }
 
 #[tokio::test]
-async fn logs_are_a_frame_a_line_and_end_with_a_word() {
+async fn logs_are_sent_as_one_frame_per_line_and_end_with_a_close_frame() {
     let world = World::start().await;
     let key = world.known(1);
     let lease = world.running(key.address(), 7, SDL).await;
@@ -59,7 +59,7 @@ async fn logs_are_a_frame_a_line_and_end_with_a_word() {
 }
 
 #[tokio::test]
-async fn followed_logs_bring_what_comes_later_and_end_with_the_gateway() {
+async fn followed_logs_continue_until_the_gateway_stops() {
     let world = World::start().await;
     let key = world.known(1);
     let lease = world.running(key.address(), 7, SDL).await;
@@ -77,7 +77,7 @@ async fn followed_logs_bring_what_comes_later_and_end_with_the_gateway() {
 }
 
 #[tokio::test]
-async fn a_shell_that_waits_for_input_ends_with_the_gateway_and_no_result() {
+async fn shell_waiting_for_input_ends_with_the_gateway_without_a_result() {
     let world = World::start().await;
     let key = world.known(1);
     world.running(key.address(), 7, SDL).await;
@@ -91,7 +91,7 @@ async fn a_shell_that_waits_for_input_ends_with_the_gateway_and_no_result() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_streamed_ends_with_its_code() {
+async fn failed_stream_ends_with_its_close_code() {
     let world = World::start().await;
     let key = world.known(1);
     let lease = world.running(key.address(), 7, SDL).await;
@@ -115,7 +115,7 @@ async fn what_cannot_be_streamed_ends_with_its_code() {
 }
 
 #[tokio::test]
-async fn events_are_shown_as_clients_know_them() {
+async fn events_have_the_format_of_the_go_provider() {
     let world = World::start().await;
     let key = world.known(1);
     let lease = world.running(key.address(), 7, SDL).await;
@@ -141,7 +141,7 @@ async fn events_are_shown_as_clients_know_them() {
 }
 
 #[tokio::test]
-async fn a_command_gives_its_output_and_last_its_exit_code() {
+async fn command_sends_its_output_and_then_its_exit_code() {
     let world = World::start().await;
     let key = world.known(1);
     world.running(key.address(), 7, SDL).await;
@@ -168,7 +168,7 @@ async fn a_command_gives_its_output_and_last_its_exit_code() {
 }
 
 #[tokio::test]
-async fn a_command_that_did_not_run_never_looks_as_if_it_had_succeeded() {
+async fn command_that_did_not_run_never_reports_success() {
     let world = World::start().await;
     let key = world.known(1);
     world.running(key.address(), 7, SDL).await;
@@ -208,7 +208,7 @@ async fn a_command_that_did_not_run_never_looks_as_if_it_had_succeeded() {
 }
 
 #[tokio::test]
-async fn a_client_is_pinged_and_one_that_does_not_answer_is_let_go() {
+async fn client_without_ping_response_is_disconnected() {
     let world = World::with(|s| {
         s.limits.ping = Duration::from_millis(50);
         s.limits.pong = Duration::from_millis(200);
@@ -220,11 +220,11 @@ async fn a_client_is_pinged_and_one_that_does_not_answer_is_let_go() {
     let follow = "/lease/7/1/1/logs?follow=true";
     let mut channel = open(&world, follow).await;
     for _ in 0..8 {
-        // Reading answers them.
+        // Reading sends the responses to pings.
         let ping = channel.next().await;
         assert_eq!(ping, Some(Message::Ping(Bytes::new())));
     }
-    // From here on nothing is read, so nothing is answered, and the gateway lets go: there is a permit again.
+    // Without reads there are no responses, so the gateway closes the stream: a permit is free again.
     let client = world
         .client()
         .bearer(&token_for(&key, &json!({"access": "full"})));
@@ -234,7 +234,7 @@ async fn a_client_is_pinged_and_one_that_does_not_answer_is_let_go() {
 }
 
 #[tokio::test]
-async fn one_tenant_takes_no_more_streams_than_are_its_due_and_gets_them_back() {
+async fn streams_of_a_tenant_are_limited_and_released() {
     let world = World::with(|s| s.limits.streams_per_tenant = 2).await;
     let (key, other) = (world.known(1), world.known(2));
     world.running(key.address(), 7, SDL).await;
@@ -255,7 +255,7 @@ async fn one_tenant_takes_no_more_streams_than_are_its_due_and_gets_them_back() 
 }
 
 #[tokio::test]
-async fn a_slow_reader_holds_up_its_own_stream_alone() {
+async fn slow_reader_only_delays_its_own_stream() {
     let world = World::with(|s| s.limits.stalled = Duration::from_millis(300)).await;
     let key = world.known(1);
     let lease = world.running(key.address(), 7, SDL).await;

@@ -1,4 +1,4 @@
-//! Handshakes: versions, names, certificates.
+//! Handshakes: versions, server names, certificates.
 
 use super::world::{NOW, SDL, World, tenant, until};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
@@ -25,7 +25,7 @@ async fn tls_1_3_alone_is_spoken() {
 }
 
 #[tokio::test]
-async fn plain_http_is_told_that_this_is_an_https_port() {
+async fn plain_http_gets_a_readable_error() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let world = World::start().await;
     for asked in [
@@ -43,7 +43,7 @@ async fn plain_http_is_told_that_this_is_an_https_port() {
             "{answer}"
         );
     }
-    // What is neither is cut, as ever.
+    // Other data is disconnected.
     let mut tcp = tokio::net::TcpStream::connect(world.address).await.unwrap();
     tcp.write_all(b"\x01nonsense").await.unwrap();
     let mut answer = Vec::new();
@@ -52,7 +52,7 @@ async fn plain_http_is_told_that_this_is_an_https_port() {
     world.stop().await;
 }
 
-/// A certificate in files, as an authority would give one out: the network's own will do for a test.
+/// Writes a certificate and key to files. The network's own kind of certificate is enough for a test.
 fn files(owner: &Address, name: &str, made: u64) -> (tempfile::TempDir, OwnCertificate) {
     let usage = Usage::Server {
         domains: vec![name.to_owned()],
@@ -71,7 +71,7 @@ fn write(folder: &std::path::Path, own: &OwnCertificate) {
 }
 
 #[tokio::test]
-async fn the_certificate_follows_the_name_and_is_replaced_while_connections_stay() {
+async fn certificate_follows_the_server_name_and_can_be_replaced() {
     let world = World::start().await;
     let own = world.own.der().to_vec();
     let connect = async |name: &str| world.client().named(name).connect().await.unwrap();
@@ -87,7 +87,7 @@ async fn the_certificate_follows_the_name_and_is_replaced_while_connections_stay
         .unwrap();
     assert_eq!(shown(&connect("PROVIDER.localhost").await), public.der());
     assert_eq!(shown(&connect("mtls.provider.localhost").await), own);
-    // Who asks for the public name shows nothing.
+    // A client of the public hostname sends no certificate.
     let tenant = world.known(1);
     world.running(tenant.address(), 7, SDL).await;
     let with = world.client().certificate(&world.certificate(&tenant));
@@ -122,7 +122,7 @@ async fn the_certificate_follows_the_name_and_is_replaced_while_connections_stay
 }
 
 #[tokio::test]
-async fn certificates_that_can_be_judged_at_once_are() {
+async fn invalid_client_certificates_fail_the_handshake() {
     let world = World::start().await;
     let key = world.known(1);
     let old = Duration::from_secs(NOW - 2 * 366 * 24 * 3600);
@@ -141,7 +141,7 @@ async fn certificates_that_can_be_judged_at_once_are() {
 }
 
 #[tokio::test]
-async fn no_session_is_resumed_around_a_certificate() {
+async fn sessions_are_not_resumed() {
     let world = World::start().await;
     let key = world.known(1);
     let client = world.client().certificate(&world.certificate(&key));
@@ -156,12 +156,12 @@ async fn no_session_is_resumed_around_a_certificate() {
 }
 
 #[tokio::test]
-async fn a_public_certificate_that_changes_on_disk_is_shown_soon_after() {
+async fn changed_public_certificate_is_reloaded() {
     let owner = tenant(50).address().clone();
     let (folder, first) = files(&owner, "provider.localhost", NOW - 10);
     let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
     let world = World::with(|s| {
-        s.limits.look_at_files = Duration::from_millis(20);
+        s.limits.certificate_interval = Duration::from_millis(20);
         s.public_certificate = Some(crate::CertificateFiles {
             certificate: certificate.clone(),
             key,
@@ -171,7 +171,7 @@ async fn a_public_certificate_that_changes_on_disk_is_shown_soon_after() {
     let client = world.client().named("provider.localhost");
     let kept = client.connect().await.unwrap();
     assert_eq!(shown(&kept), first.der());
-    // Half a change, and one that is none: what was shown goes on.
+    // An incomplete or invalid change keeps the previous certificate.
     std::fs::write(&certificate, "nonsense").unwrap();
     for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -1,9 +1,9 @@
-//! A provider with a gateway, and its tenants.
+//! Provider with a gateway, and its tenants.
 
 use super::clients::{Client, Reply};
 use crate::Screening;
 use crate::auth::Clock;
-use crate::auth::memory::{Memory, Volatile};
+use crate::auth::memory::{InMemory, Memory};
 use crate::auth::token::{self, Algorithm};
 use crate::{Gateway, Ports, Settings};
 use akash_provider_chain::cert::{OwnCertificate, Usage};
@@ -32,12 +32,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(super) const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-/// What time it is.
+/// Present time.
 pub(super) const NOW: u64 = 1_795_257_230;
-/// Generous: it is used up only when something is wrong.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout that only a failure reaches.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One service on port 80 with a name, one that is inside only.
+/// SDL with one public service on port 80 with a hostname, and one internal service.
 pub(super) const SDL: &str = r#"
 version: "2.0"
 services:
@@ -57,7 +57,7 @@ deployment:
   web: {here: {profile: small, count: 2}}
 "#;
 
-/// The same, without a name, and with an address.
+/// SDL without a hostname and with a leased IP.
 pub(super) const WITH_IP: &str = r#"
 version: "2.1"
 endpoints: {ep: {kind: ip}, other: {kind: ip}}
@@ -84,8 +84,8 @@ pub(super) struct World {
     pub(super) tls: Arc<crate::tls::Tls>,
     pub(super) grpc: SocketAddr,
     pub(super) own: OwnCertificate,
-    /// What the gateway remembers.
-    pub(super) memory: Arc<Volatile>,
+    /// Memory of the gateway.
+    pub(super) memory: Arc<InMemory>,
     clock: Arc<AtomicU64>,
     stop: CancellationToken,
     stop_provider: CancellationToken,
@@ -93,7 +93,7 @@ pub(super) struct World {
     running: JoinHandle<()>,
 }
 
-/// An account with a key.
+/// Returns the key of a test account.
 pub(super) fn tenant(seed: u8) -> PrivateKey {
     PrivateKey::from_bytes(&[seed; 32]).unwrap()
 }
@@ -122,7 +122,7 @@ pub(super) fn hardware() -> InventoryUpdate {
     }
 }
 
-/// Prices far below what tenants pay.
+/// Returns prices below those of the tenants.
 fn prices() -> Scale {
     let storage = [
         ("ephemeral".to_owned(), "0.001".parse().unwrap()),
@@ -151,7 +151,7 @@ fn register(chain: &MemoryChain, provider: &Address, attributes: Vec<Attribute>)
     });
 }
 
-/// The provider's own, a minute old.
+/// Returns a certificate of the provider, a minute old.
 fn certificate_of(provider: &Address) -> OwnCertificate {
     let usage = Usage::Server {
         domains: vec!["localhost".to_owned()],
@@ -159,16 +159,16 @@ fn certificate_of(provider: &Address) -> OwnCertificate {
     OwnCertificate::make(provider, &usage, Duration::from_secs(NOW - 60)).unwrap()
 }
 
-/// Waits for a condition; only something that is wrong takes long.
+/// Waits for a condition.
 pub(super) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
     let waiting = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting)
+    tokio::time::timeout(TIMEOUT, waiting)
         .await
-        .unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?}"));
+        .unwrap_or_else(|_| panic!("{what}: not within {TIMEOUT:?}"));
 }
 
 impl World {
@@ -187,7 +187,7 @@ impl World {
         Self::with_all(attributes, hardware(), change).await
     }
 
-    /// A provider with that capacity.
+    /// Starts a provider with the given capacity.
     pub(super) async fn with_all(
         attributes: Vec<Attribute>,
         capacity: InventoryUpdate,
@@ -231,7 +231,7 @@ impl World {
         });
         change(&mut settings);
         let own = certificate_of(&provider);
-        let memory = Arc::new(Volatile::default());
+        let memory = Arc::new(InMemory::default());
         let ports = Ports {
             handle: handle.clone(),
             cluster: Arc::new(cluster.clone()),
@@ -265,7 +265,7 @@ impl World {
         self.clock.store(seconds, Ordering::SeqCst);
     }
 
-    /// An account that the chain knows, with money and a key.
+    /// Creates an account with money and a public key on the chain.
     pub(super) fn known(&self, seed: u8) -> PrivateKey {
         let key = tenant(seed);
         self.make_known(key.address(), key.public().as_bytes());
@@ -279,7 +279,7 @@ impl World {
         });
     }
 
-    /// A certificate of an account, published.
+    /// Creates and publishes a certificate of an account.
     pub(super) fn certificate(&self, key: &PrivateKey) -> OwnCertificate {
         let made = Duration::from_secs(NOW - 60) + Duration::from_nanos(u64::from(rand_like()));
         let own = OwnCertificate::make(key.address(), &Usage::Client, made).unwrap();
@@ -291,7 +291,7 @@ impl World {
         self.chain.market(|market| market.execute(msg).unwrap());
     }
 
-    /// A deployment with a lease of ours, without a manifest yet.
+    /// Creates a deployment with a lease at this provider, without a manifest.
     pub(super) async fn lease(&self, owner: &Address, dseq: u64, sdl: &Sdl) -> LeaseId {
         let id = DeploymentId {
             owner: owner.clone(),
@@ -338,7 +338,7 @@ impl World {
         lease
     }
 
-    /// A lease whose workload runs.
+    /// Creates a lease with a running workload.
     pub(super) async fn running(&self, owner: &Address, dseq: u64, text: &str) -> LeaseId {
         let sdl = sdl::parse(text).unwrap();
         let lease = self.lease(owner, dseq, &sdl).await;
@@ -355,7 +355,7 @@ impl World {
         until("a running workload", || async {
             let status = self.cluster.lease_status(lease).await;
             let deployed = self.cluster.contents().running.get(lease).cloned();
-            // Names are declared after the workload.
+            // Hostnames are declared after the workload.
             let declared = self.cluster.contents().hostnames;
             let named = |d: &akash_provider_core::cluster::WorkloadSpec| {
                 d.hostnames
@@ -372,7 +372,7 @@ impl World {
         Client::new(self.address)
     }
 
-    /// One request with a token for everything.
+    /// Sends one request with a token for full access.
     pub(super) async fn ask(&self, key: &PrivateKey, method: &str, path: &str, body: &str) -> Reply {
         let token = token_for(key, &json!({ "access": "full" }));
         self.client().bearer(&token).send(method, path, body).await
@@ -386,7 +386,7 @@ impl World {
         self.running.await.unwrap();
     }
 
-    /// Stops the gateway alone.
+    /// Stops only the gateway.
     pub(super) fn stop_gateway(&self) {
         self.stop.cancel();
     }
@@ -401,13 +401,13 @@ impl World {
     }
 }
 
-/// Serials differ.
+/// Returns a different serial number for each call.
 fn rand_like() -> u32 {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
     NEXT.fetch_add(1, Ordering::SeqCst)
 }
 
-/// Claims valid now.
+/// Returns claims that are valid now.
 pub(super) fn claims(issuer: &Address, leases: &Value) -> Value {
     json!({
         "iss": issuer.as_str(), "iat": NOW - 10, "nbf": NOW - 10, "exp": NOW + 900, "version": "v1",
@@ -415,19 +415,19 @@ pub(super) fn claims(issuer: &Address, leases: &Value) -> Value {
     })
 }
 
-/// A token valid now.
+/// Returns a token that is valid now.
 pub(super) fn token_for(key: &PrivateKey, leases: &Value) -> String {
     signed(key, &claims(key.address(), leases))
 }
 
-/// A token of any claims, signed as wallets do.
+/// Returns a token with these claims, signed as wallets do.
 pub(super) fn signed_by_wallet(key: &PrivateKey, claims: &Value) -> String {
     token::encode(Algorithm::Es256kAdr36, key.address(), claims, |text| {
         key.sign(text)
     })
 }
 
-/// A token of any claims.
+/// Returns a token with these claims.
 pub(super) fn signed(key: &PrivateKey, claims: &Value) -> String {
     token::encode(Algorithm::Es256k, key.address(), claims, |text| key.sign(text))
 }

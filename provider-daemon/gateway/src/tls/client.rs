@@ -1,8 +1,8 @@
-//! Client certificates in the handshake: what can be judged without asking anybody.
+//! Client certificates in the handshake: checks that need no chain query.
 //!
-//! The network's certificates are signed by themselves and say "key encipherment", so ordinary verifiers refuse
-//! them. Here one certificate, of the network's form, in its time, for clients, with its key at hand: the chain is
-//! asked after the handshake whether it is published and not revoked.
+//! The network's certificates are self-signed with the usage "key encipherment", so ordinary verifiers refuse them.
+//! This one checks the form, the validity period, the purpose and possession of the key. After the handshake the chain
+//! is queried whether the certificate is published and not revoked.
 
 use crate::auth::Clock;
 use akash_provider_chain::cert;
@@ -15,14 +15,14 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// Verifies a client certificate as far as its bytes allow; whether the chain knows it is asked after the handshake.
+/// Verifier of client certificates of the network; the chain query follows the handshake.
 #[derive(Debug)]
-pub(super) struct OnChain {
+pub(super) struct NetworkCertVerifier {
     algorithms: WebPkiSupportedAlgorithms,
     clock: Clock,
 }
 
-impl OnChain {
+impl NetworkCertVerifier {
     pub(super) fn new(provider: &CryptoProvider, clock: Clock) -> Self {
         Self {
             algorithms: provider.signature_verification_algorithms,
@@ -39,7 +39,7 @@ fn facts(der: &CertificateDer<'_>) -> Result<cert::Facts, Error> {
     cert::read_der(der).map_err(|e| refused(CertificateError::Other(OtherError(Arc::new(e)))))
 }
 
-impl ClientCertVerifier for OnChain {
+impl ClientCertVerifier for NetworkCertVerifier {
     // No authorities are named: every tenant is its own, and some clients send no certificate when none of theirs
     // matches the list.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -56,7 +56,7 @@ impl ClientCertVerifier for OnChain {
         intermediates: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        // The network's certificates sign themselves. More of them is parsing work that a stranger chooses.
+        // The network's certificates are self-signed. An unauthenticated client must not choose more parsing work.
         if !intermediates.is_empty() {
             return Err(refused(CertificateError::ApplicationVerificationFailure));
         }

@@ -1,6 +1,6 @@
 //! A provider that may open few files, and strangers who open more connections than that.
 
-use crate::anybody::Anybody;
+use crate::any_certificate::AnyCertificate;
 use crate::run::served::Served;
 use crate::run::websocket::Websocket;
 use crate::stage::{Stage, until};
@@ -49,7 +49,7 @@ impl Idle {
             .with_safe_default_protocol_versions()
             .unwrap()
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody))
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate))
             .with_no_client_auth();
         let name = ServerName::try_from("localhost").unwrap();
         let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp);

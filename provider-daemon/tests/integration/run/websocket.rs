@@ -1,6 +1,6 @@
 //! A websocket to a gateway.
 
-use crate::anybody::Anybody;
+use crate::any_certificate::AnyCertificate;
 use futures::StreamExt;
 use rustls::ClientConfig;
 use rustls::crypto::ring;
@@ -42,7 +42,7 @@ impl Websocket {
             .with_safe_default_protocol_versions()
             .unwrap()
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody))
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate))
             .with_no_client_auth();
         let at = url.trim_start_matches("https://");
         let mut request = format!("wss://{at}{path}").into_client_request().unwrap();

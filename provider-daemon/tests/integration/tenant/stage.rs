@@ -18,7 +18,7 @@ use akash_provider_core::types::{
     Address, BidId, BlockTime, Coin, DeploymentId, LeaseId, Msg, ProviderRecord as Record,
 };
 use akash_provider_devnet::{Devnet, DevnetConfig};
-use akash_provider_gateway::auth::memory::Volatile;
+use akash_provider_gateway::auth::memory::InMemory;
 use akash_provider_gateway::{Gateway, Ports, Settings};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -239,7 +239,7 @@ impl Stage {
             handle: handle.clone(),
             cluster: Arc::new(cluster.clone()),
             chain: Arc::new(self.chain.clone()),
-            memory: Arc::new(Volatile::default()),
+            memory: Arc::new(InMemory::default()),
         };
         let gateway = Gateway::bind(address.clone(), ports, own, settings)
             .await
@@ -400,7 +400,7 @@ impl Serving {
             handle: self.handle.clone(),
             cluster: Arc::new(self.cluster.clone()),
             chain: Arc::new(stage.chain.clone()),
-            memory: Arc::new(Volatile::default()),
+            memory: Arc::new(InMemory::default()),
         };
         let settings = Settings::at("127.0.0.1:0".parse().unwrap());
         let binding = Gateway::bind(self.address.clone(), ports, &self.own, settings);

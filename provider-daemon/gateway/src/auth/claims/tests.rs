@@ -28,7 +28,7 @@ fn granular(deployment: Value) -> Option<Access> {
 }
 
 #[test]
-fn every_claim_is_needed_but_the_id() {
+fn every_claim_except_the_id_is_required() {
     assert!(without("").is_ok());
     for key in ["iss", "iat", "nbf", "exp", "version", "leases"] {
         assert_eq!(without(key), Err(ClaimFault::Invalid), "{key}");
@@ -59,17 +59,17 @@ fn access_is_full_scoped_or_granular() {
 }
 
 #[test]
-fn permissions_are_for_one_provider_each() {
+fn each_permission_names_a_different_provider() {
     let other = json!({"provider": TENANT, "access": "full"});
     let ours = json!({"provider": US, "access": "scoped", "scope": ["status"]});
     let of = |list: Vec<&Value>| with(json!({"access": "granular", "permissions": list}));
-    assert_eq!(of(vec![&other]), Some(Access::Elsewhere));
+    assert_eq!(of(vec![&other]), Some(Access::OtherProviders));
     assert_eq!(
         of(vec![&other, &ours]),
         Some(Access::Scoped([Scope::Status].into()))
     );
     assert_eq!(of(vec![&ours, &ours]), None);
-    // A permission for somebody else has to keep the rules too.
+    // A permission for another provider must keep the rules too.
     assert_eq!(
         of(vec![&ours, &json!({"provider": TENANT, "access": "some"})]),
         None
@@ -78,7 +78,7 @@ fn permissions_are_for_one_provider_each() {
 }
 
 #[test]
-fn a_deployment_has_scopes_and_services() {
+fn grant_needs_scopes_and_services() {
     let right = json!({"dseq": 7, "gseq": 1, "oseq": 2, "scope": ["logs"], "services": ["web"]});
     let Some(Access::Granular(grants)) = granular(right.clone()) else {
         panic!()
@@ -103,7 +103,7 @@ fn a_deployment_has_scopes_and_services() {
 }
 
 #[test]
-fn time_has_no_leeway_and_its_end_is_told_apart() {
+fn validity_period_has_no_leeway_and_expiry_has_its_own_error() {
     let claims = without("").unwrap();
     let at = |ms| claims.check_time(Duration::from_millis(ms));
     assert_eq!(at(99_999), Err(ClaimFault::Invalid));
@@ -117,7 +117,7 @@ fn time_has_no_leeway_and_its_end_is_told_apart() {
 }
 
 #[test]
-fn what_is_made_in_the_future_is_made_up_unless_a_clock_is_a_little_ahead() {
+fn token_issued_in_the_future_is_refused_beyond_clock_skew() {
     let mut read = without("").unwrap();
     read.issued_at = Duration::from_secs(160);
     assert_eq!(read.check_time(Duration::from_secs(100)), Ok(()));

@@ -12,7 +12,7 @@ fn token(algorithm: Algorithm) -> String {
 }
 
 #[test]
-fn both_algorithms_verify_and_no_changed_byte_does() {
+fn both_algorithms_verify_and_refuse_any_changed_byte() {
     let (key, stranger) = (key(), PrivateKey::from_bytes(&[8; 32]).unwrap());
     for algorithm in [Algorithm::Es256k, Algorithm::Es256kAdr36] {
         let text = token(algorithm);
@@ -31,7 +31,7 @@ fn both_algorithms_verify_and_no_changed_byte_does() {
 }
 
 #[test]
-fn other_algorithms_and_forms_are_no_tokens() {
+fn other_algorithms_and_forms_are_refused() {
     let head = |alg: &str| BASE64URL_NOPAD.encode(json!({ "alg": alg }).to_string().as_bytes());
     let good = token(Algorithm::Es256k);
     let (_, rest) = good.split_once('.').unwrap();
@@ -61,7 +61,7 @@ fn a_high_s_is_refused() {
     ];
     let text = token(Algorithm::Es256k);
     let mut parsed = Token::parse(&text).unwrap();
-    // The other root: s becomes the order less s.
+    // The other root: the order minus s.
     let mut borrow = 0_i16;
     for (at, byte) in ORDER.iter().enumerate().rev() {
         let mut digit = i16::from(*byte) - i16::from(parsed.signature[32 + at]) - borrow;
@@ -113,7 +113,7 @@ fn signatures_of_another_implementation_verify() {
 }
 
 #[test]
-fn what_must_be_understood_is_not_and_the_token_is_refused() {
+fn token_with_critical_extension_is_refused() {
     let key = key();
     let claims = json!({ "iss": key.address().as_str() });
     let part = |value: &Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());

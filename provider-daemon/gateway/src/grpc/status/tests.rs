@@ -17,7 +17,7 @@ fn reservation(at: u32, storage: &[(&str, u64)], amounts: [u64; 4]) -> Reservati
     }
 }
 
-/// What our inventory would know of the cluster that was recorded.
+/// Returns the recorded cluster as this provider's inventory would report it.
 fn recorded_cluster() -> Status {
     let amount = |allocatable: u64, allocated: u64| Pair {
         allocatable,
@@ -70,7 +70,7 @@ fn recorded_cluster() -> Status {
 }
 
 #[test]
-fn the_recorded_inventory_is_shown_as_it_was_but_for_what_nobody_tells_us() {
+fn inventory_message_equals_the_recorded_one_except_unknown_fields() {
     let folder = recordings::folder("peer/grpc");
     let frame = std::fs::read(folder.join("GetStatus.frame")).unwrap();
     let recorded = wire::Status::decode(&frame[5..]).unwrap();
@@ -96,7 +96,7 @@ fn the_recorded_inventory_is_shown_as_it_was_but_for_what_nobody_tells_us() {
 }
 
 #[test]
-fn a_machine_that_nobody_describes_has_what_can_be_used_and_no_processors() {
+fn node_without_hardware_facts_reports_allocatable_as_capacity_and_no_processors() {
     let mut status = recorded_cluster();
     status.inventory.available.nodes[0].hardware = Hardware::default();
     let shown = capacity(&status).cluster.unwrap().nodes.remove(0);

@@ -1,7 +1,7 @@
 use super::*;
 
-fn about() -> About {
-    About {
+fn about() -> ProviderInfo {
+    ProviderInfo {
         address: "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap(),
         public_hostname: String::new(),
         reclamation_window: None,
@@ -10,7 +10,7 @@ fn about() -> About {
 }
 
 #[test]
-fn what_is_empty_is_left_out_and_unknown_capacity_is_an_error() {
+fn empty_fields_are_omitted_and_unknown_capacity_is_an_error() {
     let text = String::from_utf8(body(&Status::default(), &about()).to_vec()).unwrap();
     assert_eq!(
         text,
@@ -51,7 +51,7 @@ fn every_field_is_named_and_ordered_as_in_the_recording() {
         .available
         .storage
         .insert("beta2".to_owned(), pair(9, 8));
-    let about = About {
+    let about = ProviderInfo {
         public_hostname: "provider.localhost".to_owned(),
         reclamation_window: Some(Duration::from_secs(1)),
         ..about()

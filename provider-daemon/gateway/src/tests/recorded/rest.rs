@@ -1,4 +1,4 @@
-//! Requests and answers.
+//! REST requests and responses.
 
 use super::{Stage, exchanges};
 use crate::tests::clients::Reply;
@@ -9,34 +9,34 @@ use akash_provider_core::market::TenantMsg;
 use serde_json::Value;
 use testbed::recordings;
 
-/// How an answer may differ.
+/// Permitted difference of a response.
 enum Same {
-    /// Not at all.
+    /// None.
     Whole,
-    /// Our own words; the status is the same.
+    /// Another text with the same status.
     Status,
-    /// The words begin the same, and say more.
+    /// A text with this prefix and the same status.
     Begins,
-    /// Another status, and how its words begin.
+    /// Another status, with a text that starts like this.
     Other(u16, &'static str),
-    /// JSON with the same keys; amounts are those of another machine.
+    /// JSON with the same keys; amounts differ between machines.
     Keys,
 }
 
-/// What is wanted of a recording.
+/// Returns the expected result for a recording.
 fn wanted(name: &str) -> Same {
     match name {
-        // Today's provider tells an expired token from a wrong one by its text alone.
+        // The Go provider distinguishes an expired token from an invalid one only by its text.
         "err-jwt-expired" => Same::Other(401, "{\"message\":\"JWT is expired\"}"),
-        // The scope `status` is for services too; this token has `logs`.
+        // The scope `status` covers services too; this token has `logs`.
         "jwt-scoped-service-status-no-scope" => Same::Other(401, "{\"message\":\"unauthorized access\"}"),
-        // A deployment that is not there is no defect of the provider.
+        // A missing deployment is not a failure of the provider.
         "err-other-owner-put" | "err-put-unknown-deployment" => Same::Other(404, "no lease for deployment"),
-        // Accepted means durable, and an outage is told as one.
+        // Accepted means durable, and an outage is reported as one.
         "apidown-put-manifest" | "rpcdown-put-manifest-known" | "rpcdown-put-manifest-new-lease" => {
             Same::Other(503, "")
         }
-        // Texts name the place and the mend.
+        // Texts name the place and the fix.
         "err-put-bad-json" => Same::Other(422, "invalid manifest: "),
         "err-put-bad-service-name" => Same::Other(422, "invalid manifest: "),
         "err-put-empty" | "err-put-null" => Same::Other(422, "invalid manifest: "),
@@ -45,13 +45,13 @@ fn wanted(name: &str) -> Same {
         }
         name if name.starts_with("apidown-") && name != "apidown-status" => Same::Status,
         "status" | "apidown-status" | "rpcdown-status" | "version" => Same::Keys,
-        // A cluster in memory counts no replicas that do not serve.
+        // The in-memory cluster counts no unavailable replicas.
         "rpcback-lease-status-missed-lease" => Same::Keys,
         _ => Same::Whole,
     }
 }
 
-/// Parts that belong to the machine that was recorded.
+/// Removes values that depend on the recorded machine.
 fn without_place(body: &str) -> Value {
     let Ok(mut value) = serde_json::from_str::<Value>(body) else {
         return Value::String(body.to_owned());
@@ -63,7 +63,7 @@ fn without_place(body: &str) -> Value {
 fn forget(value: &mut Value) {
     match value {
         Value::Object(object) => {
-            // Counted by Kubernetes, assigned by it, or not kept by the recorded provider.
+            // Counted or assigned by Kubernetes, or not stored by the recorded provider.
             for key in [
                 "observed_generation",
                 "externalPort_assigned",
@@ -87,7 +87,7 @@ fn forget(value: &mut Value) {
     }
 }
 
-/// The keys of objects, whatever their values.
+/// Returns the keys of all objects.
 fn keys(value: &Value) -> Vec<String> {
     let mut all = Vec::new();
     if let Value::Object(object) = value {
@@ -133,12 +133,12 @@ fn compare(name: &str, recorded: &Value, reply: &Reply) -> Result<(), String> {
     Err(format!("{name}: recorded {status} {shown:?}\n    got {reply:?}"))
 }
 
-/// Left out where it is empty, or said by an API server alone.
+/// Returns true for keys that are omitted if empty, or set by an API server only.
 fn is_optional(key: &str) -> bool {
     key == "cluster.inventory.pending" || key.starts_with("kube.")
 }
 
-/// What is away while a group of recordings was made.
+/// Creates the outage of a group of recordings.
 async fn prepare(stage: &Stage, name: &str) {
     let cluster = &stage.world.cluster;
     let operations = [
@@ -168,7 +168,7 @@ async fn prepare(stage: &Stage, name: &str) {
         stage.world.chain.tenant(update).unwrap();
     }
     if name == "rpcback-lease-status-missed-lease" {
-        // Recorded a moment after its deployment, when it did not serve yet.
+        // Recorded right after its deployment, before it was available.
         let lease = &stage.leases[&4_020_000];
         stage.world.runs(lease).await;
         let bad = akash_provider_core::cluster::Health::Bad;
@@ -176,7 +176,7 @@ async fn prepare(stage: &Stage, name: &str) {
     }
 }
 
-/// In the order in which they can be played: before the update of `web`, after it.
+/// Returns the rank of a recording: before the update of `web`, or after it.
 fn order(name: &str) -> u8 {
     match name {
         "put-manifest-updated" => 1,
@@ -189,7 +189,7 @@ fn order(name: &str) -> u8 {
 }
 
 #[tokio::test]
-async fn every_recorded_request_gets_the_recorded_answer() {
+async fn recorded_requests_get_the_recorded_responses() {
     let folder = recordings::folder("peer");
     let stage = Stage::set(&folder).await;
     let certificate = akash_provider_chain::cert::OwnCertificate::make(
@@ -205,7 +205,7 @@ async fn every_recorded_request_gets_the_recorded_answer() {
     for (name, recording) in &all {
         let issuer = recording["jwt"]["claims"]["iss"].as_str();
         if issuer.is_some_and(|i| i != super::TENANT) && name.contains("other-owner") {
-            // Its key is not among the recordings, so nobody can say that it has signed.
+            // Its key is not among the recordings, so its signature cannot be verified.
             println!("skipped: {name}: the key of {} was not recorded", issuer.unwrap());
             skipped += 1;
             continue;

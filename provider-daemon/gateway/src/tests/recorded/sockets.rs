@@ -9,19 +9,19 @@ use std::sync::Arc;
 use testbed::recordings;
 use tokio_tungstenite::tungstenite::Message;
 
-/// What a server sent, with the parts that belong to the recorded machine taken away.
+/// Messages of a server, without values that depend on the recorded machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Heard {
-    /// Log lines as service and text; of events the keys.
+struct ReceivedMessages {
+    /// Log lines as service and text; events as their keys.
     texts: Vec<String>,
-    /// Output, errors.
+    /// Standard output and standard error.
     output: [Vec<u8>; 2],
     result: Option<Value>,
     failure: bool,
     close: Option<(u16, String)>,
 }
 
-impl Heard {
+impl ReceivedMessages {
     fn text(&mut self, text: &str) {
         let value: Value = serde_json::from_str(text.trim_end_matches('\n')).unwrap();
         assert!(text.ends_with('\n'), "{text}");
@@ -54,7 +54,7 @@ impl Heard {
     }
 }
 
-/// Payload of a recorded frame of a server, which is not masked.
+/// Returns the payload of a recorded server frame, which is not masked.
 fn payload(frame: &Value) -> Vec<u8> {
     let raw = frame["raw_hex"].as_str().unwrap();
     let raw = data_encoding::HEXLOWER.decode(raw.as_bytes()).unwrap();
@@ -66,8 +66,8 @@ fn payload(frame: &Value) -> Vec<u8> {
     raw[start..].to_vec()
 }
 
-fn recorded(frames: &[Value]) -> Heard {
-    let mut heard = Heard::default();
+fn recorded(frames: &[Value]) -> ReceivedMessages {
+    let mut heard = ReceivedMessages::default();
     for frame in frames.iter().filter(|f| f["dir"] == "S->C") {
         match frame["op"].as_u64().unwrap() {
             1 => heard.text(frame["text"].as_str().unwrap()),
@@ -83,17 +83,17 @@ fn recorded(frames: &[Value]) -> Heard {
     heard
 }
 
-/// How a reason begins; its words are the cluster's.
+/// Start of a failure reason; the rest is the text of the cluster.
 const REASON: &str = "remote command execute error: …";
 
-/// The differences, each with its reason.
-fn with_our_differences(name: &str, mut recorded: Heard) -> Heard {
+/// Applies the intended differences to a recording.
+fn with_our_differences(name: &str, mut recorded: ReceivedMessages) -> ReceivedMessages {
     if recorded.close.is_none() {
-        // Every stream ends with a word.
+        // Every stream ends with a close frame.
         recorded.close = Some((1000, String::new()));
     }
     match name {
-        // A command that did not run never looks as if it had succeeded.
+        // A command that did not run never looks like a success.
         "shell-not-found" | "shell-pod-out-of-range" | "shell-unknown-service" => {
             let result = recorded.result.as_mut().unwrap();
             assert_eq!(result["exit_code"], 0);
@@ -107,15 +107,15 @@ fn with_our_differences(name: &str, mut recorded: Heard) -> Heard {
         "apidown-shell" => {
             recorded.result = Some(serde_json::json!({"exit_code": 1, "message": REASON}));
         }
-        // The filter works.
+        // The service filter works.
         "events-service-filter" => recorded.texts = vec!["an event".to_owned()],
         _ => {}
     }
     recorded
 }
 
-/// What a recording needs the cluster to do.
-fn prepare(stage: &Stage, name: &str, wanted: &Heard) {
+/// Prepares the cluster for a recording.
+fn prepare(stage: &Stage, name: &str, wanted: &ReceivedMessages) {
     let cluster = &stage.world.cluster;
     for operation in [Operation::Logs, Operation::Exec] {
         if name.starts_with("apidown-") {
@@ -134,20 +134,20 @@ fn prepare(stage: &Stage, name: &str, wanted: &Heard) {
     }));
 }
 
-/// Recordings that need what a cluster in memory does not have, and why.
+/// Returns why a recording cannot be replayed with an in-memory cluster.
 fn cannot_play(name: &str) -> Option<&'static str> {
     match name {
         "events-follow" | "logs-follow" | "shell-text-frame-ignored" => {
-            Some("the recording was cut by its client")
+            Some("the client ended the recording early")
         }
-        "shell-not-found" => Some("a cluster in memory has every command"),
-        "logs-ports-pending-gpu" => Some("a lease that waits for its node is not in memory"),
-        "logs-after-update" | "logs-multi" => Some("its pods came and went while it was recorded"),
+        "shell-not-found" => Some("an in-memory cluster has every command"),
+        "logs-ports-pending-gpu" => Some("an in-memory cluster has no pending pods"),
+        "logs-after-update" | "logs-multi" => Some("its pods changed during the recording"),
         _ => None,
     }
 }
 
-/// Takes the recorded request apart: the path, and the headers that matter.
+/// Creates the client of a recorded request, with its path and relevant headers.
 fn client(
     stage: &Stage,
     recording: &Value,
@@ -169,7 +169,7 @@ fn client(
     (client, path)
 }
 
-async fn play(client: &Client, path: &str, recording: &Value) -> Result<Heard, u16> {
+async fn play(client: &Client, path: &str, recording: &Value) -> Result<ReceivedMessages, u16> {
     let mut channel = client.open(path).await.map_err(|refused| refused.status)?;
     let frames = recording["frames"].as_array().cloned().unwrap_or_default();
     for frame in frames.iter().filter(|f| f["dir"] == "C->S" && f["op"] == 2) {
@@ -177,13 +177,13 @@ async fn play(client: &Client, path: &str, recording: &Value) -> Result<Heard, u
         channel.send(Message::Binary(bytes.unwrap().into())).await;
     }
     if path.contains("stdin=1") {
-        // The end of the input; a cluster in memory waits for it.
+        // The end of the input; an in-memory cluster waits for it.
         channel.send(Message::Binary(vec![104].into())).await;
     }
     let (messages, close) = channel.rest().await;
-    let mut heard = Heard {
+    let mut heard = ReceivedMessages {
         close,
-        ..Heard::default()
+        ..ReceivedMessages::default()
     };
     for message in &messages {
         match message {
@@ -193,7 +193,7 @@ async fn play(client: &Client, path: &str, recording: &Value) -> Result<Heard, u
         }
     }
     if path.contains("kubeevents") {
-        // How many there are is the cluster's business.
+        // Their number depends on the cluster.
         heard.texts.dedup();
     }
     Ok(heard)
@@ -207,7 +207,7 @@ fn set_logs(stage: &Stage) {
 }
 
 #[tokio::test]
-async fn every_recorded_websocket_shows_what_was_recorded() {
+async fn recorded_websockets_send_the_recorded_messages() {
     let folder = recordings::folder("peer");
     let stage = Stage::set(&folder).await;
     let usage = akash_provider_chain::cert::Usage::Client;

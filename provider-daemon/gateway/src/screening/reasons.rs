@@ -1,35 +1,36 @@
-//! Why a group does not fit, in few words however many nodes there are.
+//! Summary of the reasons why a group does not fit, short for any number of nodes.
 
 use akash_provider_core::inventory::Explanation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reasons of one sort that are told.
+/// Maximum number of reasons for the whole cluster, and of kinds of reasons.
 const REASONS_MAX: usize = 16;
-/// Nodes named for each kind of reason.
+/// Maximum number of nodes named for each kind of reason.
 const EXAMPLES: usize = 3;
-/// Bytes of one reason.
+/// Maximum length of a reason, in bytes.
 const REASON_BYTES_MAX: usize = 400;
 
-/// One kind of want.
+/// Nodes that lack one kind of resource.
 #[derive(Default)]
-struct Kind<'a> {
+struct Shortage<'a> {
     nodes: BTreeSet<&'a str>,
     examples: Vec<String>,
 }
 
-/// What stands against a group: for the cluster as a whole, and then by kind with some nodes as examples.
-pub(super) fn summed(explained: &Explanation) -> Vec<String> {
+/// Summarizes the reasons against a group: those of the whole cluster, then one for each kind with some nodes as
+/// examples.
+pub(super) fn summarize(explained: &Explanation) -> Vec<String> {
     let mut reasons: Vec<String> = explained
         .cluster
         .iter()
         .take(REASONS_MAX)
-        .map(|r| short(r))
+        .map(|r| shorten(r))
         .collect();
     let more = explained.cluster.len().saturating_sub(REASONS_MAX);
     if more > 0 {
-        reasons.push(format!("and {more} more of the cluster as a whole"));
+        reasons.push(format!("and {more} more of the whole cluster"));
     }
-    let mut kinds: BTreeMap<&str, Kind<'_>> = BTreeMap::new();
+    let mut kinds: BTreeMap<&str, Shortage<'_>> = BTreeMap::new();
     for verdict in &explained.nodes {
         for missing in &verdict.missing {
             let (kind, what) = missing.split_once(": ").unwrap_or((missing, ""));
@@ -44,13 +45,13 @@ pub(super) fn summed(explained: &Explanation) -> Vec<String> {
     for (name, kind) in kinds.into_iter().take(REASONS_MAX) {
         let (nodes, examples) = (kind.nodes.len(), kind.examples.join("; "));
         let plural = if nodes == 1 { "" } else { "s" };
-        reasons.push(short(&format!("{name}, on {nodes} node{plural}: {examples}")));
+        reasons.push(shorten(&format!("{name}, on {nodes} node{plural}: {examples}")));
     }
     if more > 0 {
         reasons.push(format!("and {more} more kinds of reasons"));
     }
     if reasons.is_empty() {
-        reasons.push("it does not fit".to_owned());
+        reasons.push("the group does not fit".to_owned());
     }
     reasons
 }
@@ -64,15 +65,15 @@ fn example(node: &str, unit: u32, what: &str) -> String {
     format!("{node} for unit {unit}{what}")
 }
 
-/// Words that may hold what a stranger wrote: of one line, and not long.
-pub(super) fn short(words: &str) -> String {
+/// Shortens a text that may contain client data, and replaces control characters.
+pub(super) fn shorten(words: &str) -> String {
     let mut shown = String::new();
     for letter in words.chars() {
         if shown.len() + letter.len_utf8() > REASON_BYTES_MAX {
             shown.push('…');
             break;
         }
-        // Shown in terminals and logs: an escape sequence in a name must not reach them.
+        // The text appears in terminals and logs, which must not interpret escape sequences.
         shown.push(if letter.is_control() { ' ' } else { letter });
     }
     shown
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_summed_by_kind_with_three_examples() {
+    fn reasons_are_summarized_by_kind_with_three_examples() {
         let cpu = "cpu: 2 wanted, 0.005 free";
         let mut nodes: Vec<_> = (1..=5).map(|n| verdict(&format!("node{n}"), 1, &[cpu])).collect();
         nodes.push(verdict(
@@ -111,18 +112,18 @@ mod tests {
         };
         let each = |n| format!("node{n} for unit 1 (2 wanted, 0.005 free)");
         assert_eq!(
-            summed(&explained),
+            summarize(&explained),
             [
                 "the cluster is small".to_owned(),
                 format!("cpu, on 5 nodes: {}; {}; {}", each(1), each(2), each(3)),
                 "gpu, on 1 node: node1 for unit 2 (1 wanted, the node has none)".to_owned(),
             ]
         );
-        assert_eq!(summed(&Explanation::default()), ["it does not fit"]);
+        assert_eq!(summarize(&Explanation::default()), ["the group does not fit"]);
     }
 
     #[test]
-    fn however_many_there_are_they_are_few_and_short() {
+    fn the_summary_of_many_long_reasons_is_short() {
         let long = "x".repeat(5000);
         let missing: Vec<String> = (0..100).map(|n| format!("kind {n}{long}: {long}")).collect();
         let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
@@ -131,10 +132,10 @@ mod tests {
             nodes: (0..100).map(|n| verdict(&format!("n{n}"), 1, &missing)).collect(),
             ..Explanation::default()
         };
-        let reasons = summed(&explained);
+        let reasons = summarize(&explained);
         assert_eq!(reasons.len(), 2 * REASONS_MAX + 2);
         assert!(reasons.iter().map(String::len).sum::<usize>() < 16 * 1024);
-        assert_eq!(short("a\u{1b}[2J\nb"), "a [2J b");
-        assert!(short(&"ü".repeat(1000)).len() <= REASON_BYTES_MAX + '…'.len_utf8());
+        assert_eq!(shorten("a\u{1b}[2J\nb"), "a [2J b");
+        assert!(shorten(&"ü".repeat(1000)).len() <= REASON_BYTES_MAX + '…'.len_utf8());
     }
 }

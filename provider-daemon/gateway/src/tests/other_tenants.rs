@@ -1,4 +1,4 @@
-//! What is somebody else's, revoked, or for something else reaches nothing, on any route.
+//! Credentials of another tenant, revoked ones, and those for another purpose have no access on any route.
 
 use super::access::routes;
 use super::world::{PROVIDER, SDL, WITH_IP, World, claims, signed, signed_by_wallet, token_for, until};
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 #[tokio::test]
-async fn another_tenants_own_credentials_reach_nothing_of_a_tenant() {
+async fn credentials_of_another_tenant_have_no_access() {
     let world = World::start().await;
     let (key, other) = (world.known(1), world.known(2));
     world.running(key.address(), 7, SDL).await;
-    // It has a lease of its own under another number.
+    // The other tenant has a lease with another number.
     world.running(other.address(), 8, WITH_IP).await;
     let all = claims(other.address(), &json!({"access": "full"}));
     let own = world.certificate(&other);
@@ -23,22 +23,22 @@ async fn another_tenants_own_credentials_reach_nothing_of_a_tenant() {
     for client in &clients {
         assert_eq!(client.get("/lease/8/1/1/status").await.status, 200);
         for route in routes().iter().filter(|r| r.scope.is_some()) {
-            let asked = (route.method, route.path);
-            // The owner is whoever asks, so there is no such lease: a stream says so in its last frame.
+            let path = (route.method, route.path);
+            // The owner is the caller, so the lease does not exist: a stream reports that in its close frame.
             if route.is_stream {
                 let Ok(mut stream) = client.open(route.path).await else {
                     continue;
                 };
                 let (frames, _) = stream.rest().await;
-                let told: String = frames.iter().map(ToString::to_string).collect();
+                let received: String = frames.iter().map(ToString::to_string).collect();
                 assert!(
-                    !told.contains("web-0") && !told.contains("db-0"),
-                    "{asked:?}: {told}"
+                    !received.contains("web-0") && !received.contains("db-0"),
+                    "{path:?}: {received}"
                 );
                 continue;
             }
             let reply = client.send(route.method, route.path, &route.body).await;
-            assert!([400, 404].contains(&reply.status), "{asked:?}: {reply:?}");
+            assert!([400, 404].contains(&reply.status), "{path:?}: {reply:?}");
         }
     }
     let after = world.handle.status().await;
@@ -50,7 +50,7 @@ async fn another_tenants_own_credentials_reach_nothing_of_a_tenant() {
 }
 
 #[tokio::test]
-async fn a_revoked_certificate_reaches_nothing_on_any_route() {
+async fn revoked_certificate_has_no_access_on_any_route() {
     let world = World::start().await;
     let key = world.known(1);
     world.running(key.address(), 7, SDL).await;
@@ -68,7 +68,7 @@ async fn a_revoked_certificate_reaches_nothing_on_any_route() {
 }
 
 #[tokio::test]
-async fn a_revocation_ends_what_a_connection_may_on_every_route() {
+async fn revocation_ends_the_access_of_an_open_connection_on_every_route() {
     let world = World::with(|s| s.limits.recheck = Duration::from_millis(20)).await;
     let key = world.known(1);
     world.running(key.address(), 7, SDL).await;
@@ -77,7 +77,7 @@ async fn a_revocation_ends_what_a_connection_may_on_every_route() {
         let client = world.client().certificate(&own);
         let mut kept = client.connect().await.unwrap();
         world.publish(&own.revoke());
-        until("an end of the welcome", || async {
+        until("the loss of access", || async {
             client.try_send("GET", "/address", "").await.is_err()
         })
         .await;
@@ -89,17 +89,17 @@ async fn a_revocation_ends_what_a_connection_may_on_every_route() {
             route.body
         );
         drop(tokio::io::AsyncWriteExt::write_all(&mut kept, head.as_bytes()).await);
-        let mut answer = Vec::new();
-        drop(tokio::io::AsyncReadExt::read_to_end(&mut kept, &mut answer).await);
-        let answer = String::from_utf8_lossy(&answer);
-        let refused = answer.is_empty() || answer.starts_with("HTTP/1.1 401");
-        assert!(refused, "{} {}: {answer}", route.method, route.path);
+        let mut response = Vec::new();
+        drop(tokio::io::AsyncReadExt::read_to_end(&mut kept, &mut response).await);
+        let response = String::from_utf8_lossy(&response);
+        let refused = response.is_empty() || response.starts_with("HTTP/1.1 401");
+        assert!(refused, "{} {}: {response}", route.method, route.path);
     }
     world.stop().await;
 }
 
 #[tokio::test]
-async fn addresses_are_moved_by_who_may_and_from_what_it_may_alone() {
+async fn address_migration_needs_the_scope_for_both_leases() {
     let world = World::start().await;
     let key = world.known(1);
     let from = world.running(key.address(), 8, WITH_IP).await;

@@ -1,4 +1,4 @@
-//! Strangers in numbers: they push out each other, and tenants get in.
+//! Many unauthenticated clients: they displace each other, and tenants are served.
 
 use super::clients::{Client, Connection};
 use super::grpc::{self, SERVICE};
@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn twelve_hundred_idle_strangers_do_not_shut_a_tenant_out() {
+async fn idle_anonymous_connections_do_not_lock_out_a_tenant() {
     descriptors::raise().unwrap();
-    // As many as there are places at 1,024 descriptors.
+    // The number of places with 1,024 file descriptors.
     let world = World::with(|s| s.limits.connections = 288).await;
     let key = world.known(1);
     world.running(key.address(), 7, SDL).await;
@@ -25,18 +25,18 @@ async fn twelve_hundred_idle_strangers_do_not_shut_a_tenant_out() {
     let mut stream = client.open("/lease/7/1/1/logs?follow=true").await.ok().unwrap();
     let mut idle = Vec::new();
     for number in 0..1200_u16 {
-        // From many addresses, so that none of them has many.
+        // From many addresses, each with few connections.
         let from = format!("127.0.{}.{}", number % 100, 2 + number % 7);
         let stranger = Client::new(world.address).from(&from);
         idle.push(stranger.silent().await.unwrap());
         if number % 10 == 0 {
-            // Some shake hands and then say nothing.
-            drop(timeout(PATIENCE, stranger.connect()).await.expect("an end"));
+            // Some complete the handshake and then stay silent.
+            drop(timeout(TIMEOUT, stranger.connect()).await.expect("an end"));
         }
     }
-    let status = timeout(PATIENCE, client.get("/lease/7/1/1/status")).await;
+    let status = timeout(TIMEOUT, client.get("/lease/7/1/1/status")).await;
     assert_eq!(status.expect("a place").status, 200);
-    // Who was let in as a tenant was not cut.
+    // The connection of the tenant is still open.
     let lease = world.handle.status().await.leases[0].lease.clone();
     world.cluster.log(&lease, "web", 0, "still here");
     let line = stream.data().await.unwrap();
@@ -46,7 +46,7 @@ async fn twelve_hundred_idle_strangers_do_not_shut_a_tenant_out() {
 }
 
 #[tokio::test]
-async fn idle_strangers_on_the_grpc_port_do_not_shut_others_out() {
+async fn idle_anonymous_connections_do_not_lock_out_grpc_clients() {
     descriptors::raise().unwrap();
     let world = World::with(|s| s.limits.connections = 50).await;
     let mut idle = Vec::new();
@@ -54,7 +54,7 @@ async fn idle_strangers_on_the_grpc_port_do_not_shut_others_out() {
         let from = format!("127.0.{}.2", number % 100);
         idle.push(Client::new(world.grpc).from(&from).silent().await.unwrap());
     }
-    // Long before their handshakes are given up one after the other.
+    // Long before their handshakes time out.
     let soon = Duration::from_secs(20);
     let (messages, code) = timeout(soon, grpc::unary(&world, "GetStatus", Vec::new()))
         .await
@@ -63,32 +63,32 @@ async fn idle_strangers_on_the_grpc_port_do_not_shut_others_out() {
     world.stop().await;
 }
 
-/// One more request on a connection that is kept.
+/// Sends one more request on an open connection.
 async fn ask_again(connection: &mut Connection, token: &str) {
     let head = format!("GET /address HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n");
     connection.write_all(head.as_bytes()).await.unwrap();
     connection.flush().await.unwrap();
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"}") {
-        let byte = timeout(PATIENCE, connection.read_u8()).await.expect("an answer");
-        answer.push(byte.unwrap());
+    let mut response = Vec::new();
+    while !response.ends_with(b"}") {
+        let byte = timeout(TIMEOUT, connection.read_u8()).await.expect("a response");
+        response.push(byte.unwrap());
     }
     assert!(
-        answer.starts_with(b"HTTP/1.1 200 OK"),
+        response.starts_with(b"HTTP/1.1 200 OK"),
         "{}",
-        String::from_utf8_lossy(&answer)
+        String::from_utf8_lossy(&response)
     );
 }
 
 #[tokio::test]
-async fn the_oldest_stranger_of_a_network_makes_room_for_its_next() {
-    let world = World::with(|s| s.limits.strangers_per_network = 2).await;
+async fn oldest_anonymous_connection_of_a_network_is_closed_for_a_new_one() {
+    let world = World::with(|s| s.limits.unleased_per_network = 2).await;
     let other = Client::new(world.address)
         .from("127.0.0.9")
         .connect()
         .await
         .unwrap();
-    // A tenant that has shown itself is no stranger, although it was there first.
+    // An authenticated tenant is not anonymous, although its connection is older.
     let token = token_for(&world.known(1), &json!({"access": "full"}));
     let mut tenant = world.client().connect().await.unwrap();
     ask_again(&mut tenant, &token).await;
@@ -97,7 +97,7 @@ async fn the_oldest_stranger_of_a_network_makes_room_for_its_next() {
     let _third = world.client().connect().await.unwrap();
     let mut rest = Vec::new();
     let ended = first.read_to_end(&mut rest);
-    drop(timeout(PATIENCE, ended).await.expect("an end"));
+    drop(timeout(TIMEOUT, ended).await.expect("an end"));
     ask_again(&mut tenant, &token).await;
     let mut other = other;
     let waiting = other.read_to_end(&mut rest);
@@ -106,9 +106,9 @@ async fn the_oldest_stranger_of_a_network_makes_room_for_its_next() {
 }
 
 #[tokio::test]
-async fn accounts_without_leases_do_not_shut_out_a_lease_or_a_probe() {
+async fn accounts_without_leases_do_not_lock_out_a_lease_or_a_probe() {
     descriptors::raise().unwrap();
-    // As many as there are places at 1,024 descriptors.
+    // The number of places with 1,024 file descriptors.
     let world = World::with(|s| s.limits.connections = 288).await;
     let key = world.known(1);
     let lease = world.running(key.address(), 7, SDL).await;
@@ -132,17 +132,17 @@ async fn accounts_without_leases_do_not_shut_out_a_lease_or_a_probe() {
         silent.push(attacker.silent().await.unwrap());
     }
     for (client, path) in [(tenant, "/lease/7/1/1/status"), (world.client(), "/readyz")] {
-        let mut fastest = PATIENCE;
+        let mut fastest = TIMEOUT;
         for _ in 0..5 {
             let began = Instant::now();
-            let reply = timeout(PATIENCE, client.get(path)).await;
+            let reply = timeout(TIMEOUT, client.get(path)).await;
             assert_eq!(reply.expect("a reply").status, 200, "{path}");
             fastest = fastest.min(began.elapsed());
         }
         println!("{path} in {fastest:?}");
         assert!(fastest <= Duration::from_millis(100), "{path} in {fastest:?}");
     }
-    // Connections of the lease were open all the time.
+    // Connections of the lease stayed open.
     ask_again(&mut kept, &token).await;
     world.cluster.log(&lease, "web", 0, "still here");
     let line = stream.data().await.unwrap();
@@ -152,7 +152,7 @@ async fn accounts_without_leases_do_not_shut_out_a_lease_or_a_probe() {
 }
 
 #[tokio::test]
-async fn requests_of_nobody_have_a_budget_and_tenants_have_none() {
+async fn anonymous_requests_have_a_budget_and_tenants_have_none() {
     let world = World::with(|s| s.limits.requests_per_network = 5).await;
     let key = world.known(1);
     let client = world.client();
@@ -168,7 +168,7 @@ async fn requests_of_nobody_have_a_budget_and_tenants_have_none() {
     for path in paths.into_iter().chain(["/openapi.json", "/healthz", "/readyz"]) {
         statuses.push(client.get(path).await.status);
     }
-    // Who watches over the process is always answered.
+    // Health checks have no budget.
     assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429, 200, 200]);
     let (_, code) = grpc::unary(&world, "GetStatus", Vec::new()).await;
     assert_eq!(code, "8");
@@ -179,44 +179,44 @@ async fn requests_of_nobody_have_a_budget_and_tenants_have_none() {
 }
 
 #[tokio::test]
-async fn one_network_does_not_take_all_streams_of_the_status() {
+async fn status_streams_are_limited_per_network() {
     let world = World::with(|s| s.limits.status_streams_per_network = 3).await;
     let path = format!("{SERVICE}/StreamStatus");
     let mut sender = grpc::connect(&world).await;
     let mut open = Vec::new();
     for _ in 0..3 {
-        let answer = grpc::call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
-        assert!(answer.headers().get("grpc-status").is_none());
-        open.push(answer);
+        let response = grpc::call(&mut sender, &path, "application/grpc", &[], Vec::new()).await;
+        assert!(response.headers().get("grpc-status").is_none());
+        open.push(response);
     }
-    // From another connection of the same network too.
+    // Also from another connection of the same network.
     let mut again = grpc::connect(&world).await;
     let refused = grpc::call(&mut again, &path, "application/grpc", &[], Vec::new()).await;
     assert_eq!(refused.headers()["grpc-status"], "8");
     let mut elsewhere = grpc::connect_as(Client::new(world.grpc).from("127.0.0.2")).await;
-    let answer = grpc::call(&mut elsewhere, &path, "application/grpc", &[], Vec::new()).await;
-    assert!(answer.headers().get("grpc-status").is_none());
+    let response = grpc::call(&mut elsewhere, &path, "application/grpc", &[], Vec::new()).await;
+    assert!(response.headers().get("grpc-status").is_none());
     world.stop().await;
 }
 
 #[tokio::test]
-async fn who_names_real_accounts_and_signs_badly_is_asked_for_a_few_times_and_nothing_is_kept() {
+async fn wrong_signatures_for_real_accounts_have_a_query_budget_and_store_nothing() {
     let world = World::start().await;
     let forger = super::world::tenant(99);
     let access = json!({"access": "full"});
-    let mut answers = BTreeMap::new();
+    let mut responses = BTreeMap::new();
     let real: Vec<_> = (100..200).map(|seed| world.known(seed)).collect();
     for account in &real {
         let forged = signed(&forger, &claims(account.address(), &access));
         let reply = world.client().bearer(&forged).get("/address").await;
-        *answers.entry(reply.status).or_insert(0) += 1;
+        *responses.entry(reply.status).or_insert(0) += 1;
     }
-    assert_eq!(answers, BTreeMap::from([(401, 60), (429, 40)]));
+    assert_eq!(responses, BTreeMap::from([(401, 60), (429, 40)]));
     assert!(
         real.iter()
             .all(|account| world.memory.key(account.address()).is_none())
     );
-    // Whoever has really signed once is kept, and served from there whatever strangers do.
+    // A key with a valid signature is stored, and does not depend on unauthenticated clients.
     let tenant = &real[99];
     let elsewhere = Client::new(world.address).from("127.0.0.2");
     let elsewhere = elsewhere.bearer(&token_for(tenant, &access));

@@ -1,5 +1,5 @@
-//! A websocket client that others wrote reads log lines, which the cluster in memory of the whole program has none of.
-//! All else that others wrote asks that program (`tests/integration/run/outside.rs`).
+//! Log lines read by a websocket client of another project. Other clients test the whole program
+//! (`tests/integration/run/outside.rs`), which has no log lines in its in-memory cluster.
 
 use super::world::{SDL, World};
 use akash_provider_chain::keyring::{DEFAULT_PATH, key_of_mnemonic};
@@ -14,15 +14,15 @@ use testbed::clients;
 const WORDS: &str =
     "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about";
 
-/// A client, or a word about why there is none.
+/// Returns a client, or prints why it is missing.
 fn had<T, E: std::fmt::Display>(what: &str, found: Result<T, E>) -> Option<T> {
     found
-        .inspect_err(|why| println!("skipped: {what} cannot be had: {why}"))
+        .inspect_err(|why| println!("skipped: {what} is not available: {why}"))
         .ok()
 }
 
 /// Runs a program to its end while the gateway serves.
-async fn ran(mut command: Command) -> Output {
+async fn run(mut command: Command) -> Output {
     let running = move || command.stdin(Stdio::null()).output().unwrap();
     tokio::task::spawn_blocking(running).await.unwrap()
 }
@@ -37,32 +37,32 @@ fn program(path: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// A world of today, a minute ahead, so that what others make by their own clock holds already.
+/// Starts a world at the present time plus a minute, so that tokens by the system clock are valid.
 async fn world_of_today() -> World {
     let world = World::start().await;
     world.set_time(SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() + 60);
     world
 }
 
-/// What the script of the SDK saw.
+/// Runs the script of the SDK and returns its result.
 async fn script(folder: &Path, asked: Value) -> Value {
     let mut command = program(Path::new("node"), &["gateway.mjs", &asked.to_string()]);
     command
         .current_dir(folder)
         .env("NODE_TLS_REJECT_UNAUTHORIZED", "0");
-    let output = ran(command).await;
+    let output = run(command).await;
     assert!(output.status.success(), "{asked}\n{}", text(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", text(&output.stdout)))
 }
 
-/// A tenant whose credentials the SDK makes.
-struct Stranger {
+/// Tenant with credentials created by the SDK.
+struct SdkTenant {
     folder: PathBuf,
     made: Value,
 }
 
-impl Stranger {
-    /// Makes them, publishes the certificate, and has a lease that runs. `None` where there is no SDK.
+impl SdkTenant {
+    /// Creates the credentials, publishes the certificate and starts a lease. Returns `None` without the SDK.
     async fn with_lease(world: &World) -> Option<Self> {
         let folder = had("the TypeScript SDK", clients::node())?;
         let words = SecretString::from(WORDS.to_owned());
@@ -98,9 +98,9 @@ impl Stranger {
 }
 
 #[tokio::test]
-async fn a_websocket_client_of_others_reads_logs() {
+async fn websocket_client_of_the_sdk_reads_logs() {
     let world = world_of_today().await;
-    let Some(stranger) = Stranger::with_lease(&world).await else {
+    let Some(stranger) = SdkTenant::with_lease(&world).await else {
         return world.stop().await;
     };
     let listen = || json!({"act": "listen"});

@@ -1,0 +1,129 @@
+//! Responses in the three forms that clients expect: JSON, plain text, and authentication errors.
+
+use crate::auth::Denial;
+use akash_provider_core::error::{Error, ErrorKind};
+use axum::body::Body;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
+use serde::Serialize;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=UTF-8");
+const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const NOSNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
+
+/// Response of a handler. Handlers never return errors, which the framework would format in its own way.
+pub(crate) type Reply = Response<Body>;
+
+/// Returns a response without a body and without a content type.
+pub(crate) fn empty(status: StatusCode) -> Reply {
+    let mut reply = Response::new(Body::empty());
+    *reply.status_mut() = status;
+    reply
+}
+
+/// Returns a plain-text response.
+pub(crate) fn text(status: StatusCode, words: impl std::fmt::Display) -> Reply {
+    let mut reply = Response::new(Body::from(format!("{words}\n")));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, TEXT);
+    reply
+        .headers_mut()
+        // The text may repeat client data. A browser must not render it as a page.
+        .insert(NOSNIFF, HeaderValue::from_static("nosniff"));
+    reply
+}
+
+/// Returns the response for an unknown route.
+pub(crate) fn not_found() -> Reply {
+    text(StatusCode::NOT_FOUND, "404 page not found")
+}
+
+/// Returns an encoded JSON body as a response.
+pub(crate) fn json_bytes(body: impl Into<Body>) -> Reply {
+    let mut reply = Response::new(body.into());
+    reply.headers_mut().insert(CONTENT_TYPE, JSON);
+    reply
+}
+
+/// Encodes a value as a JSON response.
+pub(crate) fn json(value: &impl Serialize) -> Reply {
+    json_bytes(encode(value))
+}
+
+/// Encodes a value as JSON with the content type without charset that some routes have.
+pub(crate) fn plain_json(value: &impl Serialize) -> Reply {
+    let mut reply = Response::new(Body::from(encode(value)));
+    reply.headers_mut().insert(CONTENT_TYPE, PLAIN_JSON);
+    reply
+}
+
+/// Returns the response for a refused caller: 400 for a malformed credential, 401 for an invalid one, 503 or 429 if the
+/// credential could not be checked.
+pub(crate) fn denied(denial: Denial) -> Reply {
+    let status = match denial {
+        Denial::Header | Denial::Ambiguous | Denial::Claims => StatusCode::BAD_REQUEST,
+        Denial::Token | Denial::Expired | Denial::Unauthorized => StatusCode::UNAUTHORIZED,
+        Denial::Outage => StatusCode::SERVICE_UNAVAILABLE,
+        Denial::TooMany => StatusCode::TOO_MANY_REQUESTS,
+    };
+    let mut reply = plain_json(&serde_json::json!({ "message": denial.message() }));
+    *reply.status_mut() = status;
+    reply
+}
+
+/// Returns the response for an error of the cluster.
+pub(crate) fn cluster(error: &Error) -> Reply {
+    tracing::debug!("{}", akash_provider_core::error::chain_text(error));
+    text(cluster_status(error), error)
+}
+
+/// Returns the HTTP status for an error of the cluster.
+pub(crate) fn cluster_status(error: &Error) -> StatusCode {
+    match error.kind() {
+        ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ClusterNotReady | ErrorKind::Stopped => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Encodes JSON as Go does: characters with a meaning in HTML are escaped.
+pub(crate) fn encode(value: &impl Serialize) -> String {
+    // The types of this crate have text keys, so the encoding cannot fail.
+    escaped(serde_json::to_string(value).unwrap_or_default())
+}
+
+/// Escapes characters of a JSON text that have a meaning in HTML, as Go does: `<` becomes `\\u003c`.
+#[must_use]
+pub fn escaped(plain: String) -> String {
+    if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        return plain;
+    }
+    // None of them has a meaning in JSON, so they occur in strings only.
+    plain
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_escaped_as_go_does() {
+        let text = "a<b>&\u{2028}\u{2029}\u{1}\n\"ü";
+        assert_eq!(encode(&text), r#""a\u003cb\u003e\u0026\u2028\u2029\u0001\n\"ü""#);
+    }
+
+    #[test]
+    fn an_outage_is_never_unauthorized() {
+        for denial in [Denial::Outage, Denial::TooMany] {
+            assert_ne!(denied(denial).status(), StatusCode::UNAUTHORIZED);
+        }
+    }
+}
