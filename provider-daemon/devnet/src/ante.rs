@@ -1,4 +1,4 @@
-//! What every transaction must pass before its messages are looked at: timeout, gas, fee, nonce, signature.
+//! Checks of a transaction before its messages: timeout, gas, fee, nonce, signature.
 
 use super::gas;
 use super::refusal::Refusal;
@@ -19,19 +19,19 @@ const NANOS_PER_MILLI: i64 = 1_000_000;
 /// 10^18, the scale of a decimal.
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// What stays the same from block to block.
+/// Constant parameters of the checks.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     pub(super) chain_id: String,
-    /// Least price of a unit of gas.
+    /// Minimum gas price.
     pub(super) gas_price: DecCoin,
-    /// Unordered transactions are taken.
+    /// Whether unordered transactions are accepted.
     pub(super) takes_unordered: bool,
 }
 
-/// What the transactions that wait for a block have taken already.
+/// Sequences, money and nonces used by pending transactions.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct Pending {
     sequences: HashMap<Address, u64>,
     spent: HashMap<(Address, Denom), u128>,
     nonces: BTreeSet<(i64, Address)>,
@@ -50,61 +50,61 @@ impl Nonces {
         self.0.insert((nanos, signer.clone()));
     }
 
-    /// Forgets those that no later block can hold.
+    /// Removes nonces that are too old for any later block.
     pub(super) fn expire(&mut self, time: BlockTime) {
         let now = time.0.saturating_mul(NANOS_PER_MILLI);
-        // Only what is before the block's time: one that ends exactly then may still land, as in `timeout`.
+        // Only nonces before the block's time: one that ends exactly then may still land, as in `timeout`.
         while self.0.first().is_some_and(|(nanos, _)| *nanos < now) {
             self.0.pop_first();
         }
     }
 }
 
-/// What a check is made for.
+/// Purpose of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Before it waits for a block.
+    /// Acceptance into the mempool.
     Check,
-    /// In a block: against the state that the transactions before it left.
+    /// Execution in a block, after its earlier transactions.
     Deliver,
-    /// For an estimate: without a signature and without a limit of gas.
+    /// Gas estimate: no signature and no gas limit.
     Simulate,
 }
 
-/// The state a transaction is checked against.
+/// State that a transaction is checked against.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) rules: &'a Rules,
     pub(super) market: &'a Market,
     pub(super) nonces: &'a Nonces,
     /// `None` in a block.
-    pub(super) taken: Option<&'a Taken>,
+    pub(super) pending: Option<&'a Pending>,
     pub(super) height: Height,
     pub(super) time: BlockTime,
 }
 
-/// A transaction that passed, and what it costs already.
+/// Values of a checked transaction.
 #[derive(Debug, Clone)]
-pub(super) struct Passed {
+pub(super) struct CheckedTx {
     pub(super) fee: Vec<Coin>,
     pub(super) public_key: Option<Vec<u8>>,
-    /// Of an ordered transaction.
+    /// Sequence of an ordered transaction.
     pub(super) sequence: Option<u64>,
-    /// Of an unordered one.
+    /// Nonce of an unordered transaction.
     pub(super) nonce: Option<i64>,
     pub(super) gas: u64,
 }
 
-impl Taken {
-    /// Counts a transaction that waits from now on.
-    pub(super) fn add(&mut self, signer: &Address, passed: &Passed) {
-        if let Some(sequence) = passed.sequence {
+impl Pending {
+    /// Adds a pending transaction.
+    pub(super) fn add(&mut self, signer: &Address, checked: &CheckedTx) {
+        if let Some(sequence) = checked.sequence {
             self.sequences.insert(signer.clone(), sequence + 1);
         }
-        if let Some(nonce) = passed.nonce {
+        if let Some(nonce) = checked.nonce {
             self.nonces.insert((nonce, signer.clone()));
         }
-        for coin in &passed.fee {
+        for coin in &checked.fee {
             let spent = self.spent.entry((signer.clone(), coin.denom.clone()));
             let spent = spent.or_default();
             *spent = spent.saturating_add(coin.amount);
@@ -113,10 +113,9 @@ impl Taken {
 }
 
 impl View<'_> {
-    /// Checks a transaction without changing anything. A refusal has the code and the text that the network's nodes
-    /// give.
-    pub(super) fn check(&self, tx: &Tx, stage: Stage) -> Result<Passed, Refusal> {
-        // The order is the network's: a transaction with several faults is refused for the first of them.
+    /// Checks a transaction without changing the state. A refusal has the code and text of the network's nodes.
+    pub(super) fn check(&self, tx: &Tx, stage: Stage) -> Result<CheckedTx, Refusal> {
+        // The order is the network's: the first of several faults determines the refusal.
         self.timeout(tx)?;
         let mut gas = gas::ANTE + gas::BYTE * tx.bytes.len() as u64;
         if tx.body.unordered {
@@ -138,10 +137,10 @@ impl View<'_> {
             (Some(self.sequence(tx, account)?), None)
         };
         if stage != Stage::Simulate {
-            // Last, for it is the most work: a flood of stale transactions costs next to nothing.
+            // Last, because it is the most work: a flood of stale transactions then costs little.
             self.signature(tx, account, public_key.as_deref())?;
         }
-        Ok(Passed {
+        Ok(CheckedTx {
             fee,
             public_key,
             sequence,
@@ -169,19 +168,19 @@ impl View<'_> {
 
     fn fee(&self, tx: &Tx, stage: Stage) -> Result<Vec<Coin>, Refusal> {
         let fee = tx.fee_coins()?;
-        // Grants are not played here, so the answer is that of a chain without any.
+        // Fee grants are not implemented; the response is that of a chain without any.
         if !tx.fee.granter.is_empty() {
             return Err(Refusal::sdk(38, "fee-grant not found: not found"));
         }
         if stage == Stage::Check {
-            // The price is a node's own demand and no rule of the chain: a block may hold what this node would not
-            // take.
+            // The gas price is a node's own requirement and not a rule of the chain: a block may contain what this node
+            // would refuse.
             self.price_of_gas(tx, &fee)?;
         }
         for coin in &fee {
             let key = (tx.signer.clone(), coin.denom.clone());
-            // Fees of those that wait have not left the account yet. Not counted, one balance would pay for many.
-            let spent = self.taken.and_then(|t| t.spent.get(&key)).copied().unwrap_or(0);
+            // Fees of pending transactions have not left the account yet. Without this, one balance would pay for many.
+            let spent = self.pending.and_then(|t| t.spent.get(&key)).copied().unwrap_or(0);
             let held = self.market.balance(&tx.signer, &coin.denom).amount;
             let left = held.saturating_sub(spent);
             if left < coin.amount {
@@ -196,7 +195,7 @@ impl View<'_> {
 
     fn price_of_gas(&self, tx: &Tx, fee: &[Coin]) -> Result<(), Refusal> {
         let price = &self.rules.gas_price;
-        // A price beyond what a number holds is more than anybody pays.
+        // A price that overflows cannot be paid.
         let scaled = price
             .amount
             .checked_mul_int(i128::from(tx.fee.gas_limit))
@@ -220,8 +219,8 @@ impl View<'_> {
     }
 
     fn sequence(&self, tx: &Tx, account: &AccountRecord) -> Result<u64, Refusal> {
-        // Those that wait count, so that an account can have several transactions in one block.
-        let waiting = self.taken.and_then(|t| t.sequences.get(&tx.signer)).copied();
+        // Pending transactions count, so that an account can have several in one block.
+        let waiting = self.pending.and_then(|t| t.sequences.get(&tx.signer)).copied();
         let expected = waiting.unwrap_or(account.sequence);
         let got = tx.info.sequence;
         if got == expected {
@@ -244,12 +243,12 @@ impl View<'_> {
         let nanos = tx.timeout_nanos();
         let nanos = nanos.ok_or_else(|| invalid("unordered transaction must have timeout_timestamp set"))?;
         let latest = self.time.plus(UNORDERED_TTL).0.saturating_mul(NANOS_PER_MILLI);
-        // This bound is what allows nonces to be forgotten: none has to be kept for longer than it.
+        // This bound limits how long nonces must be stored.
         if nanos > latest {
             return Err(invalid("unordered tx ttl exceeds 10m0s"));
         }
         let nonce = (nanos, tx.signer.clone());
-        if self.nonces.contains(&nonce) || self.taken.is_some_and(|t| t.nonces.contains(&nonce)) {
+        if self.nonces.contains(&nonce) || self.pending.is_some_and(|t| t.nonces.contains(&nonce)) {
             let text = format!("already used timeout {nanos} for address {}", tx.signer);
             return Err(invalid(&text));
         }
@@ -260,7 +259,7 @@ impl View<'_> {
         let mode = tx.info.mode_info.as_ref().and_then(|m| m.sum.as_ref());
         let mode = mode.map_or(SignMode::Unspecified, |Sum::Single(single)| single.mode());
         if mode != SignMode::Direct {
-            let log = format!("{} is not taken here: unauthorized", mode.as_str_name());
+            let log = format!("{} is not supported: unauthorized", mode.as_str_name());
             return Err(Refusal::sdk(4, log));
         }
         let [signature] = tx.raw.signatures.as_slice() else {
@@ -268,7 +267,7 @@ impl View<'_> {
             let log = format!("wrong number of signers; expected 1, got {n}: unauthorized");
             return Err(Refusal::sdk(4, log));
         };
-        // Of the bytes as they came: encoded anew they might be others, and the signature is over these.
+        // Over the received bytes, because a new encoding might differ.
         let document = SignDoc {
             body_bytes: tx.raw.body_bytes.clone(),
             auth_info_bytes: tx.raw.auth_info_bytes.clone(),
@@ -288,15 +287,15 @@ impl View<'_> {
     }
 }
 
-/// The key that signs: the account's own once it has one.
+/// Returns the key of the signer: the account's own once it has one.
 fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refusal> {
     let invalid = |text: String| Refusal::sdk(8, format!("{text}: invalid pubkey"));
     let Some(bytes) = tx.public_key()? else {
-        // Only the first transaction of an account has to carry its key.
+        // Only the first transaction of an account must contain its key.
         return Ok(account.pubkey.clone());
     };
     let key = PublicKey::from_bytes(&bytes).map_err(|e| invalid(e.to_string()))?;
-    // Anybody can write a key into a transaction. The address is a hash of the right one.
+    // The key in a transaction is untrusted. The address is a hash of the right one.
     if *key.address() != tx.signer {
         let text = format!(
             "pubKey does not match signer address {} with signer index: 0",
@@ -307,14 +306,14 @@ fn public_key(tx: &Tx, account: &AccountRecord) -> Result<Option<Vec<u8>>, Refus
     Ok(Some(bytes))
 }
 
-/// The refusal of a transaction that uses more gas than it may.
+/// Returns the refusal of a transaction that exceeds its gas limit.
 pub(super) fn out_of_gas(wanted: u64, used: u64) -> Refusal {
     let log =
         format!("out of gas in location: ReadPerByte; gasWanted: {wanted}, gasUsed: {used}: out of gas");
     Refusal::sdk(11, log)
 }
 
-/// A time as nodes write it into texts.
+/// Formats a time as nodes do in texts.
 fn go_time(nanos: i64) -> String {
     let since = Duration::from_nanos(u64::try_from(nanos).unwrap_or(0));
     let text = humantime::format_rfc3339_nanos(UNIX_EPOCH + since).to_string();

@@ -1,7 +1,7 @@
-//! Blocks as a node keeps and tells them.
+//! Blocks, in the JSON format of a node.
 //!
-//! Hashes are made of what a block contains, so they differ where blocks do and chain up; they are not the
-//! network's Merkle roots, and the one validator's signature is none. Nobody who trusts a node checks them.
+//! Hashes depend on the contents of a block and form a chain. They are not the network's Merkle roots, and the
+//! signature of the single validator is a placeholder. Clients that trust a node do not verify them.
 
 use super::deliver::TxResult;
 use super::event::Event;
@@ -15,32 +15,32 @@ use std::time::{Duration, UNIX_EPOCH};
 
 pub(super) type Hash = [u8; 32];
 
-/// A transaction in a block.
+/// Transaction in a block.
 #[derive(Debug, Clone)]
-pub(super) struct Landed {
+pub(super) struct IncludedTx {
     pub(super) bytes: Bytes,
     pub(super) hash: TxHash,
     pub(super) result: TxResult,
 }
 
-/// A block that is complete.
+/// Complete block.
 #[derive(Debug, Clone)]
 pub(super) struct Block {
     pub(super) chain_id: String,
     pub(super) height: Height,
     pub(super) time: BlockTime,
-    pub(super) txs: Vec<Landed>,
+    pub(super) txs: Vec<IncludedTx>,
     pub(super) hash: Hash,
     pub(super) last_hash: Hash,
     data_hash: Hash,
-    /// Of the state before this block.
+    /// Hash of the state before this block.
     last_app_hash: Hash,
     pub(super) app_hash: Hash,
     last_results_hash: Hash,
     results_hash: Hash,
 }
 
-/// The one validator, in JSON. Its key is made up and signs nothing.
+/// Returns the single validator as JSON. Its key is a placeholder.
 pub(super) fn validator() -> Value {
     let key = hash_of(&[b"validator"]);
     json!({
@@ -50,7 +50,7 @@ pub(super) fn validator() -> Value {
     })
 }
 
-/// The name of the node among others.
+/// Returns the peer-to-peer id of the node.
 pub(super) fn node_id() -> String {
     let hash = hash_of(&[b"node"]);
     HEXLOWER.encode(hash.get(..20).unwrap_or_default())
@@ -73,13 +73,13 @@ fn hex(hash: &Hash) -> String {
     HEXUPPER.encode(hash)
 }
 
-/// A time as nodes write it.
+/// Formats a time as nodes do.
 pub(super) fn rfc3339(time: BlockTime) -> String {
     let since = Duration::from_millis(u64::try_from(time.0).unwrap_or(0));
     humantime::format_rfc3339_nanos(UNIX_EPOCH + since).to_string()
 }
 
-/// Bytes as nodes write them; null for none.
+/// Encodes bytes as nodes do; null if empty.
 fn base64(bytes: &[u8]) -> Value {
     if bytes.is_empty() {
         return Value::Null;
@@ -88,16 +88,16 @@ fn base64(bytes: &[u8]) -> Value {
 }
 
 impl Block {
-    /// The block after `last`, or the first one that is known.
+    /// Creates the block after `last`, or the first one.
     pub(super) fn new(
         chain_id: &str,
         height: Height,
         time: BlockTime,
-        txs: Vec<Landed>,
+        txs: Vec<IncludedTx>,
         last: Option<&Self>,
     ) -> Self {
         let nothing = hash_of(&[]);
-        let of_txs = |part: fn(&Landed) -> Vec<u8>| {
+        let of_txs = |part: fn(&IncludedTx) -> Vec<u8>| {
             let parts: Vec<Vec<u8>> = txs.iter().map(part).collect();
             let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
             hash_of(&parts)
@@ -134,7 +134,7 @@ impl Block {
         }
     }
 
-    /// The header in JSON. As on the network, its hashes of state and results are those after the block before.
+    /// Returns the header as JSON. As in the network, its hashes of state and results are those of the previous block.
     pub(super) fn header(&self) -> Value {
         let validators = hex(&hash_of(&[b"validators"]));
         json!({
@@ -159,7 +159,7 @@ impl Block {
         block_id(&self.hash)
     }
 
-    /// The whole block in JSON: header, transactions in base64, and the commit of the block before.
+    /// Returns the whole block as JSON: header, transactions in base64, and the commit of the previous block.
     pub(super) fn block(&self) -> Value {
         let txs: Vec<String> = self.txs.iter().map(|tx| BASE64.encode(&tx.bytes)).collect();
         json!({
@@ -179,12 +179,12 @@ impl Block {
         )
     }
 
-    /// The signatures under it.
+    /// Returns the commit of this block.
     pub(super) fn commit(&self) -> Value {
         commit(self.height, &self.hash, &self.chain_id, self.time)
     }
 
-    /// Events of the block itself. Nothing is minted.
+    /// Returns the events of the block itself.
     pub(super) fn events(&self) -> Vec<Event> {
         let zero = || "0.000000000000000000".to_owned();
         vec![Event::new(
@@ -203,7 +203,7 @@ impl Block {
         self.txs.iter().map(|tx| tx.result.json()).collect()
     }
 
-    /// Answer of `block_results`: what became of each transaction; null, as nodes say it, where there is none.
+    /// Returns the result of `block_results`, with null for an empty list as nodes do.
     pub(super) fn block_results(&self) -> Value {
         let results = self.results();
         let events: Vec<Value> = self.events().iter().map(Event::json).collect();
@@ -217,7 +217,7 @@ impl Block {
         })
     }
 
-    /// The value of a `NewBlock` event.
+    /// Returns the value of a `NewBlock` event.
     pub(super) fn new_block(&self) -> Value {
         let events: Vec<Value> = self.events().iter().map(Event::json).collect();
         let mut results = json!({
@@ -233,7 +233,7 @@ impl Block {
         json!({"block": self.block(), "block_id": self.id(), "result_finalize_block": results})
     }
 
-    /// A transaction as `tx` and `tx_search` give it.
+    /// Returns a transaction in the format of `tx` and `tx_search`.
     pub(super) fn tx(&self, index: usize) -> Option<Value> {
         let tx = self.txs.get(index)?;
         Some(json!({
@@ -245,7 +245,7 @@ impl Block {
         }))
     }
 
-    /// The value of a `Tx` event. What is zero is left out.
+    /// Returns the value of a `Tx` event. Zero fields are omitted.
     pub(super) fn tx_event(&self, index: usize) -> Option<Value> {
         let tx = self.txs.get(index)?;
         let mut whole = tx.result.json();
@@ -266,7 +266,7 @@ impl Block {
 }
 
 impl TxResult {
-    /// As it stands in results of blocks.
+    /// Encodes the result as in results of blocks.
     pub(super) fn json(&self) -> Value {
         let events: Vec<Value> = self.events.iter().map(Event::json).collect();
         json!({
@@ -288,7 +288,7 @@ fn block_id(hash: &Hash) -> Value {
 
 fn commit(height: Height, hash: &Hash, chain_id: &str, time: BlockTime) -> Value {
     let half = hash_of(&[b"signature", chain_id.as_bytes(), hash]);
-    // A signature of the network has 64 bytes, as many as two hashes.
+    // A signature of the network has 64 bytes, the length of two hashes.
     let signature: Vec<u8> = half.iter().chain(&half).copied().collect();
     json!({
         "height": height.to_string(),

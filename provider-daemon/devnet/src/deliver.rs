@@ -1,9 +1,9 @@
-//! A transaction in a block: fee and nonce are taken, then its messages are executed, all or none.
+//! Execution of a transaction in a block: fee and nonce are consumed, then all or none of its messages take effect.
 
-use super::ante::{Nonces, Passed, Rules, Stage, View, out_of_gas};
+use super::ante::{CheckedTx, Nonces, Rules, Stage, View, out_of_gas};
 use super::event::{Event, FEE_COLLECTOR, message, transfer};
 use super::gas;
-use super::money::Before;
+use super::money::MoneyBefore;
 use super::refusal::Refusal;
 use super::tx::{Act, Step, Tx};
 use akash_provider_chain::proto::cosmos::base::abci::v1beta1::TxMsgData;
@@ -13,7 +13,7 @@ use data_encoding::BASE64;
 use prost::Message;
 use prost_types::Any;
 
-/// What became of a transaction.
+/// Result of a transaction.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TxResult {
     pub(super) code: u32,
@@ -23,7 +23,7 @@ pub(super) struct TxResult {
     pub(super) gas_wanted: u64,
     pub(super) gas_used: u64,
     pub(super) events: Vec<Event>,
-    /// What it did, for who follows the market itself.
+    /// Market events, for embedders that observe the market directly.
     pub(super) facts: Vec<ChainEvent>,
 }
 
@@ -40,72 +40,71 @@ impl TxResult {
     }
 }
 
-/// The state that transactions change.
+/// State changed by transactions.
 #[derive(Debug)]
 pub(super) struct Ledger<'a> {
     pub(super) rules: &'a Rules,
     pub(super) market: &'a mut Market,
     pub(super) nonces: &'a mut Nonces,
-    /// Of the block that is made.
+    /// Height of the block in progress.
     pub(super) height: Height,
     pub(super) time: BlockTime,
 }
 
-/// What the messages of a transaction did.
+/// Effects of the messages of a transaction.
 #[derive(Debug, Default)]
-struct Done {
+struct Effects {
     facts: Vec<ChainEvent>,
     events: Vec<Event>,
     gas: u64,
 }
 
 impl Ledger<'_> {
-    /// Checks a transaction and executes it. One that does not pass costs nothing; one that fails later has paid its
-    /// fee.
+    /// Checks and executes a transaction. One that fails the checks costs nothing; one that fails later pays its fee.
     pub(super) fn deliver(&mut self, tx: &Tx) -> TxResult {
         let view = View {
             rules: self.rules,
             market: self.market,
             nonces: self.nonces,
-            taken: None,
+            pending: None,
             height: self.height,
             time: self.time,
         };
         match view.check(tx, Stage::Deliver) {
-            Ok(passed) => self.execute(tx, &passed, tx.fee.gas_limit),
+            Ok(checked) => self.execute(tx, &checked, tx.fee.gas_limit),
             Err(refusal) => TxResult::refused(refusal, tx.fee.gas_limit, 0),
         }
     }
 
-    /// Executes what passed the checks, within `gas_limit`.
-    pub(super) fn execute(&mut self, tx: &Tx, passed: &Passed, gas_limit: u64) -> TxResult {
-        let sequence = self.take(tx, passed);
-        let mut events = ante_events(tx, passed);
-        // One message that is refused changes nothing by itself, and many cost the same whatever comes of them.
+    /// Executes a checked transaction within `gas_limit`.
+    pub(super) fn execute(&mut self, tx: &Tx, checked: &CheckedTx, gas_limit: u64) -> TxResult {
+        let sequence = self.take(tx, checked);
+        let mut events = ante_events(tx, checked);
+        // A single refused message changes nothing, and the gas of many kinds of messages is constant.
         let certain = match tx.steps.as_slice() {
-            [step] => certain_gas(step).is_some_and(|gas| passed.gas + gas <= gas_limit),
+            [step] => certain_gas(step).is_some_and(|gas| checked.gas + gas <= gas_limit),
             _ => false,
         };
-        // Copied after the fee was taken: who fails has used the node's work and pays for it.
+        // Copied after the fee was pending: a failed transaction pays too.
         let before = (!certain).then(|| self.market.clone());
-        let mut done = Done {
-            gas: passed.gas,
-            ..Done::default()
+        let mut effects = Effects {
+            gas: checked.gas,
+            ..Effects::default()
         };
         let mut failure = None;
         for (index, step) in tx.steps.iter().enumerate() {
-            if let Err(refusal) = self.step(index, step, &mut done) {
-                done.gas += gas::FAILED;
+            if let Err(refusal) = self.step(index, step, &mut effects) {
+                effects.gas += gas::FAILED;
                 failure = Some(refusal);
                 break;
             }
-            // Looked at after each message, so that one cheap limit does not buy the work of a thousand messages.
-            if done.gas > gas_limit {
+            // Checked after each message, so that a low limit does not buy the work of a thousand messages.
+            if effects.gas > gas_limit {
                 break;
             }
         }
-        let failure = if done.gas > gas_limit {
-            Some(out_of_gas(gas_limit, done.gas))
+        let failure = if effects.gas > gas_limit {
+            Some(out_of_gas(gas_limit, effects.gas))
         } else {
             failure
         };
@@ -114,50 +113,50 @@ impl Ledger<'_> {
                 *self.market = market;
             }
             self.market.account_mut(&tx.signer).sequence = sequence;
-            let mut result = TxResult::refused(refusal, tx.fee.gas_limit, done.gas);
+            let mut result = TxResult::refused(refusal, tx.fee.gas_limit, effects.gas);
             result.events = events;
             return result;
         }
         // The sequence counts signatures, whatever the market counts.
         self.market.account_mut(&tx.signer).sequence = sequence;
-        events.append(&mut done.events);
+        events.append(&mut effects.events);
         TxResult {
             data: data(&tx.steps),
             gas_wanted: tx.fee.gas_limit,
-            gas_used: done.gas,
+            gas_used: effects.gas,
             events,
-            facts: done.facts,
+            facts: effects.facts,
             ..TxResult::default()
         }
     }
 
-    /// Takes the fee and remembers key and nonce; the account's next sequence.
-    fn take(&mut self, tx: &Tx, passed: &Passed) -> u64 {
+    /// Takes the fee and stores key and nonce; returns the account's next sequence.
+    fn take(&mut self, tx: &Tx, checked: &CheckedTx) -> u64 {
         let account = self.market.account_mut(&tx.signer);
-        for coin in &passed.fee {
+        for coin in &checked.fee {
             if let Some(held) = account.coins.get_mut(&coin.denom) {
                 *held = held.saturating_sub(coin.amount);
             }
         }
-        // The key of an account never changes once it is known.
+        // The key of an account never changes.
         if account.pubkey.is_none() {
-            account.pubkey.clone_from(&passed.public_key);
+            account.pubkey.clone_from(&checked.public_key);
         }
-        account.sequence = passed.sequence.map_or(account.sequence, |s| s + 1);
+        account.sequence = checked.sequence.map_or(account.sequence, |s| s + 1);
         let sequence = account.sequence;
-        if let Some(nanos) = passed.nonce {
+        if let Some(nanos) = checked.nonce {
             self.nonces.insert(nanos, &tx.signer);
         }
         sequence
     }
 
-    fn step(&mut self, index: usize, step: &Step, done: &mut Done) -> Result<(), Refusal> {
-        // Facts do not say how much money moved. The difference of the records does.
-        let before = Before::of(self.market, &step.act);
-        let of_market = |r: &akash_provider_core::market::Rejection| Refusal::of_message(index, r);
+    fn step(&mut self, index: usize, step: &Step, effects: &mut Effects) -> Result<(), Refusal> {
+        // Market events do not contain the amount of transferred money. It is the difference between the records.
+        let before = MoneyBefore::new(self.market, &step.act);
+        let refusal = |r: &akash_provider_core::market::Rejection| Refusal::from_rejection(index, r);
         let facts = match &step.act {
-            Act::Provider(msg) => self.market.execute(msg).map_err(|r| of_market(&r))?,
-            Act::Tenant(msg) => self.market.tenant(msg.clone()).map_err(|r| of_market(&r))?,
+            Act::Provider(msg) => self.market.execute(msg).map_err(|r| refusal(&r))?,
+            Act::Tenant(msg) => self.market.tenant(msg.clone()).map_err(|r| refusal(&r))?,
             Act::Send { from, to, coins } => {
                 self.send(from, to, coins).map_err(|r| r.in_message(index))?;
                 Vec::new()
@@ -166,21 +165,21 @@ impl Ledger<'_> {
         let mut events = vec![message(&step.type_url, super::tx::signer(&step.act))];
         events.extend(before.events(self.market, &step.act, &facts, self.height));
         let transfers = events.iter().filter(|e| e.kind == "transfer").count() as u64;
-        // As nodes mark them: clients tell the messages of one transaction apart by it.
+        // As in nodes: clients use the index to assign events to messages.
         for event in &mut events {
             event.attributes.push(("msg_index", index.to_string()));
         }
-        done.gas += gas::message(&step.type_url)
+        effects.gas += gas::message(&step.type_url)
             + facts.iter().map(gas::fact).sum::<u64>()
             + transfers * gas::TRANSFER;
-        done.events.extend(events);
-        done.facts.extend(facts);
+        effects.events.extend(events);
+        effects.facts.extend(facts);
         Ok(())
     }
 
     fn send(&mut self, from: &Address, to: &Address, coins: &[Coin]) -> Result<(), Refusal> {
         for coin in coins {
-            // A rule of the network: this token is for paying leases and does not change hands.
+            // A rule of the network: this token pays for leases and cannot be transferred.
             if &*coin.denom == "uact" {
                 let log = "uact transfers are currently disabled: send transactions are disabled";
                 return Err(Refusal::new("bank", 5, log));
@@ -193,7 +192,7 @@ impl Ledger<'_> {
                 return Err(Refusal::sdk(5, log));
             }
         }
-        // Only when all coins are there does the first one move.
+        // No coin moves unless the balance covers all of them.
         for coin in coins {
             if let Some(held) = self.market.account_mut(from).coins.get_mut(&coin.denom) {
                 *held = held.saturating_sub(coin.amount);
@@ -204,10 +203,10 @@ impl Ledger<'_> {
     }
 }
 
-/// Gas of a message for which only one thing can come of it.
+/// Returns the gas of a message if it is the same for any result.
 fn certain_gas(step: &Step) -> Option<u64> {
     let base = gas::message(&step.type_url);
-    // The amounts that `gas::fact` has for what these messages bring about.
+    // The amounts of `gas::fact` for the effects of these messages.
     let certain = match &step.act {
         Act::Provider(Msg::CreateBid { .. }) => 45_000 + gas::TRANSFER,
         Act::Provider(
@@ -222,20 +221,20 @@ fn certain_gas(step: &Step) -> Option<u64> {
         }
         _ => return None,
     };
-    // A message that fails is cheaper, or needs no undoing.
+    // A failing message costs less, or has no effects to undo.
     Some(base + certain.max(gas::FAILED))
 }
 
-fn ante_events(tx: &Tx, passed: &Passed) -> Vec<Event> {
+fn ante_events(tx: &Tx, checked: &CheckedTx) -> Vec<Event> {
     let payer = tx.signer.to_string();
     let mut events = Vec::new();
-    let fees: Vec<String> = passed.fee.iter().map(ToString::to_string).collect();
-    for coin in &passed.fee {
+    let fees: Vec<String> = checked.fee.iter().map(ToString::to_string).collect();
+    for coin in &checked.fee {
         events.extend(transfer(&payer, FEE_COLLECTOR, coin));
     }
     let fee = vec![("fee", fees.join(",")), ("fee_payer", payer.clone())];
     events.push(Event::new("tx", fee));
-    if let Some(sequence) = passed.sequence {
+    if let Some(sequence) = checked.sequence {
         events.push(Event::new("tx", vec![("acc_seq", format!("{payer}/{sequence}"))]));
     }
     for signature in &tx.raw.signatures {
@@ -244,7 +243,7 @@ fn ante_events(tx: &Tx, passed: &Passed) -> Vec<Event> {
     events
 }
 
-/// The answers of the messages, which are all empty.
+/// Encodes the responses of the messages, which are all empty.
 fn data(steps: &[Step]) -> Vec<u8> {
     TxMsgData {
         msg_responses: responses(steps),
@@ -252,11 +251,11 @@ fn data(steps: &[Step]) -> Vec<u8> {
     .encode_to_vec()
 }
 
-/// The answers of the messages.
+/// Returns the responses of the messages.
 pub(super) fn responses(steps: &[Step]) -> Vec<Any> {
-    let answer = |step: &Step| Any {
+    let response = |step: &Step| Any {
         type_url: format!("{}Response", step.type_url),
         value: Vec::new(),
     };
-    steps.iter().map(answer).collect()
+    steps.iter().map(response).collect()
 }

@@ -1,7 +1,7 @@
-//! Facts as the events that a node writes into the results of a transaction.
+//! Market events in the format of transaction results.
 //!
-//! A typed event has one attribute for each field, in the order of their names; a value is the JSON of the field.
-//! Between them stand the movements of money, each four plain events.
+//! A typed event has one attribute for each field, sorted by name; a value is the JSON of the field. Each transfer of
+//! money between them is four plain events.
 
 use akash_provider_chain::proto::akash::market::v1::LeaseClosedReason;
 use akash_provider_core::types::{
@@ -10,12 +10,12 @@ use akash_provider_core::types::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Account that takes the fees.
+/// Account that receives fees.
 pub(super) const FEE_COLLECTOR: &str = "akash17xpfvakm2amg962yls6f84z3kell8c5lazw8j8";
 /// Account that holds deposits.
 pub(super) const ESCROW: &str = "akash14pphss726thpwws3yc458hggufynm9x77l4l2u";
 
-/// An event in the result of a transaction or a block: a kind, and attributes in the order in which they are written.
+/// Event in the result of a transaction or a block: a kind, and attributes in the order of the network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: String,
@@ -30,7 +30,7 @@ impl Event {
         }
     }
 
-    /// As it stands in answers.
+    /// Encodes the event as in responses.
     pub(super) fn json(&self) -> Value {
         let attribute = |(key, value): &(&str, String)| json!({"key": key, "value": value, "index": true});
         let attributes: Vec<Value> = self.attributes.iter().map(attribute).collect();
@@ -38,7 +38,7 @@ impl Event {
     }
 }
 
-/// Money that goes from one account to another.
+/// Returns the events of a transfer.
 pub(super) fn transfer(from: &str, to: &str, coin: &Coin) -> [Event; 4] {
     let (from, to, amount) = (from.to_owned(), to.to_owned(), coin.to_string());
     [
@@ -58,7 +58,7 @@ pub(super) fn transfer(from: &str, to: &str, coin: &Coin) -> [Event; 4] {
     ]
 }
 
-/// An id of whatever kind, its parts in the network's order.
+/// Id of any kind, with its parts in the network's order.
 #[derive(Default, Serialize)]
 struct Id<'a> {
     owner: &'a str,
@@ -79,12 +79,12 @@ struct Price<'a> {
     amount: String,
 }
 
-/// JSON of something that always has one.
+/// Encodes a value that always has a JSON form.
 fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-fn of_deployment(id: &DeploymentId) -> Id<'_> {
+fn deployment_id(id: &DeploymentId) -> Id<'_> {
     Id {
         owner: id.owner.as_str(),
         dseq: id.dseq.to_string(),
@@ -92,30 +92,30 @@ fn of_deployment(id: &DeploymentId) -> Id<'_> {
     }
 }
 
-fn of_group(id: &GroupId) -> Id<'_> {
+fn group_id(id: &GroupId) -> Id<'_> {
     Id {
         gseq: Some(id.gseq),
-        ..of_deployment(&id.deployment)
+        ..deployment_id(&id.deployment)
     }
 }
 
-fn of_order(id: &OrderId) -> Id<'_> {
+fn order_id(id: &OrderId) -> Id<'_> {
     Id {
         oseq: Some(id.oseq),
-        ..of_group(&id.group)
+        ..group_id(&id.group)
     }
 }
 
-fn of_bid(id: &BidId) -> Id<'_> {
+fn bid_id(id: &BidId) -> Id<'_> {
     Id {
         provider: Some(id.provider.as_str()),
-        // The chain takes one bid of a provider on an order, so there is no other number.
+        // The chain accepts one bid of a provider on an order, so the number is constant.
         bseq: Some(0),
-        ..of_order(&id.order)
+        ..order_id(&id.order)
     }
 }
 
-fn of_id(id: &Id<'_>) -> (&'static str, String) {
+fn id_attribute(id: &Id<'_>) -> (&'static str, String) {
     ("id", text(id))
 }
 
@@ -135,7 +135,7 @@ fn reason(reason: CloseReason) -> (&'static str, String) {
     let number = i32::try_from(reason.code()).unwrap_or_default();
     match LeaseClosedReason::try_from(number) {
         Ok(name) => quoted("reason", name.as_str_name()),
-        // A number without a name is written as it is.
+        // A number without a name is written as a number.
         Err(_) => ("reason", number.to_string()),
     }
 }
@@ -144,43 +144,48 @@ fn hash(hash: &[u8; 32]) -> (&'static str, String) {
     quoted("hash", data_encoding::BASE64.encode(hash))
 }
 
-/// What a fact does not say and its event does.
+/// Fields of an event that the market event lacks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Context<'a> {
-    /// The hash of a deployment's manifest.
+    /// Hash of a deployment's manifest.
     pub(super) hash: Option<&'a [u8; 32]>,
-    /// The provider's record was not there before.
+    /// Whether the provider's record is new.
     pub(super) is_new: bool,
 }
 
-/// The typed event of a fact; none for what happens outside of transactions.
+/// Returns the typed event of a market event, or `None` for one outside of transactions.
 pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
     let dep = |name: &str, attributes| Event::new(format!("akash.deployment.v1.{name}"), attributes);
     let market = |name: &str, attributes| Event::new(format!("akash.market.v1.{name}"), attributes);
     Some(match fact {
         ChainEvent::DeploymentCreated { id } => {
             let hash = hash(context.hash.unwrap_or(&[0; 32]));
-            dep("EventDeploymentCreated", vec![hash, of_id(&of_deployment(id))])
+            dep(
+                "EventDeploymentCreated",
+                vec![hash, id_attribute(&deployment_id(id))],
+            )
         }
         ChainEvent::DeploymentUpdated { id, hash: new } => {
-            let attributes = vec![hash(new), of_id(&of_deployment(id))];
+            let attributes = vec![hash(new), id_attribute(&deployment_id(id))];
             dep("EventDeploymentUpdated", attributes)
         }
-        ChainEvent::DeploymentClosed { id } => dep("EventDeploymentClosed", vec![of_id(&of_deployment(id))]),
-        ChainEvent::GroupStarted { id } => dep("EventGroupStarted", vec![of_id(&of_group(id))]),
-        ChainEvent::GroupPaused { id } => dep("EventGroupPaused", vec![of_id(&of_group(id))]),
-        ChainEvent::GroupClosed { id } => dep("EventGroupClosed", vec![of_id(&of_group(id))]),
-        ChainEvent::OrderCreated { id } => market("EventOrderCreated", vec![of_id(&of_order(id))]),
-        ChainEvent::OrderClosed { id } => market("EventOrderClosed", vec![of_id(&of_order(id))]),
-        ChainEvent::BidCreated { id, price: p } => {
-            market("EventBidCreated", vec![of_id(&of_bid(id)), price(p)])
+        ChainEvent::DeploymentClosed { id } => {
+            dep("EventDeploymentClosed", vec![id_attribute(&deployment_id(id))])
         }
-        ChainEvent::BidClosed { id } => market("EventBidClosed", vec![of_id(&of_bid(id))]),
+        ChainEvent::GroupStarted { id } => dep("EventGroupStarted", vec![id_attribute(&group_id(id))]),
+        ChainEvent::GroupPaused { id } => dep("EventGroupPaused", vec![id_attribute(&group_id(id))]),
+        ChainEvent::GroupClosed { id } => dep("EventGroupClosed", vec![id_attribute(&group_id(id))]),
+        ChainEvent::OrderCreated { id } => market("EventOrderCreated", vec![id_attribute(&order_id(id))]),
+        ChainEvent::OrderClosed { id } => market("EventOrderClosed", vec![id_attribute(&order_id(id))]),
+        ChainEvent::BidCreated { id, price: p } => {
+            market("EventBidCreated", vec![id_attribute(&bid_id(id)), price(p)])
+        }
+        ChainEvent::BidClosed { id } => market("EventBidClosed", vec![id_attribute(&bid_id(id))]),
         ChainEvent::LeaseCreated { id, price: p } => {
-            market("EventLeaseCreated", vec![of_id(&of_bid(id)), price(p)])
+            market("EventLeaseCreated", vec![id_attribute(&bid_id(id)), price(p)])
         }
         ChainEvent::LeaseClosed { id, reason: r } => {
-            market("EventLeaseClosed", vec![of_id(&of_bid(id)), reason(*r)])
+            market("EventLeaseClosed", vec![id_attribute(&bid_id(id)), reason(*r)])
         }
         ChainEvent::LeaseReclaimStarted {
             id,
@@ -191,7 +196,7 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
             let deadline = quoted("deadline", deadline.0.div_euclid(1000));
             market(
                 "EventLeaseReclaimStarted",
-                vec![deadline, of_id(&of_bid(id)), reason(*r)],
+                vec![deadline, id_attribute(&bid_id(id)), reason(*r)],
             )
         }
         ChainEvent::ProviderUpdated { owner } => {
@@ -204,15 +209,15 @@ pub(super) fn typed(fact: &ChainEvent, context: Context<'_>) -> Option<Event> {
             Event::new("akash.audit.v1.EventTrustedAuditorCreated", attributes)
         }
         ChainEvent::Resync(_) | ChainEvent::Block { .. } => return None,
-        // Whoever follows this chain would never hear of it: not to be passed over in silence.
+        // Clients of this chain would miss the event, so it must not be ignored silently.
         unknown => {
-            tracing::error!("no event of this chain says {unknown:?}; those who follow it are not told");
+            tracing::error!(event = ?unknown, "market event has no wire format; report this as a bug");
             return None;
         }
     })
 }
 
-/// What stands before the events of a message.
+/// Returns the event in front of the events of a message.
 pub(super) fn message(type_url: &str, signer: &Address) -> Event {
     // `/akash.market.v1beta5.MsgCreateBid` belongs to the module `market`.
     let module = type_url.split('.').nth(1).unwrap_or_default();

@@ -1,13 +1,13 @@
-//! The language in which events are asked for: conditions on keys, all of which must hold.
+//! Query language for events: conditions on keys, all of which must hold.
 //!
 //! `tm.event='Tx' AND akash.market.v1.EventBidCreated.id EXISTS AND tx.height > 5`
 
 use std::collections::BTreeMap;
 
-/// Conditions of one question; a real one has a handful.
+/// Maximum number of conditions of a query; real ones have a handful.
 const CONDITIONS_MAX: usize = 32;
 
-/// What an event says: values by key, as subscribers get them.
+/// Values of an event by key, as sent to subscribers.
 pub(super) type Facts = BTreeMap<String, Vec<String>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,15 +28,15 @@ struct Condition {
     value: String,
 }
 
-/// A question that was read; at least one condition and at most [`CONDITIONS_MAX`], all of which must hold.
+/// Parsed query with at least one condition and at most [`CONDITIONS_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Filter(Vec<Condition>);
 
 impl Filter {
-    /// Reads a question.
+    /// Parses a query.
     ///
     /// # Errors
-    /// A text that says where it cannot be read, as a node does.
+    /// A text with the position of the error, as from a node.
     pub(super) fn parse(query: &str) -> Result<Self, String> {
         let mut reader = Reader { query, at: 0 };
         let mut conditions = Vec::new();
@@ -56,7 +56,7 @@ impl Filter {
         self.0.iter().all(|condition| condition.holds(facts))
     }
 
-    /// The only value that this key may have, where the question says so.
+    /// Returns the required value of a key, if a condition fixes it.
     pub(super) fn only(&self, key: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|c| c.key == key);
         let found = found.find(|c| c.operator == Operator::Equal);
@@ -80,7 +80,7 @@ impl Condition {
     }
 
     fn compares(&self, value: &str) -> bool {
-        // Whole numbers alone are compared. As texts, "9" would be more than "10".
+        // Only whole numbers are compared. As texts, "9" would be greater than "10".
         let (Ok(value), Ok(wanted)) = (value.parse::<i128>(), self.value.parse::<i128>()) else {
             return false;
         };
@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
             return Err(self.error("expected a key"));
         }
         self.at += key.len();
-        // The longer ones first: `<=` begins with `<`.
+        // The longer ones first: `<=` starts with `<`.
         let operators = [
             ("<=", Operator::LessOrEqual),
             (">=", Operator::GreaterOrEqual),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_where() {
+    fn parse_error_names_the_position() {
         for (query, offset) in [("tm.event=", 9), ("", 0), ("tm.event='Tx", 9), ("a=1 OR b=2", 4)] {
             let error = Filter::parse(query).unwrap_err();
             assert!(

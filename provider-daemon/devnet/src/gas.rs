@@ -1,22 +1,22 @@
-//! What transactions cost: a model that is near what the network uses, and the same for the same transaction.
+//! Gas costs: a deterministic model close to the network's.
 //!
 //! Measured on the network: a bid 125k, two bids in one transaction 209k, closing an open bid 118k and an active
 //! one 252k, a payout 98k, one that overdraws 277k, a new deployment 140k and 55k more for each further group.
 
 use akash_provider_core::types::ChainEvent;
 
-/// Reading the accounts, taking the fee, checking the signature.
+/// Gas for reading the accounts, taking the fee and checking the signature.
 pub(super) const ANTE: u64 = 37_000;
-/// For each byte of the transaction, as the network's parameter says.
+/// Gas of each byte of the transaction, as in the network's parameter.
 pub(super) const BYTE: u64 = 10;
-/// More for an unordered transaction: its nonce is written.
+/// Additional gas of an unordered transaction, which writes its nonce.
 pub(super) const UNORDERED: u64 = 4_000;
-/// What a message that fails has used by then.
+/// Gas used by a failing message.
 pub(super) const FAILED: u64 = 8_000;
-/// A movement of money.
+/// Gas of a transfer of money.
 pub(super) const TRANSFER: u64 = 18_000;
 
-/// What a message uses before anything comes of it.
+/// Returns the gas of a message without its effects.
 pub(super) fn message(type_url: &str) -> u64 {
     match type_url.rsplit('.').next().unwrap_or_default() {
         "MsgWithdrawLease" => 39_000,
@@ -26,7 +26,7 @@ pub(super) fn message(type_url: &str) -> u64 {
     }
 }
 
-/// What comes of a message.
+/// Returns the gas of an effect of a message.
 pub(super) const fn fact(fact: &ChainEvent) -> u64 {
     match fact {
         ChainEvent::DeploymentCreated { .. } => 10_000,
@@ -44,7 +44,7 @@ pub(super) const fn fact(fact: &ChainEvent) -> u64 {
         | ChainEvent::AuditChanged { .. }
         | ChainEvent::Resync(_)
         | ChainEvent::Block { .. } => 0,
-        // What was never measured costs what its message does.
+        // Not measured: the gas of the message covers it.
         _ => 0,
     }
 }

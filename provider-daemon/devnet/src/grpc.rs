@@ -1,16 +1,16 @@
-//! The node's gRPC: every query by its path, bytes in and bytes out.
+//! gRPC of the node: raw bytes of each query by its path.
 //!
-//! What a node says beside its answers, as the network's own does:
+//! Metadata of responses, as in the network's nodes:
 //!
-//! | answer | head | trailers |
+//! | response | head | trailers |
 //! |---|---|---|
-//! | of the state after a block | `content-type`, the height | `grpc-status`, `grpc-message` |
-//! | a refusal by the state | the same | the same; there is no message |
-//! | of the server itself (discovery) | `content-type` | `grpc-status`, `grpc-message` |
-//! | a refusal before there was a state | `content-type`, `grpc-status`, `grpc-message` | none |
+//! | from the state after a block | `content-type`, the height | `grpc-status`, `grpc-message` |
+//! | refusal by the state | the same | the same; there is no message |
+//! | from the server itself (discovery) | `content-type` | `grpc-status`, `grpc-message` |
+//! | refusal before any state | `content-type`, `grpc-status`, `grpc-message` | none |
 
 use super::node::Node;
-use super::query::{Transport, answer};
+use super::query::{Transport, execute};
 use super::serve::{Limits, Served};
 use akash_provider_chain::Raw;
 use akash_provider_chain::method::Method;
@@ -30,13 +30,13 @@ use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 
-/// Metadata key of the height, in questions and in answers.
+/// Metadata key of the height, in requests and responses.
 const HEIGHT: &str = "x-cosmos-block-height";
 
 const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 
-/// Serves one connection until it ends.
+/// Serves one connection until it closes.
 pub(super) async fn connection(node: Node, stream: TcpStream, limits: Limits) -> Served {
     let service = service_fn(move |request: Request<Incoming>| {
         let node = node.clone();
@@ -52,16 +52,16 @@ pub(super) async fn connection(node: Node, stream: TcpStream, limits: Limits) ->
 }
 
 async fn respond(node: Node, request: Request<Incoming>, limits: Limits) -> Response<Body> {
-    let asked = Asked {
+    let requested = RawQuery {
         node,
         path: request.uri().path().to_owned(),
     };
     let mut grpc = Grpc::new(Raw).max_decoding_message_size(limits.request_bytes);
-    as_the_network(grpc.unary(asked, request).await)
+    move_status(grpc.unary(requested, request).await)
 }
 
-/// Puts status and message where the network's nodes have them: in the head only where nothing else is said.
-fn as_the_network(response: Response<Body>) -> Response<Body> {
+/// Moves status and message to where the network's nodes send them: into the head only for refusals before any state.
+fn move_status(response: Response<Body>) -> Response<Body> {
     let (mut head, body) = response.into_parts();
     let no_message = || HeaderValue::from_static("");
     if !head.headers.contains_key(STATUS) {
@@ -80,30 +80,30 @@ fn as_the_network(response: Response<Body>) -> Response<Body> {
     let trailers = [STATUS, MESSAGE].into_iter();
     let trailers = trailers.filter_map(|name| Some((name.parse().ok()?, head.headers.remove(name)?)));
     let trailers: HeaderMap = trailers.collect();
-    // A body of unknown size: of an empty one hyper would say the length.
+    // A body of unknown size, because hyper would send a content length for an empty one.
     let trailers = Ok::<_, Infallible>(Frame::<Bytes>::trailers(trailers));
     Response::from_parts(head, Body::new(StreamBody::new(once(ready(trailers)))))
 }
 
-struct Asked {
+struct RawQuery {
     node: Node,
     path: String,
 }
 
-impl UnaryService<Bytes> for Asked {
+impl UnaryService<Bytes> for RawQuery {
     type Response = Bytes;
     type Future = Ready<Result<tonic::Response<Bytes>, Status>>;
 
     fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
-        ready(self.answer(&request))
+        ready(self.execute(&request))
     }
 }
 
-impl Asked {
-    fn answer(&self, request: &tonic::Request<Bytes>) -> Result<tonic::Response<Bytes>, Status> {
-        // The server answers it itself: no height is asked, and none is said.
+impl RawQuery {
+    fn execute(&self, request: &tonic::Request<Bytes>) -> Result<tonic::Response<Bytes>, Status> {
+        // Discovery has no height in its request and response.
         let is_of_server = self.path == GetInfoRequest::PATH;
-        let asked = match request.metadata().get(HEIGHT).filter(|_| !is_of_server) {
+        let requested = match request.metadata().get(HEIGHT).filter(|_| !is_of_server) {
             None => 0,
             Some(text) => {
                 let height = text.to_str().ok().and_then(|t| t.parse().ok());
@@ -112,7 +112,13 @@ impl Asked {
                 })?
             }
         };
-        match answer(&self.node, Transport::Grpc, &self.path, request.get_ref(), asked) {
+        match execute(
+            &self.node,
+            Transport::Grpc,
+            &self.path,
+            request.get_ref(),
+            requested,
+        ) {
             Ok((bytes, height)) => {
                 let mut response = tonic::Response::new(Bytes::from(bytes));
                 if !is_of_server {

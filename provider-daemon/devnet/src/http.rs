@@ -1,4 +1,4 @@
-//! The node's JSON-RPC over HTTP: calls in a body, calls in an address, and the way to websockets, at one port.
+//! JSON-RPC of the node over HTTP on one port: calls in bodies, calls in URLs, and the upgrade to websockets.
 
 use super::node::Node;
 use super::rpc::{Failure, call, parameters};
@@ -18,12 +18,12 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_util::sync::CancellationToken;
 
-/// Calls in one body.
+/// Maximum number of calls in one body.
 const BATCH_MAX: usize = 100;
-/// Id of the answer to a call that had none.
+/// Id of the response to a call without one.
 const NO_ID: i64 = -1;
 
-/// A call as it comes in.
+/// Call of a client.
 #[derive(Debug, Deserialize)]
 pub(super) struct Call {
     #[serde(default)]
@@ -33,7 +33,7 @@ pub(super) struct Call {
     pub(super) params: Option<Value>,
 }
 
-/// Serves one connection until it ends.
+/// Serves one connection until it closes.
 pub(super) async fn connection(
     node: Node,
     stream: TcpStream,
@@ -46,7 +46,7 @@ pub(super) async fn connection(
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        // A client that sends its head byte by byte would else hold the connection for ever.
+        // A client that sends its head byte by byte would otherwise hold the connection forever.
         .header_read_timeout(limits.request_time)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()
@@ -66,10 +66,10 @@ async fn respond(
     }
     match *request.method() {
         Method::POST => {
-            // Limited while it comes in: the length that a client claims proves nothing.
+            // Limited during the read: the declared length is untrusted.
             let body = Limited::new(request.into_body(), limits.request_bytes).collect();
             match tokio::time::timeout(limits.request_time, body).await {
-                Ok(Ok(body)) => answer(StatusCode::OK, &in_body(node, &body.to_bytes()).await),
+                Ok(Ok(body)) => json_response(StatusCode::OK, &in_body(node, &body.to_bytes()).await),
                 Ok(Err(error)) => text(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
                 Err(_) => text(
                     StatusCode::REQUEST_TIMEOUT,
@@ -89,7 +89,7 @@ fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     response
 }
 
-fn answer(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+fn json_response(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
     let mut response = text(status, body.to_string());
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, json);
@@ -100,7 +100,7 @@ fn methods() -> String {
     "A node of a development network: CometBFT's JSON-RPC, and its websocket at /websocket.\n".to_owned()
 }
 
-/// What goes back for a call.
+/// Returns the response object of a call.
 pub(super) fn envelope(id: &Value, result: Result<Value, Failure>) -> Value {
     let id = if id.is_null() { json!(NO_ID) } else { id.clone() };
     match result {
@@ -109,12 +109,12 @@ pub(super) fn envelope(id: &Value, result: Result<Value, Failure>) -> Value {
     }
 }
 
-/// Makes one call of a body or a websocket. An unknown method is refused before its parameters are looked at.
+/// Executes one call of a body or websocket. An unknown method is refused before its parameters are parsed.
 pub(super) async fn one(node: &Node, call: Call) -> Result<Value, Failure> {
     let Some(names) = parameters(&call.method) else {
         return Err(Failure::no_method());
     };
-    let params = Params::of_json(call.params, names)?;
+    let params = Params::from_json(call.params, names)?;
     self::call(node, &call.method, &params).await
 }
 
@@ -128,12 +128,12 @@ async fn in_body(node: &Node, body: &[u8]) -> Value {
         Ok(call) => return value(node, call).await,
         Err(error) => return envelope(&Value::Null, Err(Failure::parse(error.to_string()))),
     };
-    // One after the other, so that a call sees what the one before it in the same body did.
-    let mut answers = Vec::new();
+    // In order, so that a call sees the effect of the previous one.
+    let mut responses = Vec::new();
     for call in calls {
-        answers.push(value(node, call).await);
+        responses.push(value(node, call).await);
     }
-    answers.into()
+    responses.into()
 }
 
 async fn value(node: &Node, value: Value) -> Value {
@@ -157,7 +157,7 @@ async fn in_address(node: &Node, method: &str, query: &str) -> Response<Full<Byt
     } else {
         StatusCode::INTERNAL_SERVER_ERROR
     };
-    answer(status, &envelope(&Value::Null, result))
+    json_response(status, &envelope(&Value::Null, result))
 }
 
 fn upgrade(
@@ -176,11 +176,11 @@ fn upgrade(
         return text(StatusCode::BAD_REQUEST, "Bad Request\n".to_owned());
     };
     let node = node.clone();
-    // The connection is handed over only after the answer below was sent, so it cannot be waited for here.
+    // The upgrade completes only after the response below is sent, so it cannot be awaited here.
     tokio::spawn(async move {
         match hyper::upgrade::on(request).await {
             Ok(upgraded) => socket::serve(node, TokioIo::new(upgraded), limits, stop).await,
-            Err(error) => tracing::debug!(%error, "a websocket that did not come to be"),
+            Err(error) => tracing::debug!(%error, "websocket upgrade failed"),
         }
     });
     let mut response = text(StatusCode::SWITCHING_PROTOCOLS, String::new());

@@ -1,4 +1,4 @@
-//! The throw-away keys of a development network, in a keyring that the network's own tool can open.
+//! Throw-away keys of a development network, in a keyring that the network's own tool can open.
 
 use akash_provider_chain::keyring::{
     Backend, DEFAULT_PATH, Keyring, KeyringError, generate_mnemonic, key_of_mnemonic,
@@ -8,38 +8,36 @@ use akash_provider_core::types::Address;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Names of the accounts that every development network has.
+/// Names of the accounts of every development network.
 pub const NAMES: [&str; 3] = ["provider", "tenant", "auditor"];
 
-/// Why the keys cannot be had.
+/// Failure to open or create the keys.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysError {
-    /// Nobody says where the user's cache is.
-    #[error(
-        "neither XDG_CACHE_HOME nor HOME is set: set one, or give --keyring-dir where there is that flag"
-    )]
+    /// The user's cache directory is unknown.
+    #[error("XDG_CACHE_HOME and HOME are not set: set one, or use --keyring-dir where it exists")]
     NoCache,
-    /// The folder cannot be made.
-    #[error("making {}", .folder.display())]
+    /// The folder cannot be created.
+    #[error("cannot create {}", .folder.display())]
     Folder {
-        /// The folder that was to be made, with all that is above it.
+        /// Path of the folder.
         folder: PathBuf,
-        /// Why the system did not make it.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// A key that is missing cannot be made.
-    #[error("making the keys of the development network")]
+    /// A missing key cannot be created.
+    #[error("cannot create the keys of the development network")]
     Make(#[source] KeyringError),
-    /// A key is not there, or cannot be read.
+    /// A key is missing or unreadable.
     #[error(
-        "a key of {}: `devnet` says at its start where its keys are, and --keyring-dir names that folder",
+        "cannot read a key in {}: `devnet` prints its keyring at the start, and --keyring-dir selects it",
         .folder.display()
     )]
     Key {
-        /// The folder of the keyring that was looked into.
+        /// Folder of the keyring.
         folder: PathBuf,
-        /// Whether the key is absent or cannot be read.
+        /// Cause of the failure.
         source: KeyringError,
     },
     /// The keyring cannot be opened.
@@ -47,7 +45,7 @@ pub enum KeysError {
     Keyring(#[from] KeyringError),
 }
 
-/// A keyring with a key for each name.
+/// Keyring with a key for each name.
 #[derive(Debug)]
 pub struct Keys {
     folder: PathBuf,
@@ -55,31 +53,31 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Opens the keyring in a folder, by default in the user's cache, and makes the keys that are missing.
+    /// Opens the keyring in a folder, by default in the user's cache, and creates missing keys.
     ///
     /// # Errors
-    /// The folder cannot be read or written, or nobody says where the user's cache is.
+    /// The folder cannot be read or written, or the user's cache directory is unknown.
     pub fn open(folder: Option<&Path>) -> Result<Self, KeysError> {
-        let folder = place(folder)?;
+        let folder = folder_or_default(folder)?;
         if let Err(source) = std::fs::create_dir_all(&folder) {
             return Err(KeysError::Folder { folder, source });
         }
-        let keys = Self::made(Some(&folder))?;
-        keys.make()?;
+        let keys = Self::open_existing(Some(&folder))?;
+        keys.create_missing()?;
         Ok(keys)
     }
 
-    /// Opens the keyring in a folder, by default in the user's cache, as it is: who acts on a network makes no keys.
+    /// Opens an existing keyring in a folder, by default in the user's cache, without creating keys.
     ///
     /// # Errors
-    /// The folder cannot be read, or nobody says where the user's cache is.
-    pub fn made(folder: Option<&Path>) -> Result<Self, KeysError> {
-        let folder = place(folder)?;
+    /// The folder cannot be read, or the user's cache directory is unknown.
+    pub fn open_existing(folder: Option<&Path>) -> Result<Self, KeysError> {
+        let folder = folder_or_default(folder)?;
         let keyring = Keyring::open(Backend::Test, &folder, None)?;
         Ok(Self { folder, keyring })
     }
 
-    fn make(&self) -> Result<(), KeysError> {
+    fn create_missing(&self) -> Result<(), KeysError> {
         let keyring = &self.keyring;
         for name in NAMES {
             if keyring.show(name).is_ok() {
@@ -87,7 +85,7 @@ impl Keys {
             }
             let key = key_of_mnemonic(&generate_mnemonic()?, &"".into(), DEFAULT_PATH)?;
             match keyring.add(name, &key) {
-                // Somebody else was faster.
+                // Another process created the key.
                 Ok(_) | Err(KeyringError::Exists { .. }) => {}
                 Err(error) => return Err(KeysError::Make(error)),
             }
@@ -95,13 +93,13 @@ impl Keys {
         Ok(())
     }
 
-    /// The folder of the keyring, for `--keyring-dir` of the network's own tool too.
+    /// Returns the folder of the keyring, which the network's own tool also accepts as `--keyring-dir`.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The accounts, by name.
+    /// Returns the accounts by name.
     ///
     /// # Errors
     /// A key cannot be read.
@@ -110,10 +108,10 @@ impl Keys {
         NAMES.iter().map(account).collect()
     }
 
-    /// A key by its name or address.
+    /// Returns a key by its name or address.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// The key is missing or unreadable.
     pub fn private_key(&self, name_or_address: &str) -> Result<PrivateKey, KeysError> {
         let key = self.keyring.private_key(name_or_address);
         key.map_err(|source| KeysError::Key {
@@ -123,17 +121,17 @@ impl Keys {
     }
 }
 
-fn place(folder: Option<&Path>) -> Result<PathBuf, KeysError> {
+fn folder_or_default(folder: Option<&Path>) -> Result<PathBuf, KeysError> {
     folder.map_or_else(|| cache("devnet"), |folder| Ok(folder.to_owned()))
 }
 
-/// A folder of ours in the user's cache, `akash-provider/NAME` below `XDG_CACHE_HOME` or `~/.cache`; it is not made.
+/// Returns the folder `akash-provider/NAME` in the user's cache, `XDG_CACHE_HOME` or `~/.cache`, without creating it.
 ///
 /// # Errors
-/// Nobody says where the cache is.
+/// The cache directory is unknown.
 pub fn cache(name: &str) -> Result<PathBuf, KeysError> {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    // The XDG specification has relative paths ignored: they would depend on where the program was started.
+    // The XDG specification ignores relative paths, which would depend on the working directory.
     let cache = cache.filter(|path| path.is_absolute());
     let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
     let cache = cache.ok_or(KeysError::NoCache)?;

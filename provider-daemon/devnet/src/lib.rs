@@ -1,15 +1,15 @@
-//! A development network on the wire: a [`MemoryChain`] behind the protocols of the network's nodes.
+//! Development network: a [`MemoryChain`] behind the protocols of the network's nodes.
 //!
-//! | port | what is spoken |
+//! | port | protocol |
 //! |---|---|
-//! | RPC | CometBFT's JSON-RPC in bodies and in addresses, and its websocket with subscriptions |
+//! | RPC | CometBFT's JSON-RPC in bodies and URLs, and its websocket with subscriptions |
 //! | gRPC | the queries of the network's modules, transactions, the node itself, discovery |
 //!
-//! Transactions are real: decoded, checked for signature, chain id, sequence or nonce, timeout, fee and gas as the
-//! network checks them, and executed by the market in the next block, each with the network's code, text and
-//! events. What is not there: consensus, proofs, other signatures than those in direct mode, transactions of
-//! several signers, grants, rewards. What is done to the [`MemoryChain`] itself stands in its block too.
-//! Nothing of the daemon comes with it, so tests of any client can have one.
+//! Transactions are real: they are decoded and checked for signature, chain id, sequence or nonce, timeout, fee and gas
+//! as in the network. The next block executes them, with the network's codes, texts and events. Not implemented:
+//! consensus, proofs, signatures other than in direct mode, transactions of several signers, grants, rewards. Direct
+//! changes of the
+//! [`MemoryChain`] appear in its block too. The crate does not depend on the daemon, so tests of any client can use it.
 //!
 //! ```
 //! use akash_provider_core::chain::MemoryChain;
@@ -59,31 +59,31 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// How much later a block is than the one before it, where no clock makes blocks: the network's own pace.
+/// Time between blocks if no clock creates them: the network's own block time.
 const BLOCK_STEP: Duration = Duration::from_secs(6);
-/// 0.0025, scaled by 10^18: what a node asks for a unit of gas by default.
+/// 0.0025, scaled by 10^18: the default gas price of a node.
 const GAS_PRICE: i128 = 2_500_000_000_000_000;
 
-/// What a development network is made of: begin with [`DevnetConfig::new`].
+/// Settings of a development network. Start with [`DevnetConfig::new`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DevnetConfig {
-    /// The chain; what is in it already is served.
+    /// Chain to serve, with its present contents.
     pub chain: MemoryChain,
-    /// Time between blocks; `None` when only [`Devnet::make_block`] makes them.
+    /// Time between blocks; `None` if only [`Devnet::make_block`] creates them.
     pub block_time: Option<Duration>,
-    /// Where JSON-RPC is served.
+    /// Address of JSON-RPC.
     pub listen_rpc: SocketAddr,
-    /// Where gRPC is served.
+    /// Address of gRPC.
     pub listen_grpc: SocketAddr,
-    /// Least price of a unit of gas.
+    /// Minimum gas price.
     pub gas_price: DecCoin,
-    /// Unordered transactions are taken, as on the network; an older chain takes none.
+    /// Whether unordered transactions are accepted, as in the network; older chains refuse them.
     pub takes_unordered: bool,
 }
 
 impl DevnetConfig {
-    /// A network at free ports of this machine alone, which makes blocks only when it is told to.
+    /// Creates settings with free ports on the loopback interface, and without automatic blocks.
     #[must_use]
     pub fn new(chain: MemoryChain) -> Self {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -98,23 +98,23 @@ impl DevnetConfig {
     }
 }
 
-/// Why a development network cannot begin.
+/// Failure to start a development network.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DevnetError {
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("{flag} {address}: {}", listen_text(.why))]
     Listen {
-        /// The setting that names it, as the command line has it.
+        /// Flag that sets the address.
         flag: &'static str,
-        /// The address that was asked for; port 0 is any free one.
+        /// Requested address; port 0 is any free one.
         address: SocketAddr,
-        /// The system's answer: mostly that the address is in use, or not of this machine.
+        /// Cause: usually the address is in use, or not of this machine.
         why: io::Error,
     },
 }
 
-/// A development network that runs. Dropping it ends it.
+/// Running development network, stopped on drop.
 #[derive(Debug)]
 pub struct Devnet {
     chain: MemoryChain,
@@ -126,12 +126,12 @@ pub struct Devnet {
 }
 
 impl Devnet {
-    /// Listens at both addresses and begins to make blocks.
+    /// Binds both addresses and starts to create blocks.
     ///
     /// # Errors
-    /// An address is taken or not of this machine.
+    /// An address is in use or not of this machine.
     pub async fn start(config: DevnetConfig) -> Result<Self, DevnetError> {
-        // Both ports before anything else, so that a chain stays untouched where one cannot be had.
+        // Both ports first, so that a failure leaves the chain unchanged.
         let (rpc_listener, rpc) = listen("--listen-rpc", config.listen_rpc).await?;
         let (grpc_listener, grpc) = listen("--listen-grpc", config.listen_grpc).await?;
         let chain = config.chain;
@@ -166,19 +166,19 @@ impl Devnet {
         })
     }
 
-    /// Address of the JSON-RPC.
+    /// Returns the URL of JSON-RPC.
     #[must_use]
     pub fn rpc_url(&self) -> String {
         format!("http://{}", self.rpc)
     }
 
-    /// Address of the gRPC.
+    /// Returns the URL of gRPC.
     #[must_use]
     pub fn grpc_url(&self) -> String {
         format!("grpc://{}", self.grpc)
     }
 
-    /// The chain behind it. What is done to it is in the next block.
+    /// Returns the chain. The next block contains direct changes.
     #[must_use]
     pub const fn chain(&self) -> &MemoryChain {
         &self.chain
@@ -194,12 +194,12 @@ impl Devnet {
         self.chain.advance(BLOCK_STEP.min(left))
     }
 
-    /// Ends it, with every connection.
+    /// Stops the network and closes every connection.
     pub async fn stop(self) {
         self.stop.cancel();
         for task in self.tasks {
             if let Err(error) = task.await {
-                tracing::error!(%error, "a part of the development network failed");
+                tracing::error!(%error, "devnet task failed; report this as a bug");
             }
         }
     }
@@ -216,11 +216,11 @@ async fn listen(flag: &'static str, address: SocketAddr) -> Result<(TcpListener,
         .map_err(|why| DevnetError::Listen { flag, address, why })
 }
 
-/// Makes blocks whose times go with the clock.
+/// Creates blocks with times of the clock.
 async fn make_blocks(chain: MemoryChain, every: Duration, stop: CancellationToken) {
-    // An interval ticks at once, but the first block is to come a whole block time after the start.
+    // An interval ticks at once, but the first block must come a whole block time after the start.
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + every, every);
-    // After the machine slept one block is enough: its time is taken from the clock, so none is lost.
+    // After a suspend of the machine one block is enough: its time comes from the clock.
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = Instant::now();
     loop {
@@ -235,7 +235,7 @@ async fn make_blocks(chain: MemoryChain, every: Duration, stop: CancellationToke
     }
 }
 
-/// The guide is compiled with the tests.
+/// Doc tests of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/devnet.md")]
 pub struct DevnetGuide;

@@ -1,7 +1,8 @@
-//! Where money moved in a message, told from the records before and after it, between the events of its facts.
+//! Transfers of money in a message, derived from the records before and after it, merged with the events of its
+//! effects.
 //!
-//! As the network writes it: a deposit goes back before the event of its bid; payouts come when a lease has ended,
-//! before a new order; a deployment that ends pays out and gives back everything first.
+//! The order is the network's: a deposit is returned before the event of its bid; payouts follow the end of a lease and
+//! precede a new order; the end of a deployment pays out and refunds everything first.
 
 use super::event::{Context, ESCROW, Event, transfer, typed};
 use super::tx::{Act, deployment};
@@ -14,19 +15,19 @@ use std::collections::BTreeMap;
 /// 10^18, the scale of a decimal.
 const DEC_ONE: i128 = 1_000_000_000_000_000_000;
 
-/// What is remembered of the records before a message.
+/// Records before a message.
 #[derive(Debug, Default)]
-pub(super) struct Before {
+pub(super) struct MoneyBefore {
     deployment: Option<DeploymentId>,
     withdrawn: Vec<(LeaseId, u128)>,
     deposits: Vec<DecCoin>,
     transferred: BTreeMap<Denom, i128>,
-    /// The record of the provider was not there.
+    /// The message creates the provider's record.
     is_new: bool,
 }
 
-impl Before {
-    pub(super) fn of(market: &Market, act: &Act) -> Self {
+impl MoneyBefore {
+    pub(super) fn new(market: &Market, act: &Act) -> Self {
         let is_new = match act {
             Act::Provider(Msg::CreateProvider(record)) => market.provider(&record.owner).is_none(),
             Act::Provider(_) | Act::Tenant(_) | Act::Send { .. } => false,
@@ -36,9 +37,9 @@ impl Before {
             deployment: deployment(act).cloned(),
             ..Self::default()
         };
-        // A bid moves nothing but its own deposit.
-        let of_bid = matches!(act, Act::Provider(Msg::CreateBid { .. }));
-        let id = before.deployment.as_ref().filter(|_| !of_bid);
+        // A bid moves only its own deposit.
+        let is_bid = matches!(act, Act::Provider(Msg::CreateBid { .. }));
+        let id = before.deployment.as_ref().filter(|_| !is_bid);
         if let Some(record) = id.and_then(|id| market.deployment(id)) {
             let withdrawn = record.leases.iter().map(|lease| {
                 let amount = withdrawn(market, &lease.id);
@@ -56,7 +57,7 @@ impl Before {
         before
     }
 
-    /// The events of a message that has been executed in a block of this height.
+    /// Returns the events of a message that was executed in a block of this height.
     pub(super) fn events(
         &self,
         market: &Market,
@@ -108,7 +109,7 @@ impl Before {
         events
     }
 
-    /// What was left of each deposit goes back to the tenant.
+    /// Returns the transfers of remaining deposits to the tenant.
     fn refunds(&self, market: &Market) -> Vec<Event> {
         let Some(id) = &self.deployment else {
             return Vec::new();
@@ -139,7 +140,7 @@ fn withdrawn(market: &Market, id: &LeaseId) -> u128 {
     payment.map_or(0, |p| p.withdrawn.amount)
 }
 
-/// The deposit of a bid goes back.
+/// Returns the transfer of a bid's deposit to the provider.
 fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     let deposit = market.bid_deposit(id);
     deposit.map_or_else(Vec::new, |d| {
@@ -147,7 +148,7 @@ fn returned(market: &Market, id: &BidId) -> Vec<Event> {
     })
 }
 
-/// The deposits of the bids that lost against the winner.
+/// Returns the transfers of the deposits of losing bids.
 fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     let mut events = Vec::new();
     for bid in market.bids_of(&winner.order) {
@@ -161,7 +162,7 @@ fn lost(market: &Market, winner: &LeaseId, height: Height) -> Vec<Event> {
     events
 }
 
-/// What the signer paid.
+/// Returns the transfers from the signer.
 fn paid(act: &Act) -> Vec<Event> {
     match act {
         Act::Provider(Msg::CreateBid { id, deposit, .. }) => {

@@ -1,15 +1,14 @@
-//! The node itself: blocks, states of the market, transactions that wait.
+//! State of the node: blocks, states of the market, and the mempool.
 //!
 //! ```text
-//!  broadcast ─▶ check ─▶ waiting ─┐                       ┌─▶ blocks, states, index ─▶ answers
+//!  broadcast ─▶ check ─▶ mempool ─┐                       ┌─▶ blocks, states, index ─▶ responses
 //!                                 ├─▶ block of the chain ─┤
-//!  who acts on the chain itself ──┘                       └─▶ subscribers
+//!  direct changes of the chain ───┘                       └─▶ subscribers
 //! ```
-//! What is done to the chain itself, not by a transaction that came in, stands in its block as one transaction
-//! without a signature.
+//! Direct changes of the chain appear in its block as one transaction without a signature.
 
-use super::ante::{Nonces, Rules, Stage, Taken, View};
-use super::block::{Block, Landed};
+use super::ante::{Nonces, Pending, Rules, Stage, View};
+use super::block::{Block, IncludedTx};
 use super::deliver::{Ledger, TxResult};
 use super::event::{Context, typed};
 use super::refusal::Refusal;
@@ -25,51 +24,51 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
-/// Heights whose states can be asked about, as the network's least setting for nodes that prune.
+/// Heights with a queryable state, as in the network's minimum setting for pruning nodes.
 const HEIGHTS_MAX: u64 = 100;
-/// States that differ, which take the room: a snapshot is read within a few blocks.
+/// Maximum number of different states, which take most of the memory: a snapshot is read within a few blocks.
 const STATES_MAX: usize = 32;
-/// Blocks that are kept: more than a day of one-second blocks.
+/// Maximum number of stored blocks: more than a day of one-second blocks.
 const BLOCKS_MAX: usize = 100_000;
-/// Transactions in them; each has some kilobytes with its events.
+/// Maximum number of transactions in stored blocks; each has some kilobytes with its events.
 const LANDED_MAX: usize = 50_000;
-/// Transactions that wait for a block, as the network's default.
+/// Maximum number of pending transactions, as the network's default.
 const WAITING_MAX: usize = 5_000;
-/// Hashes of transactions that were seen, as the network's default.
+/// Maximum number of stored hashes of earlier transactions, as the network's default.
 const SEEN_MAX: usize = 10_000;
-/// Blocks that wait for a slow subscriber before it loses some, as the network's default.
+/// Blocks buffered for a slow subscriber before it loses some, as the network's default.
 const SUBSCRIBER_BLOCKS: usize = 200;
 
-/// The market after a block.
+/// Market after a block.
 #[derive(Debug, Clone)]
 pub(super) struct State {
     pub(super) market: Arc<Market>,
 }
 
-/// A node. A clone is the same one.
+/// Handle to the state of the node; clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     inner: Arc<Mutex<Inner>>,
     blocks: broadcast::Sender<Arc<Block>>,
 }
 
-/// A state that cannot be asked about.
+/// Reason for a missing state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NoState {
-    /// The block is not there yet.
+    /// The block does not exist yet.
     Future,
-    /// It is no longer kept.
-    Pruned { asked: Height, newest: Height },
+    /// The state is pruned.
+    Pruned { requested: Height, newest: Height },
 }
 
-/// What the mempool says to a transaction.
+/// Refusal of a transaction by the mempool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum NotTaken {
-    /// It was seen before.
-    Seen,
-    /// As many wait as may; the number, which nodes tell in their refusal.
+pub(super) enum MempoolError {
+    /// The transaction is a duplicate.
+    Duplicate,
+    /// The mempool is full; with the number of transactions in it, which is part of the network's text.
     Full(usize),
-    /// It does not pass.
+    /// The transaction fails the checks.
     Refused(Refusal),
 }
 
@@ -82,20 +81,20 @@ pub(super) struct Inner {
     index: HashMap<TxHash, (Height, usize)>,
     nonces: Nonces,
     waiting: Vec<Tx>,
-    taken: Taken,
-    seen: Seen,
-    /// Transactions of the block that is made.
-    landed: Vec<Landed>,
+    pending: Pending,
+    recent: RecentHashes,
+    /// Transactions of the block in progress.
+    landed: Vec<IncludedTx>,
 }
 
 /// Hashes of the newest transactions.
 #[derive(Debug, Default)]
-struct Seen {
+struct RecentHashes {
     order: VecDeque<TxHash>,
     all: HashSet<TxHash>,
 }
 
-impl Seen {
+impl RecentHashes {
     fn insert(&mut self, hash: TxHash) {
         if self.all.insert(hash) {
             self.order.push_back(hash);
@@ -109,7 +108,7 @@ impl Seen {
 }
 
 impl Node {
-    /// A node that knows the newest block of a market and nothing before it.
+    /// Creates a node with only the newest block of a market.
     pub(super) fn new(rules: Rules, market: &Market) -> Self {
         let (height, time) = (market.height(), market.time());
         let block = Block::new(&rules.chain_id, height, time, Vec::new(), None);
@@ -124,8 +123,8 @@ impl Node {
             index: HashMap::new(),
             nonces: Nonces::default(),
             waiting: Vec::new(),
-            taken: Taken::default(),
-            seen: Seen::default(),
+            pending: Pending::default(),
+            recent: RecentHashes::default(),
             landed: Vec::new(),
         };
         Self {
@@ -138,39 +137,39 @@ impl Node {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks from now on.
+    /// Returns a stream of future blocks.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<Arc<Block>> {
         self.blocks.subscribe()
     }
 
-    /// What takes part in the making of blocks.
+    /// Returns the hook that creates blocks.
     pub(super) fn maker(&self) -> impl BlockMaker {
         Maker(self.clone())
     }
 
-    /// Takes a transaction to wait for a block.
-    pub(super) fn take(&self, bytes: Bytes) -> Result<TxHash, NotTaken> {
-        // The signature is most of the work of decoding and checking; a decoded transaction needs no lock.
+    /// Adds a transaction to the mempool.
+    pub(super) fn take(&self, bytes: Bytes) -> Result<TxHash, MempoolError> {
+        // Decoding and checking the signature are most of the work, and need no lock.
         let hash = TxHash::of(&bytes);
-        if self.lock().seen.all.contains(&hash) {
-            return Err(NotTaken::Seen);
+        if self.lock().recent.all.contains(&hash) {
+            return Err(MempoolError::Duplicate);
         }
-        let tx = Tx::decode(bytes).map_err(NotTaken::Refused)?;
+        let tx = Tx::decode(bytes).map_err(MempoolError::Refused)?;
         self.lock().take(tx)
     }
 
-    /// What a transaction would come to in the next block: its gas and its events.
+    /// Executes a transaction on a copy of the state, and returns its gas and events.
     pub(super) fn simulate(&self, bytes: Bytes) -> Result<(Tx, TxResult), (Refusal, u64)> {
         let tx = Tx::decode(bytes).map_err(|refusal| (refusal, 0))?;
-        // The lock is held for the check alone. Executing on a copy would keep broadcasts waiting.
-        let (rules, state, passed) = {
+        // The lock is only held for the check. Execution on a copy would block broadcasts.
+        let (rules, state, checked) = {
             let inner = self.lock();
             let state = inner.current.clone();
-            let passed = inner.view(&state).check(&tx, Stage::Simulate);
+            let checked = inner.view(&state).check(&tx, Stage::Simulate);
             (
                 inner.rules.clone(),
                 state,
-                passed.map_err(|refusal| (refusal, super::gas::ANTE))?,
+                checked.map_err(|refusal| (refusal, super::gas::ANTE))?,
             )
         };
         let mut market = Market::clone(&state.market);
@@ -179,11 +178,11 @@ impl Node {
             height: market.height() + 1,
             time: market.time(),
             market: &mut market,
-            // What is only tried uses up no nonce of the chain.
+            // A simulation uses no nonce of the chain.
             nonces: &mut Nonces::default(),
         };
-        // Without a limit, because the limit is chosen by what is found here.
-        let result = ledger.execute(&tx, &passed, u64::MAX);
+        // Without a limit, because the result determines the limit.
+        let result = ledger.execute(&tx, &checked, u64::MAX);
         if result.code == 0 {
             return Ok((tx, result));
         }
@@ -205,7 +204,7 @@ impl Inner {
         self.blocks.front()
     }
 
-    /// Height of the newest block.
+    /// Returns the height of the newest block.
     pub(super) fn height(&self) -> Height {
         self.newest().map_or(0, |b| b.height)
     }
@@ -216,7 +215,7 @@ impl Inner {
         self.blocks.get(at)
     }
 
-    /// Blocks from the newest back.
+    /// Returns the blocks, oldest first.
     pub(super) fn blocks(&self) -> impl DoubleEndedIterator<Item = &Arc<Block>> {
         self.blocks.iter()
     }
@@ -230,20 +229,23 @@ impl Inner {
         self.waiting.iter().map(|tx| &tx.bytes)
     }
 
-    /// The state after a block; after the newest one for height 0.
-    pub(super) fn state(&self, asked: Height) -> Result<(Height, State), NoState> {
+    /// Returns the state after a block; the newest one for height 0.
+    pub(super) fn state(&self, requested: Height) -> Result<(Height, State), NoState> {
         let newest = self.height();
-        let at = if asked == 0 { newest } else { asked };
+        let at = if requested == 0 { newest } else { requested };
         if at > newest {
             return Err(NoState::Future);
         }
-        // A state stands for its height and those after it until the next one.
+        // A state is valid from its height until the next one.
         let first = self.states.front().map_or(newest, |(height, _)| *height);
         let index = self.states.partition_point(|(height, _)| *height <= at);
         let state = index.checked_sub(1).and_then(|i| self.states.get(i));
         match state {
             Some((_, state)) if at >= first && at + HEIGHTS_MAX > newest => Ok((at, state.clone())),
-            _ => Err(NoState::Pruned { asked: at, newest }),
+            _ => Err(NoState::Pruned {
+                requested: at,
+                newest,
+            }),
         }
     }
 
@@ -253,28 +255,28 @@ impl Inner {
             rules: &self.rules,
             market: &state.market,
             nonces: &self.nonces,
-            taken: Some(&self.taken),
+            pending: Some(&self.pending),
             height,
             time,
         }
     }
 
-    fn take(&mut self, tx: Tx) -> Result<TxHash, NotTaken> {
-        // Looked at again under this lock: two who sent the same bytes may both have passed the first look.
-        if self.seen.all.contains(&tx.hash) {
-            return Err(NotTaken::Seen);
+    fn take(&mut self, tx: Tx) -> Result<TxHash, MempoolError> {
+        // Checked again under this lock: two clients with the same bytes may both have checked the first check.
+        if self.recent.all.contains(&tx.hash) {
+            return Err(MempoolError::Duplicate);
         }
-        // Before the check, whose signature is most of the work: a full pool costs a node next to nothing.
+        // Before the check, because the signature is most of the work: a full mempool then costs little.
         if self.waiting.len() >= WAITING_MAX {
-            return Err(NotTaken::Full(self.waiting.len()));
+            return Err(MempoolError::Full(self.waiting.len()));
         }
         let state = self.current.clone();
-        let passed = self.view(&state).check(&tx, Stage::Check);
-        let passed = passed.map_err(NotTaken::Refused)?;
-        self.taken.add(&tx.signer, &passed);
+        let checked = self.view(&state).check(&tx, Stage::Check);
+        let checked = checked.map_err(MempoolError::Refused)?;
+        self.pending.add(&tx.signer, &checked);
         let hash = tx.hash;
-        // Only what was taken counts as seen. One that was refused may fit later, and be sent again.
-        self.seen.insert(hash);
+        // Only accepted transactions count as recent. A refused one may be valid later and be sent again.
+        self.recent.insert(hash);
         self.waiting.push(tx);
         Ok(hash)
     }
@@ -283,8 +285,8 @@ impl Inner {
         let height = market.height() + 1;
         let mut facts = Vec::new();
         market.begin_block(time);
-        // All that wait go into this block, so from here on the market itself says what is spent.
-        self.taken = Taken::default();
+        // All pending transactions go into this block, so from here on the market itself contains their spending.
+        self.pending = Pending::default();
         for tx in std::mem::take(&mut self.waiting) {
             let mut ledger = Ledger {
                 rules: &self.rules,
@@ -295,7 +297,7 @@ impl Inner {
             };
             let result = ledger.deliver(&tx);
             facts.extend(result.facts.iter().cloned());
-            self.landed.push(Landed {
+            self.landed.push(IncludedTx {
                 bytes: tx.bytes,
                 hash: tx.hash,
                 result,
@@ -308,7 +310,7 @@ impl Inner {
         let (height, time) = (market.height(), market.time());
         let mut txs = std::mem::take(&mut self.landed);
         let changed = touched || !txs.is_empty() || !direct.is_empty();
-        // In front: it was done before the transactions of this block were executed.
+        // First, because it happened before the transactions of this block.
         txs.splice(0..0, unsigned(market, direct));
         for (index, tx) in txs.iter().enumerate() {
             self.index.insert(tx.hash, (height, index));
@@ -317,13 +319,13 @@ impl Inner {
         let block = Block::new(&self.rules.chain_id, height, time, txs, last.map(|b| &**b));
         let block = Arc::new(block);
         if last.is_none() {
-            // Blocks were made while nobody looked; what is kept has no gaps.
+            // Blocks were created without this node; the stored ones must have no gaps.
             self.blocks.clear();
             self.index.retain(|_, (at, _)| *at == height);
         }
         self.blocks.push_back(Arc::clone(&block));
-        self.forget_old_blocks();
-        // An empty block leaves the state as it was. A copy for each would push out the few that differ.
+        self.remove_old_blocks();
+        // An empty block leaves the state unchanged. A copy for each would evict the few different ones.
         if changed {
             let state = State {
                 market: Arc::new(market.clone()),
@@ -338,9 +340,9 @@ impl Inner {
         block
     }
 
-    fn forget_old_blocks(&mut self) {
+    fn remove_old_blocks(&mut self) {
         let too_many = |s: &Self| s.blocks.len() > BLOCKS_MAX || s.index.len() > LANDED_MAX;
-        // The newest block stays, however large: every answer is about some block.
+        // The newest block stays, however large: every response refers to a block.
         while self.blocks.len() > 1 && too_many(self) {
             for tx in self.blocks.pop_front().iter().flat_map(|b| &b.txs) {
                 self.index.remove(&tx.hash);
@@ -349,8 +351,8 @@ impl Inner {
     }
 }
 
-/// What was done to the chain itself, as a transaction.
-fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<Landed> {
+/// Returns direct changes of the chain as a transaction.
+fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<IncludedTx> {
     if facts.is_empty() {
         return None;
     }
@@ -376,7 +378,7 @@ fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<Landed> {
         ..TxRaw::default()
     };
     let bytes = Bytes::from(raw.encode_to_vec());
-    Some(Landed {
+    Some(IncludedTx {
         hash: TxHash::of(&bytes),
         bytes,
         result: TxResult {
@@ -394,9 +396,9 @@ impl BlockMaker for Maker {
     }
 
     fn completed(&mut self, market: &Market, direct: &[ChainEvent], touched: bool) {
-        // The lock is free again before subscribers hear of it, for they look into the node at once.
+        // The lock is released before subscribers are notified, because they query the node at once.
         let block = self.0.lock().completed(market, direct, touched);
-        // Without subscribers there is nobody to tell.
+        // The error without subscribers is ignored.
         drop(self.0.blocks.send(block));
     }
 }

@@ -1,4 +1,4 @@
-//! Queries by the path of their service, for `abci_query` and gRPC alike.
+//! Queries by the path of their service, for `abci_query` and gRPC.
 
 pub(super) mod cosmos;
 mod records;
@@ -13,28 +13,28 @@ use std::fmt::Display;
 use std::str::FromStr;
 use tonic::Code;
 
-/// Records of a page where the question names no number, as the network's default.
+/// Default size of a page, as in the network.
 const PAGE_DEFAULT: usize = 100;
-/// Most records of a page.
+/// Maximum size of a page.
 const PAGE_MAX: usize = 10_000;
 
-/// An answer that is none.
+/// Failure of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused {
-    /// As gRPC tells it.
+pub(super) struct QueryError {
+    /// Status over gRPC.
     pub(super) status: Code,
-    /// The text over gRPC.
+    /// Text over gRPC.
     pub(super) text: String,
-    /// The text over `abci_query`, without what its code adds.
+    /// Text over `abci_query`, without the meaning of its code.
     log: String,
-    /// The code over `abci_query`, where it does not follow from the status.
+    /// Code over `abci_query`, if it does not follow from the status.
     number: Option<(u32, &'static str)>,
-    /// Refused before there was a state to ask: gRPC then says no height.
+    /// The failure precedes the choice of a state: gRPC then sends no height.
     pub(super) is_without_state: bool,
 }
 
-impl Refused {
-    /// A module's own error of something that is not there.
+impl QueryError {
+    /// Creates a module's own "not found" error.
     fn not_found(module: &str, code: u32, text: &str) -> Self {
         Self {
             status: Code::NotFound,
@@ -45,7 +45,7 @@ impl Refused {
         }
     }
 
-    /// An error that says its status.
+    /// Creates an error with a gRPC status.
     pub(super) fn status(status: Code, text: impl Into<String>) -> Self {
         let text = text.into();
         let name = match status {
@@ -63,7 +63,7 @@ impl Refused {
         }
     }
 
-    /// One of the shared codes.
+    /// Creates an error with a code shared by all modules.
     fn sdk(number: u32, meaning: &'static str, text: impl Into<String>) -> Self {
         let text = text.into();
         Self {
@@ -86,7 +86,7 @@ impl Refused {
         Self::sdk(18, "invalid request", error.to_string())
     }
 
-    /// Code and text of an `abci_query` answer; the codespace is always `sdk`.
+    /// Returns code and text for `abci_query`; the codespace is always `sdk`.
     pub(super) fn abci(&self) -> (u32, String) {
         let (code, meaning) = self.number.unwrap_or(match self.status {
             Code::NotFound => (22, "key not found"),
@@ -98,13 +98,13 @@ impl Refused {
     }
 }
 
-impl From<Malformed> for Refused {
+impl From<Malformed> for QueryError {
     fn from(error: Malformed) -> Self {
         Self::malformed(&error)
     }
 }
 
-impl From<NoState> for Refused {
+impl From<NoState> for QueryError {
     fn from(error: NoState) -> Self {
         let refused = match error {
             NoState::Future => Self::sdk(
@@ -112,11 +112,11 @@ impl From<NoState> for Refused {
                 "invalid height",
                 "cannot query with height in the future; please provide a valid height",
             ),
-            NoState::Pruned { asked, newest } => Self::sdk(
+            NoState::Pruned { requested, newest } => Self::sdk(
                 38,
                 "not found",
                 format!(
-                    "failed to load state at height {asked}; version does not exist (latest height: {newest})"
+                    "failed to load state at height {requested}; version does not exist (latest height: {newest})"
                 ),
             ),
         };
@@ -124,64 +124,64 @@ impl From<NoState> for Refused {
     }
 }
 
-/// Which transport a question came through: some services are behind one alone.
+/// Transport of a query: some services exist on one only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
     Abci,
     Grpc,
 }
 
-/// Answers a question about the state after a block; the newest for height 0.
-pub(super) fn answer(
+/// Executes a query on the state after a block; the newest one for height 0.
+pub(super) fn execute(
     node: &Node,
     transport: Transport,
     path: &str,
     data: &[u8],
-    asked: Height,
-) -> Result<(Vec<u8>, Height), (Refused, Height)> {
+    requested: Height,
+) -> Result<(Vec<u8>, Height), (QueryError, Height)> {
     let newest = node.lock().height();
-    let at_newest = |refused: Refused| (refused, newest);
+    let at_newest = |refused: QueryError| (refused, newest);
     let (height, state) = {
         let inner = node.lock();
-        inner.state(asked).map_err(|e| at_newest(e.into()))?
+        inner.state(requested).map_err(|e| at_newest(e.into()))?
     };
-    let answer = cosmos::answer(node, transport, &state, path, data, height)
-        .or_else(|| records::answer(&state, path, data))
+    let result = cosmos::execute(node, transport, &state, path, data, height)
+        .or_else(|| records::execute(&state, path, data))
         .unwrap_or_else(|| Err(unknown(transport, path)));
-    answer
+    result
         .map(|bytes| (bytes, height))
         .map_err(|refused| (refused, height))
 }
 
-fn unknown(transport: Transport, path: &str) -> Refused {
+fn unknown(transport: Transport, path: &str) -> QueryError {
     match transport {
-        Transport::Abci => Refused::sdk(6, "unknown request", "unknown query path"),
+        Transport::Abci => QueryError::sdk(6, "unknown request", "unknown query path"),
         Transport::Grpc => {
             let service = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-            Refused::status(Code::Unimplemented, format!("unknown service {service}")).without_state()
+            QueryError::status(Code::Unimplemented, format!("unknown service {service}")).without_state()
         }
     }
 }
 
-type Answered = Result<Vec<u8>, Refused>;
+type QueryResult = Result<Vec<u8>, QueryError>;
 
-/// The answer when the path is this question's.
-fn ask<M: Method + Default>(
+/// Executes a query if the path is that of `M`.
+fn handle<M: Method + Default>(
     path: &str,
     data: &[u8],
-    answer: impl FnOnce(M) -> Result<M::Response, Refused>,
-) -> Option<Answered> {
+    handler: impl FnOnce(M) -> Result<M::Response, QueryError>,
+) -> Option<QueryResult> {
     if path != M::PATH {
         return None;
     }
     let request = match M::decode(data) {
         Ok(request) => request,
-        Err(error) => return Some(Err(Refused::malformed(&error))),
+        Err(error) => return Some(Err(QueryError::malformed(&error))),
     };
-    Some(answer(request).map(|response| response.encode_to_vec()))
+    Some(handler(request).map(|response| response.encode_to_vec()))
 }
 
-/// Where a record stands in a listing: its state, and its id within that.
+/// Position of a record in a listing: its state, and its id within that.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place<I>(usize, I);
 
@@ -200,15 +200,15 @@ impl<I: FromStr> FromStr for Place<I> {
     }
 }
 
-/// A page of records that come in the order of their places.
+/// Returns a page of records that are sorted by position.
 fn page<T, W, P: Ord + Display + FromStr>(
     records: impl Iterator<Item = T>,
     place: impl Fn(&T) -> P,
     wire: impl Fn(&T) -> W,
     request: Option<PageRequest>,
-) -> Result<(Vec<W>, Option<PageResponse>), Refused> {
+) -> Result<(Vec<W>, Option<PageResponse>), QueryError> {
     let request = request.unwrap_or_default();
-    let invalid = |text: &str| Refused::status(Code::InvalidArgument, text);
+    let invalid = |text: &str| QueryError::status(Code::InvalidArgument, text);
     let first = match std::str::from_utf8(&request.key) {
         Ok("") => None,
         Ok(key) => Some(key.parse::<P>().map_err(|_| invalid("invalid pagination key"))?),
@@ -224,7 +224,7 @@ fn page<T, W, P: Ord + Display + FromStr>(
         Ok(limit) => limit.min(PAGE_MAX),
         Err(_) => PAGE_MAX,
     };
-    // The key is the one of the first record of the page, as the network's is.
+    // As in the network, the key is that of the first record of the page.
     let mut rest = records
         .skip_while(|record| first.as_ref().is_some_and(|first| place(record) < *first))
         .skip(usize::try_from(request.offset).unwrap_or(usize::MAX));
@@ -237,13 +237,13 @@ fn page<T, W, P: Ord + Display + FromStr>(
     Ok((items, Some(pagination)))
 }
 
-/// True where a filter names nothing, or this.
-fn is_like<T: PartialEq + Default>(filter: &T, value: &T) -> bool {
+/// Returns true if a filter is empty or equals the value.
+fn matches_filter<T: PartialEq + Default>(filter: &T, value: &T) -> bool {
     *filter == T::default() || filter == value
 }
 
-/// A filter by state: its name, or nothing for all.
-fn wanted_states<S: Copy>(name: &str, states: &[(&str, S)]) -> Result<Vec<S>, Refused> {
+/// Returns the states that match a filter: one by name, or all if it is empty.
+fn wanted_states<S: Copy>(name: &str, states: &[(&str, S)]) -> Result<Vec<S>, QueryError> {
     let all = || states.iter().map(|(_, state)| *state).collect();
     if name.is_empty() {
         return Ok(all());
@@ -251,7 +251,7 @@ fn wanted_states<S: Copy>(name: &str, states: &[(&str, S)]) -> Result<Vec<S>, Re
     let found = states.iter().find(|(known, _)| *known == name);
     found
         .map(|(_, state)| vec![*state])
-        .ok_or_else(|| Refused::status(Code::InvalidArgument, "invalid state value"))
+        .ok_or_else(|| QueryError::status(Code::InvalidArgument, "invalid state value"))
 }
 
 type At<'a> = &'a State;

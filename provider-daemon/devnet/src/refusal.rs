@@ -1,8 +1,8 @@
-//! What a node says when it does not take a transaction, or when one fails in its block.
+//! Refusal of a transaction, or its failure in a block.
 
 use akash_provider_core::market::Rejection;
 
-/// Codespace, number and text of a refusal.
+/// Codespace, code and text of a refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) space: String,
@@ -22,15 +22,15 @@ impl Refusal {
         }
     }
 
-    /// One of the codes that all modules share.
+    /// Creates a refusal with a code shared by all modules.
     pub(super) fn sdk(code: u32, log: impl Into<String>) -> Self {
         Self::new("sdk", code, log)
     }
 
-    /// The refusal of a message by the market, as it stands in the result of the transaction.
-    pub(super) fn of_message(index: usize, rejection: &Rejection) -> Self {
+    /// Creates the refusal of a message by the market, in the format of transaction results.
+    pub(super) fn from_rejection(index: usize, rejection: &Rejection) -> Self {
         let (space, number) = rejection.code.split_once('/').unwrap_or((&rejection.code, ""));
-        // Every refusal of the market has a number; 1 is the one for what has none of its own.
+        // Every refusal of the market has a number; 1 is the fallback.
         let code = number.parse().unwrap_or(1);
         let text = network_text(space, code).map_or_else(|| rejection.log.clone(), str::to_owned);
         if code == PANIC {
@@ -43,14 +43,14 @@ impl Refusal {
         )
     }
 
-    /// The refusal of a message for a reason of its own.
+    /// Adds the index of the message to the text.
     pub(super) fn in_message(self, index: usize) -> Self {
         let log = format!("failed to execute message; message index: {index}: {}", self.log);
         Self { log, ..self }
     }
 }
 
-/// The network's text of a code, where it is always the same.
+/// Returns the network's text of a code, if it is constant.
 fn network_text(space: &str, code: u32) -> Option<&'static str> {
     if space != "market" {
         return None;

@@ -1,11 +1,11 @@
-//! The node's JSON-RPC: methods, their parameters, their answers.
+//! JSON-RPC methods of the node with their parameters and results.
 
 use super::block::{Block, node_id, rfc3339, validator};
 use super::event::Event;
 use super::filter::{Facts, Filter};
-use super::node::{Inner, Node, NotTaken};
+use super::node::{Inner, MempoolError, Node};
 use super::query::cosmos::{API_VERSIONS, COMET_VERSION, MODULES, VERSION};
-use super::query::{Transport, answer};
+use super::query::{Transport, execute};
 use super::rpc_params::Params;
 use akash_provider_chain::signer::TxHash;
 use akash_provider_core::types::Height;
@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Transactions of a page of `tx_search` when the question names no number, and most of one.
+/// Default and maximum page size of `tx_search`.
 const SEARCH_DEFAULT: u64 = 30;
 const SEARCH_MAX: u64 = 100;
-/// Headers of one `blockchain` answer.
+/// Maximum number of headers in a `blockchain` result.
 const HEADERS_MAX: u64 = 20;
-/// How long `broadcast_tx_commit` waits for a block, as the network's default.
+/// Maximum wait of `broadcast_tx_commit` for a block, as the network's default.
 const COMMIT_TIME: Duration = Duration::from_secs(10);
 
-/// An error of a call.
+/// Error of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     code: i64,
@@ -32,7 +32,7 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// What goes wrong inside of a method.
+    /// Creates an error inside a method.
     pub(super) fn internal(data: impl Into<String>) -> Self {
         Self {
             code: -32603,
@@ -74,7 +74,7 @@ impl Failure {
     }
 }
 
-/// Names of the parameters of a method, in their order; `None` when there is no such method.
+/// Returns the names of a method's parameters in order, or `None` for an unknown method.
 pub(super) fn parameters(method: &str) -> Option<&'static [&'static str]> {
     Some(match method {
         "status" | "health" | "akash" | "abci_info" | "net_info" | "num_unconfirmed_txs" => &[],
@@ -89,7 +89,7 @@ pub(super) fn parameters(method: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Calls a method of [`parameters`]. Only `broadcast_tx_commit` waits; all others answer from what the node has.
+/// Calls a method of [`parameters`]. Only `broadcast_tx_commit` waits.
 pub(super) async fn call(node: &Node, method: &str, params: &Params) -> Result<Value, Failure> {
     match method {
         "status" => Ok(status(&node.lock())),
@@ -99,9 +99,9 @@ pub(super) async fn call(node: &Node, method: &str, params: &Params) -> Result<V
         "net_info" => Ok(json!({"listening": true, "listeners": [], "n_peers": "0", "peers": []})),
         "unconfirmed_txs" => unconfirmed(&node.lock(), params),
         "num_unconfirmed_txs" => {
-            let mut answer = unconfirmed(&node.lock(), params)?;
-            answer["txs"] = Value::Null;
-            Ok(answer)
+            let mut result = unconfirmed(&node.lock(), params)?;
+            result["txs"] = Value::Null;
+            Ok(result)
         }
         "block" => {
             let block = block_at(node, params)?;
@@ -208,23 +208,24 @@ fn unconfirmed(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     }))
 }
 
-/// The block that a call asks about; the newest when it names none.
+/// Returns the requested block, by default the newest.
 fn block_at(node: &Node, params: &Params) -> Result<Arc<Block>, Failure> {
     let inner = node.lock();
     let newest = inner.height();
-    let asked = params.number("height")?.unwrap_or(newest);
-    if asked == 0 {
+    let requested = params.number("height")?.unwrap_or(newest);
+    if requested == 0 {
         return Err(Failure::internal("height must be greater than 0, but got 0"));
     }
-    if asked > newest {
-        let text =
-            format!("height {asked} must be less than or equal to the current blockchain height {newest}");
+    if requested > newest {
+        let text = format!(
+            "height {requested} must be less than or equal to the current blockchain height {newest}"
+        );
         return Err(Failure::internal(text));
     }
     let lowest = inner.oldest().map_or(0, |b| b.height);
-    inner.block(asked).cloned().ok_or_else(|| {
+    inner.block(requested).cloned().ok_or_else(|| {
         Failure::internal(format!(
-            "height {asked} is not available, lowest height is {lowest}"
+            "height {requested} is not available, lowest height is {lowest}"
         ))
     })
 }
@@ -251,7 +252,7 @@ fn blockchain(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     let last = params.number("maxHeight")?.filter(|h| *h > 0).unwrap_or(newest);
     let last = last.min(newest);
     let first = params.number("minHeight")?.unwrap_or(0).max(lowest);
-    // Of a range that is too long nodes show the newest.
+    // Of a range that is too long, nodes return the newest headers.
     let first = first.max(last.saturating_sub(HEADERS_MAX - 1));
     if first > last {
         let text = format!("min height {first} can't be greater than max height {last}");
@@ -279,7 +280,7 @@ fn find(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     found.ok_or_else(|| Failure::internal(format!("tx ({}) not found", hex(&bytes))))
 }
 
-/// What an event of a transaction says, by key.
+/// Returns the values of a transaction's events by key.
 pub(super) fn tx_facts(block: &Block, index: usize) -> Facts {
     let mut facts = Facts::new();
     let Some(tx) = block.txs.get(index) else {
@@ -297,7 +298,7 @@ pub(super) fn tx_facts(block: &Block, index: usize) -> Facts {
     facts
 }
 
-/// What an event of a block says, by key.
+/// Returns the values of a block's events by key.
 pub(super) fn block_facts(block: &Block, kind: &str) -> Facts {
     let mut facts = Facts::new();
     if kind != "NewBlockHeader" {
@@ -322,10 +323,10 @@ fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
     let order = params.text("order_by")?.unwrap_or_default();
     let mut found: Vec<(&Arc<Block>, usize)> = Vec::new();
     let mut look = |block| add_matches(&mut found, &filter, block);
-    // The usual search names its height. To look into that block alone spares a hundred thousand others.
+    // The usual search names its height. A lookup of that block avoids a scan of up to a hundred thousand.
     match filter.only("tx.height").map(str::parse::<Height>) {
         Some(Ok(height)) => inner.block(height).into_iter().for_each(&mut look),
-        // What is no number is the height of no block.
+        // An invalid number matches no block.
         Some(Err(_)) => {}
         None => inner.blocks().for_each(&mut look),
     }
@@ -342,7 +343,7 @@ fn search(inner: &Inner, params: &Params) -> Result<Value, Failure> {
         .unwrap_or(SEARCH_DEFAULT)
         .clamp(1, SEARCH_MAX);
     let total = found.len() as u64;
-    // An empty answer is one page to nodes.
+    // Nodes count an empty result as one page.
     let pages = total.div_ceil(per_page).max(1);
     let page = params.number("page")?.unwrap_or(1);
     if page == 0 || page > pages {
@@ -367,8 +368,8 @@ fn add_matches<'a>(found: &mut Vec<(&'a Arc<Block>, usize)>, filter: &Filter, bl
 fn abci_query(node: &Node, params: &Params) -> Result<Value, Failure> {
     let path = params.text("path")?.unwrap_or_default();
     let data = params.hex("data")?;
-    let asked = params.number("height")?.unwrap_or(0);
-    let (code, log, value, height) = match answer(node, Transport::Abci, &path, &data, asked) {
+    let requested = params.number("height")?.unwrap_or(0);
+    let (code, log, value, height) = match execute(node, Transport::Abci, &path, &data, requested) {
         Ok((bytes, height)) if bytes.is_empty() => (0, String::new(), Value::Null, height),
         Ok((bytes, height)) => (0, String::new(), BASE64.encode(&bytes).into(), height),
         Err((refused, height)) => {
@@ -390,13 +391,13 @@ fn abci_query(node: &Node, params: &Params) -> Result<Value, Failure> {
     }}))
 }
 
-fn refused_before(error: NotTaken) -> Result<(u32, String, String), Failure> {
+fn refused_before(error: MempoolError) -> Result<(u32, String, String), Failure> {
     match error {
-        NotTaken::Seen => Err(Failure::internal("tx already exists in cache")),
-        NotTaken::Full(waiting) => Err(Failure::internal(format!(
+        MempoolError::Duplicate => Err(Failure::internal("tx already exists in cache")),
+        MempoolError::Full(waiting) => Err(Failure::internal(format!(
             "mempool is full: number of txs {waiting} (max: {waiting})"
         ))),
-        NotTaken::Refused(refusal) => Ok((refusal.code, refusal.space, refusal.log)),
+        MempoolError::Refused(refusal) => Ok((refusal.code, refusal.space, refusal.log)),
     }
 }
 
@@ -408,7 +409,7 @@ fn broadcast(node: &Node, params: &Params, is_async: bool) -> Result<Value, Fail
         Err(error) => refused_before(error)?,
     };
     if is_async {
-        // Whether it passes is not waited for.
+        // The async method does not report the result of the check.
         return Ok(json!({"code": 0, "data": "", "log": "", "codespace": "", "hash": hash.to_string()}));
     }
     Ok(json!({"code": code, "data": "", "log": log, "codespace": space, "hash": hash.to_string()}))
@@ -417,7 +418,7 @@ fn broadcast(node: &Node, params: &Params, is_async: bool) -> Result<Value, Fail
 async fn commit(node: &Node, params: &Params) -> Result<Value, Failure> {
     let bytes = Bytes::from(params.bytes("tx")?);
     let hash = TxHash::of(&bytes);
-    // Subscribed before it is taken: its block may come at once, and would be missed.
+    // Subscribed before the broadcast: the block may follow at once, and would be missed.
     let mut blocks = node.subscribe();
     let checked = match node.take(bytes) {
         Ok(_) => (0, String::new(), String::new()),
@@ -433,7 +434,7 @@ async fn commit(node: &Node, params: &Params) -> Result<Value, Failure> {
         return Ok(json!({"check_tx": check, "tx_result": result, "hash": hash.to_string(), "height": "0"}));
     }
     let landed = async {
-        // A block that was missed is in the index all the same.
+        // The index also contains blocks that the subscription lost.
         while blocks.recv().await.is_ok() {
             let inner = node.lock();
             if let Some((block, index)) = inner.find(&hash) {

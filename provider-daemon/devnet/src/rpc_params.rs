@@ -1,27 +1,27 @@
-//! Parameters of a call, which are written differently in JSON and in an address.
+//! Parameters of a call, with different notations in JSON and URLs.
 //!
-//! | | JSON | address |
+//! | | JSON | URL |
 //! |---|---|---|
-//! | numbers | digits as a text, or a number | digits, in quotes or not |
-//! | texts | a text | a text in quotes |
-//! | bytes | base64 | `0x` and digits, or a text in quotes |
+//! | number | decimal string, or a number | decimal digits, quoted or not |
+//! | text | string | quoted string |
+//! | bytes | base64 | `0x` and hexadecimal digits, or a quoted string |
 
 use super::rpc::Failure;
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use serde_json::{Map, Value};
 
-/// Parameters by name, not read yet: only a method knows which of them is a number and which are bytes.
+/// Parameters by name, unparsed: their type depends on the method.
 #[derive(Debug)]
 pub(super) enum Params {
-    /// From the body of a request or a message.
+    /// Parameters from the body of a request or a message.
     Json(Map<String, Value>),
-    /// From the query of an address, quotes included. Of a name that is there twice the first counts.
+    /// Parameters from the query of a URL, quotes included. The first of several with one name counts.
     Uri(Vec<(String, String)>),
 }
 
 impl Params {
-    /// Reads the parameters of a JSON call: by name, or in the order of their names.
-    pub(super) fn of_json(params: Option<Value>, names: &[&str]) -> Result<Self, Failure> {
+    /// Parses the parameters of a JSON call, by name or by position.
+    pub(super) fn from_json(params: Option<Value>, names: &[&str]) -> Result<Self, Failure> {
         match params {
             None | Some(Value::Null) => Ok(Self::Json(Map::new())),
             Some(Value::Object(map)) => Ok(Self::Json(map)),
@@ -40,7 +40,7 @@ impl Params {
         }
     }
 
-    /// A parameter of an address; with quotes when it had some.
+    /// Returns a parameter of a URL, with its quotes.
     fn uri(&self, name: &str) -> Option<&str> {
         match self {
             Self::Json(_) => None,
@@ -73,7 +73,7 @@ impl Params {
         if text.is_empty() {
             return Ok(None);
         }
-        // Wider than the answer, so that a negative number is told apart from what is no number, as nodes do.
+        // A wider type, to distinguish a negative number from an invalid one as nodes do.
         match text.parse::<i128>() {
             Ok(number) if number < 0 => Err(Failure::internal(format!(
                 "{name} must be greater than 0, but got {number}"
@@ -85,7 +85,7 @@ impl Params {
         }
     }
 
-    /// Bytes that JSON carries in base64.
+    /// Parses bytes, in base64 in JSON.
     pub(super) fn bytes(&self, name: &str) -> Result<Vec<u8>, Failure> {
         if let Some(text) = self.uri(name) {
             return uri_bytes(name, text);
@@ -94,7 +94,7 @@ impl Params {
         BASE64.decode(text.as_bytes()).map_err(|_| wrong(name, "base64"))
     }
 
-    /// Bytes that JSON carries in hexadecimal digits.
+    /// Parses bytes, in hexadecimal digits in JSON.
     pub(super) fn hex(&self, name: &str) -> Result<Vec<u8>, Failure> {
         if let Some(text) = self.uri(name) {
             return uri_bytes(name, text);

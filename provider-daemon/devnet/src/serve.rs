@@ -1,4 +1,4 @@
-//! Listening: one task a connection, as many as there may be, all ended together.
+//! Listeners: one task per connection, up to a limit, all stopped together.
 
 use std::error::Error;
 use std::future::Future;
@@ -10,22 +10,22 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Connections of one listener, as the network's default for its RPC.
+/// Maximum number of connections of a listener, as the network's default for its RPC.
 const CONNECTIONS_MAX: usize = 900;
-/// Pause after a connection that could not be taken: there are no more files, or such.
+/// Pause after the system failed to accept a connection, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How a connection ended.
+/// Result of a connection.
 pub(super) type Served = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// What a client may ask for.
+/// Limits of a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Bytes of one request: the largest transaction in hexadecimal digits or base64, and what is around it.
+    /// Maximum size of a request, in bytes: the largest transaction as hexadecimal digits or base64, and its envelope.
     pub(super) request_bytes: usize,
-    /// Calls of one gRPC connection under way together.
+    /// Concurrent calls of one gRPC connection.
     pub(super) streams: u32,
-    /// Time for the head and the body of a request to arrive.
+    /// Maximum time to receive the head and the body of a request.
     pub(super) request_time: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Default for Limits {
     }
 }
 
-/// Takes connections until it is stopped, and ends them all then.
+/// Accepts connections until it is stopped, and then closes all of them.
 pub(super) async fn listen<F>(
     listener: TcpListener,
     stop: CancellationToken,
@@ -47,17 +47,17 @@ pub(super) async fn listen<F>(
 ) where
     F: Future<Output = Served> + Send + 'static,
 {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
-        // The set keeps those that have ended until they are taken out, and would grow with each connection.
+        // The set stores finished tasks until they are taken out, and would grow with each connection.
         while connections.try_join_next().is_some() {}
-        // A place before a connection: who is too much waits in the system's queue and is not refused.
+        // A place first: excess clients wait in the queue of the system and are not refused.
         let place = tokio::select! {
             biased;
             () = stop.cancelled() => break,
             // Never closed.
-            Ok(place) = Arc::clone(&room).acquire_owned() => place,
+            Ok(place) = Arc::clone(&places).acquire_owned() => place,
         };
         let taken = tokio::select! {
             biased;
@@ -67,21 +67,21 @@ pub(super) async fn listen<F>(
         let (stream, peer) = match taken {
             Ok(taken) => taken,
             Err(error) => {
-                tracing::warn!(%error, "a connection cannot be taken");
-                // Mostly file handles are used up, and come back as others end: no reason to spin meanwhile.
+                tracing::warn!(%error, "cannot accept connection; raise the limit of open files if this persists");
+                // File descriptors become free when other connections close, so an immediate retry is useless.
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection without TCP_NODELAY");
+            tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
         let serving = serve(stream, peer);
         connections.spawn(async move {
             if let Err(error) = serving.await {
-                tracing::debug!(%peer, %error, "a connection ended");
+                tracing::debug!(%peer, %error, "connection failed");
             }
-            // Held up to here, so that a place is free only when its connection has ended.
+            // Held until here, so that a place becomes free only when its connection has closed.
             drop(place);
         });
     }

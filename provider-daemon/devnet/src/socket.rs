@@ -1,4 +1,4 @@
-//! One websocket: calls and subscriptions. Who reads too slowly loses events, as at the network's nodes.
+//! Websocket with calls and subscriptions. A slow reader loses events, as with the network's nodes.
 
 use super::block::Block;
 use super::event::Event;
@@ -20,13 +20,13 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_util::sync::CancellationToken;
 
-/// Subscriptions of one client, as the network's default.
+/// Maximum number of subscriptions of one client, as the network's default.
 const SUBSCRIPTIONS_MAX: usize = 5;
-/// Longest question; the network's limit.
+/// Maximum length of a query, as in the network.
 const QUERY_MAX: usize = 512;
-/// A client that takes nothing for so long is gone.
+/// Maximum time of a write.
 const WRITE_TIME: Duration = Duration::from_secs(10);
-/// Kinds of events of a block as a whole.
+/// Kinds of events for a whole block.
 const BLOCK_KINDS: [&str; 3] = ["NewBlock", "NewBlockHeader", "NewBlockEvents"];
 
 type Stream = WebSocketStream<TokioIo<Upgraded>>;
@@ -37,7 +37,7 @@ struct Subscription {
     filter: Filter,
 }
 
-/// Serves a websocket until it ends or everything is stopped.
+/// Serves a websocket until it closes or the node stops.
 pub(super) async fn serve(node: Node, stream: TokioIo<Upgraded>, limits: Limits, stop: CancellationToken) {
     let config = WebSocketConfig::default()
         .max_message_size(Some(limits.request_bytes))
@@ -53,7 +53,7 @@ pub(super) async fn serve(node: Node, stream: TokioIo<Upgraded>, limits: Limits,
         biased;
         () = stop.cancelled() => {}
         ended = socket.run() => if let Err(error) = ended {
-            tracing::debug!(%error, "a websocket ended");
+            tracing::debug!(%error, "websocket failed");
         }
     }
 }
@@ -70,19 +70,19 @@ impl Socket {
         loop {
             tokio::select! {
                 biased;
-                // Calls first: who unsubscribes is not told the blocks that wait.
+                // Calls first: an unsubscribe also drops the blocks in the queue.
                 message = self.stream.next() => match message {
                     Some(Ok(Message::Text(text))) => self.message(text.as_bytes()).await?,
                     Some(Ok(Message::Binary(bytes))) => self.message(&bytes).await?,
-                    // Answers to pings are made by the library; they go out with the next write.
+                    // The library responds to pings; the response is sent with the next write.
                     Some(Ok(Message::Ping(_))) => self.stream.flush().await?,
                     Some(Ok(Message::Pong(_) | Message::Frame(_))) => {}
                     Some(Ok(Message::Close(_))) | None => return Ok(()),
                     Some(Err(error)) => return Err(error),
                 },
                 block = self.blocks.recv() => match block {
-                    Ok(block) => self.tell(&block).await?,
-                    Err(RecvError::Lagged(lost)) => tracing::debug!(lost, "a slow subscriber loses blocks"),
+                    Ok(block) => self.notify(&block).await?,
+                    Err(RecvError::Lagged(lost)) => tracing::debug!(lost, "slow subscriber lost blocks"),
                     Err(RecvError::Closed) => return Ok(()),
                 },
             }
@@ -122,7 +122,7 @@ impl Socket {
             let text = format!("max_subscriptions_per_client {SUBSCRIPTIONS_MAX} reached");
             return Err(Failure::internal(text));
         }
-        // Before it is read, because reading takes the longer the longer it is.
+        // Before it is parsed, because the time of parsing grows with the length.
         if query.len() > QUERY_MAX {
             return Err(Failure::internal("maximum query length exceeded"));
         }
@@ -148,8 +148,8 @@ impl Socket {
         Ok(json!({}))
     }
 
-    /// Tells a block to every subscription that asked for something in it.
-    async fn tell(&mut self, block: &Block) -> Result<(), Error> {
+    /// Sends the events of a block to each matching subscription.
+    async fn notify(&mut self, block: &Block) -> Result<(), Error> {
         for kind in BLOCK_KINDS {
             let facts = block_facts(block, kind);
             let frames = self.frames(&facts, kind, || block_value(block, kind));
@@ -157,7 +157,7 @@ impl Socket {
                 self.send(&frame).await?;
             }
         }
-        // The facts of a transaction are many texts. Where nobody could be told them they are not made.
+        // The values of a transaction are many strings, created only for subscriptions that may match.
         let for_txs = |s: &Subscription| s.filter.only("tm.event").is_none_or(|kind| kind == "Tx");
         if !self.subscriptions.iter().any(for_txs) {
             return Ok(());
@@ -175,7 +175,7 @@ impl Socket {
     fn frames(&self, facts: &Facts, kind: &str, value: impl FnOnce() -> Value) -> Vec<Value> {
         let matching = self.subscriptions.iter().filter(|s| s.filter.matches(facts));
         let matching: Vec<&Subscription> = matching.collect();
-        // A block in JSON is large, and made only where somebody gets it.
+        // The JSON of a block is large, and created only for a matching subscription.
         if matching.is_empty() {
             return Vec::new();
         }

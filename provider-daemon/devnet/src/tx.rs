@@ -1,4 +1,4 @@
-//! A transaction as it comes in: decoded, and checked as far as that needs no state.
+//! Decoding of transactions, and checks without a state.
 
 use super::refusal::Refusal;
 use akash_provider_chain::convert::{self, Malformed};
@@ -12,20 +12,20 @@ use bytes::Bytes;
 use prost::{Message, Name};
 use prost_types::{Any, Timestamp};
 
-/// Largest transaction that is taken, as the network's mempool limits it.
+/// Maximum size of a transaction, as in the network's mempool.
 pub(super) const TX_BYTES_MAX: usize = 1_048_576;
-/// Messages of one transaction; the network has no limit but the size.
+/// Maximum number of messages in one transaction; the network only limits the size.
 const MESSAGES_MAX: usize = 1_000;
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// What a message does.
+/// Action of a message.
 #[derive(Debug, Clone)]
 pub(super) enum Act {
-    /// What a provider does.
+    /// Action of a provider.
     Provider(Msg),
-    /// What a tenant or an auditor does.
+    /// Action of a tenant or an auditor.
     Tenant(TenantMsg),
-    /// Money from one account to another.
+    /// Transfer of money.
     Send {
         from: Address,
         to: Address,
@@ -33,14 +33,14 @@ pub(super) enum Act {
     },
 }
 
-/// A message with its name.
+/// Message with its type URL.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) type_url: String,
     pub(super) act: Act,
 }
 
-/// A transaction that could be read, with its bytes: those are what was signed, and what a block keeps.
+/// Decoded transaction, with its bytes: the signature covers them, and a block stores them.
 #[derive(Debug, Clone)]
 pub(super) struct Tx {
     pub(super) bytes: Bytes,
@@ -62,9 +62,9 @@ fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Refusal> {
 }
 
 impl Tx {
-    /// Reads a transaction of one signer. What is refused here is refused whatever the state is.
+    /// Decodes a transaction of one signer. Refusals here do not depend on the state.
     pub(super) fn decode(bytes: Bytes) -> Result<Self, Refusal> {
-        // Before anything is decoded: messages in memory are several times their bytes.
+        // Before decoding: decoded messages take several times the memory of their bytes.
         if bytes.len() > TX_BYTES_MAX {
             let n = bytes.len();
             return Err(Refusal::sdk(21, format!("tx too large: {n} bytes: tx too large")));
@@ -103,7 +103,7 @@ impl Tx {
         })
     }
 
-    /// The timeout of an unordered transaction, which is its nonce.
+    /// Returns the timeout of an unordered transaction, which is its nonce.
     pub(super) fn timeout_nanos(&self) -> Option<i64> {
         let Timestamp { seconds, nanos } = self.body.timeout_timestamp?;
         Some(
@@ -113,7 +113,7 @@ impl Tx {
         )
     }
 
-    /// The fee as coins, in the order of the transaction; empty for none.
+    /// Returns the fee as coins, in the order of the transaction; may be empty.
     pub(super) fn fee_coins(&self) -> Result<Vec<Coin>, Refusal> {
         let coins = self.fee.amount.iter().map(|coin| {
             let amount = coin.amount.parse::<u128>().ok();
@@ -127,7 +127,7 @@ impl Tx {
         coins.ok_or_else(|| Refusal::sdk(13, "invalid fee provided: insufficient fee"))
     }
 
-    /// The public key that stands in the transaction.
+    /// Returns the public key in the transaction.
     pub(super) fn public_key(&self) -> Result<Option<Vec<u8>>, Refusal> {
         let Some(any) = &self.info.public_key else {
             return Ok(None);
@@ -180,7 +180,7 @@ fn act(any: &Any) -> Result<Option<Act>, Refusal> {
     }))
 }
 
-/// What the network checks of a message before it looks at any state.
+/// Checks a message like the network does before it reads any state.
 fn check_message(msg: &Msg) -> Result<(), Refusal> {
     match msg {
         Msg::CreateBid { price, .. } if price.amount.is_zero() => {
@@ -199,13 +199,13 @@ fn one_signer(steps: &[Step]) -> Result<Address, Refusal> {
     let mut signers = steps.iter().map(|step| signer(&step.act));
     let first = signers.next().cloned();
     if signers.any(|other| Some(other) != first.as_ref()) {
-        let text = "a transaction of several signers is not taken here: invalid request";
+        let text = "transactions of several signers are not supported: invalid request";
         return Err(Refusal::sdk(18, text));
     }
     first.ok_or_else(|| Refusal::sdk(18, "must contain at least one message: invalid request"))
 }
 
-/// Whose signature a message needs.
+/// Returns the required signer of a message.
 pub(super) const fn signer(act: &Act) -> &Address {
     match act {
         Act::Provider(msg) => msg.signer(),
@@ -226,7 +226,7 @@ pub(super) const fn signer(act: &Act) -> &Address {
     }
 }
 
-/// The deployment that a message touches.
+/// Returns the deployment that a message changes.
 pub(super) fn deployment(act: &Act) -> Option<&akash_provider_core::types::DeploymentId> {
     match act {
         Act::Provider(

@@ -1,7 +1,7 @@
-//! A key that acts on a node over the wire: what tenants, auditors and rivals send.
+//! Key that sends transactions to a node over the wire: for tenants, auditors and competing providers.
 //!
-//! Each call is one unordered transaction, estimated and signed. A provider sends through the chain client's own
-//! writer; this one is for whoever sends a message now and then and waits for it.
+//! Each call is one unordered transaction, estimated and signed. A provider uses the chain client's own writer; this
+//! one is for clients that send single messages and wait for them.
 
 use akash_provider_chain::gas::{GasConfig, NoFee};
 use akash_provider_chain::private_key::PrivateKey;
@@ -16,75 +16,75 @@ use std::time::Duration;
 
 /// Life of a transaction in block time.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// Gas of a transaction that is only tried.
+/// Gas limit of a simulated transaction.
 const TRIAL_GAS: u64 = 2_000_000;
-/// Time between two questions whether a transaction is in a block.
+/// Interval of queries for a pending transaction.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// Why a transaction is in no block, or failed in its own.
+/// Failure to get a transaction into a block, or its failure there.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalletError {
-    /// The node does not answer.
+    /// The node does not respond.
     #[error(transparent)]
     Node(#[from] Error),
-    /// The node takes no fee that this key could pay.
+    /// The node accepts no fee that this key could pay.
     #[error(transparent)]
     Fee(#[from] NoFee),
-    /// The account has never had anything.
-    #[error("the chain does not know {0}: it needs some uakt before it can act")]
+    /// The account does not exist on the chain.
+    #[error("account {0} does not exist on the chain: send it some uakt first")]
     Unknown(Address),
-    /// It failed when it was tried, and was not sent.
-    #[error("the chain refuses it: {log}")]
+    /// The simulation failed, so the transaction was not sent.
+    #[error("the chain would refuse the transaction: {log}")]
     Refused {
-        /// The text of the refusal, as the simulation gave it.
+        /// Text of the refusal, from the simulation.
         log: String,
     },
-    /// The node did not take it.
-    #[error("the node does not take it ({code}): {log}")]
-    NotTaken {
-        /// Why, as a code.
+    /// The node refused the transaction.
+    #[error("the node refused the transaction ({code}): {log}")]
+    MempoolError {
+        /// Code of the refusal.
         code: Code,
-        /// Why, as a text.
+        /// Text of the refusal.
         log: String,
     },
-    /// Its time is over.
-    #[error("transaction {0} is in no block and can land in none any more")]
+    /// The transaction timed out.
+    #[error("transaction {0} is in no block and has expired")]
     Expired(TxHash),
-    /// It failed in its block.
-    #[error("it failed in block {height} ({code}): {log}")]
+    /// The transaction failed in its block.
+    #[error("transaction failed in block {height} ({code}): {log}")]
     Failed {
-        /// Height of the block that holds it; its fee is paid.
+        /// Height of the block; its fee is paid.
         height: Height,
-        /// Why, as a code.
+        /// Code of the failure.
         code: Code,
-        /// Why, as a text.
+        /// Text of the failure.
         log: String,
     },
 }
 
-/// A transaction that a node took.
+/// Transaction accepted by a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sent {
-    /// Hash of its bytes, by which it is found in a block.
+pub struct SentTx {
+    /// Hash of its bytes, for queries.
     pub hash: TxHash,
-    /// The last block time it may land at.
+    /// Last block time at which it may land.
     pub expires: BlockTime,
 }
 
-/// A key and the node it acts on.
+/// Key with its node.
 #[derive(Debug, Clone)]
 pub struct Wallet {
     api: Arc<dyn TxApi>,
     key: Arc<PrivateKey>,
     gas: GasConfig,
-    /// The nonce that was used last.
+    /// Last used nonce.
     last_nanos: Arc<AtomicI64>,
 }
 
 impl Wallet {
-    /// A wallet with the usual settings for gas; asks the node nothing yet.
+    /// Creates a wallet with the usual gas settings. It sends no query yet.
     #[must_use]
     pub fn new(api: Arc<dyn TxApi>, key: PrivateKey) -> Self {
         Self {
@@ -95,17 +95,17 @@ impl Wallet {
         }
     }
 
-    /// Address of the account whose key it has.
+    /// Returns the address of the key's account.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.key.address()
     }
 
-    /// Sends messages as one transaction; returns when the node has checked it and it waits for a block.
+    /// Sends messages as one transaction, and returns when the node has checked it.
     ///
     /// # Errors
-    /// The node does not answer, or refuses it.
-    pub async fn submit(&self, messages: Vec<Any>) -> Result<Sent, WalletError> {
+    /// The node does not respond, or refuses the transaction.
+    pub async fn submit(&self, messages: Vec<Any>) -> Result<SentTx, WalletError> {
         let address = self.address();
         let account = self.api.account(address).await?;
         let account = account.ok_or_else(|| WalletError::Unknown(address.clone()))?;
@@ -133,19 +133,19 @@ impl Wallet {
         let (signed, expires) = sign_with(limit, self.gas.price(limit, price));
         let SignedTx { bytes, hash } = signed;
         match self.api.broadcast(bytes).await? {
-            // A node that has the same bytes already keeps them for a block all the same.
-            Submission::Accepted | Submission::Known => Ok(Sent { hash, expires }),
-            Submission::Refused { code, log } => Err(WalletError::NotTaken { code, log }),
+            // A node that already has the same bytes also stores them for a block.
+            Submission::Accepted | Submission::Known => Ok(SentTx { hash, expires }),
+            Submission::Refused { code, log } => Err(WalletError::MempoolError { code, log }),
         }
     }
 
-    /// Waits until a transaction is in a block; its height.
+    /// Waits until a transaction is in a block; returns the height.
     ///
     /// # Errors
-    /// It failed in its block, never got into one, or the node does not answer.
-    pub async fn wait(&self, sent: &Sent) -> Result<Height, WalletError> {
+    /// The transaction failed in its block or expired, or the node does not respond.
+    pub async fn wait(&self, sent: &SentTx) -> Result<Height, WalletError> {
         loop {
-            // The time is asked first: a block between the two questions may hold it, and it would look expired.
+            // The time first: otherwise a block between the two queries may contain it, and it would look expired.
             let tip = self.api.sync_info().await?;
             if let Some(included) = self.api.find(&sent.hash).await? {
                 return landed(included);
@@ -157,16 +157,16 @@ impl Wallet {
         }
     }
 
-    /// Sends messages as one transaction and waits until it is in a block; its height.
+    /// Sends messages as one transaction and waits until it is in a block; returns the height.
     ///
     /// # Errors
-    /// It is refused, or failed in its block, or the node does not answer.
+    /// The transaction is refused or failed in its block, or the node does not respond.
     pub async fn send(&self, messages: Vec<Any>) -> Result<Height, WalletError> {
         let sent = self.submit(messages).await?;
         self.wait(&sent).await
     }
 
-    /// A nonce that was not used before.
+    /// Returns an unused nonce.
     fn nonce(&self, now: BlockTime) -> (Ordering, BlockTime) {
         let wanted = now.plus(LIFETIME).0.saturating_mul(NANOS_PER_MILLI);
         // Two within one block time would have the same nonce, so each is at least a nanosecond after the last.
@@ -191,7 +191,7 @@ fn landed(included: Included) -> Result<Height, WalletError> {
     }
 }
 
-/// Money in uakt for fees and in uact for everything else, enough for a long day.
+/// Returns initial money: uakt for fees and uact for everything else.
 #[must_use]
 pub fn allowance() -> [Coin; 2] {
     const AMOUNT: u128 = 1_000_000_000_000;

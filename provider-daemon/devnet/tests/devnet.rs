@@ -1,6 +1,6 @@
-//! The development network, spoken to over the wire as any client of a node does.
+//! Tests of the development network over the wire, as clients of a node use it.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+#![expect(clippy::unwrap_used, reason = "a failing test panics")]
 
 #[path = "devnet/calls.rs"]
 mod calls;

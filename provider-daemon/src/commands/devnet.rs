@@ -153,7 +153,7 @@ struct Tenant<'a> {
 }
 
 async fn tenant(args: &TenantArgs) -> anyhow::Result<()> {
-    let key = Keys::made(args.keyring_dir.as_deref())?.private_key(&args.from)?;
+    let key = Keys::open_existing(args.keyring_dir.as_deref())?.private_key(&args.from)?;
     let reader = Reader::new(Endpoints::new(&args.node, &args.chain_id, Limits::default())?);
     let wallet = Wallet::new(Arc::new(reader.clone()), key);
     let tenant = Tenant { args, reader, wallet };

@@ -1,11 +1,11 @@
-//! Queries of the modules every such chain has: accounts, balances, transactions, the node itself, discovery.
+//! Queries of the common Cosmos modules: accounts, balances, transactions, the node itself, discovery.
 
 use super::super::ante::Rules;
 use super::super::block::{Block, node_id, rfc3339};
 use super::super::deliver::{TxResult, responses};
 use super::super::event::Event;
-use super::super::node::{Node, NotTaken};
-use super::{Answered, At, Refused, Transport, ask, page};
+use super::super::node::{MempoolError, Node};
+use super::{At, QueryError, QueryResult, Transport, handle, page};
 use akash_provider_chain::convert;
 use akash_provider_chain::proto::akash::discovery::v1 as discovery;
 use akash_provider_chain::proto::cosmos::auth::v1beta1 as auth;
@@ -25,11 +25,11 @@ use prost::{Message, Name};
 use prost_types::{Any, Timestamp};
 use tonic::Code;
 
-/// Version that the node names.
+/// Version of the node.
 pub(crate) const VERSION: &str = concat!("devnet-", env!("CARGO_PKG_VERSION"));
-/// Version of the protocol that it plays.
+/// Version of the emulated CometBFT.
 pub(crate) const COMET_VERSION: &str = "0.38.21";
-/// Modules and their versions, as the network's discovery lists them.
+/// Modules and their versions, as in the network's discovery.
 pub(crate) const MODULES: [(&str, &str); 6] = [
     ("audit", "v1"),
     ("cert", "v1"),
@@ -38,36 +38,36 @@ pub(crate) const MODULES: [(&str, &str); 6] = [
     ("market", "v1beta5"),
     ("provider", "v1beta4"),
 ];
-/// Versions of the whole interface, the newest first; both have the same modules.
+/// API versions, the newest first; both have the same modules.
 pub(crate) const API_VERSIONS: [&str; 2] = ["v1beta4", "v1beta3"];
 
-/// Answers a query of one of these modules; `None` when it is of another.
-pub(super) fn answer(
+/// Executes a query of one of these modules; returns `None` for another path.
+pub(super) fn execute(
     node: &Node,
     transport: Transport,
     state: At<'_>,
     path: &str,
     data: &[u8],
     height: Height,
-) -> Option<Answered> {
+) -> Option<QueryResult> {
     accounts(state, path, data)
         .or_else(|| transactions(node, transport, path, data))
         .or_else(|| node_itself(node, path, data, height))
         .or_else(|| {
-            // Discovery is not behind abci_query.
+            // Discovery is not available over abci_query.
             let discover = |_| Ok(info(node.lock().rules()));
-            let answered = ask::<discovery::GetInfoRequest>(path, data, discover);
-            answered.filter(|_| transport == Transport::Grpc)
+            let result = handle::<discovery::GetInfoRequest>(path, data, discover);
+            result.filter(|_| transport == Transport::Grpc)
         })
 }
 
-fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
+fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
     let market = &*state.market;
-    ask::<auth::QueryAccountRequest>(path, data, |request| {
+    handle::<auth::QueryAccountRequest>(path, data, |request| {
         let address = convert::address("address", &request.address)?;
         let account = market
             .account(&address)
-            .ok_or_else(|| Refused::status(Code::NotFound, format!("account {address} not found")))?;
+            .ok_or_else(|| QueryError::status(Code::NotFound, format!("account {address} not found")))?;
         let key = account.pubkey.clone().map(|key| Any {
             type_url: PubKey::type_url(),
             value: PubKey { key }.encode_to_vec(),
@@ -87,7 +87,7 @@ fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
         })
     })
     .or_else(|| {
-        ask::<bank::QueryBalanceRequest>(path, data, |request| {
+        handle::<bank::QueryBalanceRequest>(path, data, |request| {
             let address = convert::address("address", &request.address)?;
             let amount = market.balance(&address, &request.denom).amount.to_string();
             let denom = request.denom;
@@ -97,7 +97,7 @@ fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
         })
     })
     .or_else(|| {
-        ask::<bank::QueryAllBalancesRequest>(path, data, |request| {
+        handle::<bank::QueryAllBalancesRequest>(path, data, |request| {
             let address = convert::address("address", &request.address)?;
             let coins = market
                 .account(&address)
@@ -118,37 +118,37 @@ fn accounts(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
     })
 }
 
-fn transactions(node: &Node, transport: Transport, path: &str, data: &[u8]) -> Option<Answered> {
-    ask::<tx::SimulateRequest>(path, data, |request| simulate(node, request))
+fn transactions(node: &Node, transport: Transport, path: &str, data: &[u8]) -> Option<QueryResult> {
+    handle::<tx::SimulateRequest>(path, data, |request| simulate(node, request))
         .or_else(|| {
-            ask::<tx::BroadcastTxRequest>(path, data, |request| match transport {
+            handle::<tx::BroadcastTxRequest>(path, data, |request| match transport {
                 Transport::Grpc => broadcast(node, request),
-                Transport::Abci => Err(Refused::sdk(
+                Transport::Abci => Err(QueryError::sdk(
                     18,
                     "invalid request",
                     "can't route a broadcast tx message",
                 )),
             })
         })
-        .or_else(|| ask::<tx::GetTxRequest>(path, data, |request| get_tx(node, &request.hash)))
+        .or_else(|| handle::<tx::GetTxRequest>(path, data, |request| get_tx(node, &request.hash)))
 }
 
-fn simulate(node: &Node, request: tx::SimulateRequest) -> Result<tx::SimulateResponse, Refused> {
+fn simulate(node: &Node, request: tx::SimulateRequest) -> Result<tx::SimulateResponse, QueryError> {
     let bytes = match request.tx {
         Some(tx) if request.tx_bytes.is_empty() => tx.encode_to_vec(),
         _ => request.tx_bytes,
     };
     if bytes.is_empty() {
         let text = "empty txBytes is not allowed";
-        return Err(Refused::status(Code::InvalidArgument, text));
+        return Err(QueryError::status(Code::InvalidArgument, text));
     }
     let (decoded, result) = node.simulate(Bytes::from(bytes)).map_err(|(refusal, gas)| {
         let text = format!("{} with gas used: '{gas}'", refusal.log);
-        Refused::status(Code::Unknown, text)
+        QueryError::status(Code::Unknown, text)
     })?;
     Ok(tx::SimulateResponse {
         gas_info: Some(abci::GasInfo {
-            // The network says "no limit" by all bits.
+            // The network represents "no limit" by all bits set.
             gas_wanted: u64::MAX,
             gas_used: result.gas_used,
         }),
@@ -161,14 +161,14 @@ fn simulate(node: &Node, request: tx::SimulateRequest) -> Result<tx::SimulateRes
     })
 }
 
-fn broadcast(node: &Node, request: tx::BroadcastTxRequest) -> Result<tx::BroadcastTxResponse, Refused> {
+fn broadcast(node: &Node, request: tx::BroadcastTxRequest) -> Result<tx::BroadcastTxResponse, QueryError> {
     let mode = request.mode();
     if !matches!(mode, tx::BroadcastMode::Sync | tx::BroadcastMode::Async) {
         let text = format!(
             "unsupported return type {}; supported types: sync, async",
             mode.as_str_name()
         );
-        return Err(Refused::status(Code::Unknown, text));
+        return Err(QueryError::status(Code::Unknown, text));
     }
     let bytes = Bytes::from(request.tx_bytes);
     let hash = TxHash::of(&bytes);
@@ -178,17 +178,17 @@ fn broadcast(node: &Node, request: tx::BroadcastTxRequest) -> Result<tx::Broadca
     };
     match node.take(bytes) {
         Ok(_) => {}
-        Err(NotTaken::Refused(refusal)) => {
+        Err(MempoolError::Refused(refusal)) => {
             response.code = refusal.code;
             response.codespace = refusal.space;
             response.raw_log = refusal.log;
         }
-        // The client of the node turns these two into codes.
-        Err(NotTaken::Seen) => {
+        // The client library of the node turns these two into codes.
+        Err(MempoolError::Duplicate) => {
             response.code = 19;
             response.codespace = "sdk".to_owned();
         }
-        Err(NotTaken::Full(_)) => {
+        Err(MempoolError::Full(_)) => {
             response.code = 20;
             response.codespace = "sdk".to_owned();
         }
@@ -198,19 +198,19 @@ fn broadcast(node: &Node, request: tx::BroadcastTxRequest) -> Result<tx::Broadca
     })
 }
 
-fn get_tx(node: &Node, hash: &str) -> Result<tx::GetTxResponse, Refused> {
+fn get_tx(node: &Node, hash: &str) -> Result<tx::GetTxResponse, QueryError> {
     let bytes = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).ok();
     let parsed = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
     let inner = node.lock();
     let found = parsed.and_then(|hash| inner.find(&TxHash(hash)));
-    let missing = || Refused::status(Code::NotFound, format!("tx not found: {hash}"));
+    let missing = || QueryError::status(Code::NotFound, format!("tx not found: {hash}"));
     let (block, landed) = found
         .and_then(|(block, index)| Some((block, block.txs.get(index)?)))
         .ok_or_else(missing)?;
-    let raw = tx::TxRaw::decode(&*landed.bytes).map_err(|e| Refused::malformed(&e))?;
+    let raw = tx::TxRaw::decode(&*landed.bytes).map_err(|e| QueryError::malformed(&e))?;
     let whole = tx::Tx {
-        body: Some(tx::TxBody::decode(&*raw.body_bytes).map_err(|e| Refused::malformed(&e))?),
-        auth_info: Some(tx::AuthInfo::decode(&*raw.auth_info_bytes).map_err(|e| Refused::malformed(&e))?),
+        body: Some(tx::TxBody::decode(&*raw.body_bytes).map_err(|e| QueryError::malformed(&e))?),
+        auth_info: Some(tx::AuthInfo::decode(&*raw.auth_info_bytes).map_err(|e| QueryError::malformed(&e))?),
         signatures: raw.signatures,
     };
     Ok(tx::GetTxResponse {
@@ -221,7 +221,7 @@ fn get_tx(node: &Node, hash: &str) -> Result<tx::GetTxResponse, Refused> {
 
 fn tx_response(block: &Block, hash: &TxHash, result: &TxResult, whole: &tx::Tx) -> abci::TxResponse {
     let gas = |gas: u64| i64::try_from(gas).unwrap_or(i64::MAX);
-    // Seconds are enough for the time of a block here.
+    // The network's format has whole seconds.
     let time = BlockTime(block.time.0 - block.time.0.rem_euclid(1000));
     let time = rfc3339(time).replace(".000000000Z", "Z");
     abci::TxResponse {
@@ -275,36 +275,36 @@ fn wire_block(block: &Block) -> types::Block {
     }
 }
 
-fn node_itself(node: &Node, path: &str, data: &[u8], height: Height) -> Option<Answered> {
-    ask::<comet::GetSyncingRequest>(path, data, |_| Ok(comet::GetSyncingResponse { syncing: false }))
+fn node_itself(node: &Node, path: &str, data: &[u8], height: Height) -> Option<QueryResult> {
+    handle::<comet::GetSyncingRequest>(path, data, |_| Ok(comet::GetSyncingResponse { syncing: false }))
         .or_else(|| {
-            ask::<comet::GetLatestBlockRequest>(path, data, |_| {
+            handle::<comet::GetLatestBlockRequest>(path, data, |_| {
                 let block = node.lock().newest().map(|b| wire_block(b));
                 Ok(comet::GetLatestBlockResponse { block })
             })
         })
         .or_else(|| {
-            ask::<comet::GetBlockByHeightRequest>(path, data, |request| {
+            handle::<comet::GetBlockByHeightRequest>(path, data, |request| {
                 let inner = node.lock();
-                let asked = u64::try_from(request.height).unwrap_or(0);
-                if asked > inner.height() {
+                let requested = u64::try_from(request.height).unwrap_or(0);
+                if requested > inner.height() {
                     let text = "requested block height is bigger then the chain length";
-                    return Err(Refused::status(Code::InvalidArgument, text));
+                    return Err(QueryError::status(Code::InvalidArgument, text));
                 }
                 let lowest = inner.oldest().map_or(0, |b| b.height);
                 let gone = || {
-                    let text = format!("height {asked} is not available, lowest height is {lowest}");
-                    Refused::status(Code::Unknown, text)
+                    let text = format!("height {requested} is not available, lowest height is {lowest}");
+                    QueryError::status(Code::Unknown, text)
                 };
-                let block = inner.block(asked).ok_or_else(gone)?;
+                let block = inner.block(requested).ok_or_else(gone)?;
                 Ok(comet::GetBlockByHeightResponse {
                     block: Some(wire_block(block)),
                 })
             })
         })
-        .or_else(|| ask::<comet::GetNodeInfoRequest>(path, data, |_| Ok(node_info(node.lock().rules()))))
+        .or_else(|| handle::<comet::GetNodeInfoRequest>(path, data, |_| Ok(node_info(node.lock().rules()))))
         .or_else(|| {
-            ask::<settings::ConfigRequest>(path, data, |_| {
+            handle::<settings::ConfigRequest>(path, data, |_| {
                 let price = &node.lock().rules().gas_price.clone();
                 Ok(settings::ConfigResponse {
                     minimum_gas_price: format!("{}{}", price.amount, price.denom),
@@ -315,7 +315,7 @@ fn node_itself(node: &Node, path: &str, data: &[u8], height: Height) -> Option<A
             })
         })
         .or_else(|| {
-            ask::<settings::StatusRequest>(path, data, |_| {
+            handle::<settings::StatusRequest>(path, data, |_| {
                 let inner = node.lock();
                 let block = inner.block(height).or_else(|| inner.newest());
                 Ok(block.map_or_else(settings::StatusResponse::default, |block| {

@@ -1,6 +1,6 @@
 //! Queries of the network's own modules: market, deployment, provider, audit, cert, escrow.
 
-use super::{Answered, At, Place, Refused, ask, is_like, page, wanted_states};
+use super::{At, Place, QueryError, QueryResult, handle, matches_filter, page, wanted_states};
 use akash_provider_chain::convert::{self, answers};
 use akash_provider_chain::proto::akash::base::attributes::v1::Attribute as WireAttribute;
 use akash_provider_chain::proto::akash::{
@@ -33,21 +33,21 @@ const LEASE_STATES: [(&str, LeaseState); 4] = [
     ("reclaiming", LeaseState::Reclaiming),
 ];
 
-/// Answers a query of one of these modules; `None` when it is of another.
-pub(super) fn answer(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
+/// Executes a query of one of these modules; returns `None` for another path.
+pub(super) fn execute(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
     market(state, path, data)
         .or_else(|| deployment(state, path, data))
-        .or_else(|| people(state, path, data))
+        .or_else(|| accounts_and_certificates(state, path, data))
         .or_else(|| money(&state.market, path, data))
 }
 
-fn market(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
+fn market(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
     let market = &*state.market;
-    ask::<mkt::QueryOrdersRequest>(path, data, |request| orders(market, request))
-        .or_else(|| ask::<mkt::QueryBidsRequest>(path, data, |request| bids(market, request)))
-        .or_else(|| ask::<mkt::QueryLeasesRequest>(path, data, |request| leases(market, request)))
+    handle::<mkt::QueryOrdersRequest>(path, data, |request| orders(market, request))
+        .or_else(|| handle::<mkt::QueryBidsRequest>(path, data, |request| bids(market, request)))
+        .or_else(|| handle::<mkt::QueryLeasesRequest>(path, data, |request| leases(market, request)))
         .or_else(|| {
-            ask::<mkt::QueryOrderRequest>(path, data, |request| {
+            handle::<mkt::QueryOrderRequest>(path, data, |request| {
                 let order = market.order(&convert::order_id(request.id)?);
                 let order = order.ok_or_else(|| not_found("market", 15, "invalid order: order not found"))?;
                 let order = Some(answers::order(order));
@@ -55,23 +55,23 @@ fn market(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
             })
         })
         .or_else(|| {
-            ask::<mkt::QueryBidRequest>(path, data, |request| {
+            handle::<mkt::QueryBidRequest>(path, data, |request| {
                 let bid = market.bid(&convert::bid_id(request.id)?);
                 let bid = bid.ok_or_else(|| not_found("market", 18, "invalid bid: bid not found"))?;
                 Ok(wire_bid(market, bid))
             })
         })
         .or_else(|| {
-            ask::<mkt::QueryLeaseRequest>(path, data, |request| {
+            handle::<mkt::QueryLeaseRequest>(path, data, |request| {
                 let lease = market.lease(&convert::lease_id(request.id)?);
                 let lease = lease.ok_or_else(|| not_found("market", 20, "invalid lease: lease not found"))?;
                 Ok(wire_lease(market, &lease))
             })
         })
         .or_else(|| {
-            ask::<mkt::QueryParamsRequest>(path, data, |_| {
+            handle::<mkt::QueryParamsRequest>(path, data, |_| {
                 let mut params = answers::market_params(market.params());
-                // The old single one is the one in the staking token.
+                // The deprecated single field has the amount in the staking token.
                 let uakt = params.bid_min_deposits.iter().find(|c| c.denom == "uakt");
                 params.bid_min_deposit = uakt.cloned().or(params.bid_min_deposit);
                 Ok(mkt::QueryParamsResponse { params: Some(params) })
@@ -79,8 +79,8 @@ fn market(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
         })
 }
 
-fn not_found(module: &str, code: u32, text: &str) -> Refused {
-    Refused::not_found(module, code, text)
+fn not_found(module: &str, code: u32, text: &str) -> QueryError {
+    QueryError::not_found(module, code, text)
 }
 
 fn wire_bid(market: &Market, bid: &Bid) -> mkt::QueryBidResponse {
@@ -99,21 +99,21 @@ fn wire_lease(market: &Market, lease: &LeaseRecord) -> mkt::QueryLeaseResponse {
     )
 }
 
-/// Listings go through one state after the other.
+/// Returns the position in listings that are sorted by state first.
 fn place<S: PartialEq, I: Clone>(states: &[(&str, S)], state: &S, id: &I) -> Place<I> {
     let state = states.iter().position(|(_, s)| s == state);
     Place(state.unwrap_or(0), id.clone())
 }
 
-fn orders(market: &Market, request: mkt::QueryOrdersRequest) -> Result<mkt::QueryOrdersResponse, Refused> {
+fn orders(market: &Market, request: mkt::QueryOrdersRequest) -> Result<mkt::QueryOrdersResponse, QueryError> {
     let filters = request.filters.unwrap_or_default();
     let states = wanted_states(&filters.state, &ORDER_STATES)?;
     let wanted = |o: &&Order| {
         let group = &o.id.group;
-        is_like(&filters.owner.as_str(), &group.deployment.owner.as_str())
-            && is_like(&filters.dseq, &group.deployment.dseq)
-            && is_like(&filters.gseq, &group.gseq)
-            && is_like(&filters.oseq, &o.id.oseq)
+        matches_filter(&filters.owner.as_str(), &group.deployment.owner.as_str())
+            && matches_filter(&filters.dseq, &group.deployment.dseq)
+            && matches_filter(&filters.gseq, &group.gseq)
+            && matches_filter(&filters.oseq, &o.id.oseq)
     };
     let listed = states.iter().flat_map(|state| {
         let of_state = market.orders().filter(move |o| o.state == *state);
@@ -124,35 +124,35 @@ fn orders(market: &Market, request: mkt::QueryOrdersRequest) -> Result<mkt::Quer
     Ok(mkt::QueryOrdersResponse { orders, pagination })
 }
 
-fn bids(market: &Market, request: mkt::QueryBidsRequest) -> Result<mkt::QueryBidsResponse, Refused> {
+fn bids(market: &Market, request: mkt::QueryBidsRequest) -> Result<mkt::QueryBidsResponse, QueryError> {
     let filters = request.filters.unwrap_or_default();
     let states = wanted_states(&filters.state, &BID_STATES)?;
     let wanted = |b: &&Bid| {
         let order = &b.id.order;
-        is_like(&filters.owner.as_str(), &order.group.deployment.owner.as_str())
-            && is_like(&filters.dseq, &order.group.deployment.dseq)
-            && is_like(&filters.gseq, &order.group.gseq)
-            && is_like(&filters.oseq, &order.oseq)
-            && is_like(&filters.provider.as_str(), &b.id.provider.as_str())
+        matches_filter(&filters.owner.as_str(), &order.group.deployment.owner.as_str())
+            && matches_filter(&filters.dseq, &order.group.deployment.dseq)
+            && matches_filter(&filters.gseq, &order.group.gseq)
+            && matches_filter(&filters.oseq, &order.oseq)
+            && matches_filter(&filters.provider.as_str(), &b.id.provider.as_str())
             && filters.bseq == 0
     };
-    // Unlike orders, these come in the order of their ids whatever their state.
+    // Unlike orders, bids are sorted by id whatever their state is.
     let listed = market.bids().filter(|b| states.contains(&b.state)).filter(wanted);
     let key = |b: &&Bid| Place(0, b.id.clone());
     let (bids, pagination) = page(listed, key, |b| wire_bid(market, b), request.pagination)?;
     Ok(mkt::QueryBidsResponse { bids, pagination })
 }
 
-fn leases(market: &Market, request: mkt::QueryLeasesRequest) -> Result<mkt::QueryLeasesResponse, Refused> {
+fn leases(market: &Market, request: mkt::QueryLeasesRequest) -> Result<mkt::QueryLeasesResponse, QueryError> {
     let filters = request.filters.unwrap_or_default();
     let states = wanted_states(&filters.state, &LEASE_STATES)?;
     let wanted = |l: &LeaseRecord| {
         let order = &l.lease.id.order;
-        is_like(&filters.owner.as_str(), &order.group.deployment.owner.as_str())
-            && is_like(&filters.dseq, &order.group.deployment.dseq)
-            && is_like(&filters.gseq, &order.group.gseq)
-            && is_like(&filters.oseq, &order.oseq)
-            && is_like(&filters.provider.as_str(), &l.lease.id.provider.as_str())
+        matches_filter(&filters.owner.as_str(), &order.group.deployment.owner.as_str())
+            && matches_filter(&filters.dseq, &order.group.deployment.dseq)
+            && matches_filter(&filters.gseq, &order.group.gseq)
+            && matches_filter(&filters.oseq, &order.oseq)
+            && matches_filter(&filters.provider.as_str(), &l.lease.id.provider.as_str())
             && filters.bseq == 0
     };
     let listed = market
@@ -171,16 +171,16 @@ fn wire_deployment(market: &Market, record: &DeploymentRecord) -> dep::QueryDepl
     }
 }
 
-fn deployment(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
+fn deployment(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
     let market = &*state.market;
-    ask::<dep::QueryDeploymentRequest>(path, data, |request| {
+    handle::<dep::QueryDeploymentRequest>(path, data, |request| {
         let record = market.deployment(&convert::deployment_id(request.id)?);
         let record = record.ok_or_else(|| not_found("deployment", 4, "Deployment not found"))?;
         Ok(wire_deployment(market, &record))
     })
-    .or_else(|| ask::<dep::QueryDeploymentsRequest>(path, data, |request| deployments(market, request)))
+    .or_else(|| handle::<dep::QueryDeploymentsRequest>(path, data, |request| deployments(market, request)))
     .or_else(|| {
-        ask::<dep::QueryGroupRequest>(path, data, |request| {
+        handle::<dep::QueryGroupRequest>(path, data, |request| {
             let id = convert::group_id(request.id)?;
             let group = market.group(&id);
             let group = group.ok_or_else(|| not_found("deployment", 14, "Group not found"))?;
@@ -191,7 +191,7 @@ fn deployment(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
         })
     })
     .or_else(|| {
-        ask::<dep::QueryParamsRequest>(path, data, |_| {
+        handle::<dep::QueryParamsRequest>(path, data, |_| {
             let coin = |denom: &str| akash_provider_chain::proto::cosmos::base::v1beta1::Coin {
                 denom: denom.to_owned(),
                 amount: MIN_DEPLOYMENT_DEPOSIT.to_string(),
@@ -207,12 +207,12 @@ fn deployment(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
 fn deployments(
     market: &Market,
     request: dep::QueryDeploymentsRequest,
-) -> Result<dep::QueryDeploymentsResponse, Refused> {
+) -> Result<dep::QueryDeploymentsResponse, QueryError> {
     let filters = request.filters.unwrap_or_default();
     let states = wanted_states(&filters.state, &[("active", true), ("closed", false)])?;
     let wanted = |d: &DeploymentRecord| {
         let id = &d.deployment.id;
-        is_like(&filters.owner.as_str(), &id.owner.as_str()) && is_like(&filters.dseq, &id.dseq)
+        matches_filter(&filters.owner.as_str(), &id.owner.as_str()) && matches_filter(&filters.dseq, &id.dseq)
     };
     let listed = states.iter().flat_map(|active| {
         let of_state = market
@@ -241,18 +241,18 @@ fn wire_audit(owner: &Address, auditor: &str, attributes: &[Attribute]) -> audit
     }
 }
 
-fn people(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
+fn accounts_and_certificates(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
     let market = &*state.market;
     let unknown = |module, code| not_found(module, code, "invalid provider: address not found");
-    ask::<prov::QueryProviderRequest>(path, data, |request| {
+    handle::<prov::QueryProviderRequest>(path, data, |request| {
         let owner = convert::address("owner", &request.owner)?;
         let provider = market.provider(&owner).ok_or_else(|| unknown("provider", 3))?;
         let provider = Some(answers::provider(provider));
         Ok(prov::QueryProviderResponse { provider })
     })
     .or_else(|| {
-        ask::<prov::QueryProvidersRequest>(path, data, |request| {
-            // In the order of the accounts' bytes, which is not the order of their texts.
+        handle::<prov::QueryProvidersRequest>(path, data, |request| {
+            // Sorted by the bytes of the address, which differs from the order of the texts.
             let mut all: Vec<&ProviderRecord> = market.providers().collect();
             all.sort_by_cached_key(|p| p.owner.to_bytes());
             let wire = |p: &&ProviderRecord| answers::provider(p);
@@ -269,7 +269,7 @@ fn people(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
         })
     })
     .or_else(|| {
-        ask::<audit::QueryProviderAuditorRequest>(path, data, |request| {
+        handle::<audit::QueryProviderAuditorRequest>(path, data, |request| {
             let owner = convert::address("owner", &request.owner)?;
             let signed = market.auditor_attributes(&request.auditor, &owner);
             let signed = signed.ok_or_else(|| unknown("audit", 1))?;
@@ -280,10 +280,10 @@ fn people(state: At<'_>, path: &str, data: &[u8]) -> Option<Answered> {
         })
     })
     .or_else(|| audits(market, path, data))
-    .or_else(|| ask::<cert::QueryCertificatesRequest>(path, data, |request| certificates(market, request)))
+    .or_else(|| handle::<cert::QueryCertificatesRequest>(path, data, |request| certificates(market, request)))
 }
 
-fn audits(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
+fn audits(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
     let list = |wanted: &dyn Fn(&Address, &str) -> bool| {
         let all = market
             .all_audits()
@@ -300,16 +300,16 @@ fn audits(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
             pagination: None,
         })
     };
-    ask::<audit::QueryProviderAttributesRequest>(path, data, |request| {
+    handle::<audit::QueryProviderAttributesRequest>(path, data, |request| {
         found(list(&|owner, _| owner.as_str() == request.owner))
     })
     .or_else(|| {
-        ask::<audit::QueryAuditorAttributesRequest>(path, data, |request| {
+        handle::<audit::QueryAuditorAttributesRequest>(path, data, |request| {
             found(list(&|_, auditor| auditor == request.auditor))
         })
     })
     .or_else(|| {
-        ask::<audit::QueryAllProvidersAttributesRequest>(path, data, |request| {
+        handle::<audit::QueryAllProvidersAttributesRequest>(path, data, |request| {
             let key = |a: &audit::AuditedProvider| format!("{}/{}", a.owner, a.auditor);
             let all = list(&|_, _| true).into_iter();
             let (providers, pagination) = page(all, key, Clone::clone, request.pagination)?;
@@ -324,18 +324,18 @@ fn audits(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
 fn certificates(
     market: &Market,
     request: cert::QueryCertificatesRequest,
-) -> Result<cert::QueryCertificatesResponse, Refused> {
+) -> Result<cert::QueryCertificatesResponse, QueryError> {
     let filter = request.filter.unwrap_or_default();
     let states = wanted_states(&filter.state, &[("valid", true), ("revoked", false)])?;
     if filter.owner.is_empty() {
-        let text = "a listing of everybody's certificates is not served here";
-        return Err(Refused::status(tonic::Code::InvalidArgument, text));
+        let text = "a filter without an owner is not supported by this node";
+        return Err(QueryError::status(tonic::Code::InvalidArgument, text));
     }
     let owner = convert::address("filter.owner", &filter.owner)?;
     let wanted = market
         .certificates(&owner)
         .iter()
-        .filter(|c| states.contains(&c.valid) && is_like(&filter.serial.as_str(), &c.serial.as_str()));
+        .filter(|c| states.contains(&c.valid) && matches_filter(&filter.serial.as_str(), &c.serial.as_str()));
     // Longer decimals are larger numbers.
     let mut wanted: Vec<_> = wanted.collect();
     wanted.sort_by_key(|c| (c.serial.len(), &c.serial));
@@ -357,18 +357,18 @@ fn certificates(
     })
 }
 
-/// Accounts and payments of deployments; those of bids are seen with the bids.
-fn money(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
+/// Executes queries of accounts and payments of deployments; those of bids are part of the bids.
+fn money(market: &Market, path: &str, data: &[u8]) -> Option<QueryResult> {
     use escrow::types::v1::State;
     let named = |state: i32| State::try_from(state).map_or("", |s| s.as_str_name());
-    ask::<escrow::v1::QueryAccountsRequest>(path, data, |request| {
+    handle::<escrow::v1::QueryAccountsRequest>(path, data, |request| {
         let accounts = market.deployments().filter_map(|d| {
             let account = wire_deployment(market, &d).escrow_account?;
             Some((d.deployment.id, account))
         });
         let wanted = accounts.filter(|(_, a)| {
             let state = a.state.as_ref().map_or("", |s| named(s.state));
-            is_like(&request.state.as_str(), &state) && is_of(&request.xid, a.id.as_ref(), None)
+            matches_filter(&request.state.as_str(), &state) && matches_key(&request.xid, a.id.as_ref(), None)
         });
         let (accounts, pagination) = page(
             wanted,
@@ -379,7 +379,7 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
         Ok(escrow::v1::QueryAccountsResponse { accounts, pagination })
     })
     .or_else(|| {
-        ask::<escrow::v1::QueryPaymentsRequest>(path, data, |request| {
+        handle::<escrow::v1::QueryPaymentsRequest>(path, data, |request| {
             let payments = market.leases().filter_map(|l| {
                 let payment = wire_lease(market, &l).escrow_payment?;
                 Some((l.lease.id, payment))
@@ -388,8 +388,8 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
                 let state = p.state.as_ref().map_or("", |s| named(s.state));
                 let id = p.id.as_ref();
                 let aid = id.and_then(|id| id.aid.as_ref());
-                is_like(&request.state.as_str(), &state)
-                    && is_of(&request.xid, aid, id.map(|id| id.xid.as_str()))
+                matches_filter(&request.state.as_str(), &state)
+                    && matches_key(&request.xid, aid, id.map(|id| id.xid.as_str()))
             });
             let (payments, pagination) = page(
                 wanted,
@@ -402,8 +402,8 @@ fn money(market: &Market, path: &str, data: &[u8]) -> Option<Answered> {
     })
 }
 
-/// True for an account below this text key (`deployment/owner/dseq[/gseq/oseq/provider]`).
-fn is_of(xid: &str, account: Option<&escrow::id::v1::Account>, payment: Option<&str>) -> bool {
+/// Returns true for an account below this text key (`deployment/owner/dseq[/gseq/oseq/provider]`).
+fn matches_key(xid: &str, account: Option<&escrow::id::v1::Account>, payment: Option<&str>) -> bool {
     let Some(account) = account else { return false };
     let mut whole = format!("deployment/{}", account.xid);
     if let Some(payment) = payment {

@@ -1,4 +1,4 @@
-//! Plain calls, as any client makes them.
+//! Plain calls of a client.
 
 use data_encoding::BASE64;
 use http_body_util::{BodyExt, Full};
@@ -7,7 +7,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-/// One HTTP request on a connection of its own: status and body.
+/// Sends one HTTP request on a new connection; returns status and body.
 pub(crate) async fn request(url: &str, method: &str, path: &str, body: impl Into<Bytes>) -> (u16, Vec<u8>) {
     let host = url.trim_start_matches("http://").to_owned();
     let stream = TcpStream::connect(&host).await.unwrap();
@@ -29,20 +29,20 @@ pub(crate) async fn request(url: &str, method: &str, path: &str, body: impl Into
     (status, body)
 }
 
-/// A JSON-RPC call: the whole answer.
+/// Sends a JSON-RPC call; returns the whole response.
 pub(crate) async fn call(url: &str, method: &str, params: Value) -> Value {
     let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
     let (_, body) = request(url, "POST", "/", call.to_string()).await;
     serde_json::from_slice(&body).unwrap()
 }
 
-/// A call in an address: status and answer.
+/// Sends a call in a URL; returns status and response.
 pub(crate) async fn get(url: &str, path: &str) -> (u16, Value) {
     let (status, body) = request(url, "GET", path, "").await;
     (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
 }
 
-/// Sends a transaction as a client of JSON-RPC does: the whole answer.
+/// Broadcasts a transaction over JSON-RPC; returns the whole response.
 pub(crate) async fn broadcast(url: &str, tx: &[u8]) -> Value {
     call(url, "broadcast_tx_sync", json!({"tx": BASE64.encode(tx)})).await
 }

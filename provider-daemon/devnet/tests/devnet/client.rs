@@ -1,4 +1,4 @@
-//! A client that speaks gRPC alone, but for blocks, which gRPC does not carry.
+//! Client that only uses gRPC, except for blocks, which gRPC does not have.
 
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::gas::MemorySpent;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A client whose queries and transactions go to one address and whose events come from another.
+/// Client with one address for queries and transactions, and another for events.
 #[derive(Debug)]
 pub(crate) struct WireClient {
     queries: Reader,
@@ -31,7 +31,7 @@ pub(crate) struct WireClient {
     _ends: DropGuard,
 }
 
-/// A reader of one address, quick enough for fast blocks.
+/// Returns a reader of one address, with intervals for fast blocks.
 pub(crate) fn reader(address: &str, chain_id: &str) -> Reader {
     let limits = Limits {
         health_age: Duration::from_millis(200),

@@ -1,4 +1,4 @@
-//! The chain port's suite over both protocols.
+//! Conformance suite of the chain port over both protocols.
 
 use super::client::WireClient;
 use super::driver::{CHAIN_ID, WireDriver, key};
@@ -16,7 +16,7 @@ async fn a_client_over_grpc_conforms() {
     suite(&client, &driver).await;
 }
 
-/// The client that the daemon runs on, with what it hears told to its writer.
+/// Runs the suite on the daemon's client, with its events forwarded to its writer.
 async fn conforms(driver: &WireDriver, nodes: Vec<String>) {
     let settings = ClientSettings {
         key: Some(key(2)),

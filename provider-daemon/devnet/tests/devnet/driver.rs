@@ -1,4 +1,4 @@
-//! Tenant and rival of the chain port's suite, acting by signed transactions over the wire.
+//! Tenant and competing provider of the conformance suite, with signed transactions over the wire.
 
 use super::client::reader;
 use akash_provider_chain::convert::{tenant_to_any, to_any};
@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) const CHAIN_ID: &str = "devnet";
-/// Fast, and slow enough for a busy machine.
+/// Block time: fast, and slow enough for a busy machine.
 const BLOCK_TIME: Duration = Duration::from_millis(150);
 
-/// A key that is the same in every run.
+/// Returns a constant key.
 pub(crate) fn key(number: u8) -> PrivateKey {
     PrivateKey::from_bytes(&[number; 32]).unwrap()
 }
@@ -30,7 +30,7 @@ pub(crate) fn now() -> BlockTime {
     BlockTime(i64::try_from(since.as_millis()).unwrap())
 }
 
-/// A chain with a tenant (1) and two registered providers (2, 3).
+/// Creates a chain with a tenant (1) and two registered providers (2, 3).
 pub(crate) fn chain() -> MemoryChain {
     let chain = MemoryChain::new(MarketConfig::new(CHAIN_ID, now()));
     chain.market(|market| {
@@ -58,7 +58,7 @@ pub(crate) async fn devnet(block_time: Option<Duration>) -> Devnet {
     Devnet::start(config).await.unwrap()
 }
 
-/// Drives a development network that makes blocks by itself.
+/// Driver of a development network with automatic blocks.
 pub(crate) struct WireDriver {
     pub(crate) devnet: Devnet,
     reader: akash_provider_chain::Reader,
@@ -156,7 +156,7 @@ pub(crate) fn order(deployment: &DeploymentId, gseq: u32) -> OrderId {
     }
 }
 
-/// A deployment with so many groups that ask for no attributes.
+/// Returns a deployment with this number of groups, without required attributes.
 pub(crate) fn create(id: &DeploymentId, groups: u32) -> TenantMsg {
     deployment_of(id, groups, &DecCoin::new(&"uact".into(), Dec::from_int(40)))
 }

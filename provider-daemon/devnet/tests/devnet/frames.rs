@@ -1,4 +1,4 @@
-//! What a websocket told during the replay, and the other answers of the JSON-RPC, compared with the recorded ones.
+//! Comparison of websocket frames and other JSON-RPC responses with the recorded ones.
 
 use super::calls::{call, get};
 use super::recordings::{read, shape};
@@ -11,11 +11,11 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-/// How long a frame may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum wait for a frame.
+const TIMEOUT: Duration = Duration::from_secs(30);
 const KINDS: [&str; 4] = ["NewBlock", "NewBlockHeader", "NewBlockEvents", "Tx"];
 
-/// A websocket with a subscription to every kind of event.
+/// Websocket with a subscription to every kind of event.
 pub(crate) struct Frames {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
 }
@@ -39,7 +39,7 @@ impl Frames {
 
     async fn next(&mut self) -> Value {
         loop {
-            let message = tokio::time::timeout(PATIENCE, self.socket.next()).await;
+            let message = tokio::time::timeout(TIMEOUT, self.socket.next()).await;
             let message = message.expect("a frame in time").unwrap().unwrap();
             if let Message::Text(text) = message {
                 return serde_json::from_str(text.as_str()).unwrap();
@@ -47,7 +47,7 @@ impl Frames {
         }
     }
 
-    /// The frames of a block with so many transactions, by kind.
+    /// Returns the frames of a block with this number of transactions, by kind.
     pub(crate) async fn block(&mut self, txs: usize) -> BTreeMap<String, Vec<Value>> {
         let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         for _ in 0..KINDS.len() - 1 + txs {
@@ -59,7 +59,7 @@ impl Frames {
     }
 }
 
-/// What a node says of a transaction, without what it cost, which is a model here.
+/// Removes the gas from a transaction's result, which is a model here.
 pub(crate) fn without_gas(mut value: Value) -> Value {
     match &mut value {
         Value::Object(fields) => {
@@ -78,12 +78,12 @@ pub(crate) fn without_gas(mut value: Value) -> Value {
     value
 }
 
-/// Takes a part out of a value.
+/// Removes a part of a value, and returns it.
 fn take(value: &mut Value, path: &str) -> Value {
     value.pointer_mut(path).map(Value::take).unwrap_or_default()
 }
 
-/// Compares the frames of a transaction's block with the recorded ones; what differs.
+/// Compares the frames of a transaction's block with the recorded ones; returns the differences.
 pub(crate) fn compare_frames(folder: &Path, name: &str, ours: &BTreeMap<String, Vec<Value>>) -> Vec<String> {
     let mut differences = Vec::new();
     for kind in KINDS {
@@ -103,7 +103,7 @@ pub(crate) fn compare_frames(folder: &Path, name: &str, ours: &BTreeMap<String, 
             );
             continue;
         }
-        // What a block does by itself (rewards, minting) is the network's own.
+        // Events of the block itself (rewards, minting) differ.
         for path in [
             "/events",
             "/data/value/result_finalize_block/events",
@@ -141,7 +141,7 @@ fn differ(differences: &mut Vec<String>, what: &str, ours: &Value, theirs: &Valu
     }
 }
 
-/// Compares a block and its results with the recorded ones; what differs.
+/// Compares a block and its results with the recorded ones; returns the differences.
 pub(crate) async fn compare_block(folder: &Path, rpc: &str, name: &str, height: u64) -> Vec<String> {
     let mut differences = Vec::new();
     let block = folder.join(format!("rpc/block-{name}.json"));
@@ -173,7 +173,7 @@ pub(crate) async fn compare_block(folder: &Path, rpc: &str, name: &str, height: 
         let logs = |value: &mut Value| {
             for result in value["txs_results"].as_array_mut().unwrap() {
                 let log = result["log"].as_str().unwrap();
-                // A stack is what a panic appends, the gas used is a model.
+                // A panic appends its stack, and the used gas is a model.
                 let log = log
                     .split("\nstack:")
                     .next()
@@ -204,7 +204,7 @@ pub(crate) async fn compare_block(folder: &Path, rpc: &str, name: &str, height: 
     differences
 }
 
-/// Compares everything else that was recorded of the JSON-RPC; what differs. The chain is at its end.
+/// Compares the other recorded JSON-RPC responses, at the end of the chain; returns the differences.
 pub(crate) async fn compare_rest(folder: &Path, rpc: &str) -> Vec<String> {
     let mut differences = Vec::new();
     for (name, path) in [
@@ -230,7 +230,7 @@ pub(crate) async fn compare_rest(folder: &Path, rpc: &str) -> Vec<String> {
         );
         for value in [&mut ours, &mut theirs] {
             drop(take(value, "/id"));
-            // Names of the node and of its peers are its own.
+            // Names of the node and its peers differ.
             drop(take(value, "/result/node_info/channels"));
             drop(take(value, "/result/listeners"));
         }

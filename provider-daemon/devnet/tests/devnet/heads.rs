@@ -1,5 +1,5 @@
-//! What a node says over gRPC beside its answers: the names in the head and in the trailers, as the network's own
-//! node says them. A client that needs one of them finds out here where it is left out.
+//! Metadata of gRPC responses: the names in the head and in the trailers, as in the network's own node. These tests
+//! show where one that a client needs is missing.
 
 use super::driver::devnet;
 use super::recordings::read;
@@ -15,8 +15,8 @@ const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 const TYPE: &str = "content-type";
 
-/// Methods behind the network's router of queries: it opens the state after a block and says which. It does so
-/// before the method is called, so a refusal by the method says it too.
+/// Methods behind the network's query router, which opens the state after a block and reports its height before the
+/// method is called. A refusal by the method therefore also has the height.
 const OF_STATE: [&str; 32] = [
     "/akash.audit.v1.Query/AllProvidersAttributes",
     "/akash.audit.v1.Query/AuditorAttributes",
@@ -59,15 +59,15 @@ const NOT_PLAYED: [&str; 2] = [
     "/akash.oracle.v2.Query/AggregatedPrice",
 ];
 
-/// Names in the head and in the trailers, and the height that is said.
+/// Names in the head and in the trailers, and the height.
 #[derive(Debug, PartialEq)]
-struct Said {
+struct ResponseMetadata {
     head: BTreeSet<String>,
     trailers: BTreeSet<String>,
     height: Option<u64>,
 }
 
-impl Said {
+impl ResponseMetadata {
     fn new(head: &[&str], trailers: &[&str], height: Option<u64>) -> Self {
         let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         Self {
@@ -90,8 +90,8 @@ impl Said {
     }
 }
 
-/// Asks with an empty request, as any client of gRPC does.
-async fn ask(devnet: &Devnet, path: &str, height: Option<&str>) -> Said {
+/// Sends an empty request.
+async fn ask(devnet: &Devnet, path: &str, height: Option<&str>) -> ResponseMetadata {
     let address = devnet.grpc_url().trim_start_matches("grpc://").to_owned();
     let stream = TcpStream::connect(&address).await.unwrap();
     let client = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
@@ -111,7 +111,7 @@ async fn ask(devnet: &Devnet, path: &str, height: Option<&str>) -> Said {
     let names = |map: &http::HeaderMap| map.keys().map(ToString::to_string).collect();
     let (head, body) = response.into_parts();
     let body = body.collect().await.unwrap();
-    let said = Said {
+    let said = ResponseMetadata {
         height: head
             .headers
             .get(HEIGHT)
@@ -125,7 +125,7 @@ async fn ask(devnet: &Devnet, path: &str, height: Option<&str>) -> Said {
 }
 
 #[tokio::test]
-async fn heads_and_trailers_are_those_of_the_network() {
+async fn heads_and_trailers_match_the_network() {
     let devnet = devnet(None).await;
     for _ in 0..3 {
         devnet.make_block();
@@ -133,20 +133,32 @@ async fn heads_and_trailers_are_those_of_the_network() {
     let newest = devnet.chain().market(|m| m.height());
     let earlier = (newest - 1).to_string();
     for path in OF_STATE {
-        assert_eq!(ask(&devnet, path, None).await, Said::of_state(newest), "{path}");
+        assert_eq!(
+            ask(&devnet, path, None).await,
+            ResponseMetadata::of_state(newest),
+            "{path}"
+        );
         let pinned = ask(&devnet, path, Some(&earlier)).await;
-        assert_eq!(pinned, Said::of_state(newest - 1), "{path} at {earlier}");
+        assert_eq!(
+            pinned,
+            ResponseMetadata::of_state(newest - 1),
+            "{path} at {earlier}"
+        );
         for unfit in ["1000000", "rubbish"] {
             let refused = ask(&devnet, path, Some(unfit)).await;
-            assert_eq!(refused, Said::without_state(), "{path} at {unfit}");
+            assert_eq!(refused, ResponseMetadata::without_state(), "{path} at {unfit}");
         }
     }
     for height in [None, Some("1"), Some("1000000"), Some("rubbish")] {
         let said = ask(&devnet, OF_SERVER, height).await;
-        assert_eq!(said, Said::of_server(), "{OF_SERVER} at {height:?}");
+        assert_eq!(said, ResponseMetadata::of_server(), "{OF_SERVER} at {height:?}");
     }
     for path in NOT_PLAYED {
-        assert_eq!(ask(&devnet, path, None).await, Said::without_state(), "{path}");
+        assert_eq!(
+            ask(&devnet, path, None).await,
+            ResponseMetadata::without_state(),
+            "{path}"
+        );
     }
     devnet.stop().await;
 }

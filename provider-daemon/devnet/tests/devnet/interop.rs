@@ -1,4 +1,4 @@
-//! The network's own TypeScript SDK as a tenant: its transactions land here, and it reads what ours did.
+//! Interoperability with the network's TypeScript SDK as a tenant: its transactions, and its queries of ours.
 //!
 //! It is installed once into the user's cache, in the versions of `testbed/interop/package-lock.json`.
 
@@ -28,18 +28,18 @@ use tokio_util::sync::CancellationToken;
 
 const SDL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../samples/web.yaml");
 const DSEQ: u64 = 77;
-/// How long an event may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum wait for an event.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The folder with the SDK and the script; says why there is none.
+/// Returns the folder with the SDK and the script, or prints why it is missing.
 fn installed() -> Option<PathBuf> {
     let found = testbed::clients::node();
     found
-        .inspect_err(|why| println!("skipped: the TypeScript SDK cannot be had: {why}"))
+        .inspect_err(|why| println!("skipped: the TypeScript SDK is not available: {why}"))
         .ok()
 }
 
-/// Both sides: the tenant's script with its account, and our client that follows the same network.
+/// Script of the tenant with its account, and a client of this project on the same network.
 struct Sides {
     folder: PathBuf,
     mnemonic: SecretString,
@@ -80,7 +80,7 @@ impl Sides {
         }
     }
 
-    /// Lets the tenant do something; what it saw.
+    /// Executes an action of the tenant; returns its output.
     async fn tenant(&self, act: &str, hash: &str) -> Value {
         let grpc = self.devnet.grpc_url().replace("grpc://", "http://");
         let asked = json!({
@@ -102,7 +102,7 @@ impl Sides {
         tokio::task::spawn_blocking(run).await.unwrap()
     }
 
-    /// Waits until our client hears this.
+    /// Waits until the client receives this event.
     async fn hears(&mut self, wanted: impl Fn(&ChainEvent) -> bool) {
         let heard = async {
             while let Some(event) = self.events.next().await {
@@ -111,7 +111,7 @@ impl Sides {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, heard).await.unwrap();
+        tokio::time::timeout(TIMEOUT, heard).await.unwrap();
     }
 
     async fn stop(self) {
@@ -122,19 +122,19 @@ impl Sides {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_networks_typescript_sdk_and_we_understand_each_other() {
+async fn typescript_sdk_of_the_network_interoperates() {
     let Some(folder) = installed() else { return };
     let mut sides = Sides::start(folder).await;
-    let order = it_orders_and_we_hear_of_it(&mut sides).await;
+    let order = sdk_orders(&mut sides).await;
     let bid = BidId {
         order,
         provider: key(2).address().clone(),
     };
-    we_bid_and_it_reads_that_and_takes_it(&mut sides, &bid).await;
+    sdk_accepts_bid(&mut sides, &bid).await;
     sides.stop().await;
 }
 
-async fn it_orders_and_we_hear_of_it(sides: &mut Sides) -> OrderId {
+async fn sdk_orders(sides: &mut Sides) -> OrderId {
     let deployed = sides.tenant("deploy", "").await;
     assert_eq!(deployed["address"], sides.owner.as_str());
     assert_eq!(deployed["sent"]["code"], 0, "{deployed}");
@@ -142,12 +142,12 @@ async fn it_orders_and_we_hear_of_it(sides: &mut Sides) -> OrderId {
         owner: sides.owner.clone(),
         dseq: DSEQ,
     };
-    // The market has what our own reading of the SDL says.
+    // The market has the group of this project's SDL parser.
     let record = sides.devnet.chain().market(|m| m.deployment(&id)).unwrap();
     let sdl = our_sdl();
     assert_eq!(record.deployment.hash, sdl.hash);
     assert_eq!(*record.groups[0].spec, sdl.groups[0]);
-    // It reads our answers.
+    // The SDK reads the responses.
     let hash = BASE64.encode(&sdl.hash);
     let found = &deployed["found"];
     assert_eq!(deployed["hash"], hash);
@@ -171,7 +171,7 @@ fn our_sdl() -> Sdl {
     akash_provider_core::sdl::parse(&std::fs::read_to_string(SDL).unwrap()).unwrap()
 }
 
-async fn we_bid_and_it_reads_that_and_takes_it(sides: &mut Sides, bid_id: &BidId) {
+async fn sdk_accepts_bid(sides: &mut Sides, bid_id: &BidId) {
     let mut msg = bid(bid_id);
     if let Msg::CreateBid { resources_offer, .. } = &mut msg {
         resources_offer.clone_from(&our_sdl().groups[0].resources);
@@ -197,7 +197,7 @@ async fn we_bid_and_it_reads_that_and_takes_it(sides: &mut Sides, bid_id: &BidId
     assert_eq!(accepted["leases"]["leases"].as_array().unwrap().len(), 1);
     let leased = sides.devnet.chain().market(|m| m.lease(bid_id)).unwrap();
     assert_eq!(leased.lease.state, LeaseState::Active);
-    // Our follower reads what its transaction did.
+    // The client receives the events of the SDK's transaction.
     sides
         .hears(|event| matches!(event, ChainEvent::LeaseCreated { id, .. } if id == bid_id))
         .await;

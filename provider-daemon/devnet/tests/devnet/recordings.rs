@@ -1,4 +1,4 @@
-//! The recordings of a live chain: its transactions in their order, its queries by height, its beginning.
+//! Recordings of a live chain: its transactions in order, its queries by height, its genesis.
 
 use akash_provider_chain::convert;
 use akash_provider_chain::private_key::PublicKey;
@@ -38,7 +38,7 @@ fn time(text: &str) -> BlockTime {
     BlockTime(i64::try_from(since.as_millis()).unwrap())
 }
 
-/// A chain as the recorded one began.
+/// Creates a chain with the genesis of the recorded one.
 pub(crate) fn genesis(folder: &Path) -> MemoryChain {
     let genesis = read(&folder.join("genesis.json"));
     let state = &genesis["app_state"];
@@ -80,7 +80,7 @@ fn coin(value: &Value) -> akash_provider_core::types::Coin {
     format!("{}{}", text("amount"), text("denom")).parse().unwrap()
 }
 
-/// A recorded transaction.
+/// Recorded transaction.
 pub(crate) struct Recorded {
     pub(crate) name: String,
     pub(crate) height: u64,
@@ -110,7 +110,7 @@ pub(crate) fn recorded(folder: &Path) -> Vec<Recorded> {
     all
 }
 
-/// Who signed a transaction, and with which sequence; `None` for an unordered one.
+/// Returns the signer and sequence of a transaction, or `None` for an unordered one.
 pub(crate) fn signed(bytes: &[u8]) -> Option<(Address, u64)> {
     let raw = TxRaw::decode(bytes).unwrap();
     let (body, auth) = (
@@ -126,7 +126,7 @@ pub(crate) fn signed(bytes: &[u8]) -> Option<(Address, u64)> {
     Some((key.address().clone(), info.sequence))
 }
 
-/// A page of orders as an answer with a key that says only whether there is one, and the key.
+/// Splits a page of orders into the response, with a placeholder for the key of the next page, and the key.
 pub(crate) fn split_page(response: &Value) -> (Value, Vec<u8>) {
     let mut response = response.clone();
     let bytes = BASE64
@@ -149,7 +149,7 @@ fn deployment(dseq: u64) -> DeploymentId {
     }
 }
 
-/// The deployment of a recorded transaction once more, under another number.
+/// Returns the deployment of a recorded transaction with another number.
 fn same_as(name: &str, dseq: u64) -> TenantMsg {
     let folder = testbed::recordings::folder("chain");
     let recorded = read(&folder.join(format!("tx/{name}.rpc-tx.json")));
@@ -165,7 +165,7 @@ fn same_as(name: &str, dseq: u64) -> TenantMsg {
     msg
 }
 
-/// What was done on the recorded chain between the recorded transactions, as far as something recorded shows it.
+/// Repeats what happened on the chain between the recorded transactions, if a recording shows it.
 pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
     let of_tenant = match height {
         613 => Some(same_as("deployment-create-two-groups", 1004)),
@@ -210,7 +210,7 @@ pub(crate) fn unrecorded(chain: &MemoryChain, height: u64) {
     });
 }
 
-/// State and query of a recording.
+/// Returns the state and query of a recording.
 pub(crate) fn name_of(path: &Path) -> String {
     let names: Vec<String> = path.iter().map(|p| p.to_string_lossy().into_owned()).collect();
     names[names.len() - 2..]
@@ -219,7 +219,7 @@ pub(crate) fn name_of(path: &Path) -> String {
         .to_owned()
 }
 
-/// What can be compared of a recorded query.
+/// Comparable part of a recorded query.
 pub(crate) enum Comparison {
     /// Every byte.
     Whole,
@@ -245,7 +245,7 @@ pub(crate) fn comparison(name: &str) -> Comparison {
     }
 }
 
-/// A value without its values: keys and kinds. Lists are the shapes of what is in them.
+/// Returns the keys and types of a value. Lists become the shapes of their elements.
 pub(crate) fn shape(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,
@@ -271,7 +271,7 @@ pub(crate) fn shape(value: &Value) -> Value {
     }
 }
 
-/// Recorded queries by height: those of modules that are here.
+/// Returns the recorded queries of supported modules by height.
 pub(crate) fn recorded_queries(folder: &Path) -> BTreeMap<u64, Vec<PathBuf>> {
     let mut found: BTreeMap<u64, Vec<PathBuf>> = BTreeMap::new();
     for state in fs::read_dir(folder.join("grpc")).unwrap() {

@@ -1,4 +1,4 @@
-//! What the network refuses, and with which codes and texts (those of the recordings).
+//! Refusals, with the codes and texts of the recordings.
 
 use super::calls::{broadcast, call, get, request};
 use super::driver::{self, CHAIN_ID, create, devnet, key, uact};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const GAS: u64 = 300_000;
 const MINUTE_NANOS: i64 = 60_000_000_000;
 
-/// Everything about a transaction of the provider (2) that can be wrong.
+/// Variable parts of a transaction of the provider (2).
 struct Draft {
     chain_id: &'static str,
     number: u64,
@@ -26,7 +26,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// A good one: the first ordered transaction of the account.
+    /// Returns a valid draft: the first ordered transaction of the account.
     fn new(msgs: Vec<Any>) -> Self {
         Self {
             chain_id: CHAIN_ID,
@@ -85,7 +85,7 @@ fn unordered(devnet: &Devnet, after_nanos: i64) -> Ordering {
     }
 }
 
-/// A network with an open order (dseq 1).
+/// Starts a network with an open order (dseq 1).
 async fn with_order() -> Devnet {
     let devnet = devnet(None).await;
     devnet.chain().tenant(create(&deployment(1), 1)).unwrap();
@@ -94,19 +94,19 @@ async fn with_order() -> Devnet {
 }
 
 #[track_caller]
-fn assert_refused(answer: &Value, space: &str, code: u32, log: &str) {
-    let result = &answer["result"];
+fn assert_refused(response: &Value, space: &str, code: u32, log: &str) {
+    let result = &response["result"];
     assert_eq!(
         (&result["codespace"], &result["code"]),
         (&json!(space), &json!(code)),
-        "{answer}"
+        "{response}"
     );
     let text = result["log"].as_str().unwrap();
     assert!(text.contains(log), "`{log}` is not in: {text}");
 }
 
 #[tokio::test]
-async fn what_is_no_transaction_is_refused_as_the_network_does() {
+async fn invalid_bytes_are_refused_as_in_the_network() {
     let devnet = with_order().await;
     let rpc = devnet.rpc_url();
     let garbage = broadcast(&rpc, b"this is no transaction at all").await;
@@ -136,7 +136,7 @@ async fn what_is_no_transaction_is_refused_as_the_network_does() {
 }
 
 #[tokio::test]
-async fn wrong_signatures_sequences_and_chains_are_refused_as_the_network_does() {
+async fn wrong_signatures_sequences_and_chains_are_refused_as_in_the_network() {
     let devnet = with_order().await;
     let rpc = devnet.rpc_url();
     let verify = "signature verification failed; please verify account number (1) and chain-id (devnet): \
@@ -198,14 +198,14 @@ async fn wrong_signatures_sequences_and_chains_are_refused_as_the_network_does()
         timeout_height: 0,
     };
     let tx = sign(&nobody, vec![to_any(&driver::bid(&id))], ordering, &price);
-    // Whoever has no money has no account either.
-    let answer = broadcast(&rpc, &tx.bytes).await;
-    assert_refused(&answer, "sdk", 5, "insufficient funds");
+    // An account exists only with a balance.
+    let response = broadcast(&rpc, &tx.bytes).await;
+    assert_refused(&response, "sdk", 5, "insufficient funds");
     devnet.stop().await;
 }
 
 #[tokio::test]
-async fn fees_and_gas_are_checked_as_the_network_does() {
+async fn fees_and_gas_are_checked_as_in_the_network() {
     let devnet = with_order().await;
     let rpc = devnet.rpc_url();
     for (fee, text) in [
@@ -225,17 +225,17 @@ async fn fees_and_gas_are_checked_as_the_network_does() {
         gas: 1000,
         ..Draft::new(a_bid(1))
     };
-    let answer = broadcast(&rpc, &little.sign().bytes).await;
-    assert_refused(&answer, "sdk", 11, "gasWanted: 1000, gasUsed:");
-    // Enough to be taken, too little for the message: it fails in its block, and the fee is gone.
+    let response = broadcast(&rpc, &little.sign().bytes).await;
+    assert_refused(&response, "sdk", 11, "gasWanted: 1000, gasUsed:");
+    // Enough for the mempool, too little for the message: it fails in its block and pays the fee.
     let before = devnet.chain().market(|m| m.balance(key(2).address(), "uakt"));
     let not_enough = Draft {
         gas: 70_000,
         ..Draft::new(a_bid(1))
     }
     .sign();
-    let answer = broadcast(&rpc, &not_enough.bytes).await;
-    assert_eq!(answer["result"]["code"], 0, "{answer}");
+    let response = broadcast(&rpc, &not_enough.bytes).await;
+    assert_eq!(response["result"]["code"], 0, "{response}");
     devnet.make_block();
     let hash = data_encoding::BASE64.encode(&not_enough.hash.0);
     let landed = call(&rpc, "tx", json!({"hash": hash, "prove": false})).await;
@@ -279,7 +279,7 @@ async fn fees_and_gas_are_checked_as_the_network_does() {
 }
 
 #[tokio::test]
-async fn unordered_transactions_are_checked_as_the_network_does() {
+async fn unordered_transactions_are_checked_as_in_the_network() {
     let devnet = with_order().await;
     let rpc = devnet.rpc_url();
     let draft = |after| Draft {
@@ -324,7 +324,7 @@ async fn unordered_transactions_are_checked_as_the_network_does() {
 }
 
 #[tokio::test]
-async fn what_expires_while_it_waits_fails_in_its_block() {
+async fn pending_transaction_that_expires_fails_in_its_block() {
     let devnet = with_order().await;
     let rpc = devnet.rpc_url();
     // The next block is later than this one, by 1 ms or more.
@@ -355,18 +355,18 @@ async fn messages_are_refused_with_the_markets_codes() {
         resources_offer: Vec::new(),
         reclamation_window: None,
     };
-    let answer = broadcast(&rpc, &Draft::new(vec![to_any(&free)]).sign().bytes).await;
-    assert_refused(&answer, "market", 19, "invalid bid: zero price");
+    let response = broadcast(&rpc, &Draft::new(vec![to_any(&free)]).sign().bytes).await;
+    assert_refused(&response, "market", 19, "invalid bid: zero price");
     let reason = CloseReason::Owner;
     let close = to_any(&Msg::CloseBid { id, reason });
-    let answer = broadcast(&rpc, &Draft::new(vec![close]).sign().bytes).await;
+    let response = broadcast(&rpc, &Draft::new(vec![close]).sign().bytes).await;
     assert_refused(
-        &answer,
+        &response,
         "market",
         33,
         "value \"1\" range 10000..19999: invalid lease closed reason",
     );
-    // Several transactions of one account in one block, each with its own end.
+    // Several transactions of one account in one block, each with its own result.
     let ordered = |sequence, msgs| Draft {
         ordering: Ordering::Ordered {
             sequence,
@@ -377,8 +377,8 @@ async fn messages_are_refused_with_the_markets_codes() {
     let mut hashes = Vec::new();
     for (sequence, msgs) in [(1, a_bid(1)), (2, a_bid(1)), (3, a_bid(404))] {
         let tx = ordered(sequence, msgs).sign();
-        let answer = broadcast(&rpc, &tx.bytes).await;
-        assert_eq!(answer["result"]["code"], 0, "{answer}");
+        let response = broadcast(&rpc, &tx.bytes).await;
+        assert_eq!(response["result"]["code"], 0, "{response}");
         hashes.push(tx.hash);
     }
     let height = devnet.make_block();
@@ -405,7 +405,7 @@ async fn messages_are_refused_with_the_markets_codes() {
 }
 
 #[tokio::test]
-async fn a_deposit_that_cannot_be_paid_fails_in_its_block_and_a_fee_before_it() {
+async fn unpayable_deposit_fails_in_its_block_and_unpayable_fee_before_it() {
     let devnet = with_order().await;
     let rpc = devnet.rpc_url();
     let set = |denom: &str, amount| {
@@ -435,9 +435,9 @@ async fn a_deposit_that_cannot_be_paid_fails_in_its_block_and_a_fee_before_it() 
         ordering,
         ..Draft::new(a_bid(1))
     };
-    let answer = broadcast(&rpc, &draft.sign().bytes).await;
+    let response = broadcast(&rpc, &draft.sign().bytes).await;
     let text = "spendable balance 500uakt is smaller than 7500uakt: insufficient funds";
-    assert_refused(&answer, "sdk", 5, text);
+    assert_refused(&response, "sdk", 5, text);
     devnet.stop().await;
 }
 
@@ -463,12 +463,12 @@ async fn a_transaction_of_several_messages_is_all_or_nothing() {
     let (bid, after) = devnet
         .chain()
         .market(|m| (m.bid(&bid_on(1)).cloned(), m.balance(key(2).address(), "uact")));
-    assert_eq!((bid, after), (None, before), "nothing is left of it but the fee");
+    assert_eq!((bid, after), (None, before), "only the fee remains");
     devnet.stop().await;
 }
 
 #[tokio::test]
-async fn calls_that_are_none_are_answered_as_json_rpc_says() {
+async fn invalid_calls_get_json_rpc_errors() {
     let devnet = with_order().await;
     let rpc = devnet.rpc_url();
     assert_eq!(
@@ -481,21 +481,21 @@ async fn calls_that_are_none_are_answered_as_json_rpc_says() {
     );
     assert_eq!(call(&rpc, "block", json!("soon")).await["error"]["code"], -32602);
     let (_, body) = request(&rpc, "POST", "/", "{\"jsonrpc\": \"2.0\", ").await;
-    let answer: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(answer["error"]["code"], -32700, "{answer}");
-    let (status, answer) = get(&rpc, "/block_results?height=99999999").await;
+    let response: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(response["error"]["code"], -32700, "{response}");
+    let (status, response) = get(&rpc, "/block_results?height=99999999").await;
     assert_eq!(status, 500);
     let text = "height 99999999 must be less than or equal to the current blockchain height 2";
-    assert_eq!(answer["error"]["data"], text);
-    let (_, answer) = get(&rpc, "/block_results?height=0").await;
+    assert_eq!(response["error"]["data"], text);
+    let (_, response) = get(&rpc, "/block_results?height=0").await;
     assert_eq!(
-        answer["error"]["data"],
+        response["error"]["data"],
         "height must be greater than 0, but got 0"
     );
     assert_eq!(get(&rpc, "/make_coffee").await.0, 404);
     let zeros = "0".repeat(64);
-    let (_, answer) = get(&rpc, &format!("/tx?hash=0x{zeros}")).await;
-    assert_eq!(answer["error"]["data"], format!("tx ({zeros}) not found"));
+    let (_, response) = get(&rpc, &format!("/tx?hash=0x{zeros}")).await;
+    assert_eq!(response["error"]["data"], format!("tx ({zeros}) not found"));
     let large = vec![b' '; 5 << 20];
     assert_eq!(request(&rpc, "POST", "/", large).await.0, 413);
     let batch = json!([
@@ -511,7 +511,7 @@ async fn calls_that_are_none_are_answered_as_json_rpc_says() {
 }
 
 #[tokio::test]
-async fn old_heights_are_answered_and_older_ones_are_gone() {
+async fn recent_heights_can_be_queried_and_older_ones_are_pruned() {
     let devnet = with_order().await;
     let rpc = devnet.rpc_url();
     let query = |height: u64| {
@@ -528,12 +528,12 @@ async fn old_heights_are_answered_and_older_ones_are_gone() {
             "prove": false,
         })
     };
-    let answer = call(&rpc, "abci_query", query(1)).await;
+    let response = call(&rpc, "abci_query", query(1)).await;
     assert_eq!(
-        answer["result"]["response"]["code"], 22,
-        "not yet there: {answer}"
+        response["result"]["response"]["code"], 22,
+        "not yet there: {response}"
     );
-    assert_eq!(answer["result"]["response"]["height"], "1");
+    assert_eq!(response["result"]["response"]["height"], "1");
     let then = call(&rpc, "abci_query", query(2)).await;
     let coin = uact(7_000_000);
     let deployment = deployment(1);
@@ -545,7 +545,7 @@ async fn old_heights_are_answered_and_older_ones_are_gone() {
     assert_eq!(
         call(&rpc, "abci_query", query(2)).await,
         then,
-        "what was stays what it was"
+        "an old state is unchanged"
     );
     let now = call(&rpc, "abci_query", query(3)).await;
     assert_ne!(

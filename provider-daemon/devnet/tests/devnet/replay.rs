@@ -1,6 +1,5 @@
-//! The recorded transactions of a live chain, byte for byte, sent to a development network of the same genesis:
-//! every one must end as it ended there, with the same code, text and events, and every recorded query must be
-//! answered with the same values.
+//! Replay of recorded transactions of a live chain, byte for byte, on a development network with the same genesis. Each
+//! must end with the same code, text and events, and every recorded query must return the same values.
 
 use super::calls::{broadcast, call};
 use super::frames::{Frames, compare_block, compare_frames, compare_rest};
@@ -19,8 +18,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Gives accounts the sequences with which they will sign next: between the recorded transactions were others.
-/// All but those that are `busy` now.
+/// Sets the next sequences of accounts, except those that are `busy`: there were other transactions between the
+/// recorded ones.
 fn catch_up(devnet: &Devnet, coming: &[Recorded], busy: &[Address]) {
     let mut next: BTreeMap<Address, u64> = BTreeMap::new();
     for (address, sequence) in coming.iter().filter_map(|tx| signed(&tx.bytes)) {
@@ -38,16 +37,16 @@ struct Replay {
     devnet: Devnet,
     frames: Frames,
     rpc: String,
-    /// What differs, one line each.
+    /// Differences, one line each.
     differences: Vec<String>,
     compared: BTreeMap<&'static str, usize>,
     recorded_queries: BTreeMap<u64, Vec<PathBuf>>,
-    /// Key of the next page, as our node gave it.
+    /// Key of the next page, from the development network.
     next_page: Vec<u8>,
 }
 
 impl Replay {
-    /// Makes blocks until the next one has this height, with what happened there and was not recorded.
+    /// Creates blocks until the next one has this height, with the unrecorded changes.
     async fn go_before(&mut self, height: u64) {
         loop {
             let next = self.devnet.chain().market(|m| m.height()) + 1;
@@ -61,7 +60,7 @@ impl Replay {
         }
     }
 
-    /// Compares the queries that were recorded at this height.
+    /// Compares the recorded queries of this height.
     async fn queries(&mut self, height: u64) {
         let mut found = self.recorded_queries.remove(&height).unwrap_or_default();
         found.sort();
@@ -96,14 +95,14 @@ impl Replay {
         }
     }
 
-    /// What the websocket tells of the newest block.
+    /// Returns the websocket frames of the newest block.
     async fn hear(&mut self) -> BTreeMap<String, Vec<Value>> {
         let block = call(&self.rpc, "block", json!({})).await;
         let txs = block["result"]["block"]["data"]["txs"].as_array().unwrap().len();
         self.frames.block(txs).await
     }
 
-    /// A recorded question. The key of a page is a node's own: the one that we gave takes its place.
+    /// Returns a recorded request. The key of a page depends on the node and is replaced.
     fn request(&self, recorded: &Value) -> Vec<u8> {
         let text = recorded["request_b64"].as_str().unwrap();
         let data = BASE64.decode(text.as_bytes()).unwrap();
@@ -117,14 +116,14 @@ impl Replay {
         request.encode_to_vec()
     }
 
-    /// A page of ours without the key of the next one, which is remembered.
+    /// Removes the key of the next page from a response, and stores it.
     fn without_key(&mut self, response: &Value) -> Value {
         let (value, key) = split_page(response);
         self.next_page = key;
         value
     }
 
-    /// Makes the block of a transaction, at its time.
+    /// Creates the block of a transaction, at its time.
     fn block(&self, time: Option<BlockTime>) {
         let now = self.devnet.chain().market(|m| m.time());
         let wanted = time.map_or(1000, |t| t.0 - now.0).max(1);
@@ -140,7 +139,7 @@ impl Replay {
         }
     }
 
-    /// Sends a transaction, in the block that it was in.
+    /// Sends a transaction, and creates its block.
     async fn transaction(&mut self, tx: &Recorded, coming: &[Recorded]) {
         self.go_before(tx.height).await;
         let name = &tx.name;
@@ -167,7 +166,7 @@ impl Replay {
         assert_eq!(ours["height"], tx.answer["height"], "{name}: {ours}");
         let (mut ours, mut theirs) = (ours["tx_result"].clone(), tx.answer["tx_result"].clone());
         for result in [&mut ours, &mut theirs] {
-            // What a message costs is a model; a stack is what a panic appends.
+            // The gas of a message is a model, and a panic appends its stack.
             result["gas_used"] = Value::Null;
             let log = result["log"].as_str().unwrap();
             let log = log.split("\nstack:").next().unwrap();
@@ -195,7 +194,7 @@ impl Replay {
 }
 
 #[tokio::test]
-async fn recorded_transactions_end_as_they_did_on_the_network() {
+async fn recorded_transactions_end_as_in_the_network() {
     let folder = testbed::recordings::folder("chain");
     let devnet = Devnet::start(DevnetConfig::new(genesis(&folder))).await.unwrap();
     let mut replay = Replay {
