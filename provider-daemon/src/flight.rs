@@ -1,22 +1,22 @@
-//! The flight recorder: every input of the engine in files, and the same decisions made again from them.
+//! Flight recorder: files with every input of the engine, from which a replay makes the same decisions again.
 //!
 //! ```text
-//! engine ─▶ recorder ─▶ queue (bounded) ─▶ writer: cover secrets, encode, compress ─▶ 000001.flight, 000002.flight, …
+//! engine ─▶ recorder ─▶ queue (bounded) ─▶ writer: redact, encode, compress ─▶ 000001.flight, 000002.flight, …
 //!                                                                                         │
 //!                             effects as recorded, or the first difference ◀─ replay ◀─ reader
 //! ```
-//! Nothing waits for it. What the queue has no room for is counted, and told in the recording; the next state of the
-//! engine follows, from which a replay goes on. `docs/flight-recorder.md` has the format.
+//! The engine never waits for the recorder. Turns that do not fit the queue are counted in the recording, and the next
+//! state of the engine follows, from which a replay continues. `docs/flight-recorder.md` describes the format.
 
 mod bundle;
-mod cover;
+mod describe;
+mod folder;
 mod format;
 mod health;
 mod reader;
 mod recorder;
+mod redact;
 mod replay;
-mod shelf;
-mod words;
 mod writer;
 
 pub use bundle::{BundleArgs, bundle};
@@ -31,20 +31,20 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What `run` keeps of itself.
+/// Flags of the recorder.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Recording")]
 pub struct RecordArgs {
-    /// Keep every input of the provider in this folder, for `provider-daemon replay`: without values of the environment,
-    /// commands, arguments and logins of manifests.
+    /// Keep every input of the provider in this folder, for `provider-daemon replay`: without values of the
+    /// environment, commands, arguments and logins of manifests.
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
-    /// Most bytes of that folder; the oldest of it goes first. At least 1Mi.
+    /// Maximum size of that folder, in bytes; the oldest files are removed first. At least 1Mi.
     #[arg(long, value_name = "BYTES", default_value = "256Mi", value_parser = limit)]
     pub record_bytes: u64,
 }
 
-/// Below that not even the state of a small provider has room.
+/// Minimum limit: less does not hold the state of even a small provider.
 const LIMIT_MIN: u64 = 1 << 20;
 
 fn limit(text: &str) -> Result<u64, String> {
@@ -55,40 +55,40 @@ fn limit(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Whose recording it is: the beginning of each file.
+/// First part of each file: the origin of the recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Head {
-    /// The version that made it; another one may decide otherwise.
+    /// Version of the recording program; another one may decide differently.
     pub(crate) version: String,
     pub(crate) chain_id: String,
     pub(crate) provider: Address,
-    /// When the process started that it is of, in milliseconds of the clock on the wall.
+    /// Start of the process, in milliseconds since the Unix epoch.
     pub(crate) started: u64,
 }
 
-/// What happened.
+/// Entry of a recording.
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all are turns, and each of them would be one more allocation"
+    reason = "nearly all are turns, and boxing would be one more allocation for each"
 )]
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Record {
-    /// The engine, and the clock on the wall, before what follows. A replay can begin here.
+    /// State of the engine and wall clock before the following entries. A replay can start here.
     State {
         now: Now,
         wall: u64,
         engine: Box<Engine>,
     },
-    /// It took an input, or let its deadlines pass, and so many effects came of it.
+    /// Input of the engine, or a timeout, with the number of resulting effects.
     Turn {
         now: Now,
         input: Option<Input>,
         effects: u32,
         digest: u64,
     },
-    /// So many turns are missing here, because they came faster than they were written.
+    /// Number of missing turns, which arrived faster than they were written.
     Gap { turns: u64 },
-    /// The provider has ended.
+    /// End of the process.
     End,
 }
 
@@ -97,9 +97,9 @@ fn wall() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A time for people; one beyond what can be written is its number.
+/// Formats a time; one beyond the format is its number.
 pub(crate) fn shown_time(wall: u64) -> String {
-    /// The year 9999, where the form ends.
+    // End of the year 9999, the maximum of the format.
     const LAST: u64 = 253_402_300_799_999;
     if wall > LAST {
         return wall.to_string();

@@ -1,11 +1,12 @@
-//! Keeps the parts of a provider running, and says which of them did not.
+//! Supervision of the provider's parts: restarts, and the exit code of the part that failed.
 //!
 //! ```text
-//!            ┌─ ended, failed or panicked ─▶ policy ─┬─ restarts left ─▶ wait (1 s … 30 s) ─▶ begun anew
+//!            ┌─ ended, failed or panicked ─▶ policy ─┬─ restarts left ─▶ wait (1 s … 30 s) ─▶ restarted
 //! part ──────┤                                       └─ none left ─▶ the provider drains ─▶ exit code of the part
-//!            └─ pulse ─▶ watchdog (a thread of its own) ─┬─ beats ─▶ WATCHDOG=1 to systemd
-//!                                                        └─ stands still ─▶ told by name, and systemd hears nothing
+//!            └─ pulse ─▶ watchdog (a separate thread) ─┬─ beats ─▶ WATCHDOG=1 to systemd
+//!                                                      └─ stalled ─▶ logged by name, no WATCHDOG=1
 //! ```
+//! `docs/lifecycle.md` specifies the behavior.
 //! `docs/lifecycle.md` has the contract.
 
 mod notify;
@@ -30,10 +31,10 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// What a part does until the end; `Err` says why it cannot go on.
+/// Future of a part; `Err` is the reason of its failure.
 pub type Work = BoxFuture<'static, Result<(), String>>;
 
-/// The parts that run. Dropping it ends them at once.
+/// Running parts. Dropping it aborts them.
 #[derive(Debug)]
 pub struct Supervisor {
     running: FuturesUnordered<BoxFuture<'static, Result<(), PartFailed>>>,
@@ -42,7 +43,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Of a provider that begins to stop with this token: a part may end from then on, and none is begun anew.
+    /// Creates a supervisor. Once the token is cancelled, parts may end and are not restarted.
     #[must_use]
     pub fn new(draining: CancellationToken) -> Self {
         Self {
@@ -52,34 +53,34 @@ impl Supervisor {
         }
     }
 
-    /// Runs a part that cannot be begun anew: its end is that of the provider, whatever its policy allows.
+    /// Runs a part that cannot be restarted: its end is that of the provider, whatever its policy is.
     pub fn once(&mut self, part: Part, work: impl FnOnce(&Pulse) -> Work) {
-        let pulse = self.pulses.of(part);
+        let pulse = self.pulses.add(part);
         let mut work = Some(work(&pulse));
-        self.keep(part, pulse, move |_| work.take());
+        self.supervise(part, pulse, move |_| work.take());
     }
 
-    /// Runs a part, and begins it anew as often as its policy says.
+    /// Runs a part and restarts it according to its policy.
     pub fn again(&mut self, part: Part, mut begin: impl FnMut(&Pulse) -> Work + Send + 'static) {
-        let pulse = self.pulses.of(part);
-        self.keep(part, pulse, move |pulse| Some(begin(pulse)));
+        let pulse = self.pulses.add(part);
+        self.supervise(part, pulse, move |pulse| Some(begin(pulse)));
     }
 
-    /// The pulse of a part that somebody else runs.
+    /// Returns a pulse for a part that this supervisor does not run.
     #[must_use]
     pub fn pulse(&self, part: Part) -> Pulse {
-        self.pulses.of(part)
+        self.pulses.add(part)
     }
 
-    /// Begins to look whether the parts stand still, those included that come later.
+    /// Starts the watchdog, also for parts that are added later.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// The thread cannot be created.
     pub fn watchdog(&self) -> std::io::Result<Watchdog> {
         Watchdog::start(self.pulses.clone())
     }
 
-    /// Waits for the first that fails for good. Never ends while none does.
+    /// Waits for the first permanent failure, possibly forever.
     pub async fn failure(&mut self) -> PartFailed {
         while let Some(ended) = self.running.next().await {
             if let Err(failed) = ended {
@@ -89,10 +90,10 @@ impl Supervisor {
         std::future::pending().await
     }
 
-    /// Waits until all have ended.
+    /// Waits until all parts have ended.
     ///
     /// # Errors
-    /// The first that failed, once the others have ended too.
+    /// The first failure, after the other parts have ended.
     pub async fn end(mut self) -> Result<(), PartFailed> {
         let mut failure = None;
         while let Some(ended) = self.running.next().await {
@@ -101,34 +102,39 @@ impl Supervisor {
         failure.map_or(Ok(()), Err)
     }
 
-    fn keep(&self, part: Part, pulse: Pulse, begin: impl FnMut(&Pulse) -> Option<Work> + Send + 'static) {
-        let keeping = keep(part, pulse, begin, self.draining.clone());
-        // A task of its own, so that a part is begun anew also while nobody asks for a failure.
-        let keeping = AbortOnDropHandle::new(tokio::spawn(keeping));
+    fn supervise(
+        &self,
+        part: Part,
+        pulse: Pulse,
+        begin: impl FnMut(&Pulse) -> Option<Work> + Send + 'static,
+    ) {
+        let supervising = supervise(part, pulse, begin, self.draining.clone());
+        // A separate task, so that parts are restarted also while no caller awaits a failure.
+        let supervising = AbortOnDropHandle::new(tokio::spawn(supervising));
         self.running.push(Box::pin(async move {
-            keeping
+            supervising
                 .await
-                .unwrap_or_else(|error| Err(PartFailed::new(part, words(error), 0)))
+                .unwrap_or_else(|error| Err(PartFailed::new(part, join_error_text(error), 0)))
         }));
     }
 }
 
-async fn keep(
+async fn supervise(
     part: Part,
     pulse: Pulse,
     mut begin: impl FnMut(&Pulse) -> Option<Work>,
     draining: CancellationToken,
 ) -> Result<(), PartFailed> {
     let (mut machine, origin) = (Machine::new(part.policy()), Instant::now());
-    let mut why = "it cannot be begun anew".to_owned();
+    let mut why = "the part cannot be restarted".to_owned();
     while let Some(work) = begin(&pulse) {
         let ended = AbortOnDropHandle::new(tokio::spawn(pulse.clone().watch(work))).await;
         pulse.rest();
         why = match ended {
             Ok(Ok(())) if draining.is_cancelled() => return Ok(()),
-            Ok(Ok(())) => "it ended by itself".to_owned(),
+            Ok(Ok(())) => "ended unexpectedly".to_owned(),
             Ok(Err(why)) => why,
-            Err(error) => words(error),
+            Err(error) => join_error_text(error),
         };
         if draining.is_cancelled() {
             break;
@@ -136,7 +142,7 @@ async fn keep(
         let Action::Wait(wait) = machine.step(origin.elapsed(), Input::Failed) else {
             break;
         };
-        tracing::error!("the {} failed: {why}; it is begun anew in {wait:?}", part.name());
+        tracing::error!(part = part.name(), reason = why, after = ?wait, "part failed, restarting");
         tokio::select! {
             biased;
             () = draining.cancelled() => return Ok(()),
@@ -147,14 +153,14 @@ async fn keep(
     Err(PartFailed::new(part, why, machine.restarts()))
 }
 
-/// Why a task did not come to its end.
-pub(crate) fn words(error: JoinError) -> String {
+/// Describes why a task did not finish.
+pub(crate) fn join_error_text(error: JoinError) -> String {
     fn text(panic: &(dyn Any + Send)) -> Option<&str> {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         text.or_else(|| panic.downcast_ref::<&str>().copied())
     }
     match error.try_into_panic() {
-        Ok(panic) => text(&*panic).unwrap_or("it panicked").to_owned(),
+        Ok(panic) => text(&*panic).unwrap_or("panic without a message").to_owned(),
         Err(error) => error.to_string(),
     }
 }

@@ -1,8 +1,8 @@
-//! `bundle`: what somebody needs who is to look at a recording, in one file.
+//! `bundle`: one file with everything needed to analyze a recording.
 
+use super::folder::files;
 use super::reader::Recording;
 use super::replay::{Replay, status, text, time};
-use super::shelf::files;
 use super::{Head, shown_time};
 use crate::say;
 use anyhow::{Context, bail};
@@ -16,43 +16,43 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tar::{Builder, Header};
 
-/// What is said in each bundle of what is not in it.
+/// Text of each bundle about removed data.
 const TAKEN_OUT: &str = "\
-Taken out before anything was written, and shown as taken-out-<hash>-<length>:
+Removed before writing, and replaced by taken-out-<hash>-<length>:
   values of the environment of services (their names are there)
   commands and their arguments
   user name, mail address and password at image registries (the host is there)
-Equal texts have equal hashes. The key of the hashes was in the memory of the process alone.
-Not taken out: accounts, orders, leases, hostnames, images, prices, names of nodes, the words of errors.
-Never in it: keys of the provider, certificates, tokens and requests of tenants, logs.
+Equal texts have equal hashes. The key of the hashes existed only in the memory of the process.
+Not removed: accounts, orders, leases, hostnames, images, prices, names of nodes, texts of errors.
+Never included: keys of the provider, certificates, tokens and requests of tenants, logs.
 ";
 
-/// Settings of `bundle`.
+/// Flags of `bundle`.
 #[derive(Debug, Args)]
 pub struct BundleArgs {
-    /// The folder that `run --record` wrote.
+    /// Folder written by `run --record`
     pub dir: PathBuf,
-    /// The file to write, a .tar.gz; it must not be there yet.
+    /// File to write, a .tar.gz; it must not exist
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Leave out files of the recording that end before this time, such as 2026-11-23T18:00:00Z.
+    /// Omit files of the recording that end before this time, such as 2026-11-23T18:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub from: Option<u64>,
-    /// Leave out files that begin after this time.
+    /// Omit files that start after this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub until: Option<u64>,
 }
 
-/// Packs a recording, or the part of it within a window, with settings, status and what a replay says.
+/// Packs a recording, or the part of it within a window, with settings, status and the result of a replay.
 ///
 /// # Errors
-/// Nothing of it can be replayed, nothing is in the window, or the file cannot be written.
+/// No part can be replayed, the window is empty, or the file cannot be written.
 pub fn bundle(args: &BundleArgs) -> anyhow::Result<ExitCode> {
     let wanted = within(&files(&args.dir)?, args.from, args.until)?;
     if wanted.is_empty() {
-        bail!("nothing of {} is within that time", args.dir.display());
+        bail!("no recording within that time in {}", args.dir.display());
     }
-    let mut recording = Recording::of(wanted.clone());
+    let mut recording = Recording::from_files(wanted.clone());
     let mut replay = Replay::default();
     replay.run(&mut recording, args.until, &mut |_| ())?;
     let head = replay.head().context("the recording has no head")?;
@@ -65,7 +65,7 @@ pub fn bundle(args: &BundleArgs) -> anyhow::Result<ExitCode> {
     let file = file.with_context(|| name.clone())?;
     let written = write(file, &wanted, head, &replay).with_context(|| name.clone());
     if written.is_err() {
-        // Half of it is of no use. What cannot be removed is named by the error all the same.
+        // An incomplete file is useless. If it cannot be removed, the error names it anyway.
         drop(std::fs::remove_file(&args.out));
     }
     written?;
@@ -92,7 +92,7 @@ fn write(file: File, files: &[PathBuf], head: &Head, replay: &Replay) -> anyhow:
     }
     for path in files {
         let name = path.file_name().context("a recording without a name")?;
-        // A file that is still written: what it has at this moment, and no more.
+        // A file that is still being written: its present contents.
         let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
         add(&mut tar, Path::new("recording").join(name), &bytes)?;
     }
@@ -109,7 +109,7 @@ fn add(tar: &mut Builder<impl Write>, name: impl AsRef<Path>, bytes: &[u8]) -> a
     Ok(())
 }
 
-/// Files that are within the window: each begins with a state that says when.
+/// Returns the files within the window. Each starts with a state that contains the time.
 fn within(files: &[PathBuf], from: Option<u64>, until: Option<u64>) -> anyhow::Result<Vec<PathBuf>> {
     if let (Some(from), Some(until)) = (from, until)
         && from > until
@@ -125,11 +125,11 @@ fn within(files: &[PathBuf], from: Option<u64>, until: Option<u64>) -> anyhow::R
     }
     let mut begun = Vec::new();
     for path in files {
-        begun.push((path, super::reader::begins(path)?));
+        begun.push((path, super::reader::start_time(path)?));
     }
     let mut wanted = Vec::new();
     for (at, (path, begin)) in begun.iter().enumerate() {
-        // It ends where the next one begins; of one that does not say, nothing is known.
+        // A file ends where the next one starts; without a start, its end is unknown.
         let end = begun.get(at + 1).and_then(|(_, next)| *next);
         let is_late = begin.zip(until).is_some_and(|(begin, until)| begin > until);
         let is_early = end.zip(from).is_some_and(|(end, from)| end < from);

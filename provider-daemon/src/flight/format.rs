@@ -1,44 +1,44 @@
-//! The files: a mark, a version, and parts that each carry their length and a checksum.
+//! File format: a magic number, a version, and parts with their length and checksum.
 //!
 //! ```text
 //! "APFLIGHT" version:u16  part(head as JSON)  part(deflate …)  part(deflate …)  …
 //! part = length:u32 crc32:u32 bytes          numbers are little-endian
 //! ```
-//! The parts after the head are one stream of deflate, each flushed to its last byte, so that a file can be read to the
-//! part where it was cut. In the stream a record is its length (u32) and itself in MessagePack, with the names of fields.
+//! The parts after the head are one deflate stream, flushed to the last byte of each, so that a truncated file can be
+//! read up to its last complete part. In the stream a record is its length (u32) and its MessagePack with field names.
 
 use super::{Head, Record};
 use flate2::{Compress, Compression, Crc, Decompress, FlushCompress, FlushDecompress, Status};
 use std::io::{self, Read, Write};
 
 const MARK: [u8; 8] = *b"APFLIGHT";
-/// A reader refuses every other.
+/// Supported version; others are refused.
 pub(super) const VERSION: u16 = 1;
 const HEAD_MAX: usize = 64 << 10;
-/// Of one part, as it is stored and as it was.
+// Maximum sizes of one part, compressed and uncompressed.
 const PART_MAX: usize = 256 << 20;
 const RAW_MAX: usize = 1 << 30;
-/// Of a part: its length and its checksum.
+/// Length of a part's header: its length and checksum.
 const START: usize = 8;
-/// Room that is added at a time.
+/// Growth of a buffer, in bytes.
 const STEP: usize = 64 << 10;
 
-/// Why a file, or what is left of it, cannot be read.
+/// Reason why a file, or the rest of it, cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Fault {
-    #[error("it is no recording")]
+pub(super) enum ReadError {
+    #[error("not a recording")]
     Foreign,
     #[error(
-        "it has format {0}, and this version reads format {VERSION}: replay it with the version that made it"
+        "format {0} is not supported, only format {VERSION}: replay the recording with the version that wrote it"
     )]
     Format(u16),
-    #[error("it is cut off at byte {0}")]
+    #[error("truncated at byte {0}")]
     Cut(u64),
-    #[error("it was altered, or damaged, in the part at byte {0}")]
+    #[error("wrong checksum of the part at byte {0}: the file was changed or is damaged")]
     Altered(u64),
-    #[error("the part at byte {at} cannot be understood: {why}")]
+    #[error("cannot decode the part at byte {at}: {why}")]
     Unreadable { at: u64, why: String },
-    #[error("it cannot be read: {0}")]
+    #[error("cannot read: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -54,19 +54,19 @@ fn part(out: &mut impl Write, bytes: &[u8]) -> io::Result<u64> {
     whole.extend(length.to_le_bytes());
     whole.extend(crc(bytes).to_le_bytes());
     whole.extend(bytes);
-    // In one write, so that a process that ends leaves whole parts behind.
+    // In one write, so that a killed process leaves whole parts behind.
     out.write_all(&whole)?;
     Ok(whole.len() as u64)
 }
 
-/// Writes one file.
+/// Writer of one file.
 pub(super) struct Encoder<W> {
     out: W,
     deflate: Compress,
     raw: Vec<u8>,
     packed: Vec<u8>,
     written: u64,
-    /// Nothing but the head is in it.
+    /// Whether the file has only its head.
     is_empty: bool,
 }
 
@@ -78,7 +78,7 @@ impl<W: Write> Encoder<W> {
         let head = part(&mut out, &serde_json::to_vec(head)?)?;
         Ok(Self {
             out,
-            // The fastest: what repeats are ids and names of fields, and those it finds as well.
+            // The fastest level: ids and field names repeat, which every level finds.
             deflate: Compress::new(Compression::fast(), false),
             raw: Vec::new(),
             packed: Vec::new(),
@@ -87,7 +87,7 @@ impl<W: Write> Encoder<W> {
         })
     }
 
-    /// Takes a record in; it is in the file after the next flush.
+    /// Adds a record, which is in the file after the next flush.
     pub(super) fn push(&mut self, record: &Record) -> io::Result<()> {
         let at = self.raw.len();
         self.raw.extend([0; 4]);
@@ -102,7 +102,7 @@ impl<W: Write> Encoder<W> {
         Ok(())
     }
 
-    /// Bytes that wait for the next flush, as they are.
+    /// Returns the uncompressed bytes that wait for the next flush.
     pub(super) const fn waiting(&self) -> usize {
         self.raw.len()
     }
@@ -115,7 +115,7 @@ impl<W: Write> Encoder<W> {
         self.is_empty
     }
 
-    /// Compresses what waits, and says how long the file is to be with it.
+    /// Compresses the waiting bytes and returns the length of the file with them.
     pub(super) fn pack(&mut self) -> io::Result<u64> {
         let before = self.deflate.total_in();
         loop {
@@ -131,12 +131,12 @@ impl<W: Write> Encoder<W> {
             }
         }
         self.raw.clear();
-        // What a large state took is given back.
+        // Releases the memory of a large state.
         self.raw.shrink_to(4 * STEP);
         Ok(self.written + self.packed.len() as u64 + START as u64)
     }
 
-    /// Writes what was compressed.
+    /// Writes the compressed bytes.
     pub(super) fn store(&mut self) -> io::Result<()> {
         self.written += part(&mut self.out, &self.packed)?;
         self.is_empty = false;
@@ -146,20 +146,20 @@ impl<W: Write> Encoder<W> {
     }
 }
 
-/// Reads one file.
+/// Reader of one file.
 pub(super) struct Decoder<R> {
     from: R,
     inflate: Decompress,
     raw: Vec<u8>,
-    /// How much of `raw` was given out.
+    /// Number of consumed bytes of `raw`.
     used: usize,
-    /// Where the part begins that is read, and where the next one does.
+    /// Offsets of the present and the next part.
     part: u64,
     at: u64,
 }
 
 impl<R: Read> Decoder<R> {
-    pub(super) fn new(from: R) -> Result<(Head, Self), Fault> {
+    pub(super) fn new(from: R) -> Result<(Head, Self), ReadError> {
         let mut decoder = Self {
             from,
             inflate: Decompress::new(false),
@@ -174,27 +174,27 @@ impl<R: Read> Decoder<R> {
         if read < start.len() {
             let is_ours = MARK.starts_with(start.get(..read.min(MARK.len())).unwrap_or_default());
             return Err(if is_ours {
-                Fault::Cut(read as u64)
+                ReadError::Cut(read as u64)
             } else {
-                Fault::Foreign
+                ReadError::Foreign
             });
         }
         if mark != MARK {
-            return Err(Fault::Foreign);
+            return Err(ReadError::Foreign);
         }
         let version = u16::from_le_bytes(version.try_into().unwrap_or_default());
         if version != VERSION {
-            return Err(Fault::Format(version));
+            return Err(ReadError::Format(version));
         }
         let Some(head) = decoder.next_part(HEAD_MAX)? else {
-            return Err(Fault::Cut(decoder.at));
+            return Err(ReadError::Cut(decoder.at));
         };
         let head = serde_json::from_slice(&head).map_err(|error| decoder.unreadable(error))?;
         Ok((head, decoder))
     }
 
-    /// The next record; `None` at the end of the file.
-    pub(super) fn next(&mut self) -> Result<Option<Record>, Fault> {
+    /// Returns the next record, or `None` at the end of the file.
+    pub(super) fn next(&mut self) -> Result<Option<Record>, ReadError> {
         while self.used >= self.raw.len() {
             let Some(packed) = self.next_part(PART_MAX)? else {
                 return Ok(None);
@@ -216,18 +216,18 @@ impl<R: Read> Decoder<R> {
         Ok(Some(record))
     }
 
-    fn unreadable(&self, why: impl std::fmt::Display) -> Fault {
-        Fault::Unreadable {
+    fn unreadable(&self, why: impl std::fmt::Display) -> ReadError {
+        ReadError::Unreadable {
             at: self.part,
             why: why.to_string(),
         }
     }
 
-    fn unpack(&mut self, packed: &[u8]) -> Result<(), Fault> {
+    fn unpack(&mut self, packed: &[u8]) -> Result<(), ReadError> {
         let before = self.inflate.total_in();
         loop {
             if self.raw.len() > RAW_MAX {
-                return Err(self.unreadable(format!("it has more than {RAW_MAX} bytes")));
+                return Err(self.unreadable(format!("more than {RAW_MAX} bytes")));
             }
             self.raw.reserve(STEP);
             let taken = usize::try_from(self.inflate.total_in() - before).unwrap_or(usize::MAX);
@@ -242,39 +242,39 @@ impl<R: Read> Decoder<R> {
                 return Ok(());
             }
             if self.inflate.total_in() == had && self.inflate.total_out() == made {
-                return Err(self.unreadable("its compression makes no sense"));
+                return Err(self.unreadable("invalid compression"));
             }
         }
     }
 
-    fn next_part(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Fault> {
+    fn next_part(&mut self, limit: usize) -> Result<Option<Vec<u8>>, ReadError> {
         self.part = self.at;
         let mut start = [0; START];
         match self.fill(&mut start)? {
             0 => return Ok(None),
             START => {}
-            _ => return Err(Fault::Cut(self.at)),
+            _ => return Err(ReadError::Cut(self.at)),
         }
         let [a, b, c, d, sum @ ..] = start;
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         if length > limit {
-            return Err(Fault::Altered(self.part));
+            return Err(ReadError::Altered(self.part));
         }
         let mut bytes = Vec::new();
-        // Taken bit by bit, so that a length that was made up takes no memory.
+        // Read in steps, so that a wrong length allocates no memory.
         let read = (&mut self.from).take(length as u64).read_to_end(&mut bytes)?;
         self.at += read as u64;
         if read < length {
-            return Err(Fault::Cut(self.at));
+            return Err(ReadError::Cut(self.at));
         }
         if crc(&bytes) != u32::from_le_bytes(sum) {
-            return Err(Fault::Altered(self.part));
+            return Err(ReadError::Altered(self.part));
         }
         Ok(Some(bytes))
     }
 
-    /// As much as there is.
-    fn fill(&mut self, into: &mut [u8]) -> Result<usize, Fault> {
+    /// Reads until the buffer is full or the input ends.
+    fn fill(&mut self, into: &mut [u8]) -> Result<usize, ReadError> {
         let mut read = 0;
         while let Some(rest) = into.get_mut(read..).filter(|rest| !rest.is_empty()) {
             match self.from.read(rest) {

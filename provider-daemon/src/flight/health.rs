@@ -1,38 +1,38 @@
-//! How the recording is, for those who look: whether it is written, and how much is missing in it.
+//! Status of the recorder: whether it writes, and the number of missing turns.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Looks at a recording; a clone looks at the same one.
+/// Shared status of a recorder.
 #[derive(Debug, Clone, Default)]
 pub struct Health(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     trouble: Mutex<Option<String>>,
-    /// As in `trouble`, for the recorder, which looks with every turn.
+    /// Whether there is an error, for the recorder, which checks it at every turn.
     is_paused: AtomicBool,
     missed: AtomicU64,
     written: AtomicU64,
 }
 
-/// How a recording is.
+/// Status of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecordingStatus {
-    /// What the provider takes is written down.
+    /// Whether the inputs of the provider are recorded.
     pub is_written: bool,
-    /// Why it is not; it is tried again.
+    /// Error of the last attempt; the recorder retries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Turns that are missing in it since the start.
+    /// Turns missing since the start.
     pub missed: u64,
-    /// Bytes that were written since the start.
+    /// Bytes written since the start.
     pub written_bytes: u64,
 }
 
 impl Health {
-    /// How it is now.
+    /// Returns the present status.
     #[must_use]
     pub fn status(&self) -> RecordingStatus {
         let trouble = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +48,7 @@ impl Health {
         self.0.is_paused.load(Ordering::Relaxed)
     }
 
-    /// From now on nothing is taken, until it is said to go on.
+    /// Stops the recorder until [`Self::go_on`].
     pub(super) fn pause(&self) {
         self.0.is_paused.store(true, Ordering::Relaxed);
     }
@@ -57,8 +57,8 @@ impl Health {
         self.0.is_paused.store(false, Ordering::Relaxed);
     }
 
-    /// The trouble before; `None` says that it is over.
-    pub(super) fn tell(&self, trouble: Option<String>) -> Option<String> {
+    /// Sets the error, or clears it with `None`; returns the previous one.
+    pub(super) fn set_error(&self, trouble: Option<String>) -> Option<String> {
         let mut told = self.0.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *told, trouble)
     }

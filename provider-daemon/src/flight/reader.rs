@@ -1,7 +1,7 @@
-//! A folder of recordings, record by record.
+//! Reader of a folder of recordings.
 
-use super::format::{Decoder, Fault};
-use super::shelf::files;
+use super::folder::files;
+use super::format::{Decoder, ReadError};
 use super::{Head, Record};
 use akash_provider_chain::regular_file::{self, Source};
 use anyhow::{Context, bail};
@@ -9,17 +9,17 @@ use std::collections::VecDeque;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-/// What comes next.
+/// Next item of a recording.
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all are turns, and each of them would be one more allocation"
+    reason = "nearly all are turns, and boxing would be one more allocation for each"
 )]
-pub(super) enum Found {
-    /// Of the process with this head.
+pub(super) enum Item {
+    /// Record of the process with the current head.
     Record(Record),
-    /// A file begins; true where it is of another process than the one before.
+    /// Start of a file; `is_other` if another process wrote it than the previous one.
     File { is_other: bool, head: Head },
-    /// The rest of a file cannot be read, and why.
+    /// Rest of a file that cannot be read, with the reason.
     Broken(String),
 }
 
@@ -31,10 +31,10 @@ pub(super) struct Recording {
 
 impl Recording {
     pub(super) fn open(dir: &Path) -> anyhow::Result<Self> {
-        Ok(Self::of(files(dir)?))
+        Ok(Self::from_files(files(dir)?))
     }
 
-    pub(super) fn of(files: Vec<PathBuf>) -> Self {
+    pub(super) fn from_files(files: Vec<PathBuf>) -> Self {
         Self {
             waiting: files.into(),
             open: None,
@@ -42,17 +42,17 @@ impl Recording {
         }
     }
 
-    /// The next record, or what is in its place; `None` at the end.
+    /// Returns the next item, or `None` at the end.
     ///
     /// # Errors
-    /// A file cannot be opened, has another format, or is of another provider or chain.
-    pub(super) fn next(&mut self) -> anyhow::Result<Option<Found>> {
+    /// A file cannot be opened, has another format, or belongs to another provider or chain.
+    pub(super) fn next(&mut self) -> anyhow::Result<Option<Item>> {
         if let Some((path, decoder)) = &mut self.open {
             match decoder.next() {
-                Ok(Some(record)) => return Ok(Some(Found::Record(record))),
+                Ok(Some(record)) => return Ok(Some(Item::Record(record))),
                 Ok(None) => self.open = None,
                 Err(fault) => {
-                    let broken = Found::Broken(format!("{}: {fault}", path.display()));
+                    let broken = Item::Broken(format!("{}: {fault}", path.display()));
                     self.open = None;
                     return Ok(Some(broken));
                 }
@@ -65,45 +65,45 @@ impl Recording {
         let file = regular_file::open(&path).with_context(|| name.clone())?;
         let (head, decoder) = match Decoder::new(BufReader::new(file)) {
             Ok(opened) => opened,
-            Err(fault @ (Fault::Foreign | Fault::Format(_) | Fault::Io(_))) => {
+            Err(fault @ (ReadError::Foreign | ReadError::Format(_) | ReadError::Io(_))) => {
                 return Err(fault).context(name);
             }
-            Err(fault) => return Ok(Some(Found::Broken(format!("{name}: {fault}")))),
+            Err(fault) => return Ok(Some(Item::Broken(format!("{name}: {fault}")))),
         };
         let is_other = self
             .head
             .as_ref()
             .is_none_or(|before| before.started != head.started);
         if let Some(before) = &self.head {
-            belongs(&name, before, &head)?;
+            check_origin(&name, before, &head)?;
         }
         self.head = Some(head.clone());
         self.open = Some((path, decoder));
-        Ok(Some(Found::File { is_other, head }))
+        Ok(Some(Item::File { is_other, head }))
     }
 }
 
-fn belongs(name: &str, before: &Head, head: &Head) -> anyhow::Result<()> {
+fn check_origin(name: &str, before: &Head, head: &Head) -> anyhow::Result<()> {
     if before.chain_id != head.chain_id {
         let (ours, theirs) = (&before.chain_id, &head.chain_id);
         bail!(
-            "{name} is of chain {theirs}, and the files before it are of {ours}: give each a folder of its own"
+            "{name} belongs to chain {theirs}, but the files before it to chain {ours}: use one folder for each"
         );
     }
     if before.provider != head.provider {
         let (ours, theirs) = (&before.provider, &head.provider);
         bail!(
-            "{name} is of provider {theirs}, and the files before it are of {ours}: give each a folder of its own"
+            "{name} belongs to provider {theirs}, but the files before it to {ours}: use one folder for each"
         );
     }
     Ok(())
 }
 
-/// The time of the first state in a file; `None` where it has none that can be read.
-pub(super) fn begins(path: &Path) -> anyhow::Result<Option<u64>> {
-    let mut recording = Recording::of(vec![path.to_owned()]);
+/// Returns the time of the first state in a file, or `None` without a readable one.
+pub(super) fn start_time(path: &Path) -> anyhow::Result<Option<u64>> {
+    let mut recording = Recording::from_files(vec![path.to_owned()]);
     while let Some(found) = recording.next()? {
-        if let Found::Record(Record::State { wall, .. }) = found {
+        if let Item::Record(Record::State { wall, .. }) = found {
             return Ok(Some(wall));
         }
     }

@@ -1,9 +1,9 @@
-//! The end of the recorder that stands beside the engine: it copies, and waits for nothing.
+//! Recorder on the engine's side: copies turns into the queue without waiting.
 
-use super::cover::Key;
+use super::folder::RecordingFolder;
 use super::health::Health;
-use super::shelf::Shelf;
-use super::writer::{self, Note};
+use super::redact::Key;
+use super::writer::{self, Message};
 use super::{Head, wall};
 use akash_provider_core::Config;
 use akash_provider_core::engine::{Effect, Engine, Input};
@@ -17,41 +17,41 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Turns that may wait to be written.
+/// Capacity of the queue, in turns.
 const QUEUE: usize = 8192;
-/// When a state that found no room is offered again.
+/// Time until a state that did not fit the queue is sent again.
 const RETRY: Duration = Duration::from_millis(250);
-/// How long the last of it may take to be written.
+/// Maximum time to write the last turns.
 const LAST: Duration = Duration::from_secs(5);
 
-/// Takes down what the engine does.
+/// Recorder of the engine's turns.
 #[derive(Debug)]
 pub struct FlightRecorder {
-    queue: SyncSender<Note>,
+    queue: SyncSender<Message>,
     key: Key,
-    /// The writer wants the engine's state, to begin a file with it.
+    /// Whether the writer needs the engine's state, to start a file with it.
     wants_state: Arc<AtomicBool>,
     health: Health,
-    /// The writer is gone.
+    /// Whether the writer has ended.
     stopped: bool,
-    /// Turns that found no room in the queue, and that nothing was written since.
+    /// Turns that did not fit the queue, since the last message to the writer.
     missed: u64,
-    /// When a state found no room last: to copy the engine for nothing again and again is what would cost most.
+    /// Time of the last state that did not fit: copying the engine without success is the most expensive step.
     refused: Option<Instant>,
     open: Option<(Now, Option<Input>)>,
 }
 
-/// Waits for the writer.
+/// Handle that waits for the writer.
 #[derive(Debug)]
 pub struct Finish {
     writer: JoinHandle<()>,
     health: Health,
 }
 
-/// Starts a recorder of a provider with these settings.
+/// Starts a recorder for a provider with these settings.
 ///
 /// # Errors
-/// The folder cannot be made or looked into.
+/// The folder cannot be created or read.
 pub fn start(dir: &Path, limit: u64, config: &Config) -> anyhow::Result<(FlightRecorder, Finish)> {
     let head = Head {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -59,18 +59,28 @@ pub fn start(dir: &Path, limit: u64, config: &Config) -> anyhow::Result<(FlightR
         provider: config.provider.clone(),
         started: wall(),
     };
-    let shelf = Shelf::open(dir, limit)?;
-    with_queue(shelf, head, QUEUE)
+    let folder = RecordingFolder::open(dir, limit)?;
+    with_queue(folder, head, QUEUE)
 }
 
-pub(super) fn with_queue(shelf: Shelf, head: Head, queue: usize) -> anyhow::Result<(FlightRecorder, Finish)> {
-    let (queue, notes) = sync_channel(queue);
+pub(super) fn with_queue(
+    folder: RecordingFolder,
+    head: Head,
+    queue: usize,
+) -> anyhow::Result<(FlightRecorder, Finish)> {
+    let (queue, messages) = sync_channel(queue);
     let key = Key::new()?;
     let wants_state = Arc::new(AtomicBool::new(true));
     let health = Health::default();
-    let writer = writer::Writer::new(shelf, head, key.clone(), Arc::clone(&wants_state), health.clone());
+    let writer = writer::Writer::new(
+        folder,
+        head,
+        key.clone(),
+        Arc::clone(&wants_state),
+        health.clone(),
+    );
     let thread = thread::Builder::new().name("flight recorder".to_owned());
-    let writer = thread.spawn(move || writer.run(&notes));
+    let writer = thread.spawn(move || writer.run(&messages));
     let recorder = FlightRecorder {
         queue,
         key,
@@ -81,17 +91,17 @@ pub(super) fn with_queue(shelf: Shelf, head: Head, queue: usize) -> anyhow::Resu
         refused: None,
         open: None,
     };
-    let writer = writer.context("starting the flight recorder")?;
+    let writer = writer.context("cannot start the flight recorder")?;
     Ok((recorder, Finish { writer, health }))
 }
 
 impl FlightRecorder {
-    /// After a gap nothing can be replayed before the next state, and a file begins with one.
+    /// Sends the state to the writer: a file starts with one, and after a gap a replay needs one.
     fn offer_state(&mut self, engine: &Engine, now: Now) {
         if self.refused.is_some_and(|at| at.elapsed() < RETRY) {
             return;
         }
-        let state = Note::State {
+        let state = Message::State {
             now,
             wall: wall(),
             engine: Box::new(engine.clone()),
@@ -105,9 +115,9 @@ impl FlightRecorder {
         }
     }
 
-    /// True where the note found room.
-    fn send(&mut self, note: Note) -> bool {
-        let sent = self.queue.try_send(note);
+    /// Returns true if the queue accepted the message.
+    fn send(&mut self, message: Message) -> bool {
+        let sent = self.queue.try_send(message);
         self.stopped |= matches!(sent, Err(TrySendError::Disconnected(_)));
         sent.is_ok()
     }
@@ -138,12 +148,12 @@ impl Recorder for FlightRecorder {
             return;
         };
         let key = &self.key;
-        let turn = Note::Turn {
+        let turn = Message::Turn {
             now,
             input,
             effects: u32::try_from(effects.len()).unwrap_or(u32::MAX),
-            // Here, because what was carried out is no longer there to be looked at.
-            digest: record::digest(effects, Some(&|secret: &str| key.cover(secret))),
+            // Calculated here, because the caller consumes the effects.
+            digest: record::digest(effects, Some(&|secret: &str| key.redact(secret))),
         };
         if !self.send(turn) {
             self.missed += 1;
@@ -152,17 +162,17 @@ impl Recorder for FlightRecorder {
 }
 
 impl Finish {
-    /// How the recording is, also while it is written.
+    /// Returns the status, also while the recorder runs.
     #[must_use]
     pub fn health(&self) -> Health {
         self.health.clone()
     }
 
-    /// Waits until the last is written, once the recorder is gone.
+    /// Waits until the last turns are written, after the recorder was dropped.
     pub async fn wait(self) {
         let writer = tokio::task::spawn_blocking(move || self.writer.join());
         if !matches!(tokio::time::timeout(LAST, writer).await, Ok(Ok(Ok(())))) {
-            tracing::warn!("the end of the flight recording may be missing");
+            tracing::warn!("flight recording may lack its last turns; check the disk");
         }
     }
 

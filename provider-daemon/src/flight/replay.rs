@@ -1,9 +1,9 @@
-//! `replay`: a fresh engine takes what was recorded, and its effects are compared with those of then.
+//! `replay`: a new engine gets the recorded inputs, and its effects are compared with the recorded ones.
 
 mod subject;
 
-use super::reader::{Found, Recording};
-use super::{Head, Record, shown_time, words};
+use super::reader::{Item, Recording};
+use super::{Head, Record, describe, shown_time};
 use crate::args::Output;
 use crate::say;
 use akash_provider_core::engine::{Effect, Engine, Input, Status};
@@ -20,32 +20,32 @@ use std::thread;
 use std::time::UNIX_EPOCH;
 use subject::Subject;
 
-/// Settings of `replay`.
+/// Flags of `replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The folder that `run --record` wrote, or that was unpacked from a bundle.
+    /// Folder written by `run --record`, or unpacked from a bundle
     pub dir: PathBuf,
-    /// Tell all that was heard and decided of this order: OWNER/DSEQ/GSEQ/OSEQ.
+    /// Print all inputs and decisions for this order: OWNER/DSEQ/GSEQ/OSEQ
     #[arg(long, conflicts_with = "lease")]
     pub order: Option<OrderId>,
-    /// The same of a lease: OWNER/DSEQ/GSEQ/OSEQ/PROVIDER.
+    /// Print all inputs and decisions for this lease: OWNER/DSEQ/GSEQ/OSEQ/PROVIDER
     #[arg(long)]
     pub lease: Option<LeaseId>,
-    /// Stop at this time, such as 2026-11-23T18:00:00Z.
+    /// Time of the last replayed input, such as 2026-11-23T18:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub until: Option<u64>,
-    /// How to print what was decided.
+    /// Output format
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
 }
 
-/// Found together, and batches that wait to be replayed: some thousand turns, each of a few hundred bytes.
+/// Items of a batch, and batches in the queue: some thousand turns of a few hundred bytes.
 const BATCH: usize = 256;
 const BATCHES: usize = 8;
 
-type Batch = Vec<anyhow::Result<Found>>;
+type Batch = Vec<anyhow::Result<Item>>;
 
-/// Reads to the end, to the first error, or until nobody takes it any more.
+/// Reads to the end, to the first error, or until the receiver is dropped.
 fn read_ahead(recording: &mut Recording, batches: &SyncSender<Batch>) {
     loop {
         let found = || recording.next().transpose();
@@ -57,81 +57,81 @@ fn read_ahead(recording: &mut Recording, batches: &SyncSender<Batch>) {
     }
 }
 
-/// In milliseconds of the clock on the wall.
+/// Parses a time into milliseconds since the Unix epoch.
 pub(super) fn time(text: &str) -> Result<u64, String> {
     let time = humantime::parse_rfc3339_weak(text);
     let time = time.map_err(|error| format!("{error}; write 2026-11-23T18:00:00Z"))?;
     let since = time
         .duration_since(UNIX_EPOCH)
-        .map_err(|_| "it is before 1970".to_owned())?;
+        .map_err(|_| "the time is before 1970".to_owned())?;
     u64::try_from(since.as_millis()).map_err(|error| error.to_string())
 }
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Outcome {
-    /// Inputs and deadlines that were taken again.
+    /// Replayed inputs and timeouts.
     pub(super) inputs: u64,
-    /// What came of them.
+    /// Their effects.
     pub(super) effects: u64,
-    /// Turns whose effects were others than those recorded.
+    /// Turns with effects that differ from the recorded ones.
     pub(super) differences: u64,
     pub(super) first_difference: Option<String>,
-    /// Turns that were never written, and those that nothing is there to take them.
+    /// Turns that were never written, and turns without a preceding state.
     pub(super) missing: u64,
     pub(super) skipped: u64,
-    /// What could not be read, and why.
+    /// Unreadable parts, with the reason.
     pub(super) broken: Vec<String>,
-    /// The process ended in order.
+    /// Whether the process ended regularly.
     pub(super) has_end: bool,
 }
 
-/// One turn that was taken again.
+/// Replayed turn.
 pub(super) struct Turn<'a> {
     pub(super) wall: u64,
     pub(super) input: Option<&'a Input>,
     pub(super) effects: &'a [Effect],
 }
 
-/// An engine that takes what is recorded.
+/// Replay of a recording.
 #[derive(Default)]
 pub(super) struct Replay {
     pub(super) outcome: Outcome,
     head: Option<Head>,
-    /// With its clock at the moment of its state, and the one on the wall.
+    /// Engine, with its clock and the wall clock at its state.
     engine: Option<(Box<Engine>, Mono, u64)>,
-    /// The engine that nothing follows after.
+    /// Last engine before a gap or the end.
     ended: Option<Box<Engine>>,
     pub(super) now: Now,
 }
 
 impl Replay {
-    /// Whose the file is that was replayed last: of a process before it, it may be of another version.
+    /// Returns the head of the last file; earlier files may have another version.
     pub(super) const fn head(&self) -> Option<&Head> {
         self.head.as_ref()
     }
 
-    /// The engine after the last turn that it took.
+    /// Returns the engine after its last turn.
     pub(super) fn last(&self) -> Option<&Engine> {
         let engine = self.engine.as_ref().map(|(engine, ..)| engine);
         engine.or(self.ended.as_ref()).map(|engine| &**engine)
     }
 
-    /// What follows is not from where it is.
+    /// Drops the present state, because the next item does not follow from it.
     fn leave(&mut self) {
         if let Some((engine, ..)) = self.engine.take() {
             self.ended = Some(engine);
         }
     }
 
-    /// Takes everything up to a time; `watch` sees each turn.
+    /// Replays everything up to a time; `watch` gets each turn.
     pub(super) fn run(
         &mut self,
         recording: &mut Recording,
         until: Option<u64>,
         watch: &mut dyn FnMut(&Turn<'_>),
     ) -> anyhow::Result<()> {
-        // Reading takes longer than deciding, and each has a core of its own.
+        // Reading takes longer than the replay, so it runs on another core.
         thread::scope(|scope| {
             let (batches, found) = sync_channel(BATCHES);
             scope.spawn(move || read_ahead(recording, &batches));
@@ -146,37 +146,36 @@ impl Replay {
         })?;
         if self.outcome.inputs == 0 {
             let why = self.outcome.broken.first().cloned();
-            let why =
-                why.unwrap_or_else(|| "no turn of the engine is in it, or none before that time".to_owned());
-            bail!("nothing can be replayed: {why}");
+            let why = why.unwrap_or_else(|| "the recording has no turn, or none before that time".to_owned());
+            bail!("cannot replay: {why}");
         }
         Ok(())
     }
 
-    /// True once the time is over.
+    /// Processes an item; returns true after the time limit.
     fn go_on(
         &mut self,
-        found: Found,
+        found: Item,
         until: Option<u64>,
         watch: &mut dyn FnMut(&Turn<'_>),
     ) -> anyhow::Result<bool> {
         match found {
-            Found::File { is_other, head } => {
+            Item::File { is_other, head } => {
                 self.head = Some(head);
                 if is_other {
                     self.leave();
                 }
             }
-            Found::Broken(why) => {
+            Item::Broken(why) => {
                 self.outcome.broken.push(why);
                 self.leave();
             }
-            Found::Record(record) => return self.take(record, until, watch),
+            Item::Record(record) => return self.take(record, until, watch),
         }
         Ok(false)
     }
 
-    /// The same of a record.
+    /// Processes a record; returns true after the time limit.
     fn take(
         &mut self,
         record: Record,
@@ -207,14 +206,14 @@ impl Replay {
         Ok(false)
     }
 
-    /// The state that was recorded is the one that was come to.
+    /// Compares a recorded state with the replayed one.
     fn goes_on(&mut self, recorded: &Engine, now: Now) -> anyhow::Result<()> {
-        // Looked at in any case, so that one that makes no sense is named here.
+        // Calculated in any case, so that an invalid state is reported here.
         let recorded = status(recorded, now)?;
         if let Some((engine, ..)) = &self.engine
             && status(engine, now)? != recorded
         {
-            let what = || "the state that was recorded is another than the one that was come to".to_owned();
+            let what = || "the recorded state differs from the replayed one".to_owned();
             self.outcome.differences += 1;
             self.outcome.first_difference.get_or_insert_with(what);
         }
@@ -239,14 +238,14 @@ impl Replay {
             return Ok(true);
         }
         let seen = input.clone();
-        let words = || words::input(seen.as_ref());
+        let words = || describe::input(seen.as_ref());
         let step = catch_unwind(AssertUnwindSafe(|| match input {
             Some(input) => engine.step(now, input),
             None => engine.handle_timeout(now),
         }));
         let number = self.outcome.inputs + 1;
         let effects =
-            step.map_err(|_| anyhow!("the engine itself fails at input {number}, {}", shown_time(wall)))?;
+            step.map_err(|_| anyhow!("the engine panics at input {number}, {}", shown_time(wall)))?;
         self.now = now;
         self.outcome.inputs = number;
         self.outcome.effects += effects.len() as u64;
@@ -259,7 +258,7 @@ impl Replay {
             let what = || {
                 let (then, after) = (recorded.0, made.0);
                 format!(
-                    "input {number} at {} ({}) had {then} effects, and other ones now: {after}",
+                    "input {number} at {} ({}) had {then} effects; the replay has {after} others",
                     shown_time(wall),
                     words()
                 )
@@ -275,16 +274,16 @@ impl Replay {
     }
 }
 
-/// The status of an engine from a file. A checksum says nothing of who wrote it, so it may make no sense at all.
+/// Returns the status of a recorded engine. A checksum proves no origin, so the engine may be inconsistent.
 pub(super) fn status(engine: &Engine, now: Now) -> anyhow::Result<Status> {
     let status = catch_unwind(AssertUnwindSafe(|| engine.status(now)));
-    status.map_err(|_| anyhow!("a state in the recording makes no sense"))
+    status.map_err(|_| anyhow!("invalid state in the recording"))
 }
 
-/// Replays a recording and says whether it comes out the same; exit code 1 where it does not.
+/// Replays a recording and reports differences; exit code 1 if there are any.
 ///
 /// # Errors
-/// It is no recording, one of another format, of several providers, or nothing of it can be replayed.
+/// The folder is not a recording, has another format, belongs to several providers, or cannot be replayed.
 pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     let mut recording = Recording::open(&args.dir)?;
     let mut replay = Replay::default();
@@ -294,16 +293,16 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
         None => replay.run(&mut recording, args.until, &mut |_| ())?,
         Some(mut subject) => {
             let output = args.output;
-            let mut told = 0u64;
+            let mut count = 0u64;
             let mut watch = |turn: &Turn<'_>| {
                 if let Some(effects) = subject.touched(turn) {
-                    told += 1;
-                    tell(turn, &effects, output);
+                    count += 1;
+                    print_turn(turn, &effects, output);
                 }
             };
             replay.run(&mut recording, args.until, &mut watch)?;
-            if told == 0 {
-                bail!("nothing in {} is about it", args.dir.display());
+            if count == 0 {
+                bail!("no turn in {} concerns it", args.dir.display());
             }
         }
     }
@@ -315,8 +314,8 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn tell(turn: &Turn<'_>, effects: &[String], output: Output) {
-    let (time, input) = (shown_time(turn.wall), words::input(turn.input));
+fn print_turn(turn: &Turn<'_>, effects: &[String], output: Output) {
+    let (time, input) = (shown_time(turn.wall), describe::input(turn.input));
     match output {
         Output::Json => {
             let line = serde_json::json!({"time": time, "input": input, "decided": effects});
@@ -342,27 +341,27 @@ fn summary(head: &Head, outcome: &Outcome, output: Output) -> anyhow::Result<()>
     Ok(())
 }
 
-/// What came of it, for people.
+/// Formats the result as text.
 pub(super) fn text(head: &Head, outcome: &Outcome) -> String {
     let mut text = format!("provider {} on chain {}\n", head.provider, head.chain_id);
     let ours = env!("CARGO_PKG_VERSION");
     if head.version != ours {
         text.push_str(&format!(
-            "recorded by version {}, and this is {ours}: what differs may be meant\n",
+            "recorded by version {}, replayed by {ours}: differences may be intended\n",
             head.version
         ));
     }
     for broken in &outcome.broken {
-        text.push_str(&format!("not read to its end: {broken}\n"));
+        text.push_str(&format!("incomplete: {broken}\n"));
     }
     if outcome.missing > 0 || outcome.skipped > 0 {
         text.push_str(&format!(
-            "{} turns were never written, and {} after a gap wait for a state: they are not replayed\n",
+            "{} turns were never written, and {} have no preceding state: they are not replayed\n",
             outcome.missing, outcome.skipped
         ));
     }
     if !outcome.has_end {
-        text.push_str("it has no end: the process still runs, was killed, or what comes later is not here\n");
+        text.push_str("no end: the process still runs, was killed, or later files are missing\n");
     }
     text.push_str(&format!(
         "{} inputs, {} effects, ",

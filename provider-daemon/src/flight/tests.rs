@@ -1,8 +1,8 @@
-use super::format::{Decoder, Encoder, Fault, VERSION};
+use super::folder::{RecordingFolder, files};
+use super::format::{Decoder, Encoder, ReadError, VERSION};
 use super::reader::Recording;
 use super::recorder::with_queue;
 use super::replay::{Outcome, Replay};
-use super::shelf::{Shelf, files};
 use super::*;
 use akash_provider_core::Config;
 use akash_provider_core::engine::{Leadership, Request, RequestId};
@@ -55,7 +55,7 @@ fn snapshot() -> Snapshot {
     market.snapshot(&ACCOUNT.parse().unwrap())
 }
 
-/// A provider's beginning: orders, blocks, and a manifest that nobody waits for.
+/// Returns the first inputs of a provider: orders, blocks, and a manifest without a waiting client.
 fn inputs(turns: u64) -> Vec<Option<Input>> {
     let submit = Request::SubmitManifest {
         deployment: order(1).deployment().clone(),
@@ -90,13 +90,14 @@ fn drive(recorder: &mut impl Recorder, engine: &mut Engine, turn: u64, input: Op
     recorder.made(&effects);
 }
 
-/// Records so many turns in a folder; so large a queue has room for all of them.
+/// Records this number of turns in a folder, with a queue that holds all of them.
 fn record_in(dir: &Path, limit: u64, turns: u64) {
-    let (mut recorder, finish) = with_queue(Shelf::open(dir, limit).unwrap(), head("test"), 1 << 20).unwrap();
+    let (mut recorder, finish) =
+        with_queue(RecordingFolder::open(dir, limit).unwrap(), head("test"), 1 << 20).unwrap();
     let mut engine = Engine::new(config("test")).unwrap();
     for (turn, input) in (0..).zip(inputs(turns)) {
         drive(&mut recorder, &mut engine, turn, input);
-        // Files are turned by the writer, which is to see some of it before all is there.
+        // The writer rotates files, so it must process some turns before the last one arrives.
         if turn % 1000 == 999 {
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -117,8 +118,8 @@ fn one_file(dir: &Path) -> Vec<u8> {
     std::fs::read(&files[0]).unwrap()
 }
 
-/// All that can be read of a file, and why no more of it.
-fn read(bytes: &[u8]) -> (Vec<Record>, Option<Fault>) {
+/// Returns the readable records of a file, and the reason why reading stopped.
+fn read(bytes: &[u8]) -> (Vec<Record>, Option<ReadError>) {
     let mut records = Vec::new();
     let mut decoder = match Decoder::new(bytes) {
         Ok((_, decoder)) => decoder,
@@ -145,7 +146,7 @@ fn written(records: &[Record]) -> Vec<u8> {
     bytes
 }
 
-/// Records of a few turns, and the engine after them.
+/// Returns the records of a few turns, and the engine after them.
 fn records(turns: u64) -> (Vec<Record>, Engine) {
     let mut engine = Engine::new(config("test")).unwrap();
     let mut records = vec![state(&engine, 0)];
@@ -183,7 +184,7 @@ fn replayed_bytes(bytes: &[u8]) -> anyhow::Result<Outcome> {
 }
 
 #[test]
-fn what_is_recorded_is_done_again_and_has_no_secret_in_it() {
+fn recording_replays_identically_and_contains_no_secret() {
     let dir = tempfile::tempdir().unwrap();
     record_in(dir.path(), 64 << 20, 200);
     let outcome = replayed(dir.path()).unwrap();
@@ -205,7 +206,7 @@ fn what_is_recorded_is_done_again_and_has_no_secret_in_it() {
 }
 
 #[test]
-fn a_recording_stays_below_its_limit_and_what_is_left_is_replayed() {
+fn recording_stays_below_its_limit_and_the_rest_replays() {
     let (dir, limit) = (tempfile::tempdir().unwrap(), 256 << 10);
     record_in(dir.path(), limit, 60_000);
     let left = files(dir.path()).unwrap();
@@ -221,7 +222,7 @@ fn a_recording_stays_below_its_limit_and_what_is_left_is_replayed() {
 }
 
 #[test]
-fn one_that_is_cut_anywhere_is_read_to_the_cut() {
+fn truncated_file_is_read_up_to_the_truncation() {
     let whole = written(&records(6).0);
     let all = read(&whole).0.len();
     let mut most = 0;
@@ -229,19 +230,19 @@ fn one_that_is_cut_anywhere_is_read_to_the_cut() {
         let (records, fault) = read(&whole[..end]);
         assert!(records.len() < all && records.len() >= most, "cut at {end}");
         most = records.len();
-        // Between two parts nothing says that more was there.
+        // A truncation between two parts cannot be detected.
         let is_named = fault
             .as_ref()
-            .is_none_or(|fault| matches!(fault, Fault::Cut(_) | Fault::Foreign));
+            .is_none_or(|fault| matches!(fault, ReadError::Cut(_) | ReadError::Foreign));
         assert!(is_named, "cut at {end}: {fault:?}");
-        // Whatever is left of it, a replay takes it or says why not.
+        // A replay uses the rest or reports why not.
         drop(replayed_bytes(&whole[..end]).map_err(|error| error.to_string()));
     }
     assert_eq!(most, all - 1);
 }
 
 #[test]
-fn one_with_a_changed_byte_is_named() {
+fn changed_byte_is_reported() {
     let whole = written(&records(6).0);
     for at in 0..whole.len() {
         let mut changed = whole.clone();
@@ -252,7 +253,7 @@ fn one_with_a_changed_byte_is_named() {
 }
 
 #[test]
-fn a_part_with_a_right_sum_and_no_sense_is_named() {
+fn invalid_part_with_valid_checksum_is_reported() {
     for raw in [
         &b"\x03\0\0\0abc"[..],
         b"\xff\xff\xff\xffabc",
@@ -272,14 +273,14 @@ fn a_part_with_a_right_sum_and_no_sense_is_named() {
         bytes.extend(packed);
         let fault = read(&bytes).1;
         assert!(
-            matches!(fault, Some(Fault::Unreadable { .. })),
+            matches!(fault, Some(ReadError::Unreadable { .. })),
             "{raw:?}: {fault:?}"
         );
     }
 }
 
 #[test]
-fn another_format_and_another_chain_are_refused_by_name() {
+fn other_format_and_other_chain_are_refused() {
     let mut bytes = written(&records(2).0);
     bytes[8..10].copy_from_slice(&(VERSION + 1).to_le_bytes());
     let refused = format!("{:#}", replayed_bytes(&bytes).unwrap_err());
@@ -296,7 +297,7 @@ fn another_format_and_another_chain_are_refused_by_name() {
     }
     let refused = format!("{:#}", replayed(dir.path()).unwrap_err());
     assert!(
-        refused.contains("chain two") && refused.contains("of one"),
+        refused.contains("chain two") && refused.contains("chain one"),
         "{refused}"
     );
     let none = tempfile::tempdir().unwrap();
@@ -304,7 +305,7 @@ fn another_format_and_another_chain_are_refused_by_name() {
 }
 
 #[test]
-fn a_gap_is_told_and_the_next_state_goes_on() {
+fn gap_is_reported_and_replay_continues_from_the_next_state() {
     let (mut all, mut engine) = records(2);
     all.push(Record::Gap { turns: 7 });
     all.push(taken(&mut engine, 50, None));
@@ -316,7 +317,7 @@ fn a_gap_is_told_and_the_next_state_goes_on() {
 }
 
 #[test]
-fn a_decision_that_is_another_now_is_named_with_its_input() {
+fn different_decision_is_reported_with_its_input() {
     let (mut all, _) = records(2);
     let Some(Record::Turn { digest, .. }) = all.get_mut(2) else {
         panic!("a turn");
@@ -331,7 +332,7 @@ fn a_decision_that_is_another_now_is_named_with_its_input() {
 }
 
 #[test]
-fn a_bundle_names_the_input_of_the_first_decision_that_is_another() {
+fn bundle_reports_the_input_of_the_first_difference() {
     let (mut all, _) = records(2);
     let Some(Record::Turn { digest, .. }) = all.get_mut(2) else {
         panic!("a turn");
@@ -361,27 +362,27 @@ fn a_bundle_names_the_input_of_the_first_decision_that_is_another() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_stops_the_recorder_alone() {
+fn unwritable_folder_stops_only_the_recorder() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = Shelf::open(dir.path(), 1 << 20).unwrap();
+    let folder = RecordingFolder::open(dir.path(), 1 << 20).unwrap();
     std::fs::remove_dir_all(dir.path()).unwrap();
-    let (mut recorder, finish) = with_queue(shelf, head("test"), 16).unwrap();
+    let (mut recorder, finish) = with_queue(folder, head("test"), 16).unwrap();
     let mut engine = Engine::new(config("test")).unwrap();
     for (turn, input) in (0..).zip(inputs(100)) {
         drive(&mut recorder, &mut engine, turn, input);
     }
     drop(recorder);
     finish.join();
-    assert!(!engine.status(now(0)).orders.is_empty(), "the engine went on");
+    assert!(!engine.status(now(0)).orders.is_empty(), "the engine continues");
 }
 
 #[test]
-fn a_folder_that_comes_back_is_written_again_and_what_is_missing_is_counted() {
+fn recorder_resumes_when_the_folder_returns_and_counts_missing_turns() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path().join("flight");
-    let shelf = Shelf::open(&folder, 1 << 20).unwrap();
+    let opened = RecordingFolder::open(&folder, 1 << 20).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    let (mut recorder, finish) = with_queue(shelf, head("test"), 1 << 10).unwrap();
+    let (mut recorder, finish) = with_queue(opened, head("test"), 1 << 10).unwrap();
     let health = finish.health();
     let mut engine = Engine::new(config("test")).unwrap();
     let mut turns = 0..;
@@ -402,7 +403,7 @@ fn a_folder_that_comes_back_is_written_again_and_what_is_missing_is_counted() {
     drive_all(first);
     until(&|status| !status.is_written && status.trouble.is_some());
     std::fs::create_dir(&folder).unwrap();
-    // It is tried again after a second, and a state comes with the next turn.
+    // The writer retries after a second, and the next turn brings a state.
     until(&|_| {
         std::thread::sleep(Duration::from_millis(500));
         !health.is_paused()
@@ -427,22 +428,22 @@ fn a_folder_that_comes_back_is_written_again_and_what_is_missing_is_counted() {
     assert_eq!(
         files(&folder).unwrap().len(),
         1,
-        "a try that failed leaves no file"
+        "a failed attempt leaves no file"
     );
 }
 
 #[test]
-fn a_queue_without_room_leaves_a_gap_and_nothing_waits() {
+fn full_queue_leaves_a_gap_without_waiting() {
     let dir = tempfile::tempdir().unwrap();
-    let shelf = Shelf::open(dir.path(), 64 << 20).unwrap();
-    let (mut recorder, finish) = with_queue(shelf, head("test"), 2).unwrap();
+    let folder = RecordingFolder::open(dir.path(), 64 << 20).unwrap();
+    let (mut recorder, finish) = with_queue(folder, head("test"), 2).unwrap();
     let mut engine = Engine::new(config("test")).unwrap();
     let all = inputs(20_000);
     let turns = all.len() as u64;
     for (turn, input) in (0..).zip(all) {
         drive(&mut recorder, &mut engine, turn, input);
     }
-    // Room again: what is missing is told before the state that follows.
+    // Space again: the gap is recorded before the next state.
     std::thread::sleep(Duration::from_millis(300));
     drive(&mut recorder, &mut engine, turns, None);
     drop(recorder);
@@ -454,7 +455,7 @@ fn a_queue_without_room_leaves_a_gap_and_nothing_waits() {
 }
 
 #[test]
-fn an_order_is_told_from_its_first_word_and_no_other_is() {
+fn replay_of_an_order_prints_all_of_its_turns_and_no_others() {
     let dir = tempfile::tempdir().unwrap();
     record_in(dir.path(), 64 << 20, 40);
     let args = |dseq| ReplayArgs {
@@ -471,11 +472,11 @@ fn an_order_is_told_from_its_first_word_and_no_other_is() {
         until: Some(1),
         ..args(4)
     };
-    assert!(replay(&early).is_err(), "before it began");
+    assert!(replay(&early).is_err(), "before the start");
 }
 
 #[test]
-fn a_bundle_has_settings_and_status_and_no_secret() {
+fn bundle_has_settings_and_status_and_no_secret() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("flight");
     record_in(&from, 64 << 20, 40);
@@ -487,7 +488,7 @@ fn a_bundle_has_settings_and_status_and_no_secret() {
         until: None,
     };
     bundle(&args).unwrap();
-    assert!(bundle(&args).is_err(), "what is there is not written over");
+    assert!(bundle(&args).is_err(), "existing files are not overwritten");
     let turned = BundleArgs {
         dir: args.dir.clone(),
         out: dir.path().join("none.tar.gz"),

@@ -1,9 +1,9 @@
-//! The thread that writes: what it is slow with, nobody waits for.
+//! Thread that writes the files, so that the engine never waits for the disk.
 
-use super::cover::Key;
+use super::folder::RecordingFolder;
 use super::format::Encoder;
 use super::health::Health;
-use super::shelf::Shelf;
+use super::redact::Key;
 use super::{Head, Record};
 use akash_provider_core::engine::{Engine, Input};
 use akash_provider_core::record;
@@ -17,20 +17,20 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// So much is written at once, and what is less after a second: that is what a crash of the machine may cost.
-const ENOUGH: usize = 256 << 10;
+// Sizes above this are written at once, others after a pause: a crash of the machine may lose that much.
+const FLUSH_SIZE: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_secs(1);
-/// Notes of so long are taken together: fewer than the queue has room for, of an engine that does nothing else.
-const GATHER: Duration = Duration::from_millis(15);
-/// Pause before it is tried again, at first and at most.
-const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Interval in which messages are collected: fewer than the queue holds, even from a busy engine.
+const COLLECT_INTERVAL: Duration = Duration::from_millis(15);
+/// Initial and maximum pause before the next attempt.
+const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// From the recorder to the writer.
+/// Message from the recorder to the writer.
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all are turns, and each of them would be one more allocation"
+    reason = "nearly all are turns, and boxing would be one more allocation for each"
 )]
-pub(super) enum Note {
+pub(super) enum Message {
     State {
         now: Now,
         wall: u64,
@@ -46,7 +46,7 @@ pub(super) enum Note {
 }
 
 pub(super) struct Writer {
-    shelf: Shelf,
+    folder: RecordingFolder,
     head: Head,
     key: Key,
     wants_state: Arc<AtomicBool>,
@@ -54,23 +54,23 @@ pub(super) struct Writer {
     file: Option<Encoder<File>>,
     /// Turns that are not in a file yet.
     unsaved: u64,
-    /// Turns that never will be, and of which the recording does not say so yet.
+    /// Lost turns that no gap record counts yet.
     lost: u64,
-    /// Those of which it says so in what is not in a file yet.
-    untold: u64,
+    /// Lost turns counted by a gap record that is not in a file yet.
+    unsaved_gaps: u64,
     pause: Duration,
 }
 
 impl Writer {
     pub(super) fn new(
-        shelf: Shelf,
+        folder: RecordingFolder,
         head: Head,
         key: Key,
         wants_state: Arc<AtomicBool>,
         health: Health,
     ) -> Self {
         Self {
-            shelf,
+            folder,
             head,
             key,
             wants_state,
@@ -78,79 +78,79 @@ impl Writer {
             file: None,
             unsaved: 0,
             lost: 0,
-            untold: 0,
-            pause: AGAIN.0,
+            unsaved_gaps: 0,
+            pause: RETRY_PAUSE.0,
         }
     }
 
-    /// Writes until the recorder is gone; what cannot be written is missing, and later it is tried again.
-    pub(super) fn run(mut self, notes: &Receiver<Note>) {
+    /// Writes until the recorder is dropped, and retries after errors.
+    pub(super) fn run(mut self, messages: &Receiver<Message>) {
         loop {
-            let written = catch_unwind(AssertUnwindSafe(|| self.write(notes)));
+            let written = catch_unwind(AssertUnwindSafe(|| self.write(messages)));
             let failed = match written {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error.to_string(),
-                Err(_) => "it panicked".to_owned(),
+                Err(_) => "the writer panicked".to_owned(),
             };
             self.fail(failed);
-            if !self.rest(notes) {
+            if !self.discard_during_pause(messages) {
                 return;
             }
         }
     }
 
-    /// A new file is to follow, with a state at its beginning.
+    /// Closes the file after an error; the next one starts with a state.
     fn fail(&mut self, why: String) {
         self.health.pause();
         let unsaved = std::mem::take(&mut self.unsaved);
         self.lose(unsaved);
-        self.lost += std::mem::take(&mut self.untold);
+        self.lost += std::mem::take(&mut self.unsaved_gaps);
         if let Some(file) = self.file.take() {
-            self.shelf.leave(file.written(), file.is_empty());
+            self.folder.finish(file.written(), file.is_empty());
         }
-        let before = self.health.tell(Some(why.clone()));
+        let before = self.health.set_error(Some(why.clone()));
         if before.as_ref() != Some(&why) {
             tracing::warn!(
-                "the flight recorder cannot write, and the provider goes on: {why}; it is tried again"
+                "the flight recorder cannot write, and the provider continues without it: {why}; check the disk"
             );
         }
     }
 
-    /// So many turns will not be in the recording.
+    /// Counts turns that will be missing in the recording.
     fn lose(&mut self, turns: u64) {
         self.lost += turns;
         self.health.missed(turns);
     }
 
-    /// Takes no note of anything for a while; false where the recorder is gone.
-    fn rest(&mut self, notes: &Receiver<Note>) -> bool {
+    /// Discards messages during the pause; returns false if the recorder was dropped.
+    fn discard_during_pause(&mut self, messages: &Receiver<Message>) -> bool {
         let until = Instant::now() + self.pause;
-        self.pause = (self.pause * 2).min(AGAIN.1);
+        self.pause = (self.pause * 2).min(RETRY_PAUSE.1);
         loop {
-            match notes.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Note::Turn { .. }) => self.lose(1),
-                Ok(Note::State { missed, .. }) => self.lose(missed),
+            match messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Message::Turn { .. }) => self.lose(1),
+                Ok(Message::State { missed, .. }) => self.lose(missed),
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
-        // In this order, so that a state comes before every turn.
+        // In this order, so that a state precedes every turn.
         self.wants_state.store(true, Ordering::Relaxed);
         self.health.go_on();
         true
     }
 
-    fn write(&mut self, notes: &Receiver<Note>) -> io::Result<()> {
+    fn write(&mut self, messages: &Receiver<Message>) -> io::Result<()> {
         let mut flushed = Instant::now();
         let mut is_over = false;
         while !is_over {
-            match notes.recv_timeout(PAUSE) {
-                Ok(note) => {
-                    self.take(note)?;
-                    // Who waits for each note is woken for each: that costs the provider more than the note itself.
-                    thread::sleep(GATHER);
-                    while let Ok(note) = notes.try_recv() {
-                        self.take(note)?;
+            match messages.recv_timeout(PAUSE) {
+                Ok(message) => {
+                    self.take(message)?;
+                    // A wake-up for each message would cost the provider more than the message itself.
+                    thread::sleep(COLLECT_INTERVAL);
+                    while let Ok(message) = messages.try_recv() {
+                        self.take(message)?;
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -165,34 +165,34 @@ impl Writer {
         self.flush()
     }
 
-    fn take(&mut self, note: Note) -> io::Result<()> {
-        match note {
-            Note::State {
+    fn take(&mut self, message: Message) -> io::Result<()> {
+        match message {
+            Message::State {
                 now,
                 wall,
                 mut engine,
                 missed,
             } => {
-                // First, so that they are not forgotten where there can be no file.
+                // First, so that they are counted even if no file can be created.
                 self.lose(missed);
                 if self.is_full() {
-                    self.turn()?;
+                    self.rotate()?;
                 }
                 if self.lost > 0 {
                     let turns = std::mem::take(&mut self.lost);
-                    self.untold += turns;
+                    self.unsaved_gaps += turns;
                     self.push(&Record::Gap { turns })?;
                 }
                 let key = &self.key;
-                record::hide_in_engine(&mut engine, &|secret: &str| key.cover(secret));
+                record::hide_in_engine(&mut engine, &|secret: &str| key.redact(secret));
                 self.push(&Record::State { now, wall, engine })
             }
-            // Nothing to replay it from.
-            Note::Turn { .. } if self.file.is_none() => {
+            // A replay needs a preceding state.
+            Message::Turn { .. } if self.file.is_none() => {
                 self.lose(1);
                 Ok(())
             }
-            Note::Turn {
+            Message::Turn {
                 now,
                 mut input,
                 effects,
@@ -201,7 +201,7 @@ impl Writer {
                 self.unsaved += 1;
                 let key = &self.key;
                 if let Some(input) = &mut input {
-                    record::hide_in_input(input, &|secret: &str| key.cover(secret));
+                    record::hide_in_input(input, &|secret: &str| key.redact(secret));
                 }
                 self.push(&Record::Turn {
                     now,
@@ -213,20 +213,20 @@ impl Writer {
         }
     }
 
-    /// True where a state is to begin the next file.
+    /// Returns true if the next file must start, with a state.
     fn is_full(&self) -> bool {
         let file = self.file.as_ref();
-        file.is_none_or(|file| file.written() >= self.shelf.turn())
+        file.is_none_or(|file| file.written() >= self.folder.rotation_size())
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    fn rotate(&mut self) -> io::Result<()> {
         self.flush()?;
         if let Some(file) = self.file.take() {
-            self.shelf.leave(file.written(), file.is_empty());
+            self.folder.finish(file.written(), file.is_empty());
         }
-        let file = Encoder::new(self.shelf.next()?, &self.head);
+        let file = Encoder::new(self.folder.next()?, &self.head);
         if file.is_err() {
-            self.shelf.leave(0, true);
+            self.folder.finish(0, true);
         }
         self.file = Some(file?);
         Ok(())
@@ -237,7 +237,7 @@ impl Writer {
             return Ok(());
         };
         file.push(record)?;
-        if file.waiting() >= ENOUGH {
+        if file.waiting() >= FLUSH_SIZE {
             self.flush()?;
         }
         Ok(())
@@ -251,13 +251,13 @@ impl Writer {
             return Ok(());
         }
         let before = file.written();
-        self.shelf.make_room(file.pack()?)?;
+        self.folder.remove_oldest(file.pack()?)?;
         file.store()?;
         self.health.written(file.written() - before);
-        (self.unsaved, self.untold) = (0, 0);
-        self.pause = AGAIN.0;
-        if self.health.tell(None).is_some() {
-            tracing::info!("the flight recorder writes again");
+        (self.unsaved, self.unsaved_gaps) = (0, 0);
+        self.pause = RETRY_PAUSE.0;
+        if self.health.set_error(None).is_some() {
+            tracing::info!("flight recorder writes again");
         }
         if self.is_full() {
             self.wants_state.store(true, Ordering::Relaxed);

@@ -110,7 +110,7 @@ pub(super) async fn supervised<E>(
     match ended {
         Ok(ended) => (ended, failure),
         Err(error) => {
-            let panicked = || PartFailed::new(Part::Provider, supervise::words(error), 0);
+            let panicked = || PartFailed::new(Part::Provider, supervise::join_error_text(error), 0);
             (Ok(()), Some(failure.unwrap_or_else(panicked)))
         }
     }

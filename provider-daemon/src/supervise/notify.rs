@@ -1,76 +1,75 @@
-//! What systemd is told, where it has started us: `Type=notify` in the unit.
+//! Notifications to systemd, with `Type=notify` in the unit.
 //!
-//! A thread of its own tells it: where nobody reads what is told, a word waits, and neither the watchdog nor a drain is to
-//! wait with it.
+//! A separate thread sends them: if the socket is not read, the watchdog and a drain must not wait.
 
 use sd_notify::NotifyState;
 use std::sync::LazyLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-/// Longest text of a status: it is one line of `systemctl status`.
+/// Maximum length of a status: one line of `systemctl status`.
 const STATUS_MAX: usize = 1024;
-/// Words that wait; what finds no room is not told, and a sign of life comes again.
+/// Capacity of the queue. Notifications that do not fit are dropped; keep-alives repeat.
 const QUEUE: usize = 16;
 
-enum Word {
+enum Notification {
     Ready,
     Stopping,
     Status(String),
     Alive,
 }
 
-/// Of the process, as the socket is; `None` where nobody wants to hear.
-static QUEUED: LazyLock<Option<SyncSender<Word>>> = LazyLock::new(|| {
+/// Queue of the process, `None` without a socket of systemd.
+static SOCKET_QUEUE: LazyLock<Option<SyncSender<Notification>>> = LazyLock::new(|| {
     std::env::var_os("NOTIFY_SOCKET")?;
-    let (queue, words) = sync_channel::<Word>(QUEUE);
+    let (queue, notifications) = sync_channel::<Notification>(QUEUE);
     let thread = thread::Builder::new().name("systemd".to_owned());
-    let spawned = thread.spawn(move || words.iter().for_each(|word| send(&word)));
+    let spawned = thread.spawn(move || notifications.iter().for_each(|notification| send(&notification)));
     if let Err(error) = spawned {
-        tracing::warn!("systemd is told nothing: {error}");
+        tracing::warn!(%error, "systemd notifications disabled; the unit may time out");
         return None;
     }
     Some(queue)
 });
 
-/// Every part runs. What bids wait for may still be away: that is in the status.
+/// Reports that every part runs. Bidding may still wait: the status contains that.
 pub(crate) fn ready() {
-    tell(Word::Ready);
+    queue(Notification::Ready);
 }
 
-/// Draining has begun.
+/// Reports the start of the drain.
 pub(crate) fn stopping() {
-    tell(Word::Stopping);
+    queue(Notification::Stopping);
 }
 
-/// What is awaited, in a line.
+/// Reports the pending conditions in one line.
 pub(crate) fn status(text: &str) {
     let mut line: String = text.chars().take(STATUS_MAX).collect();
-    // A line break would end the status and begin another word to systemd.
+    // A line break would end the status and start another notification.
     line.retain(|c| !c.is_control());
-    tell(Word::Status(line));
+    queue(Notification::Status(line));
 }
 
-/// No part stands still.
+/// Reports that no part is stalled.
 pub(super) fn alive() {
-    tell(Word::Alive);
+    queue(Notification::Alive);
 }
 
-fn tell(word: Word) {
-    if let Some(queue) = &*QUEUED {
-        // Full: somebody who does not read is not waited for.
-        let _ = queue.try_send(word);
+fn queue(notification: Notification) {
+    if let Some(queue) = &*SOCKET_QUEUE {
+        // A full queue is not awaited.
+        let _ = queue.try_send(notification);
     }
 }
 
-fn send(word: &Word) {
-    let state = match word {
-        Word::Ready => NotifyState::Ready,
-        Word::Stopping => NotifyState::Stopping,
-        Word::Status(line) => NotifyState::Status(line),
-        Word::Alive => NotifyState::Watchdog,
+fn send(notification: &Notification) {
+    let state = match notification {
+        Notification::Ready => NotifyState::Ready,
+        Notification::Stopping => NotifyState::Stopping,
+        Notification::Status(line) => NotifyState::Status(line),
+        Notification::Alive => NotifyState::Watchdog,
     };
     if let Err(error) = sd_notify::notify(&[state]) {
-        tracing::debug!("systemd was not told: {error}");
+        tracing::debug!(%error, "cannot notify systemd");
     }
 }

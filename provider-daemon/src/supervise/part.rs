@@ -1,33 +1,33 @@
-//! The parts of `run`, and the exit code of each.
+//! Parts of `run`, with the exit code of each.
 
 use super::policy::Policy;
 use std::process::ExitCode;
 
-/// A part whose end is looked at.
+/// Supervised part of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
-    /// The loop that feeds the engine and carries out what it decides.
+    /// Loop that feeds the engine and executes its effects.
     Provider,
-    /// Signs transactions and sends them, one after the other.
+    /// Transaction writer.
     Writer,
-    /// The connection to a real cluster, with its watches and the operators in this process.
+    /// Connection to a real cluster, with its watches and the operators in this process.
     Cluster,
-    /// The clock of a cluster in memory.
+    /// Clock of an in-memory cluster.
     MemoryCluster,
-    /// Says whether this instance leads.
+    /// Leader election.
     Leadership,
-    /// Where tenants are served, and what keeps its certificate.
+    /// Gateway, with the renewal of its certificate.
     Gateway,
-    /// Where operators ask.
+    /// Socket for operator commands.
     OperatorSocket,
-    /// Prints what happens.
+    /// Output of events.
     Printing,
-    /// Looks what bidding waits for.
+    /// Check of the conditions that bidding waits for.
     Watch,
 }
 
 impl Part {
-    /// All of them, in the order of their codes.
+    /// All parts, in the order of their codes.
     pub const ALL: [Self; 9] = [
         Self::Provider,
         Self::Writer,
@@ -40,23 +40,23 @@ impl Part {
         Self::Watch,
     ];
 
-    /// For people.
+    /// Returns the name, for logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Provider => "provider loop",
             Self::Writer => "transaction writer",
-            Self::Cluster => "work on the cluster",
-            Self::MemoryCluster => "clock of the cluster in memory",
-            Self::Leadership => "following of the leadership",
+            Self::Cluster => "cluster connection",
+            Self::MemoryCluster => "clock of the in-memory cluster",
+            Self::Leadership => "leader election",
             Self::Gateway => "gateway",
             Self::OperatorSocket => "operator socket",
-            Self::Printing => "printing of events",
-            Self::Watch => "watch over what is awaited",
+            Self::Printing => "event output",
+            Self::Watch => "readiness check",
         }
     }
 
-    /// What the process ends with when this part is why.
+    /// Returns the exit code of the process after the part's failure.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -72,11 +72,11 @@ impl Part {
         }
     }
 
-    /// What is done when it fails.
+    /// Returns the restart policy.
     #[must_use]
     pub const fn policy(self) -> Policy {
         match self {
-            // What they know lives in them alone: a fresh process makes it anew from the chain and the cluster.
+            // Their state is in memory: a new process rebuilds it from the chain and the cluster.
             Self::Provider | Self::Writer | Self::Cluster | Self::Leadership => Policy::NEVER,
             Self::MemoryCluster | Self::Gateway | Self::OperatorSocket | Self::Printing | Self::Watch => {
                 Policy::USUAL
@@ -85,11 +85,11 @@ impl Part {
     }
 }
 
-/// A part has failed for good.
+/// Permanent failure of a part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the {name} failed{after}: {why}. This is a fault of the program. Open bids and leases stay as they are; start it \
-     again (exit code {code})",
+    "the {name} failed{after}: {why}. This is a bug. Open bids and leases stay as they are; restart the provider (exit \
+    code {code})",
     name = self.part.name(),
     after = after(self.restarts),
     code = self.part.code()
@@ -113,19 +113,19 @@ impl PartFailed {
         Self { part, why, restarts }
     }
 
-    /// Which.
+    /// Returns the part.
     #[must_use]
     pub const fn part(&self) -> Part {
         self.part
     }
 
-    /// Restarts that it failed again after.
+    /// Returns the number of restarts before the failure.
     #[must_use]
     pub const fn restarts(&self) -> u32 {
         self.restarts
     }
 
-    /// What the process ends with for an error: the code of the part that failed, or 1.
+    /// Returns the exit code of the process for an error: the code of the failed part, or 1.
     #[must_use]
     pub fn exit_code(error: &anyhow::Error) -> ExitCode {
         let failed = error.chain().find_map(|cause| cause.downcast_ref::<Self>());

@@ -1,38 +1,38 @@
-//! When a part that failed is begun anew, and when it was too often: pure, with the time given.
+//! Restart policy: a pure state machine that gets the time as an argument.
 //!
 //! | state | failed, restarts left | failed, none left | due |
 //! |---|---|---|---|
-//! | running | waiting, and says how long | over | running |
+//! | running | waiting, with the duration | over | running |
 //! | waiting | waiting | waiting | running |
 //! | over | over | over | over |
 //!
-//! A restart counts for as long as the window; the wait doubles with each that counts.
+//! A restart counts until the end of the window; the wait doubles with each that counts.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How often a part is begun anew.
+/// Limits of restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Restarts within the window.
+    /// Maximum number of restarts within the window.
     pub restarts: u32,
-    /// How long a restart counts.
+    /// Time for which a restart counts.
     pub window: Duration,
-    /// The first wait; it doubles.
+    /// First wait; later ones double.
     pub first: Duration,
-    /// The longest wait.
+    /// Maximum wait.
     pub longest: Duration,
 }
 
 impl Policy {
-    /// The first failure is the end.
+    /// No restarts.
     pub const NEVER: Self = Self {
         restarts: 0,
         window: Duration::ZERO,
         first: Duration::ZERO,
         longest: Duration::ZERO,
     };
-    /// Five times within ten minutes: what fails more often than that does not heal by itself.
+    /// Five restarts within ten minutes: more frequent failures are not transient.
     pub const USUAL: Self = Self {
         restarts: 5,
         window: Duration::from_secs(600),
@@ -41,48 +41,48 @@ impl Policy {
     };
 }
 
-/// Where a part is.
+/// State of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// It runs.
+    /// Running.
     Running,
-    /// It has failed, and is begun anew soon.
+    /// Failed, with a pending restart.
     Waiting,
-    /// It has failed too often.
+    /// Failed permanently.
     Over,
 }
 
-/// What happens to a part.
+/// Event of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
-    /// It has ended, failed or panicked.
+    /// End, failure or panic.
     Failed,
-    /// The wait is over, and it runs again.
+    /// End of the wait; the part runs again.
     Due,
 }
 
-/// What is to be done.
+/// Action to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// Begin it anew after so long.
+    /// Restart after this time.
     Wait(Duration),
     /// End the process.
     End,
 }
 
-/// One part under its policy.
+/// State machine of one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     policy: Policy,
     state: State,
-    /// When it was begun anew, as long as that counts.
+    /// Times of the restarts that count.
     restarts: VecDeque<Duration>,
 }
 
 impl Machine {
-    /// A part that has just begun.
+    /// Creates the machine of a part that has just started.
     #[must_use]
     pub const fn new(policy: Policy) -> Self {
         Self {
@@ -92,19 +92,19 @@ impl Machine {
         }
     }
 
-    /// Where it is.
+    /// Returns the state.
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Restarts that count.
+    /// Returns the number of restarts that count.
     #[must_use]
     pub fn restarts(&self) -> u32 {
         u32::try_from(self.restarts.len()).unwrap_or(u32::MAX)
     }
 
-    /// Takes what happened at a time, which is never before the one of the last call.
+    /// Processes an event at a time, which never decreases.
     pub fn step(&mut self, now: Duration, input: Input) -> Action {
         let (state, action) = match (self.state, input) {
             (State::Running, Input::Failed) => self.failed(now),
@@ -179,7 +179,7 @@ mod tests {
                 "{from:?} {restarts:?} {input:?}"
             );
         }
-        // A restart counts no longer than the window.
+        // A restart counts until the end of the window.
         let mut machine = at(Running, &[0, 50]);
         assert_eq!(machine.step(Duration::from_secs(60), Failed), Wait(2 * SECOND));
         assert_eq!(Machine::new(Policy::NEVER).step(now, Failed), End);
@@ -215,12 +215,12 @@ mod tests {
                         prop_assert_eq!(machine.state(), State::Running);
                     }
                     Action::End => {
-                        prop_assert_eq!(within, policy.restarts as usize, "it ends too early");
+                        prop_assert_eq!(within, policy.restarts as usize, "ended too early");
                         prop_assert_eq!(machine.step(now, Input::Due), Action::Nothing);
                         prop_assert_eq!(machine.state(), State::Over);
                         return Ok(());
                     }
-                    Action::Nothing => prop_assert!(false, "a failure of a part that runs is not nothing"),
+                    Action::Nothing => prop_assert!(false, "the failure of a running part has no effect"),
                 }
             }
         }

@@ -1,7 +1,7 @@
-//! Whether a part moves: how long its task has been in one step, and when its loop came round last.
+//! Detection of stalled parts: the duration of the task's current step, and the time of the loop's last heartbeat.
 //!
-//! A step that does not come back holds a thread of the runtime: it waits for a lock, for a disk, for whoever reads our
-//! output. A loop that awaits something for ever holds none, and is noticed by its beat alone.
+//! A blocked step occupies a thread of the runtime: it waits for a lock, a disk, or a reader of the output. A loop that
+//! awaits forever occupies none, and only its missing heartbeat shows that.
 
 use super::Part;
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Longest step of a task: the longest that is meant to be, opening a certificate, takes a second elsewhere.
+/// Maximum duration of a step. The longest intended one, decrypting a certificate, takes a second.
 pub(super) const STEP_MAX: Duration = Duration::from_secs(10);
 
-/// The pulse of one part. A clone is the same one.
+/// Pulse of one part; clones share it.
 #[derive(Debug, Clone)]
 pub struct Pulse(Arc<Inner>);
 
@@ -21,22 +21,22 @@ pub struct Pulse(Arc<Inner>);
 struct Inner {
     part: Part,
     origin: Instant,
-    /// When the step began, in milliseconds after the origin and one; 0 between steps.
+    /// Start of the step, in milliseconds after the origin plus one; 0 between steps.
     step: AtomicU64,
-    /// When it beat last, likewise; 0 while no beat is expected.
+    /// Time of the last heartbeat, likewise; 0 while none is expected.
     beat: AtomicU64,
-    /// Milliseconds within which the next beat is expected.
+    /// Time until the next heartbeat, in milliseconds.
     within: AtomicU64,
 }
 
-/// A part that does not move.
+/// Stalled part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standstill {
-    /// Which.
+    /// The part.
     pub part: Part,
-    /// For how long.
+    /// Duration of the stall.
     pub since: Duration,
-    /// It is in the middle of a step, and holds a thread of the runtime.
+    /// Whether the part is inside a step, and occupies a thread of the runtime.
     pub in_a_step: bool,
 }
 
@@ -51,18 +51,18 @@ impl Pulse {
         }))
     }
 
-    /// It moves, and says so again within this time.
+    /// Records a heartbeat; the next one is expected within this time.
     pub fn beat(&self, within: Duration) {
         self.0.within.store(millis(within), Ordering::Relaxed);
         self.0.beat.store(self.mark(), Ordering::Relaxed);
     }
 
-    /// It rests, and nothing is expected of it.
+    /// Expects no heartbeat until the next one.
     pub fn rest(&self) {
         self.0.beat.store(0, Ordering::Relaxed);
     }
 
-    /// A task whose steps are watched.
+    /// Runs a task and records its steps.
     pub async fn watch<T>(self, task: impl Future<Output = T> + Send) -> T {
         Watched {
             task: Box::pin(task),
@@ -71,7 +71,7 @@ impl Pulse {
         .await
     }
 
-    /// What is wrong with it now.
+    /// Returns the stall of the part, if any.
     #[must_use]
     pub fn standstill(&self) -> Option<Standstill> {
         let now = self.mark();
@@ -95,11 +95,11 @@ impl Pulse {
         None
     }
 
-    /// The whole process stood still, which is no fault of this part.
-    pub(super) fn forgive(&self) {
+    /// Restarts the times after a pause of the whole process, which is not a stall.
+    pub(super) fn reset(&self) {
         let now = self.mark();
         for at in [&self.0.step, &self.0.beat] {
-            // What is 0 stays so, also where it becomes 0 meanwhile.
+            // 0 stays 0, also if it becomes 0 concurrently.
             let forgiven = |mark: u64| (mark != 0).then_some(now);
             let _ = at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, forgiven);
         }
@@ -123,7 +123,7 @@ impl<F: Future> Future for Watched<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        /// A step that panics is over too.
+        /// Clears the step on drop, also after a panic.
         struct Step<'a>(&'a AtomicU64);
         impl Drop for Step<'_> {
             fn drop(&mut self) {
@@ -137,13 +137,13 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-/// Those of all parts, also of such as come later. A clone has the same ones.
+/// Pulses of all parts; clones share them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pulses(Arc<Mutex<Vec<Pulse>>>);
 
 impl Pulses {
-    /// A new one, of this part.
-    pub(super) fn of(&self, part: Part) -> Pulse {
+    /// Adds a pulse for a part.
+    pub(super) fn add(&self, part: Part) -> Pulse {
         let pulse = Pulse::new(part);
         self.0
             .lock()
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_that_does_not_come_back_is_a_standstill_until_it_does() {
+    fn blocked_step_is_a_standstill_until_it_returns() {
         let pulse = Pulse(Arc::new(Inner {
             part: Part::Printing,
             origin: Instant::now().checked_sub(Duration::from_secs(60)).unwrap(),
@@ -175,8 +175,8 @@ mod tests {
             still.in_a_step && still.since >= Duration::from_secs(59),
             "{still:?}"
         );
-        pulse.forgive();
-        assert_eq!(pulse.standstill(), None, "the whole process stood still");
+        pulse.reset();
+        assert_eq!(pulse.standstill(), None, "the whole process was paused");
         pulse.0.step.store(1, Ordering::Relaxed);
         assert!(pulse.standstill().is_some());
         pulse.0.step.store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Each part panics, fails, ends and hangs.
+//! Panics, failures, ends and stalls of each part.
 
 use super::*;
 use futures::FutureExt;
@@ -21,13 +21,13 @@ fn panicked() -> Work {
 }
 
 const FAULTS: [(Fault, &str); 3] = [
-    (ended, "it ended by itself"),
+    (ended, "ended unexpectedly"),
     (failed, "no sequence"),
     (panicked, "no sequence"),
 ];
 
 #[tokio::test(start_paused = true)]
-async fn every_part_that_fails_ends_the_process_by_its_name_and_code_or_is_begun_anew_first() {
+async fn failing_part_is_restarted_or_ends_the_process_with_its_code() {
     for part in Part::ALL {
         for (fault, why) in FAULTS {
             let mut parts = Supervisor::new(CancellationToken::new());
@@ -56,7 +56,7 @@ async fn every_part_that_fails_ends_the_process_by_its_name_and_code_or_is_begun
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_that_fails_once_goes_on() {
+async fn part_continues_after_one_failure() {
     let draining = CancellationToken::new();
     let mut parts = Supervisor::new(draining.clone());
     let (begun, until) = (Arc::new(AtomicU32::new(0)), draining.clone());
@@ -75,7 +75,7 @@ async fn a_part_that_fails_once_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_begun_anew_while_the_provider_drains_and_a_failure_is_told() {
+async fn no_part_is_restarted_during_a_drain_and_failures_are_reported() {
     let draining = CancellationToken::new();
     let mut parts = Supervisor::new(draining.clone());
     let until = draining.clone();
@@ -96,17 +96,17 @@ async fn nothing_is_begun_anew_while_the_provider_drains_and_a_failure_is_told()
 }
 
 #[test]
-fn codes_and_names_are_each_of_one_part() {
+fn exit_codes_and_names_are_unique() {
     for part in Part::ALL {
         let same = |other: &&Part| other.code() == part.code() || other.name() == part.name();
         assert_eq!(Part::ALL.iter().filter(same).count(), 1, "{part:?}");
-        // 1 and 2 are ours already, and what lies above belongs to sysexits, shells and systemd.
+        // 1 and 2 are in use, and higher codes belong to sysexits, shells and systemd.
         assert!((40..64).contains(&part.code()), "{part:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_part_that_hangs_is_told_by_its_name() {
+async fn stalled_part_is_reported_by_name() {
     for part in Part::ALL {
         let mut parts = Supervisor::new(CancellationToken::new());
         parts.once(part, |pulse| {
@@ -122,7 +122,7 @@ async fn every_part_that_hangs_is_told_by_its_name() {
 }
 
 #[test]
-fn the_process_ends_with_the_code_of_the_part_also_below_other_causes() {
+fn exit_code_of_a_part_is_found_below_other_causes() {
     use std::process::ExitCode;
     let shown = |code: ExitCode| format!("{code:?}");
     for part in Part::ALL {

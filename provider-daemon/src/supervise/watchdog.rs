@@ -1,4 +1,4 @@
-//! Looks whether parts stand still, from a thread of its own: a runtime that hangs cannot look after itself.
+//! Watchdog for stalled parts, on a separate thread: a blocked runtime cannot check itself.
 
 use super::Part;
 use super::notify;
@@ -8,16 +8,15 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How often it looks, unless systemd wants to hear more often.
+/// Interval of the checks, unless systemd requires a shorter one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// A look that comes so much later than it should says that the whole process stood still: it was stopped, or the
-/// machine had no time for it.
+/// Delay of a check that shows a pause of the whole process: it was stopped, or the machine was overloaded.
 const OVERSLEPT: Duration = Duration::from_secs(3);
 
-/// The thread. Dropping it ends it.
+/// Handle of the watchdog thread, which ends on drop.
 #[derive(Debug)]
 pub struct Watchdog {
-    /// Its end is the end of the thread.
+    /// Dropping the sender ends the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -25,17 +24,17 @@ pub struct Watchdog {
 impl Watchdog {
     pub(super) fn start(pulses: Pulses) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
-        // A quarter of what systemd waits, so that one look that is late does no harm.
+        // A quarter of systemd's timeout, so that one late check does no harm.
         let every = sd_notify::watchdog_enabled().map_or(LOOK_EVERY, |limit| LOOK_EVERY.min(limit / 4));
         let thread = thread::Builder::new().name("watchdog".to_owned());
         let thread = thread.spawn(move || {
             let mut watch = Watch::new(every);
             while stopped.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                let news = watch.look(&pulses, Instant::now());
+                let changes = watch.look(&pulses, Instant::now());
                 if watch.still.is_empty() {
                     notify::alive();
                 }
-                news.iter().for_each(tell);
+                changes.iter().for_each(log);
             }
         })?;
         Ok(Self {
@@ -48,37 +47,39 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         self.stop = None;
-        // It only ends by a panic besides, which has been told.
+        // Otherwise it ends only by a panic, which was logged.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// What has changed for a part.
+/// State change of a part.
 #[derive(Debug, PartialEq, Eq)]
-enum News {
-    Still(Standstill),
-    Moves(Part),
+enum StallChange {
+    Stalled(Standstill),
+    Recovered(Part),
 }
 
-fn tell(news: &News) {
-    match news {
-        News::Still(Standstill {
+fn log(change: &StallChange) {
+    match change {
+        StallChange::Stalled(Standstill {
             part,
             since,
             in_a_step: true,
         }) => tracing::error!(
-            "the {} stands still: it is in one step for {since:?}; systemd is told nothing while it does",
-            part.name()
+            part = part.name(),
+            ?since,
+            "part stalled in a step; the systemd watchdog gets no keep-alive"
         ),
-        News::Still(Standstill { part, since, .. }) => tracing::error!(
-            "the {} stands still: its loop did not come round for {since:?}; systemd is told nothing while it does",
-            part.name()
+        StallChange::Stalled(Standstill { part, since, .. }) => tracing::error!(
+            part = part.name(),
+            ?since,
+            "part stalled without a heartbeat; the systemd watchdog gets no keep-alive"
         ),
-        News::Moves(part) => tracing::warn!("the {} goes on", part.name()),
+        StallChange::Recovered(part) => tracing::info!(part = part.name(), "part recovered"),
     }
 }
 
-/// What is known from one look to the next.
+/// State between two checks.
 #[derive(Debug)]
 struct Watch {
     every: Duration,
@@ -95,19 +96,19 @@ impl Watch {
         }
     }
 
-    fn look(&mut self, pulses: &Pulses, now: Instant) -> Vec<News> {
+    fn look(&mut self, pulses: &Pulses, now: Instant) -> Vec<StallChange> {
         let all = pulses.all();
         if now.saturating_duration_since(self.last) > self.every + OVERSLEPT {
-            all.iter().for_each(|pulse| pulse.forgive());
+            all.iter().for_each(|pulse| pulse.reset());
         }
         self.last = now;
         let found: Vec<Standstill> = all.iter().filter_map(|pulse| pulse.standstill()).collect();
         let still: BTreeSet<Part> = found.iter().map(|one| one.part).collect();
         let begun = found.into_iter().filter(|one| !self.still.contains(&one.part));
-        let mut news: Vec<News> = begun.map(News::Still).collect();
-        news.extend(self.still.difference(&still).copied().map(News::Moves));
+        let mut changes: Vec<StallChange> = begun.map(StallChange::Stalled).collect();
+        changes.extend(self.still.difference(&still).copied().map(StallChange::Recovered));
         self.still = still;
-        news
+        changes
     }
 }
 
@@ -116,30 +117,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beat_that_does_not_come_is_told_once_and_so_is_the_next_one() {
+    fn a_missing_heartbeat_is_reported_once_and_so_is_its_return() {
         let (pulses, mut watch) = (Pulses::default(), Watch::new(LOOK_EVERY));
-        let pulse = pulses.of(Part::Watch);
+        let pulse = pulses.add(Part::Watch);
         assert_eq!(watch.look(&pulses, Instant::now()), []);
         pulse.beat(Duration::from_millis(5));
         thread::sleep(Duration::from_millis(30));
         let told = watch.look(&pulses, Instant::now());
         assert!(
-            matches!(&told[..], [News::Still(one)] if one.part == Part::Watch && !one.in_a_step),
+            matches!(&told[..], [StallChange::Stalled(one)] if one.part == Part::Watch && !one.in_a_step),
             "{told:?}"
         );
         assert_eq!(watch.look(&pulses, Instant::now()), [], "once");
         pulse.beat(Duration::from_secs(60));
-        assert_eq!(watch.look(&pulses, Instant::now()), [News::Moves(Part::Watch)]);
+        assert_eq!(
+            watch.look(&pulses, Instant::now()),
+            [StallChange::Recovered(Part::Watch)]
+        );
         pulse.beat(Duration::ZERO);
         pulse.rest();
         thread::sleep(Duration::from_millis(5));
-        assert_eq!(watch.look(&pulses, Instant::now()), [], "what rests owes no beat");
+        assert_eq!(
+            watch.look(&pulses, Instant::now()),
+            [],
+            "a resting part needs no heartbeat"
+        );
     }
 
     #[test]
-    fn a_process_that_was_stopped_has_no_part_that_stands_still() {
+    fn a_pause_of_the_whole_process_is_not_a_standstill() {
         let (pulses, mut watch) = (Pulses::default(), Watch::new(LOOK_EVERY));
-        pulses.of(Part::Watch).beat(Duration::from_millis(20));
+        pulses.add(Part::Watch).beat(Duration::from_millis(20));
         thread::sleep(Duration::from_millis(40));
         let late = Instant::now() + LOOK_EVERY + OVERSLEPT + Duration::from_secs(1);
         assert_eq!(watch.look(&pulses, late), []);
@@ -147,7 +155,7 @@ mod tests {
         assert_eq!(
             watch.look(&pulses, late + LOOK_EVERY).len(),
             1,
-            "it still does not beat"
+            "no heartbeat after the pause"
         );
     }
 }

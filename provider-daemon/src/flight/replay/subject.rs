@@ -1,33 +1,33 @@
-//! One order or lease, and which turns are about it.
+//! Selection of the turns that concern one order or lease.
 
 use super::Turn;
-use crate::flight::words;
+use crate::flight::describe;
 use akash_provider_core::engine::{Effect, EffectId, Input, RequestId};
 use akash_provider_core::types::{ChainEvent, LeaseId, OrderId};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// What a replay is asked about.
+/// Order or lease of a replay.
 pub(super) struct Subject {
-    /// The id, as it begins everywhere it is named.
+    /// Common prefix of all ids that concern it.
     path: String,
-    /// What it hangs on, as it is named alone.
+    /// Ids of its deployment and group, as JSON strings.
     around: [String; 2],
-    /// Calls that are about it and were not answered, and requests.
+    /// Calls that concern it and have no result yet, and requests.
     calls: BTreeSet<EffectId>,
     requests: BTreeSet<RequestId>,
 }
 
 impl Subject {
     pub(super) fn order(id: &OrderId) -> Self {
-        Self::of(id.to_string(), id)
+        Self::new(id.to_string(), id)
     }
 
     pub(super) fn lease(id: &LeaseId) -> Self {
-        Self::of(id.to_string(), &id.order)
+        Self::new(id.to_string(), &id.order)
     }
 
-    fn of(path: String, order: &OrderId) -> Self {
+    fn new(path: String, order: &OrderId) -> Self {
         Self {
             path,
             around: [
@@ -39,10 +39,10 @@ impl Subject {
         }
     }
 
-    /// What was decided about it in a turn, in words; `None` where the turn is not about it.
+    /// Returns a description of the effects of a turn that concern it, or `None` if the turn does not.
     pub(super) fn touched(&mut self, turn: &Turn<'_>) -> Option<Vec<String>> {
         let asked = match turn.input {
-            // Both name everything there is. What they lead to says whether they are about it.
+            // Both name everything. Only their effects show whether they concern it.
             None | Some(Input::Chain(ChainEvent::Resync(_)) | Input::Inventory(_)) => false,
             Some(Input::Completed(id, _)) => self.calls.remove(id),
             Some(Input::Request(id, request)) => {
@@ -57,7 +57,7 @@ impl Subject {
         let mut effects = Vec::new();
         for effect in turn.effects {
             if self.is_about(effect) {
-                effects.extend(words::effect(effect));
+                effects.extend(describe::effect(effect));
             }
         }
         (asked || !effects.is_empty()).then_some(effects)
@@ -77,7 +77,7 @@ impl Subject {
         }
     }
 
-    /// Ids are texts in data, each with that of what it belongs to in front.
+    /// Returns true if a value contains its id. Ids are strings, each with the id of its parent as a prefix.
     fn names(&self, what: &impl Serialize) -> bool {
         let Ok(text) = serde_json::to_string(what) else {
             return false;

@@ -32,7 +32,7 @@ fn what_a_process_recorded_is_decided_again_also_of_one_that_was_killed() {
     let (code, out, err) = stage.ran(&["replay", dir]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(
-        out.contains("all as recorded") && !out.contains("it has no end"),
+        out.contains("all as recorded") && !out.contains("no end:"),
         "{out}"
     );
     let (code, out, err) = stage.ran(&["replay", dir, "--order", &order]);
@@ -50,7 +50,7 @@ fn what_a_process_recorded_is_decided_again_also_of_one_that_was_killed() {
     let (code, out, err) = stage.ran(&["replay", dir]);
     assert_eq!(code, 0, "{out}{err}");
     assert!(
-        out.contains("all as recorded") && out.contains("it has no end"),
+        out.contains("all as recorded") && out.contains("no end:"),
         "{out}"
     );
     let (code, out, err) = stage.ran(&["replay", dir, "--order", &order.replacen("/1/1/1", "/2/1/1", 1)]);
@@ -81,7 +81,7 @@ fn a_disk_that_is_full_stops_the_recording_alone_and_until_there_is_room() {
         std::thread::sleep(Duration::from_millis(1_200));
     }
     let told = provider.told();
-    let stopped = "the flight recorder cannot write, and the provider goes on";
+    let stopped = "the flight recorder cannot write, and the provider continues";
     assert_eq!(told.matches(stopped).count(), 1, "{told}");
     assert!(told.contains("No space left on device"), "{told}");
     provider.says("nothing is recorded: No space left on device");

@@ -163,7 +163,7 @@ fn a_part_that_hangs_is_named_and_systemd_hears_nothing_more() {
         || {
             // Somebody reads what systemd is told.
             manager.heard();
-            provider.told().contains("the printing of events stands still")
+            provider.told().contains("part stalled")
         },
     );
     // What was under way.
@@ -179,9 +179,9 @@ fn a_part_that_hangs_is_named_and_systemd_hears_nothing_more() {
     // It goes on as soon as somebody reads.
     let reading = std::thread::spawn(move || std::io::copy(&mut { reading }, &mut std::io::sink()));
     until(
-        "it goes on",
+        "the part recovers",
         || provider.told(),
-        || provider.told().contains("the printing of events goes on"),
+        || provider.told().contains("part recovered"),
     );
     until(
         "signs of life",

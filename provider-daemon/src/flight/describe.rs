@@ -1,4 +1,4 @@
-//! A turn of the engine for people: what came, and what was decided and why.
+//! Descriptions of a turn of the engine: its input, and the decisions with their reasons.
 
 use crate::dev::output::words_of;
 use akash_provider_core::engine::{Call, Completion, Effect, Input, Request};
@@ -6,59 +6,59 @@ use akash_provider_core::types::{ChainEvent, Msg};
 use serde::Serialize;
 use serde_json::Value;
 
-/// What came.
+/// Describes an input.
 pub(super) fn input(input: Option<&Input>) -> String {
     match input {
-        None => "a deadline came".to_owned(),
+        None => "timeout".to_owned(),
         Some(Input::Chain(ChainEvent::Resync(snapshot))) => {
-            format!("the chain was read as a whole, at height {}", snapshot.height)
+            format!("chain snapshot at height {}", snapshot.height)
         }
         Some(Input::Chain(ChainEvent::Block { height, .. })) => format!("block {height}"),
-        Some(Input::Chain(event)) => format!("the chain told: {}", tag(event, "event")),
-        Some(Input::Cluster(change)) => format!("the cluster told: {}", tag(change, "change")),
+        Some(Input::Chain(event)) => format!("chain event: {}", tag(event, "event")),
+        Some(Input::Cluster(change)) => format!("cluster change: {}", tag(change, "change")),
         Some(Input::Inventory(update)) => {
             format!("capacity of {} nodes", update.inventory.metrics().nodes.len())
         }
         Some(Input::Completed(id, completion)) => {
-            format!("call {} answered: {}", id.0, completed(completion))
+            format!("call {} completed: {}", id.0, completed(completion))
         }
-        Some(Input::Request(id, request)) => format!("request {}: {}", id.0, asked(request)),
+        Some(Input::Request(id, request)) => format!("request {}: {}", id.0, describe_request(request)),
         Some(Input::Leadership(leadership)) => format!("leadership: {leadership:?}"),
-        Some(Input::HoldBids(Some(why))) => format!("bids are held back: {why}"),
-        Some(Input::HoldBids(None)) => "bids go again".to_owned(),
-        Some(Input::PricesChanged) => "the prices changed".to_owned(),
-        Some(Input::Shutdown) => "it was told to stop".to_owned(),
-        // What a newer version may be given has no words here yet.
+        Some(Input::HoldBids(Some(why))) => format!("bids paused: {why}"),
+        Some(Input::HoldBids(None)) => "bids resumed".to_owned(),
+        Some(Input::PricesChanged) => "prices changed".to_owned(),
+        Some(Input::Shutdown) => "shutdown".to_owned(),
+        // Inputs of newer versions have no description yet.
         Some(other) => format!("{other:?}"),
     }
 }
 
-/// What was decided; nothing of facts that are only for machines.
+/// Describes an effect; returns `None` for events without a text.
 pub(super) fn effect(effect: &Effect) -> Option<String> {
     match effect {
-        Effect::Call(id, call) => Some(format!("call {}: {}", id.0, called(call))),
+        Effect::Call(id, call) => Some(format!("call {}: {}", id.0, describe_call(call))),
         Effect::Publish(event) => words_of(event),
-        Effect::Reply(id, Ok(_)) => Some(format!("request {} is granted", id.0)),
-        Effect::Reply(id, Err(refusal)) => Some(format!("request {} is refused: {refusal}", id.0)),
+        Effect::Reply(id, Ok(_)) => Some(format!("request {} granted", id.0)),
+        Effect::Reply(id, Err(refusal)) => Some(format!("request {} refused: {refusal}", id.0)),
     }
 }
 
-fn called(call: &Call) -> String {
+fn describe_call(call: &Call) -> String {
     match call {
-        Call::FetchOrder(_) => "look at the order".to_owned(),
+        Call::FetchOrder(_) => "query the order".to_owned(),
         Call::CountBids(_) => "count the bids of the order".to_owned(),
-        Call::FetchProvider => "look at our own record".to_owned(),
-        Call::FetchBalances(denoms) => format!("look at our account's {}", denoms.join(", ")),
-        Call::FetchAudit(auditor) => format!("look at what auditor {auditor} signed"),
-        Call::FetchBid(_) => "look at our bid".to_owned(),
-        Call::FetchLease(_) => "look at the lease".to_owned(),
-        Call::FetchDeployment(_) => "look at the deployment and its money".to_owned(),
-        Call::FetchSnapshot => "read the chain as a whole".to_owned(),
+        Call::FetchProvider => "query the provider's record".to_owned(),
+        Call::FetchBalances(denoms) => format!("query the account's {}", denoms.join(", ")),
+        Call::FetchAudit(auditor) => format!("query the attributes signed by auditor {auditor}"),
+        Call::FetchBid(_) => "query the bid".to_owned(),
+        Call::FetchLease(_) => "query the lease".to_owned(),
+        Call::FetchDeployment(_) => "query the deployment and its balance".to_owned(),
+        Call::FetchSnapshot => "query a snapshot of the chain".to_owned(),
         Call::CalculatePrice(_) => "calculate the price".to_owned(),
         Call::Broadcast(msg) => format!("send a transaction: {}", message(msg)),
-        Call::Record(_) => "keep the manifest in the cluster".to_owned(),
+        Call::Record(_) => "store the manifest in the cluster".to_owned(),
         Call::Deploy { .. } => "deploy".to_owned(),
-        Call::Teardown(_) => "tear the workload down".to_owned(),
+        Call::Teardown(_) => "remove the workload".to_owned(),
         Call::ListWorkloads => "list the workloads of the cluster".to_owned(),
     }
 }
@@ -73,7 +73,7 @@ fn message(msg: &Msg) -> String {
 
 fn completed(completion: &Completion) -> String {
     match completion {
-        Completion::Price(Ok(price)) => format!("the price is {price}"),
+        Completion::Price(Ok(price)) => format!("price {price}"),
         Completion::Tx(Ok(outcome)) => format!("transaction: {}", tag(outcome, "outcome")),
         Completion::BidCount(Ok(count)) => format!("{count} bids"),
         other => match serde_json::to_value(other) {
@@ -91,12 +91,12 @@ fn completed(completion: &Completion) -> String {
     }
 }
 
-fn asked(request: &Request) -> String {
+fn describe_request(request: &Request) -> String {
     match request {
         Request::SubmitManifest { deployment, .. } => format!("a manifest for {deployment}"),
         Request::EndLease { lease, reason } => format!("end lease {lease}, {reason:?}"),
         Request::TransferHostnames { lease, hostnames } => {
-            format!("hostnames {} are to move to {lease}", hostnames.join(", "))
+            format!("move hostnames {} to {lease}", hostnames.join(", "))
         }
         Request::Scan { dry_run } => format!("compare chain, cluster and ledger (dry run: {dry_run})"),
         Request::ReleaseBreaker => "release the circuit breaker".to_owned(),
@@ -105,10 +105,10 @@ fn asked(request: &Request) -> String {
     }
 }
 
-/// The name of a variant as it is in data, with its fields.
+/// Formats the serialized name of a variant with its scalar fields.
 fn tag(of: &impl Serialize, field: &str) -> String {
     let Ok(Value::Object(mut fields)) = serde_json::to_value(of) else {
-        return "something without words".to_owned();
+        return "value without a description".to_owned();
     };
     let name = fields.remove(field);
     let name = name

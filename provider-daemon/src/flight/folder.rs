@@ -1,4 +1,4 @@
-//! The files of a folder, by number: the newest is written, the oldest goes first.
+//! Folder of numbered files: the newest is written, and the oldest is removed first.
 
 use anyhow::{Context, bail};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -8,20 +8,20 @@ use std::path::{Path, PathBuf};
 
 const ENDING: &str = "flight";
 
-/// The folder of a recording.
+/// Folder of a recording.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct RecordingFolder {
     dir: PathBuf,
     limit: u64,
-    /// Files that are complete, the oldest first, each with its bytes.
+    /// Complete files, the oldest first, with their sizes.
     old: Vec<(u64, u64)>,
     newest: u64,
 }
 
-impl Shelf {
-    /// Makes the folder where there is none.
+impl RecordingFolder {
+    /// Opens the folder, and creates a missing one.
     pub(super) fn open(dir: &Path, limit: u64) -> anyhow::Result<Self> {
-        let said = || format!("the folder for the recording, {}", dir.display());
+        let said = || format!("cannot open the folder of the recording, {}", dir.display());
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.with_context(said)?;
         let old = numbered(dir).with_context(said)?;
@@ -34,12 +34,12 @@ impl Shelf {
         })
     }
 
-    /// From so many bytes on a file is followed by the next.
-    pub(super) fn turn(&self) -> u64 {
+    /// Returns the size at which the next file starts.
+    pub(super) fn rotation_size(&self) -> u64 {
         (self.limit / 8).clamp(64 << 10, 32 << 20)
     }
 
-    /// The next file.
+    /// Creates the next file.
     pub(super) fn next(&mut self) -> io::Result<File> {
         self.newest += 1;
         let mut options = OpenOptions::new();
@@ -47,21 +47,21 @@ impl Shelf {
         options.open(path(&self.dir, self.newest))
     }
 
-    /// Nothing more goes into the newest file, which has so many bytes; one that is of no use goes.
-    pub(super) fn leave(&mut self, bytes: u64, is_useless: bool) {
+    /// Finishes the newest file, which has this size, and removes a useless one.
+    pub(super) fn finish(&mut self, bytes: u64, is_useless: bool) {
         let removed = is_useless && fs::remove_file(path(&self.dir, self.newest)).is_ok();
         if !removed {
             self.old.push((self.newest, bytes));
         }
     }
 
-    /// Makes room, so that all files together stay below the limit while the newest has so many bytes.
-    pub(super) fn make_room(&mut self, newest: u64) -> io::Result<()> {
+    /// Removes old files, so that the total size stays below the limit with this size of the newest.
+    pub(super) fn remove_oldest(&mut self, newest: u64) -> io::Result<()> {
         let total = |old: &[(u64, u64)]| old.iter().map(|(_, bytes)| bytes).sum::<u64>();
         while total(&self.old).saturating_add(newest) > self.limit {
             if self.old.is_empty() {
                 return Err(io::Error::other(
-                    "what the engine knows is larger than --record-bytes; raise it",
+                    "the state of the engine is larger than --record-bytes; raise the limit",
                 ));
             }
             let (number, _) = self.old.remove(0);
@@ -78,7 +78,7 @@ fn path(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number:06}.{ENDING}"))
 }
 
-/// Recordings of a folder by number, with their bytes; whatever else is there is left alone.
+/// Returns the recordings of a folder by number, with their sizes; ignores other files.
 fn numbered(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -94,11 +94,11 @@ fn numbered(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
     Ok(found)
 }
 
-/// The files of a recording, the oldest first.
+/// Returns the files of a recording, the oldest first.
 pub(super) fn files(dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let found = numbered(dir).with_context(|| dir.display().to_string())?;
     if found.is_empty() {
-        bail!("{}: there is no recording, no file *.{ENDING}", dir.display());
+        bail!("no recording in {}: no file *.{ENDING}", dir.display());
     }
     Ok(found.into_iter().map(|(number, _)| path(dir, number)).collect())
 }

@@ -1,13 +1,13 @@
-//! What stands in a recording where a secret was.
+//! Redaction of secrets in a recording.
 
 use anyhow::Context;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
-/// Bytes of the hash that are kept: enough that no two secrets of a provider meet.
+/// Length of a stored hash, in bytes: enough to avoid collisions between the secrets of a provider.
 const KEPT: usize = 12;
 
-/// The key of one process. It is kept nowhere, so nobody can try out what a secret was.
+/// Key of one process. It is not stored, so that secrets cannot be guessed and compared.
 #[derive(Clone)]
 pub(super) struct Key([u8; 32]);
 
@@ -24,9 +24,9 @@ impl Key {
         Ok(Self(key))
     }
 
-    /// The same for the same text. Of its length the next power of two shows.
-    pub(super) fn cover(&self, secret: &str) -> String {
-        // A key of fixed length before the text; what is kept of the hash is too little to go on from it.
+    /// Returns the replacement of a secret: equal for equal secrets. It reveals the length up to the next power of two.
+    pub(super) fn redact(&self, secret: &str) -> String {
+        // The key has a fixed length, and the truncated hash does not allow a length extension.
         let digest = Sha256::new().chain_update(self.0).chain_update(secret).finalize();
         let hash = HEXLOWER.encode(digest.get(..KEPT).unwrap_or_default());
         format!("taken-out-{hash}-{}", secret.len().next_power_of_two())
@@ -38,14 +38,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cover_tells_texts_apart_and_nothing_of_them() {
+    fn replacement_distinguishes_secrets_without_revealing_them() {
         let (key, other) = (Key::new().unwrap(), Key::new().unwrap());
-        let covered = key.cover("hunter2");
-        assert_eq!(covered, key.cover("hunter2"));
-        assert_ne!(covered, key.cover("hunter3"));
+        let covered = key.redact("hunter2");
+        assert_eq!(covered, key.redact("hunter2"));
+        assert_ne!(covered, key.redact("hunter3"));
         assert_ne!(
             covered,
-            other.cover("hunter2"),
+            other.redact("hunter2"),
             "each process has a key of its own"
         );
         assert!(
