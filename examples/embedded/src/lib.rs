@@ -1,11 +1,11 @@
-//! What the examples share: a market with one tenant, and the play that all of them put on.
+//! Shared parts of the examples: a market with one tenant, and the scenario of every example.
 //!
 //! ```text
 //!   tenant: deployment ──► provider: bid ──► tenant: lease, manifest ──► provider: deploys, is healthy
 //!                                            tenant: close           ──► provider: releases everything
 //! ```
-//! The example `embedded` plays it on the memory backends; each other example is the same program with one
-//! port of its own.
+//! The example `embedded` runs the scenario on the in-memory backends. Each other example is the same program with one
+//! port replaced.
 
 #[cfg(feature = "runtime")]
 mod play;
@@ -15,5 +15,5 @@ mod tenant;
 pub use play::{Network, Play, Ports};
 pub use tenant::{BLOCK, CHAIN_ID, DENOM, PROVIDER, SDL, TENANT, Tenant, cluster, config, market, prices};
 
-/// Anything that can go wrong in an example ends it.
+/// Error of an example, which ends it.
 pub type Failed = Box<dyn std::error::Error>;

@@ -1,4 +1,4 @@
-//! A whole provider in one program: one order from end to end on the memory backends.
+//! Whole provider in one program: one order from end to end on the in-memory backends.
 
 use akash_provider_core::cluster::MemoryCluster;
 use example_embedded::{Failed, Play, Ports, SDL};

@@ -1,4 +1,4 @@
-//! The play, act by act, around a provider that runs.
+//! Scenario around a running provider, step by step.
 
 use crate::{BLOCK, Failed, Tenant, cluster, config, market, prices};
 use akash_provider_core::bus::{Bus, LocalBus};
@@ -21,20 +21,20 @@ use tokio_util::sync::CancellationToken;
 
 /// Real time between two blocks.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Blocks an act may take. The chain's own limits (five minutes for a bid or a manifest) are of this size.
-const PATIENCE: u32 = 1000;
+/// Maximum number of blocks of a step, similar to the chain's own limits (five minutes for a bid or a manifest).
+const BLOCKS_MAX: u32 = 1000;
 
-/// A chain with people on it: the provider has a client of it, and the tenant acts there.
+/// Chain with a client for the provider and a tenant.
 #[async_trait]
 pub trait Network: fmt::Debug + Send + Sync {
-    /// The provider's client.
+    /// Returns the provider's client.
     fn client(&self) -> Arc<dyn ChainClient>;
-    /// The tenant acts; returns once that is accepted.
+    /// Executes a message of the tenant; returns once it is accepted.
     ///
     /// # Errors
-    /// The network's refusal.
+    /// The network refuses the message.
     async fn tenant(&self, msg: TenantMsg) -> Result<(), Error>;
-    /// Completes a block; nothing where blocks come by themselves.
+    /// Completes a block, on networks without automatic blocks.
     fn block(&self);
 }
 
@@ -55,26 +55,26 @@ impl Network for MemoryChain {
     }
 }
 
-/// The ports that an example may swap.
+/// Ports that an example may replace.
 #[derive(Debug, Clone)]
 pub struct Ports {
-    /// Where orders, bids and leases are.
+    /// Chain with orders, bids and leases.
     pub network: Arc<dyn Network>,
-    /// Where workloads run.
+    /// Cluster of the workloads.
     pub cluster: Arc<dyn Cluster>,
-    /// Where facts go.
+    /// Bus for events.
     pub bus: Arc<dyn Bus>,
-    /// What a lease costs.
+    /// Price strategy.
     pub pricing: Arc<dyn PricingStrategy>,
-    /// What is free.
+    /// Source of the free capacity.
     pub inventory: Arc<dyn InventorySource>,
 }
 
 impl Ports {
-    /// All of them as the core brings them along.
+    /// Returns the in-memory backends of the core.
     ///
     /// # Errors
-    /// None while the constants of this crate are what they are.
+    /// None with the constants of this crate.
     pub fn memory() -> Result<Self, Failed> {
         let inventory = MemoryInventorySource::new();
         inventory.push(InventoryUpdate {
@@ -92,7 +92,7 @@ impl Ports {
     }
 }
 
-/// A provider that runs, the chain it works on, and its one tenant.
+/// Running provider with its chain and one tenant.
 #[derive(Debug)]
 pub struct Play {
     network: Arc<dyn Network>,
@@ -103,10 +103,10 @@ pub struct Play {
 }
 
 impl Play {
-    /// Starts a provider with these ports, for a tenant who wants this SDL.
+    /// Starts a provider with these ports, for a tenant with this SDL.
     ///
     /// # Errors
-    /// What keeps the provider from starting, or is wrong with the SDL.
+    /// The provider cannot start, or the SDL is invalid.
     pub async fn start(ports: Ports, sdl: &str) -> Result<Self, Failed> {
         let tenant = Tenant::new(sdl)?;
         let (provider, handle) = Provider::builder()
@@ -130,29 +130,29 @@ impl Play {
         })
     }
 
-    /// The provider's handle.
+    /// Returns the provider's handle.
     #[must_use]
     pub const fn handle(&self) -> &ProviderHandle {
         &self.handle
     }
 
-    /// The lease this is about.
+    /// Returns the lease of the scenario.
     ///
     /// # Errors
-    /// None while the constants of this crate are what they are.
+    /// None with the constants of this crate.
     pub fn lease(&self) -> Result<LeaseId, Failed> {
         self.tenant.lease()
     }
 
-    /// The tenant orders; the price of the provider's bid.
+    /// Creates the tenant's order; returns the price of the provider's bid.
     ///
     /// # Errors
-    /// When no bid comes, with the reason why the provider declined.
+    /// The provider declines, with the reason.
     pub async fn order(&self) -> Result<DecCoin, Failed> {
         self.network.tenant(self.tenant.create()).await?;
         let id = self.lease()?;
         let chain = self.network.client();
-        // Who could not ask asks again with the next block.
+        // A failed query of the provider is repeated with the next block.
         let bid = self
             .until("a bid", async |_| chain.bid(&id).await.ok()?.value)
             .await?;
@@ -160,10 +160,10 @@ impl Play {
         Ok(bid.price)
     }
 
-    /// The tenant takes the bid and hands in the manifest; returns once the workload is healthy.
+    /// Accepts the bid and submits the manifest; returns once the workload is healthy.
     ///
     /// # Errors
-    /// When the chain refuses the lease, the provider the manifest, or the workload does not get healthy.
+    /// The chain refuses the lease, the provider refuses the manifest, or the workload does not become healthy.
     pub async fn run(&self) -> Result<(), Failed> {
         let lease = self.lease()?;
         self.network.tenant(Tenant::accept(lease.clone())).await?;
@@ -185,10 +185,10 @@ impl Play {
         Ok(())
     }
 
-    /// The tenant closes the deployment; returns what the provider earned, once nothing is left of the lease.
+    /// Closes the deployment; returns the provider's earnings once the lease is released.
     ///
     /// # Errors
-    /// When something is left.
+    /// A part of the lease is not released.
     pub async fn close(&self) -> Result<Coin, Failed> {
         self.network.tenant(self.tenant.close()).await?;
         self.until("an end", async |status| is_empty(&status).then_some(()))
@@ -203,10 +203,10 @@ impl Play {
         Ok(payment.withdrawn)
     }
 
-    /// Stops the provider; its last status.
+    /// Stops the provider; returns its last status.
     ///
     /// # Errors
-    /// What the provider ended with.
+    /// The provider failed.
     pub async fn stop(self) -> Result<Arc<Status>, Failed> {
         self.shutdown.cancel();
         self.running.await??;
@@ -214,9 +214,9 @@ impl Play {
         Ok(self.handle.status().await)
     }
 
-    /// Lets blocks pass until the status, or what the closure looks at, shows what is waited for.
+    /// Completes blocks until the status, or another state that the closure checks, is as expected.
     async fn until<T>(&self, what: &str, seen: impl AsyncFn(Arc<Status>) -> Option<T>) -> Result<T, Failed> {
-        for _ in 0..PATIENCE {
+        for _ in 0..BLOCKS_MAX {
             self.network.block();
             tokio::time::sleep(PAUSE).await;
             let status = self.handle.status().await;
@@ -228,7 +228,7 @@ impl Play {
             }
         }
         let status = self.handle.status().await;
-        Err(format!("{what} does not come: {status:#?}").into())
+        Err(format!("timeout while waiting for {what}: {status:#?}").into())
     }
 }
 
@@ -236,7 +236,7 @@ fn is_healthy(info: &akash_provider_core::engine::status::LeaseInfo, lease: &Lea
     info.lease == *lease && info.health == Health::Good
 }
 
-/// True when the provider holds nothing for anybody.
+/// Returns true if the provider holds no order, lease or reservation.
 fn is_empty(status: &Status) -> bool {
     let inventory = &status.inventory;
     status.orders.is_empty()

@@ -1,4 +1,4 @@
-//! The market, the tenant and the settings. Everything in here is pure.
+//! Market, tenant and settings, without input or output.
 
 use crate::Failed;
 use akash_provider_core::Config;
@@ -13,18 +13,18 @@ use akash_provider_core::types::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The chain's id.
+/// Chain id.
 pub const CHAIN_ID: &str = "embedded";
-/// The provider's account.
+/// Account of the provider.
 pub const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
-/// The tenant's account: that of the private key whose bytes are all 7.
+/// Account of the tenant: that of the private key with all bytes 7.
 pub const TENANT: &str = "akash150rtrmj2f8vl9tem8qpfw36ylw5jg9j27c8wqr";
-/// What everything is paid in.
+/// Denomination of all payments.
 pub const DENOM: &str = "uact";
-/// Time between two blocks, as the chain counts it; here they follow each other faster.
+/// Time between two blocks on the chain; in real time they follow faster.
 pub const BLOCK: Duration = Duration::from_secs(6);
 
-/// A web server of half a core, for at most 50 a block.
+/// SDL of a web server with half a core, for at most 50 per block.
 pub const SDL: &str = r#"
 version: "2.0"
 services:
@@ -51,10 +51,10 @@ deployment:
     anywhere: {profile: small, count: 1}
 "#;
 
-/// A chain on which the provider is registered and everyone has money.
+/// Creates a chain with a registered provider and funded accounts.
 ///
 /// # Errors
-/// None while the constants of this file are what they are.
+/// None with the constants of this file.
 pub fn market() -> Result<Market, Failed> {
     let mut market = Market::new(MarketConfig::new(CHAIN_ID, BlockTime(1_700_000_000_000)));
     let coin = Coin {
@@ -74,18 +74,18 @@ pub fn market() -> Result<Market, Failed> {
     Ok(market)
 }
 
-/// The provider's settings: its account and its chain; the rest as it comes.
+/// Returns the provider's settings: its account and chain, otherwise the defaults.
 ///
 /// # Errors
-/// None while the constants of this file are what they are.
+/// None with the constants of this file.
 pub fn config() -> Result<Config, Failed> {
     Ok(Config::new(PROVIDER.parse()?, CHAIN_ID))
 }
 
-/// Prices: a hundredth per thousandth of a core and per MiB of memory, a thousandth per MiB of storage.
+/// Returns prices: 0.01 per millicore and per MiB of memory, 0.001 per MiB of storage.
 ///
 /// # Errors
-/// None while the constants of this file are what they are.
+/// None with the constants of this file.
 pub fn prices() -> Result<Scale, Failed> {
     let config = ScaleConfig {
         cpu: "0.01".parse()?,
@@ -96,7 +96,7 @@ pub fn prices() -> Result<Scale, Failed> {
     Ok(Scale::new(config)?)
 }
 
-/// Two nodes of four cores, 8 GiB of memory and 100 GiB of storage.
+/// Returns two nodes with four cores, 8 GiB of memory and 100 GiB of storage each.
 #[must_use]
 pub fn cluster() -> ClusterSpec {
     const GIB: i64 = 1 << 30;
@@ -104,7 +104,7 @@ pub fn cluster() -> ClusterSpec {
     ClusterSpec::of_nodes([node("node-1"), node("node-2")])
 }
 
-/// A tenant with one deployment of one group.
+/// Tenant with one deployment of one group.
 #[derive(Debug, Clone)]
 pub struct Tenant {
     id: DeploymentId,
@@ -112,10 +112,10 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// The tenant who wants this SDL.
+    /// Creates a tenant with this SDL.
     ///
     /// # Errors
-    /// Says what is wrong with the SDL, and where.
+    /// The SDL is invalid; the error names the place.
     pub fn new(sdl: &str) -> Result<Self, Failed> {
         Ok(Self {
             id: DeploymentId {
@@ -126,16 +126,16 @@ impl Tenant {
         })
     }
 
-    /// The deployment.
+    /// Returns the deployment.
     #[must_use]
     pub const fn deployment(&self) -> &DeploymentId {
         &self.id
     }
 
-    /// The lease that the provider's bid becomes; the bid has the same id.
+    /// Returns the lease, which has the same id as the provider's bid.
     ///
     /// # Errors
-    /// None while the constants of this file are what they are.
+    /// None with the constants of this file.
     pub fn lease(&self) -> Result<LeaseId, Failed> {
         let deployment = self.id.clone();
         let group = GroupId { deployment, gseq: 1 };
@@ -145,19 +145,19 @@ impl Tenant {
         })
     }
 
-    /// What runs, for the provider.
+    /// Returns the manifest for the provider.
     #[must_use]
     pub fn manifest(&self) -> Arc<Manifest> {
         Arc::new(self.sdl.manifest.clone())
     }
 
-    /// Its hash, which is on the chain too.
+    /// Returns the hash of the manifest, which is on the chain too.
     #[must_use]
     pub const fn hash(&self) -> [u8; 32] {
         self.sdl.hash
     }
 
-    /// Puts the deployment, and so the order, on the chain.
+    /// Returns the message that creates the deployment and its order.
     #[must_use]
     pub fn create(&self) -> TenantMsg {
         TenantMsg::CreateDeployment {
@@ -172,13 +172,13 @@ impl Tenant {
         }
     }
 
-    /// Takes a bid.
+    /// Returns the message that accepts a bid.
     #[must_use]
     pub const fn accept(bid: BidId) -> TenantMsg {
         TenantMsg::CreateLease { bid }
     }
 
-    /// Ends it all.
+    /// Returns the message that closes the deployment.
     #[must_use]
     pub fn close(&self) -> TenantMsg {
         TenantMsg::CloseDeployment { id: self.id.clone() }

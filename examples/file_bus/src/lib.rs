@@ -1,12 +1,12 @@
-//! A bus of one's own: events are lines of JSON in files, for programs that can read files and nothing else.
+//! Custom bus: events as lines of JSON in files, for programs that only read files.
 //!
 //! ```text
-//!   folder/events-00000000000000000000.jsonl     the first 1024 events, a line each
-//!   folder/events-00000000000000001024.jsonl     the next; the oldest of more than four files goes
+//!   folder/events-00000000000000000000.jsonl     the first 1024 events, one per line
+//!   folder/events-00000000000000001024.jsonl     the next ones; of more than four files the oldest is removed
 //!   folder/inventory.nodes.json                  the last event of a retained topic
 //! ```
-//! One program writes; any number, also in other processes, subscribe by reading behind it. A line carries its
-//! number, so a reader that is slower than files go knows how many it lost.
+//! One program writes. Any number of programs subscribe by reading after it. Each line has a number, so a slow reader
+//! detects the number of lines it lost.
 
 mod log;
 mod tail;
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tail::Tail;
 
-/// A bus of files. A clone is the same bus.
+/// Bus of files; clones share it.
 #[derive(Debug, Clone)]
 pub struct FileBus {
     folder: PathBuf,
@@ -30,10 +30,10 @@ pub struct FileBus {
 }
 
 impl FileBus {
-    /// The bus of this folder, which is made when it is missing; goes on after what is there.
+    /// Opens the bus of a folder, creates a missing one, and continues after its last event.
     ///
     /// # Errors
-    /// When the folder cannot be read or written.
+    /// The folder cannot be read or written.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, Error> {
         let folder = folder.into();
         let log = Log::open(&folder).map_err(|e| unavailable("open the bus", e))?;
@@ -48,7 +48,7 @@ impl FileBus {
 impl Bus for FileBus {
     async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error> {
         let log = Arc::clone(&self.log);
-        // On a thread for blocking work the line is written whole, also when nobody waits for it any more.
+        // A blocking thread writes the line as a whole, also if the caller is dropped.
         on_disk("publish", move || {
             let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
             log.append(topic, &event)
@@ -82,7 +82,7 @@ fn unavailable(operation: &'static str, error: io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, operation, "the folder of the bus").with_source(error)
 }
 
-/// The guide is compiled with the tests.
+/// Doc tests of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-bus.md")]
 pub struct Guide;

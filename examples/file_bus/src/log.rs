@@ -1,4 +1,4 @@
-//! The writer's side: numbered lines in files of bounded size and number.
+//! Writer: numbered lines in files of bounded size and number.
 
 use akash_provider_core::types::{Event, Topic};
 use serde::{Deserialize, Serialize};
@@ -10,21 +10,21 @@ use std::sync::Arc;
 
 /// Lines of a file.
 const LINES: u64 = 1024;
-/// Files that are kept: with some hundred bytes a line, about two megabytes.
+/// Number of stored files: with some hundred bytes per line, about two megabytes.
 const FILES: usize = 4;
 
-/// A line.
+/// Line of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Line {
-    /// 0 for the first event of the folder.
+    /// Number of the event, from 0.
     pub(crate) number: u64,
-    /// Its topic.
+    /// Topic of the event.
     pub(crate) topic: Topic,
     /// The event.
     pub(crate) event: Arc<Event>,
 }
 
-/// The end of the log.
+/// Writing end of the log.
 #[derive(Debug)]
 pub(crate) struct Log {
     folder: PathBuf,
@@ -34,7 +34,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Goes on after the last whole line, in a new file: the old one may end in half a line.
+    /// Continues after the last complete line, in a new file: the old one may end in an incomplete line.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let next = match files(folder)?.last_key_value() {
@@ -53,12 +53,12 @@ impl Log {
         })
     }
 
-    /// Number of the next event.
+    /// Returns the number of the next event.
     pub(crate) const fn next(&self) -> u64 {
         self.next
     }
 
-    /// Writes an event; a retained one first where it is kept, so that nobody hears of it and finds an older.
+    /// Writes an event. A retained one is stored first, so that no subscriber sees it before [`retained`] returns it.
     pub(crate) fn append(&mut self, topic: Topic, event: &Arc<Event>) -> io::Result<()> {
         if topic.is_retained() {
             let path = retained_path(&self.folder, topic);
@@ -74,7 +74,7 @@ impl Log {
         let mut line = serde_json::to_vec(&Line { number, topic, event })?;
         line.push(b'\n');
         if let Err(error) = self.file.write_all(&line) {
-            // Half a line may be there: the same number begins the next file.
+            // An incomplete line may exist: the same number starts the next file.
             self.turn_over()?;
             return Err(error);
         }
@@ -94,7 +94,7 @@ impl Log {
 }
 
 fn create(folder: &Path, first: u64) -> io::Result<File> {
-    // Where a file of this number is there, it has no whole line, and what it has must not be added to.
+    // An existing file with this number has no complete line, and its contents must not be continued.
     let path = folder.join(format!("events-{first:020}.jsonl"));
     OpenOptions::new()
         .create(true)
@@ -103,7 +103,7 @@ fn create(folder: &Path, first: u64) -> io::Result<File> {
         .open(path)
 }
 
-/// The files by the number of their first line.
+/// Returns the files by the number of their first line.
 pub(crate) fn files(folder: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder)? {
@@ -123,7 +123,7 @@ fn retained_path(folder: &Path, topic: Topic) -> PathBuf {
     folder.join(format!("{}.json", topic.name()))
 }
 
-/// The last event of a retained topic.
+/// Returns the last event of a retained topic.
 pub(crate) fn retained(folder: &Path, topic: Topic) -> io::Result<Option<Arc<Event>>> {
     match fs::read(retained_path(folder, topic)) {
         Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),

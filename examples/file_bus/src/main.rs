@@ -1,4 +1,4 @@
-//! The embedded example with a bus of files; the story is read back from them.
+//! Embedded example with a bus of files; the events are read back from them.
 
 use akash_provider_core::bus::Bus;
 use akash_provider_core::types::Topic;
@@ -49,7 +49,7 @@ async fn play(folder: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Names of the facts in the files, as any program that reads JSON would find them.
+/// Returns the names of the events in the files, as another program that reads JSON would.
 fn facts(folder: &Path) -> Result<Vec<String>, Failed> {
     let text = std::fs::read_to_string(folder.join("events-00000000000000000000.jsonl"))?;
     let mut names = Vec::new();

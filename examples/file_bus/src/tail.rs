@@ -1,4 +1,4 @@
-//! A subscriber: reads behind the writer.
+//! Subscriber: reads after the writer.
 
 use crate::log::{self, Line};
 use akash_provider_core::bus::Delivery;
@@ -9,12 +9,12 @@ use std::io::{self, BufRead, BufReader};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often the end of the log is looked at.
+/// Interval of looking for new lines.
 const POLL: Duration = Duration::from_millis(10);
-/// Lines read at a time.
+/// Maximum number of lines read at once.
 const BATCH: usize = 256;
 
-/// Where a subscriber is.
+/// Position of a subscriber.
 #[derive(Debug)]
 pub(crate) struct Tail {
     place: Option<Place>,
@@ -27,13 +27,13 @@ struct Place {
     topics: Vec<Topic>,
     /// Number of the next line.
     next: u64,
-    /// The file it is in, and what was read of a line whose end is not written yet.
+    /// File of the next line, and the read part of an incomplete line.
     file: Option<(u64, BufReader<File>)>,
     half: Vec<u8>,
 }
 
 impl Tail {
-    /// Everything of these topics from the event of this number on.
+    /// Subscribes to these topics from the event with this number on.
     pub(crate) fn new(folder: PathBuf, topics: Vec<Topic>, next: u64) -> Self {
         let place = Place {
             folder,
@@ -48,7 +48,7 @@ impl Tail {
         }
     }
 
-    /// The next delivery. A folder that cannot be read is tried again: it may be back.
+    /// Returns the next delivery. An unreadable folder is retried.
     pub(crate) async fn deliver(mut self) -> Option<(Delivery, Self)> {
         loop {
             if let Some(delivery) = self.ready.pop_front() {
@@ -57,7 +57,7 @@ impl Tail {
             let mut place = self.place.take()?;
             let read = tokio::task::spawn_blocking(move || {
                 let mut found = Vec::new();
-                // What cannot be read now is tried again with the next look; what was read before it counts.
+                // A failed read is retried at the next interval; lines read before it count.
                 let _ = place.read(&mut found);
                 (place, found)
             });
@@ -72,7 +72,7 @@ impl Tail {
 }
 
 impl Place {
-    /// What there is behind the last line read, at most a batch of it.
+    /// Reads the lines after the last one, at most one batch.
     fn read(&mut self, found: &mut Vec<Delivery>) -> io::Result<()> {
         for _ in 0..BATCH {
             match self.line()? {
@@ -92,7 +92,7 @@ impl Place {
         Ok(())
     }
 
-    /// The next whole line of the file.
+    /// Returns the next complete line of the file.
     fn line(&mut self) -> io::Result<Option<Line>> {
         let Some((_, file)) = &mut self.file else {
             return Ok(None);
@@ -102,23 +102,23 @@ impl Place {
             return Ok(None);
         }
         let line = serde_json::from_slice(&self.half);
-        // A line that nobody can read is one that was lost; the number of the next says so.
+        // An invalid line counts as lost, which the number of the next one shows.
         self.half.clear();
         Ok(Some(line?))
     }
 
-    /// Goes to the file that has the next line, or what is left after it; false when there is none yet.
+    /// Opens the file with the next line, or the first later one; returns false while no such file exists.
     fn turn_over(&mut self, found: &mut Vec<Delivery>) -> io::Result<bool> {
         let files = log::files(&self.folder)?;
         let holder = files.range(..=self.next).next_back();
-        // Lines of this number are gone when every file begins later.
+        // Lines with this number are lost if every file starts later.
         let Some((first, path)) = holder.or_else(|| files.first_key_value()) else {
             return Ok(false);
         };
         if self.file.as_ref().is_some_and(|(open, _)| open == first) {
             return Ok(false);
         }
-        // The writer may take the file away just now; then the next look finds a later one.
+        // The writer may remove the file concurrently; the next interval then finds a later one.
         let file = File::open(path)?;
         self.lag_until(*first, found);
         self.next = self.next.max(*first);

@@ -1,6 +1,6 @@
-//! The bus of files against the suite of every bus, and what is its own: files that outlive the program.
+//! Conformance suite on the bus of files, and tests of its own property: files outlive the program.
 
-#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+#![expect(clippy::unwrap_used, reason = "a failing test panics")]
 
 use akash_provider_core::bus::{Bus, Delivery, conformance};
 use akash_provider_core::types::{Event, Topic};
@@ -9,7 +9,7 @@ use futures::StreamExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A folder that goes with the test.
+/// Temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -46,7 +46,7 @@ async fn conformance_of_the_file_bus() {
 }
 
 #[tokio::test]
-async fn a_subscriber_slower_than_the_files_go_is_told_how_many_it_lost() {
+async fn slow_subscriber_gets_the_number_of_lost_events() {
     let folder = Folder::new("slow");
     let bus = FileBus::open(&folder.0).unwrap();
     let mut stream = bus.subscribe(&[Topic::Facts]).await.unwrap();
@@ -60,14 +60,14 @@ async fn a_subscriber_slower_than_the_files_go_is_told_how_many_it_lost() {
 }
 
 #[tokio::test]
-async fn what_was_published_outlives_the_program_and_half_a_line_hurts_nobody() {
+async fn events_outlive_the_program_and_an_incomplete_line_is_ignored() {
     let folder = Folder::new("again");
     let first = FileBus::open(&folder.0).unwrap();
     first.publish(Topic::InventoryNodes, fact(1)).await.unwrap();
     let mut stream = first.subscribe(&[Topic::Facts]).await.unwrap();
     first.publish(Topic::Facts, fact(2)).await.unwrap();
     drop(first);
-    // The program died within a line.
+    // The program was killed within a line.
     let path = folder.0.join("events-00000000000000000000.jsonl");
     let mut text = std::fs::read_to_string(&path).unwrap();
     text.push_str("{\"number\": 2, \"to");

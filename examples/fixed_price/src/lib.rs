@@ -1,18 +1,18 @@
-//! A pricing strategy of one's own: every order costs the same.
+//! Custom price strategy: every order costs the same.
 
 use akash_provider_core::Error;
 use akash_provider_core::pricing::{PriceRequest, PricingStrategy};
 use akash_provider_core::types::{Dec, DecCoin};
 use async_trait::async_trait;
 
-/// One price per block for every order, whatever it asks for.
+/// Constant price per block for every order.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedPrice {
     amount: Dec,
 }
 
 impl FixedPrice {
-    /// So much per block, in the denomination of each order; `None` unless it is above zero.
+    /// Creates a price of this amount in the denomination of each order; `None` unless it is above zero.
     #[must_use]
     pub fn new(amount: Dec) -> Option<Self> {
         (amount > Dec::ZERO).then_some(Self { amount })
@@ -22,7 +22,7 @@ impl FixedPrice {
 #[async_trait]
 impl PricingStrategy for FixedPrice {
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, Error> {
-        // The tenant's maximum tells the denomination. A group without units has none, and so no price.
+        // The denomination is that of the tenant's maximum price. A group without units has none.
         let maximum = request
             .maximum()
             .map_err(|e| e.into_error("price at a fixed rate"))?;
@@ -30,7 +30,7 @@ impl PricingStrategy for FixedPrice {
     }
 }
 
-/// The guide is compiled with the tests.
+/// Doc tests of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-pricing-strategy.md")]
 pub struct Guide;

@@ -1,4 +1,4 @@
-//! The embedded example with a price of its own: 12.5 a block, whatever is ordered.
+//! Embedded example with a constant price of 12.5 per block.
 
 use akash_provider_core::types::Dec;
 use example_embedded::{Failed, Play, Ports, SDL};
@@ -17,7 +17,7 @@ async fn main() -> Result<(), Failed> {
     assert_eq!(price.to_string(), "12.5uact");
     play.run().await?;
     let earned = play.close().await?;
-    // Whole blocks were paid at 12.5 each, and what is less than one uact stays in the account.
+    // Whole blocks are paid at 12.5 each, and fractions of a uact stay in the account.
     assert!(
         earned.amount >= 12 && matches!(earned.amount * 2 % 25, 0 | 24),
         "{earned}"

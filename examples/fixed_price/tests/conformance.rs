@@ -1,4 +1,4 @@
-//! The fixed price against the suite of every pricing strategy.
+//! Conformance suite of price strategies on the fixed price.
 
 use akash_provider_core::pricing::conformance;
 use akash_provider_core::types::Dec;
@@ -12,7 +12,7 @@ async fn conformance_of_the_fixed_price() {
 }
 
 #[test]
-fn nothing_is_sold_for_nothing() {
+fn price_of_zero_is_refused() {
     assert!(FixedPrice::new(Dec::ZERO).is_none());
     assert!(FixedPrice::new(Dec::from_int(-1)).is_none());
 }

@@ -1,4 +1,4 @@
-//! Transactions wait in a pool; a block takes them, is written, and is told.
+//! Blocks: transactions wait in a pool until a block takes them, is written, and is published.
 
 use crate::ledger::{Block, Tx};
 use crate::{Inner, OwnChain, State, lock};
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Largest transaction in bytes of its line. With the next number it keeps a line within what is read again.
+/// Maximum size of a transaction's line, in bytes. Together with the next limit, a block's line stays readable.
 const TX_MAX: usize = 64 << 10;
-/// Transactions of a block; the rest waits for the next.
+/// Maximum number of transactions in a block; the rest waits for the next.
 const BLOCK_MAX: usize = 100;
-/// Transactions that wait.
+/// Maximum number of pending transactions.
 const POOL_MAX: usize = 1000;
 /// Lifetime of a transaction in block time.
 const LIFETIME: Duration = Duration::from_secs(60);
@@ -23,13 +23,14 @@ const LIFETIME: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Pending {
     tx: Tx,
-    /// It gets into no block later than this.
+    /// Last block time at which it may be included.
     expires: BlockTime,
     reply: oneshot::Sender<TxOutcome>,
 }
 
 impl State {
-    /// What a block changes: the facts, and what came of each transaction. Reading the file does the same again.
+    /// Executes a block; returns its events and the outcome of each transaction. The result is the same when the file
+    /// is read again.
     pub(crate) fn execute(&mut self, block: &Block) -> Vec<TxOutcome> {
         let height = block.height;
         self.market.begin_block(block.time);
@@ -49,12 +50,12 @@ impl State {
         }
         let elapsed = block.time.since(self.market.time());
         facts.push(self.market.end_block(elapsed));
-        // An error says that nobody listens.
+        // The error without subscribers is ignored.
         let _ = self.told.send(facts.into());
         outcomes
     }
 
-    /// The next block, with what waits for it; what has expired is told so.
+    /// Returns the next block and its pending transactions; expired ones get their outcome.
     fn propose(&mut self, elapsed: Duration) -> (Block, Vec<Pending>) {
         let (height, time) = (self.market.height() + 1, self.market.time().plus(elapsed));
         let mut taken = Vec::new();
@@ -74,7 +75,7 @@ impl State {
 
 impl Pending {
     fn answer(self, outcome: TxOutcome) {
-        // Who asked may have gone; the transaction is in its block all the same.
+        // The sender may be dropped; the transaction is in its block anyway.
         let _ = self.reply.send(outcome);
     }
 }
@@ -83,7 +84,7 @@ fn expired() -> TxOutcome {
     TxOutcome::Rejected {
         error: TxError::Other,
         code: "ledger/1".to_owned(),
-        log: "it waited longer than it may; send it again".to_owned(),
+        log: "the transaction expired; send it again".to_owned(),
     }
 }
 
@@ -92,10 +93,10 @@ impl Inner {
         let mut ledger = lock(&self.ledger);
         let (block, taken) = lock(&self.state).propose(elapsed);
         if let Err(error) = ledger.write(&block) {
-            // The next block writes over what may be there of this one, so they may wait for it.
+            // The next block overwrites what may be written of this one, so its transactions may wait for it.
             let mut state = lock(&self.state);
             taken.into_iter().rev().for_each(|p| state.pool.push_front(p));
-            let what = "the ledger cannot be written; make room on its disk";
+            let what = "cannot write the ledger; free space on its disk";
             return Err(Error::new(ErrorKind::Unavailable, "make a block", what).with_source(error));
         }
         let mut state = lock(&self.state);
@@ -107,19 +108,19 @@ impl Inner {
 }
 
 impl OwnChain {
-    /// Completes a block `elapsed` after the one before it, with what waits for it; its height. A block that is begun
-    /// is completed, also when nobody waits for it any more.
+    /// Completes a block `elapsed` after the previous one, with the pending transactions; returns its height. A started
+    /// block is completed also if the caller is dropped.
     ///
     /// # Errors
-    /// `Unavailable` when it could not be written. What was to be in it waits for the next.
+    /// `Unavailable` if it could not be written. Its transactions wait for the next block.
     pub async fn block(&self, elapsed: Duration) -> Result<Height, Error> {
         let inner = Arc::clone(&self.0);
         let closed = tokio::task::spawn_blocking(move || inner.close_block(elapsed)).await;
         closed.map_err(|e| Error::new(ErrorKind::Internal, "make a block", "it failed").with_source(e))?
     }
 
-    /// Makes a block every so often, each `elapsed` after the one before it, until it is dropped. `failed` hears why
-    /// one could not be written; the next is tried all the same.
+    /// Creates a block at each interval, each `elapsed` after the previous one, until dropped. `failed` gets the write
+    /// errors; the next block is attempted anyway.
     pub async fn tick(self, every: Duration, elapsed: Duration, failed: impl Fn(&Error)) {
         loop {
             tokio::time::sleep(every).await;
@@ -129,10 +130,10 @@ impl OwnChain {
         }
     }
 
-    /// The tenant acts; the height of the block that has it.
+    /// Executes a message of the tenant; returns the height of its block.
     ///
     /// # Errors
-    /// `Conflict` when the network refuses it, and what [`ChainTx::broadcast_msgs`] fails with.
+    /// `Conflict` if the network refuses it, and the errors of [`ChainTx::broadcast_msgs`].
     pub async fn tenant(&self, msg: TenantMsg) -> Result<Height, Error> {
         match self.send(Tx::Tenant(msg)).await? {
             TxOutcome::Committed { height } => Ok(height),
@@ -141,7 +142,7 @@ impl OwnChain {
                 Err(Error::new(ErrorKind::Conflict, "act as the tenant", text))
             }
             TxOutcome::Unknown { .. } => {
-                let text = "whether it was done is not known; look";
+                let text = "outcome unknown; query the ledger";
                 Err(Error::new(ErrorKind::Timeout, "act as the tenant", text))
             }
         }
@@ -151,21 +152,22 @@ impl OwnChain {
         const OPERATION: &str = "broadcast";
         let size = serde_json::to_vec(&tx).map_or(usize::MAX, |text| text.len());
         if size > TX_MAX {
-            let text = format!("{size} bytes are more than the {TX_MAX} of a transaction; send less at once");
+            let text =
+                format!("{size} bytes exceed the {TX_MAX} of a transaction; send fewer messages at once");
             return Err(Error::new(ErrorKind::Invalid, OPERATION, text));
         }
         let (reply, outcome) = oneshot::channel();
         let expires = {
             let mut state = lock(&self.0.state);
             if state.pool.len() >= POOL_MAX {
-                let text = format!("{POOL_MAX} transactions wait already; nothing was sent");
+                let text = format!("{POOL_MAX} transactions are pending already; nothing was sent");
                 return Err(Error::new(ErrorKind::Unavailable, OPERATION, text));
             }
             let expires = state.market.time().plus(LIFETIME);
             state.pool.push_back(Pending { tx, expires, reply });
             expires
         };
-        // Nobody answers when the block failed on the way: it may be in the file.
+        // Without a response the block failed on the way: it may be in the file.
         Ok(outcome.await.unwrap_or(TxOutcome::Unknown { expires }))
     }
 }

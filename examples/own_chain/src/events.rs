@@ -1,4 +1,4 @@
-//! What the chain says by itself: the whole present first, then block by block.
+//! Event stream of the chain: first a snapshot, then block by block.
 
 use crate::{Inner, OwnChain, lock};
 use akash_provider_core::Error;
@@ -9,14 +9,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-/// Blocks that wait for a listener before the whole present replaces them.
+/// Blocks buffered for a listener before a snapshot replaces them.
 pub(crate) const WAITING_MAX: usize = 256;
 
-/// The facts of a block, in their order.
+/// Events of a block, in their order.
 pub(crate) type Facts = Arc<[ChainEvent]>;
 
 struct Listener {
-    /// Weak, so that a stream somebody forgot does not keep the file open.
+    // Weak, so that a leaked stream does not keep the file open.
     chain: Weak<Inner>,
     provider: Address,
     blocks: broadcast::Receiver<Facts>,
@@ -24,7 +24,7 @@ struct Listener {
 }
 
 impl Inner {
-    /// The present and what comes after it. A block is told under the same lock, so none falls between the two.
+    /// Returns a snapshot and the blocks after it. Blocks are published under the same lock, so none falls between.
     fn listen(&self, provider: &Address) -> (ChainEvent, broadcast::Receiver<Facts>) {
         let state = lock(&self.state);
         let present = ChainEvent::Resync(Arc::new(state.market.snapshot(provider)));

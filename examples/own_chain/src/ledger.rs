@@ -1,4 +1,4 @@
-//! The file: what a ledger begins with, and then a block a line.
+//! Ledger file: the genesis, and then one block per line.
 
 use crate::lines::{LINE_MAX, Lines, Text};
 use akash_provider_core::market::TenantMsg;
@@ -10,26 +10,25 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// Damages that are remembered one by one; a file with more is told by these.
+/// Maximum number of reported damages.
 const DAMAGES_MAX: usize = 100;
-const MEND: &str =
-    "put it back from a copy and start again; until then nothing is ended on the word of this ledger";
-const NO_MEND: &str = "nothing to mend: nobody was told of this block, and the next one takes its place";
+const REMEDY: &str = "restore it from a backup and start again; until then this ledger ends no lease";
+const NO_REMEDY: &str = "no action needed: this block was never published, and the next one replaces it";
 
-/// What a ledger begins with; its first line.
+/// Initial state of a ledger; its first line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Genesis {
     /// Name of the chain.
     pub chain_id: String,
     /// Time of block 1, which is this line.
     pub time: BlockTime,
-    /// What bids must respect.
+    /// Parameters of the market.
     pub params: MarketParams,
-    /// Who has what.
+    /// Initial balances.
     pub money: Vec<(Address, Coin)>,
 }
 
-/// What somebody wants to happen.
+/// Transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Tx {
@@ -37,7 +36,7 @@ pub(crate) enum Tx {
     Tenant(TenantMsg),
 }
 
-/// A block. What came of its transactions is not written: the rules say it, each time the file is read.
+/// Block. The outcomes of its transactions are not stored; the rules of the market determine them at each read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Block {
     pub(crate) height: Height,
@@ -52,17 +51,17 @@ enum Line {
     Block(Block),
 }
 
-/// A line that cannot be used, and what to do about it.
+/// Unusable line, with a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// Description of the damage.
     pub what: String,
-    /// What helps.
-    pub mend: &'static str,
+    /// Remedy.
+    pub remedy: &'static str,
 }
 
 impl fmt::Display for Damage {
@@ -73,29 +72,30 @@ impl fmt::Display for Damage {
             self.file.display(),
             self.line,
             self.what,
-            self.mend
+            self.remedy
         )
     }
 }
 
-/// Somebody who is told line by line what the file has.
+/// Receiver of the lines of a file.
 pub(crate) trait Reader {
-    /// Takes the next block; how many before it are missing and were not told by `lost`, or why it cannot follow.
+    /// Processes the next block; returns the number of missing blocks before it that `lost` did not count, or the
+    /// reason why it does not follow.
     fn block(&mut self, block: &Block) -> Result<u64, String>;
-    /// A line that may have been a block cannot be used.
+    /// Counts an unusable line that may have been a block.
     fn lost(&mut self);
 }
 
-/// The end of the file, of which this program is the only writer.
+/// Writing end of the file; no other program writes it.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     file: File,
-    /// Behind the last whole line.
+    /// Offset after the last complete line.
     end: u64,
 }
 
 impl Ledger {
-    /// Opens the ledger, makes it where it is missing, and reads it out. Damages are returned and stop nothing.
+    /// Opens the ledger, creates a missing one, and reads it. Damages are returned and are not fatal.
     pub(crate) fn open(
         path: &Path,
         genesis: &Genesis,
@@ -109,7 +109,7 @@ impl Ledger {
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(failed(error)),
             Err(TryLockError::WouldBlock) => {
-                let held = "is written by another program; end that one first";
+                let held = "is in use by another program; stop that one first";
                 return Err(refuse(ErrorKind::Conflict, path, held));
             }
         }
@@ -131,34 +131,34 @@ impl Ledger {
         while let Some(line) = lines.next()? {
             let taken = match parse(&line) {
                 Ok(Line::Block(block)) => reader.block(&block),
-                Ok(Line::Genesis(_)) => Err("a ledger begins once, in line 1".to_owned()),
+                Ok(Line::Genesis(_)) => Err("second genesis; a ledger has one, in line 1".to_owned()),
                 Err(what) => Err(what),
             };
             if taken.is_ok() || line.is_ended {
                 self.pass(&line, lines.end)?;
             }
-            let (what, mend) = match taken {
+            let (what, remedy) = match taken {
                 Ok(0) => continue,
-                Ok(missing) => (format!("{missing} blocks before this line are missing"), MEND),
+                Ok(missing) => (format!("{missing} blocks before this line are missing"), REMEDY),
                 Err(what) if line.is_ended => {
                     reader.lost();
-                    (what, MEND)
+                    (what, REMEDY)
                 }
-                Err(what) => (what, NO_MEND),
+                Err(what) => (what, NO_REMEDY),
             };
             if damages.len() < DAMAGES_MAX {
                 damages.push(Damage {
                     file: path.to_owned(),
                     line: line.number,
                     what,
-                    mend,
+                    remedy,
                 });
             }
         }
         Ok(damages)
     }
 
-    /// Goes on behind a line, whose end an editor may have left out.
+    /// Continues after a line without a line break, as an editor may leave it.
     fn pass(&mut self, line: &Text, end: u64) -> io::Result<()> {
         self.end = end;
         if !line.is_ended {
@@ -177,7 +177,7 @@ impl Ledger {
     fn append(&mut self, line: &Line) -> io::Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
-        // What a cut line or a write that failed has left is not added to. Nobody was told of it.
+        // The rest of a truncated line or failed write is overwritten. It was never published.
         self.file.set_len(self.end)?;
         self.file.seek(SeekFrom::Start(self.end))?;
         self.file.write_all(&text)?;
@@ -201,18 +201,18 @@ fn check_genesis(path: &Path, line: &Text, wanted: &Genesis) -> Result<(), Error
         return Ok(());
     }
     let text = format!(
-        "begins chain `{}` in another way than asked for; name another file",
+        "has another genesis of chain `{}` than requested; name another file",
         found.chain_id
     );
     Err(refuse(ErrorKind::Conflict, path, &text))
 }
 
 fn no_genesis(path: &Path, what: &str) -> Error {
-    let mend = "put line 1 back from a copy; if it is all there is, remove the file";
+    let remedy = "restore line 1 from a backup; if there is no other line, remove the file";
     refuse(
         ErrorKind::Invalid,
         path,
-        &format!("does not begin a ledger: {what}; {mend}"),
+        &format!("does not begin a ledger: {what}; {remedy}"),
     )
 }
 
@@ -223,7 +223,7 @@ fn parse(line: &Text) -> Result<Line, String> {
     serde_json::from_slice(&line.bytes).map_err(|e| e.to_string())
 }
 
-/// A new file is there after a power cut only if its folder has been written too.
+/// Syncs the folder: a new file survives a power failure only then.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()

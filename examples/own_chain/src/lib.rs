@@ -1,18 +1,18 @@
-//! A chain of one's own: an append-only file, with nothing of Cosmos in it.
+//! Custom chain: an append-only file, without Cosmos.
 //!
 //! ```text
-//!   provider ─ Msg ──────┐                                        ┌─► answers (ChainQuery)
-//!   tenant ─── TenantMsg ┴► pool ─ block ─► ledger.jsonl ─► Market ┴─► facts   (ChainEvents)
+//!   provider ─ Msg ──────┐                                        ┌─► queries (ChainQuery)
+//!   tenant ─── TenantMsg ┴► pool ─ block ─► ledger.jsonl ─► Market ┴─► events  (ChainEvents)
 //! ```
-//! The first line of the file says what the chain begins with; each other line is a block with its transactions. A block
-//! is on the disk before anybody hears of it. The state is what the network's own rules, the core's [`Market`], make
-//! of the lines, so opening the file again gives the same chain, and a refused transaction is refused again.
+//! The first line of the file is the genesis; each other line is a block with its transactions. A block is on the disk
+//! before it is published. The state results from the network's own rules, the core's [`Market`], so opening the file
+//! again gives the same chain, and a refused transaction is refused again.
 //!
-//! `cargo run -p example-own-chain` plays one order on a new ledger, from the bid to the running lease and its end, and
-//! shows the blocks that told it. What a chain must keep to is in `docs/writing-a-chain.md`.
+//! `cargo run -p example-own-chain` runs one order on a new ledger, from the bid to the lease and its end, and prints
+//! the blocks. `docs/writing-a-chain.md` has the requirements of a chain.
 //!
-//! What it is not: there are no signatures, so who may write the file may do everything; one program writes at a
-//! time; and the file grows with every block, for ever.
+//! Limits: there are no signatures, so a program with write access may do everything; only one program writes at a
+//! time; and the file grows without bound.
 
 mod blocks;
 mod events;
@@ -33,46 +33,46 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
-/// Most blocks that may be missing before one that is there. More is no gap, but a wrong number.
+/// Maximum number of missing blocks before an existing one. More is not a gap, but a wrong number.
 const GAP_MAX: Height = 1000;
 
-/// A chain in a file. A clone is the same chain; the file is free again when the last one is gone.
+/// Chain in a file. Clones share it; the file is released with the last one.
 #[derive(Debug, Clone)]
 pub struct OwnChain(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Held while a block is written. Questions do not wait for the disk: they take the other lock alone.
+    /// Held during the write of a block. Queries only take the other lock and do not wait for the disk.
     ledger: Mutex<Ledger>,
     state: Mutex<State>,
     damages: Vec<Damage>,
 }
 
-/// What the file makes.
+/// State that results from the file.
 #[derive(Debug)]
 struct State {
     market: Market,
     pool: VecDeque<Pending>,
     told: broadcast::Sender<Facts>,
-    /// Heights of blocks that the file had and has no more.
+    /// Heights of lost blocks.
     lost: BTreeSet<Height>,
-    /// Lines since the last block that may have been one.
+    /// Lines since the last block that may have been blocks.
     unread: u64,
-    /// The file has lines that cannot be used, or lacks some.
+    /// Whether the file has unusable or missing lines.
     has_gap: bool,
 }
 
 impl OwnChain {
-    /// The chain of this file, which is made when it is missing. Reads the whole file on the calling thread.
+    /// Opens the chain of a file, and creates a missing one. Reads the whole file on the calling thread.
     ///
     /// # Errors
-    /// `Unavailable` when the file cannot be read or written, `Conflict` when another program writes it or it begins
-    /// in another way, `Invalid` when its first line cannot be read. Any other line that cannot be used is told
-    /// by [`OwnChain::damages`] and left out.
+    /// `Unavailable` if the file cannot be read or written, `Conflict` if another program writes it or its genesis
+    /// differs, `Invalid` if its first line cannot be parsed. Other unusable lines are skipped and returned by
+    /// [`OwnChain::damages`].
     pub fn open(path: &Path, genesis: &Genesis) -> Result<Self, Error> {
         let mut state = State::new(genesis);
         let (ledger, damages) = Ledger::open(path, genesis, &mut state)?;
-        // Of blocks lost at the very end no later one tells the height.
+        // The heights of blocks lost at the very end follow from no later one.
         let trailing = state.unread.min(GAP_MAX);
         state.lose(trailing);
         Ok(Self(Arc::new(Inner {
@@ -82,7 +82,7 @@ impl OwnChain {
         })))
     }
 
-    /// The lines that cannot be used, the first hundred of them.
+    /// Returns the unusable lines, at most the first hundred.
     #[must_use]
     pub fn damages(&self) -> &[Damage] {
         &self.0.damages
@@ -109,7 +109,7 @@ impl State {
         }
     }
 
-    /// So many blocks that nobody knows: they pass, and nothing is in them.
+    /// Counts lost blocks, with unknown contents.
     fn lose(&mut self, blocks: u64) {
         for _ in 0..blocks {
             self.market.end_block(Duration::ZERO);
@@ -125,7 +125,7 @@ impl Reader for State {
         let missing = block.height.checked_sub(height.saturating_add(1));
         let Some(missing) = missing.filter(|n| *n <= GAP_MAX && block.time >= time) else {
             let found = block.height;
-            return Err(format!("block {found} does not follow on block {height}"));
+            return Err(format!("block {found} does not follow block {height}"));
         };
         let untold = missing.saturating_sub(self.unread);
         self.has_gap |= untold > 0;
@@ -140,12 +140,12 @@ impl Reader for State {
     }
 }
 
-/// Locks what is whole at every point where a holder could panic.
+/// Locks data that is consistent at every point where a holder could panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The guide is compiled with the tests.
+/// Doc tests of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-a-chain.md")]
 pub struct Guide;

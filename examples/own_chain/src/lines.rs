@@ -1,12 +1,12 @@
-//! Lines of a file that others may have damaged.
+//! Reader of lines that may be damaged.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Longest line in bytes: a block with as many of the largest transactions as it takes, and its frame.
+/// Maximum length of a line, in bytes: a block with the maximum number of the largest transactions, and its envelope.
 pub(crate) const LINE_MAX: u64 = 8 << 20;
 
-/// A line of the file, as far as it is not too long.
+/// Line of a file, up to the maximum length.
 pub(crate) struct Text {
     pub(crate) number: u64,
     pub(crate) bytes: Vec<u8>,
@@ -14,11 +14,11 @@ pub(crate) struct Text {
     pub(crate) is_ended: bool,
 }
 
-/// Reads a file line by line, none of them further than it may be long.
+/// Reads a file line by line, up to the maximum length of each.
 pub(crate) struct Lines {
     reader: BufReader<File>,
     number: u64,
-    /// Bytes read, and so where the line ends that was read last.
+    /// Number of read bytes: the end of the last line.
     pub(crate) end: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The embedded example on a chain of its own: the story is read back from the ledger.
+//! Embedded example on a custom chain; the events are read back from the ledger.
 
 use akash_provider_core::Error;
 use akash_provider_core::chain::{ChainClient, ChainTx};
@@ -10,15 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Real time between two blocks; the chain counts more.
+/// Real time between two blocks; the block time of the chain is longer.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The chain as the play sees it: its blocks come by themselves.
+/// Chain with automatic blocks, for the scenario.
 #[derive(Debug)]
-struct Town(OwnChain);
+struct LedgerNetwork(OwnChain);
 
 #[async_trait::async_trait]
-impl Network for Town {
+impl Network for LedgerNetwork {
     fn client(&self) -> Arc<dyn ChainClient> {
         Arc::new(self.0.clone())
     }
@@ -48,14 +48,14 @@ async fn play(path: &Path) -> Result<(), Failed> {
     let ticker = tokio::spawn(chain.clone().tick(PAUSE, BLOCK, |error| eprintln!("{error}")));
     register(&chain).await?;
     let ports = Ports {
-        network: Arc::new(Town(chain)),
+        network: Arc::new(LedgerNetwork(chain)),
         ..Ports::memory()?
     };
     let play = Play::start(ports, SDL).await?;
     play.order().await?;
     play.run().await?;
     let earned = play.close().await?;
-    assert!(earned.amount > 0, "a lease that ran has earned something");
+    assert!(earned.amount > 0, "a lease that ran has earnings");
     play.stop().await?;
     ticker.abort();
 
@@ -104,7 +104,7 @@ async fn register(chain: &OwnChain) -> Result<(), Failed> {
     }
 }
 
-/// Names of the messages in the file, as any program that reads JSON would find them.
+/// Returns the names of the messages in the file, as another program that reads JSON would.
 fn story(path: &Path) -> Result<Vec<String>, Failed> {
     let mut names = Vec::new();
     for line in std::fs::read_to_string(path)?.lines() {

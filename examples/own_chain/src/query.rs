@@ -1,4 +1,4 @@
-//! Questions: every answer is read from the market that the file makes.
+//! Queries, based on the market that results from the file.
 
 use crate::{OwnChain, State, lock};
 use akash_provider_core::Error;
@@ -18,7 +18,7 @@ impl OwnChain {
         answer(&lock(&self.0.state).market)
     }
 
-    /// A record and what the answer is worth: with a gap in the file, nothing may be ended on its word.
+    /// Returns a record with its reliability: with a gap in the file, no lease may be ended based on it.
     fn observe<T>(&self, answer: impl FnOnce(&Market) -> Option<T>) -> Observed<T> {
         let state: &State = &lock(&self.0.state);
         Observed {
@@ -114,7 +114,7 @@ impl ChainQuery for OwnChain {
 
     async fn block_time(&self, height: Height) -> Result<Option<BlockTime>, Error> {
         let state = lock(&self.0.state);
-        // The market needs a time for each block; of a lost one nobody knows it.
+        // The market needs a time for each block; that of a lost one is unknown.
         let known = (!state.lost.contains(&height)).then_some(height);
         Ok(known.and_then(|height| state.market.block_time(height)))
     }

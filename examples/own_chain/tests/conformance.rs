@@ -1,7 +1,7 @@
-//! The chain of a file against the suite of every chain, and what is its own: a file that outlives the program, also
-//! where somebody damaged it.
+//! Conformance suite on the chain of a file, and tests of its own properties: the file outlives the program, also with
+//! damages.
 
-#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+#![expect(clippy::unwrap_used, reason = "a failing test panics")]
 
 #[path = "conformance/limits.rs"]
 mod limits;
@@ -15,79 +15,79 @@ use akash_provider_core::types::{Agreement, BidState, ChainEvent, TxError, TxOut
 use example_own_chain::{Genesis, OwnChain};
 use futures::StreamExt;
 use std::sync::Arc;
-use world::{BLOCK, Folder, People, genesis};
+use world::{Accounts, BLOCK, Folder, genesis};
 
 #[tokio::test]
 async fn conformance_of_the_own_chain() {
     let folder = Folder::new("conformance");
-    let people = People::new(folder.open(), 1).await;
-    conformance::suite(&people.chain, &people).await;
-    let (provider, chain) = (people.provider(), people.chain.clone());
+    let accounts = Accounts::new(folder.open(), 1).await;
+    conformance::suite(&accounts.chain, &accounts).await;
+    let (provider, chain) = (accounts.provider(), accounts.chain.clone());
     let before = chain.snapshot(&provider).await.unwrap();
     let mut events = chain.subscribe(&provider);
-    drop((people, chain));
+    drop((accounts, chain));
     events.next().await.unwrap().unwrap();
     assert!(events.next().await.is_none(), "the stream ends with its chain");
 
-    // The same file, the same chain; and it goes on.
+    // The same file gives the same chain, which continues.
     let again = folder.open();
     assert_eq!(again.damages(), []);
     assert_eq!(again.snapshot(&provider).await.unwrap(), before);
-    let people = People::new(again, 1000).await;
-    conformance::suite(&people.chain, &people).await;
+    let accounts = Accounts::new(again, 1000).await;
+    conformance::suite(&accounts.chain, &accounts).await;
 }
 
 #[tokio::test]
-async fn conformance_of_the_own_chain_where_blocks_come_by_themselves() {
+async fn conformance_of_the_own_chain_with_automatic_blocks() {
     let folder = Folder::new("ticking");
-    let people = People::new(folder.open(), 1).await;
-    let chain = people.chain.clone();
+    let accounts = Accounts::new(folder.open(), 1).await;
+    let chain = accounts.chain.clone();
     let ticker = tokio::spawn(chain.tick(std::time::Duration::from_millis(5), BLOCK, |e| {
         eprintln!("{e}");
     }));
-    let shared: Arc<dyn ChainClient> = Arc::new(people.chain.clone());
-    conformance::suite(&shared, &people).await;
+    let shared: Arc<dyn ChainClient> = Arc::new(accounts.chain.clone());
+    conformance::suite(&shared, &accounts).await;
     ticker.abort();
 }
 
 #[tokio::test]
-async fn a_cut_line_is_told_and_the_next_block_takes_its_place() {
+async fn truncated_line_is_reported_and_replaced_by_the_next_block() {
     let folder = Folder::new("cut");
-    let people = People::new(folder.open(), 1).await;
-    let order = people.create_deployment(1).await.remove(0);
+    let accounts = Accounts::new(folder.open(), 1).await;
+    let order = accounts.create_deployment(1).await.remove(0);
     let whole = folder.text();
-    let (bid, _) = people.bid(&order, people.provider()).await;
-    drop(people);
-    // The program died while it wrote the bid: nobody was told of it.
+    let (bid, _) = accounts.bid(&order, accounts.provider()).await;
+    drop(accounts);
+    // The program was killed while it wrote the bid, which was never published.
     folder.write(&folder.text()[..whole.len() + 40]);
 
     let chain = folder.open();
     let told = chain.damages()[0].to_string();
     let place = format!("{}:5: ", folder.ledger().display());
     assert!(
-        told.starts_with(&place) && told.contains("nothing to mend"),
+        told.starts_with(&place) && told.contains("no action needed"),
         "{told}"
     );
     assert_eq!(chain.damages().len(), 1);
     let seen = chain.bid(&bid).await.unwrap();
     assert_eq!((seen.value, seen.agreement), (None, Agreement::Single));
-    let people = People::new(chain, 2).await;
-    let (_, outcome) = people.bid(&order, people.provider()).await;
+    let accounts = Accounts::new(chain, 2).await;
+    let (_, outcome) = accounts.bid(&order, accounts.provider()).await;
     assert!(matches!(outcome, TxOutcome::Committed { .. }), "{outcome:?}");
-    drop(people);
-    assert_eq!(folder.open().damages(), [], "nothing is left of the cut line");
+    drop(accounts);
+    assert_eq!(folder.open().damages(), [], "the truncated line is overwritten");
 }
 
 #[tokio::test]
-async fn a_damaged_line_is_told_and_stops_nothing_but_ends() {
+async fn damaged_line_is_reported_and_only_prevents_lease_ends() {
     let folder = Folder::new("damaged");
-    let people = People::new(folder.open(), 1).await;
-    let orders = people.create_deployment(2).await;
-    let (lost, _) = people.bid(&orders[0], people.provider()).await;
-    let (kept, _) = people.bid(&orders[1], people.provider()).await;
-    let height = people.chain.sync_info().await.unwrap().height;
-    drop(people);
-    // Line n has block n. The bid that is lost is in the last but one.
+    let accounts = Accounts::new(folder.open(), 1).await;
+    let orders = accounts.create_deployment(2).await;
+    let (lost, _) = accounts.bid(&orders[0], accounts.provider()).await;
+    let (kept, _) = accounts.bid(&orders[1], accounts.provider()).await;
+    let height = accounts.chain.sync_info().await.unwrap().height;
+    drop(accounts);
+    // Line n has block n. The lost bid is in the last but one.
     let text = folder.text();
     let mut lines: Vec<&str> = text.lines().collect();
     let at = lines.len() - 2;
@@ -98,29 +98,29 @@ async fn a_damaged_line_is_told_and_stops_nothing_but_ends() {
     let told = chain.damages()[0].to_string();
     let place = format!("{}:{}: ", folder.ledger().display(), at + 1);
     assert!(
-        told.starts_with(&place) && told.contains("put it back from a copy"),
+        told.starts_with(&place) && told.contains("restore it from a backup"),
         "{told}"
     );
     assert_eq!(chain.damages().len(), 1);
     assert_eq!(
         chain.sync_info().await.unwrap().height,
         height,
-        "heights stay what they were"
+        "heights are unchanged"
     );
-    assert_eq!(
-        chain.block_time(height - 1).await.unwrap(),
-        None,
-        "nobody knows it"
-    );
+    assert_eq!(chain.block_time(height - 1).await.unwrap(), None, "unknown");
     assert!(chain.block_time(height).await.unwrap().is_some());
     assert_eq!(chain.bid(&lost).await.unwrap().value, None);
     let kept = chain.bid(&kept).await.unwrap();
     assert_eq!(kept.value.map(|bid| bid.state), Some(BidState::Open));
-    assert_eq!(kept.agreement, Agreement::Disputed, "its word ends nothing");
+    assert_eq!(
+        kept.agreement,
+        Agreement::Disputed,
+        "not sufficient to end a lease"
+    );
     chain.block(BLOCK).await.unwrap();
     drop(chain);
 
-    // The line is put back.
+    // The line is restored.
     let end = folder.text().lines().last().unwrap().to_owned();
     folder.write(&(text + &end + "\n"));
     let chain = folder.open();
@@ -131,11 +131,11 @@ async fn a_damaged_line_is_told_and_stops_nothing_but_ends() {
 }
 
 #[tokio::test]
-async fn a_lost_last_block_is_a_block_all_the_same() {
+async fn lost_last_block_still_counts() {
     let folder = Folder::new("last");
-    let people = People::new(folder.open(), 1).await;
-    let height = people.chain.sync_info().await.unwrap().height;
-    drop(people);
+    let accounts = Accounts::new(folder.open(), 1).await;
+    let height = accounts.chain.sync_info().await.unwrap().height;
+    drop(accounts);
     let text = folder.text();
     let at = text.trim_end().rfind('\n').unwrap() + 1;
     folder.write(&format!("{}rubbish\n", &text[..at]));
@@ -143,10 +143,10 @@ async fn a_lost_last_block_is_a_block_all_the_same() {
     assert_eq!(
         chain.block(BLOCK).await.unwrap(),
         height + 1,
-        "somebody was told of that height"
+        "the height was published"
     );
     drop(chain);
-    // Opened again it is the same; and so it is when the line is gone.
+    // The same after reopening, and after the line is removed.
     for text in [folder.text(), folder.text().replace("rubbish\n", "")] {
         folder.write(&text);
         let chain = folder.open();
@@ -158,11 +158,11 @@ async fn a_lost_last_block_is_a_block_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_whole_line_without_its_end_is_a_line() {
+async fn complete_line_without_line_break_is_read() {
     let folder = Folder::new("endless");
-    let people = People::new(folder.open(), 1).await;
-    let height = people.chain.sync_info().await.unwrap().height;
-    drop(people);
+    let accounts = Accounts::new(folder.open(), 1).await;
+    let height = accounts.chain.sync_info().await.unwrap().height;
+    drop(accounts);
     folder.write(folder.text().trim_end());
     let chain = folder.open();
     assert_eq!(
@@ -175,12 +175,12 @@ async fn a_whole_line_without_its_end_is_a_line() {
 }
 
 #[tokio::test]
-async fn what_was_refused_is_refused_again() {
+async fn refused_transaction_is_refused_again_after_reopening() {
     let folder = Folder::new("refused");
-    let people = People::new(folder.open(), 1).await;
-    let order = people.create_deployment(1).await.remove(0);
-    people.bid(&order, people.provider()).await;
-    let (_, again) = people.bid(&order, people.provider()).await;
+    let accounts = Accounts::new(folder.open(), 1).await;
+    let order = accounts.create_deployment(1).await.remove(0);
+    accounts.bid(&order, accounts.provider()).await;
+    let (_, again) = accounts.bid(&order, accounts.provider()).await;
     assert!(matches!(
         again,
         TxOutcome::Rejected {
@@ -188,14 +188,14 @@ async fn what_was_refused_is_refused_again() {
             ..
         }
     ));
-    let before = people.chain.snapshot(&people.provider()).await.unwrap();
-    let provider = people.provider();
-    drop(people);
+    let before = accounts.chain.snapshot(&accounts.provider()).await.unwrap();
+    let provider = accounts.provider();
+    drop(accounts);
     assert_eq!(folder.open().snapshot(&provider).await.unwrap(), before);
 }
 
 #[test]
-fn a_ledger_of_another_is_left_alone() {
+fn ledger_with_another_genesis_is_left_unchanged() {
     let folder = Folder::new("others");
     let chain = folder.open();
     let open = |genesis: &Genesis| OwnChain::open(&folder.ledger(), genesis).unwrap_err();
@@ -212,26 +212,26 @@ fn a_ledger_of_another_is_left_alone() {
     folder.write("rubbish\n");
     let error = open(&genesis());
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert!(error.message().contains("put line 1 back"), "{error}");
+    assert!(error.message().contains("restore line 1"), "{error}");
     assert_eq!(folder.text(), "rubbish\n");
     folder.write(&text);
     assert_eq!(folder.open().damages(), []);
 }
 
 #[tokio::test]
-async fn what_others_bid_is_not_told() {
+async fn bids_of_competing_providers_are_not_published() {
     let folder = Folder::new("foreign");
-    let people = People::new(folder.open(), 1).await;
-    let order = people.create_deployment(1).await.remove(0);
-    let mut events = people.chain.subscribe(&people.provider());
-    people.rival_bid(&order).await;
+    let accounts = Accounts::new(folder.open(), 1).await;
+    let order = accounts.create_deployment(1).await.remove(0);
+    let mut events = accounts.chain.subscribe(&accounts.provider());
+    accounts.rival_bid(&order).await;
     events.next().await.unwrap().unwrap();
     let event = events.next().await.unwrap().unwrap();
     assert!(matches!(event, ChainEvent::Block { .. }), "{event:?}");
 }
 
 #[tokio::test]
-async fn who_reads_too_slowly_is_told_the_whole_present() {
+async fn slow_reader_gets_a_snapshot() {
     let folder = Folder::new("slow");
     let chain = folder.open();
     let mut events = chain.subscribe(&world::account(2));

@@ -1,4 +1,4 @@
-//! The file of what is kept over restarts.
+//! File with the state that survives restarts.
 
 use akash_provider_core::provider::Keeper;
 use akash_provider_core::{Error, Kept, error};
@@ -7,11 +7,11 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// What was kept; at the first start nothing. What cannot be read is doubtful, and the circuit breaker waits for a
-/// release then.
+/// Reads the stored state; the default at the first start. Unreadable contents count as doubtful, and the circuit
+/// breaker then waits for a release.
 ///
 /// # Errors
-/// When the file is there and cannot be read at all.
+/// The file exists but cannot be read.
 pub fn read(file: &Path) -> io::Result<Kept> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Kept::from_json(&text).unwrap_or_else(|error| {
@@ -23,7 +23,7 @@ pub fn read(file: &Path) -> io::Result<Kept> {
     }
 }
 
-/// The file, kept while the provider runs.
+/// File of the state, written while the provider runs.
 #[derive(Debug)]
 pub struct KeptFile(pub PathBuf);
 
@@ -39,7 +39,7 @@ impl Keeper for KeptFile {
     }
 }
 
-/// Whole or not at all: written beside, synced, renamed.
+/// Writes the file atomically: to a temporary file, synced and renamed.
 fn write(file: &Path, kept: &Kept) -> io::Result<()> {
     let draft = file.with_extension("draft");
     let mut written = File::create(&draft)?;

@@ -1,12 +1,12 @@
-//! A daemon of one's own, small enough to be read at once.
+//! Custom daemon, small enough to read as a whole.
 //!
 //! ```text
 //!   daemon.toml ──► Settings ──► AkashClient ─┐
-//!   kept.json ◄──► Kept ──────────────────────┼──► Provider, until it is told to stop
+//!   kept.json ◄──► Kept ──────────────────────┼──► Provider, until it is stopped
 //!   your cluster, your capacity ──────────────┘
 //! ```
-//! What a daemon in production has besides, such as a gateway for tenants, certificates and metrics, is in the guide
-//! `docs/embedding.md`.
+//! `docs/embedding.md` describes what a daemon in production needs besides, such as a gateway for tenants, certificates
+//! and metrics.
 
 mod kept;
 mod settings;
@@ -21,22 +21,22 @@ pub use settings::{Prices, Settings};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Anything that can go wrong ends the daemon, and says what it was.
+/// Error that ends the daemon.
 pub type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// What is yours: where workloads run, and what is free there.
+/// Custom ports: the cluster and its capacity.
 #[derive(Debug, Clone)]
 pub struct Backend {
-    /// Where workloads run.
+    /// Cluster of the workloads.
     pub cluster: Arc<dyn Cluster>,
-    /// What is free.
+    /// Source of the free capacity.
     pub inventory: Arc<dyn InventorySource>,
 }
 
 /// Runs a provider until `stop` is cancelled. `started` gets its handle before it runs.
 ///
 /// # Errors
-/// Settings that cannot be used, a file that cannot be read, and how the provider itself ended.
+/// Invalid settings, an unreadable file, and failures of the provider.
 pub async fn run(
     settings: Settings,
     backend: Backend,
@@ -46,7 +46,7 @@ pub async fn run(
     let mut config = settings.provider.clone();
     kept::read(&settings.kept)?.give(&mut config);
 
-    // The chain: it is followed, and sent to, from a task of its own.
+    // The chain client follows the chain and sends transactions in a separate task.
     let client = ClientSettings {
         key: Some(settings.private_key(&config.provider)?),
         ..ClientSettings::new(settings.nodes.clone(), config.chain_id.as_str())

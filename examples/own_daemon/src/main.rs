@@ -1,6 +1,6 @@
-//! `example-own-daemon daemon.toml`: a provider of one's own, until Ctrl-C.
+//! `example-own-daemon daemon.toml`: custom provider, until Ctrl-C.
 //!
-//! Its workloads are in memory: put your own cluster and capacity there. For Kubernetes that is `KubeCluster` and the
+//! Its workloads are in memory: replace the cluster and the capacity. For Kubernetes, use `KubeCluster` and the
 //! inventory of `akash-provider-k8s`.
 
 use akash_provider_core::cluster::MemoryCluster;
@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 #[tokio::main]
 async fn main() -> Result<(), Failed> {
-    // Without a file there is nothing to run; with one it runs until it is told to stop.
+    // Without a file there is nothing to run; with one it runs until Ctrl-C.
     let Some(file) = std::env::args().nth(1) else {
-        println!("give it a file of settings: example-own-daemon daemon.toml");
+        println!("missing settings file: example-own-daemon daemon.toml");
         return Ok(());
     };
     let settings = Settings::read(Path::new(&file))?;

@@ -1,4 +1,4 @@
-//! The file of the settings.
+//! Settings file.
 
 use crate::Failed;
 use akash_provider_chain::private_key::PrivateKey;
@@ -9,30 +9,30 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// What the file says.
+/// Contents of the file.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Addresses of nodes of the chain.
+    /// URLs of chain nodes.
     pub nodes: Vec<String>,
-    /// The file of the account's private key, as 64 hexadecimal digits.
+    /// File of the account's private key, as 64 hexadecimal digits.
     pub key: PathBuf,
-    /// The file of what is kept over restarts.
+    /// File of the state that survives restarts.
     pub kept: PathBuf,
     /// Prices.
     pub prices: Prices,
-    /// The provider's own settings: durations as text, and what is missing by default.
+    /// Settings of the provider: durations as text, defaults for missing ones.
     pub provider: Config,
 }
 
-/// What a unit costs for a block, in the denomination of the order, as decimal text.
+/// Price of a unit per block, in the denomination of the order, as decimal text.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
-    /// A thousandth of a core.
+    /// Price of a millicore.
     pub cpu: String,
-    /// A MiB of memory.
+    /// Price of a MiB of memory.
     pub memory: String,
-    /// A MiB of storage; by class where they differ: `0.001,beta2=0.002`.
+    /// Price of a MiB of storage; by class where they differ: `0.001,beta2=0.002`.
     pub storage: String,
 }
 
@@ -47,10 +47,10 @@ struct File {
 }
 
 impl Settings {
-    /// From a file; names in it are seen from its folder.
+    /// Reads a file; paths in it are relative to its folder.
     ///
     /// # Errors
-    /// Names the file, the setting, and what it must be.
+    /// Names the file, the setting, and its expected value.
     pub fn read(path: &Path) -> Result<Self, Failed> {
         let shown = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
@@ -67,7 +67,7 @@ impl Settings {
         })
     }
 
-    /// The key, which is the account's.
+    /// Reads the key of the account.
     pub(crate) fn private_key(&self, account: &Address) -> Result<PrivateKey, Failed> {
         let shown = self.key.display();
         let text = std::fs::read_to_string(&self.key).map_err(|error| format!("{shown}: {error}"))?;
@@ -79,7 +79,7 @@ impl Settings {
             return Ok(key);
         }
         let other = key.address();
-        Err(format!("{shown}: it is the key of {other} and not of {account}; set `provider` or `key`").into())
+        Err(format!("{shown}: key of {other} instead of {account}; change `provider` or `key`").into())
     }
 }
 

@@ -1,6 +1,6 @@
-//! The daemon on a development network: an order becomes a lease that runs, and a restart goes on with it.
+//! Daemon on a development network: an order becomes a running lease, which survives a restart.
 
-#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+#![expect(clippy::unwrap_used, reason = "a failing test panics")]
 
 use akash_provider_core::chain::MemoryChain;
 use akash_provider_core::cluster::MemoryCluster;
@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The provider's private key.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Private key of the provider.
 const KEY: &str = "0202020202020202020202020202020202020202020202020202020202020202";
 
 fn provider() -> Address {
@@ -30,7 +30,7 @@ fn provider() -> Address {
     key.address().clone()
 }
 
-/// A chain with a tenant who has money, and the provider's record.
+/// Creates a chain with a funded tenant and the provider's record.
 fn chain() -> MemoryChain {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let now = BlockTime(i64::try_from(since.as_millis()).unwrap());
@@ -85,7 +85,7 @@ impl Daemon {
         });
         let running = tokio::spawn(running);
         let handle = started.await.unwrap();
-        tokio::time::timeout(PATIENCE, handle.wait_ready())
+        tokio::time::timeout(TIMEOUT, handle.wait_ready())
             .await
             .unwrap()
             .unwrap();
@@ -98,7 +98,7 @@ impl Daemon {
 
     async fn stop(self) {
         self.stop.cancel();
-        tokio::time::timeout(PATIENCE, self.running)
+        tokio::time::timeout(TIMEOUT, self.running)
             .await
             .unwrap()
             .unwrap()
@@ -111,13 +111,13 @@ impl Daemon {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        let seen = tokio::time::timeout(PATIENCE, seen).await;
+        let seen = tokio::time::timeout(TIMEOUT, seen).await;
         assert!(seen.is_ok(), "{what}: {:?}", self.handle.status().await);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_becomes_a_lease_that_outlives_the_daemon() {
+async fn order_becomes_a_lease_that_outlives_the_daemon() {
     let folder = tempfile::tempdir().unwrap();
     let chain = chain();
     let mut devnet = DevnetConfig::new(chain.clone());
@@ -153,7 +153,7 @@ async fn an_order_becomes_a_lease_that_outlives_the_daemon() {
         .await;
     chain.tenant(TenantMsg::CreateLease { bid: bid.clone() }).unwrap();
     daemon
-        .until("it has the lease", |status| !status.leases.is_empty())
+        .until("the lease", |status| !status.leases.is_empty())
         .await;
     let manifest = Arc::new(tenant.manifest.clone());
     daemon
@@ -167,15 +167,15 @@ async fn an_order_becomes_a_lease_that_outlives_the_daemon() {
     daemon.stop().await;
     assert!(
         cluster.contents().running.contains_key(&bid),
-        "a stop takes nothing away"
+        "a stop removes no workload"
     );
 
-    // What was kept is there at the next start.
+    // The stored state is there at the next start.
     let tripped = Kept::doubtful();
     std::fs::write(&settings.kept, tripped.to_json()).unwrap();
     let daemon = Daemon::start(&settings, &cluster).await;
     daemon
-        .until("it goes on with the lease", |status| status.leases.len() == 1)
+        .until("the lease after the restart", |status| status.leases.len() == 1)
         .await;
     assert!(daemon.handle.status().await.breaker.tripped);
     daemon.handle.release_breaker().await.unwrap();
@@ -185,7 +185,7 @@ async fn an_order_becomes_a_lease_that_outlives_the_daemon() {
 }
 
 #[test]
-fn a_wrong_setting_is_named_with_its_file() {
+fn error_of_a_setting_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
     write_settings(folder.path(), "http://127.0.0.1:1");
     let file = folder.path().join("daemon.toml");

@@ -1,4 +1,4 @@
-//! The embedded example with processes of this machine as its cluster: the tenant's service really runs.
+//! Embedded example with processes of this machine as its cluster: the tenant's service really runs.
 
 use akash_provider_core::cluster::{Cluster, LogOptions};
 use akash_provider_core::types::LeaseId;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-/// Says its process id and what it was given, then goes on as a child of its own.
+/// Script that prints its process id and environment, and continues as a child process.
 const SCRIPT: &str = "echo $$; echo $GREETING from $PORT_8080; sleep 1000 & wait";
 
 #[tokio::main(flavor = "current_thread")]
@@ -28,7 +28,7 @@ async fn play(folder: &Path) -> Result<(), Failed> {
         cluster: Arc::new(cluster.clone()),
         ..Ports::memory()?
     };
-    // Processes have ports and no hostnames, so a service is reached at a port of its own.
+    // Processes have ports and no hostnames, so a service has its own port.
     let sdl = SDL
         .replace("port: 80", "port: 8080")
         .replace("        accept: [web.example.com]\n", "");
@@ -40,7 +40,7 @@ async fn play(folder: &Path) -> Result<(), Failed> {
     let status = cluster.service_status(&lease, "web").await?;
     assert_eq!((status.available, status.total), (1, 1));
     let lines = lines(&cluster, &lease).await?;
-    println!("it says {lines:?}");
+    println!("output: {lines:?}");
     let forwarded = cluster.forwarded_port_status(&lease).await?;
     let port = forwarded["web"][0].external_port;
     assert_eq!(lines[1], format!("hello from {port}"));
@@ -55,7 +55,7 @@ async fn play(folder: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The first two lines of the workload.
+/// Returns the first two lines of the workload.
 async fn lines(cluster: &ProcessCluster, lease: &LeaseId) -> Result<Vec<String>, Failed> {
     let follow = LogOptions {
         follow: true,

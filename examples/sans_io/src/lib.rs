@@ -1,10 +1,10 @@
-//! The engine driven by hand: no tasks, no clock, no waiting; inputs go in, effects come out.
+//! Engine without tasks, clock or waiting: inputs go in, effects come out.
 //!
 //! ```text
-//!   inputs ──► Engine::step ──► effects ──► answers from the market and a map ──► inputs …
+//!   inputs ──► Engine::step ──► effects ──► results from the market and a map ──► inputs …
 //! ```
-//! This is the whole of a shell: everything that decides is in the engine, and it is the same engine that the
-//! provider drives. It builds for a browser as it is.
+//! This is a complete shell: all decisions are in the engine, the same one that the provider runs. It also builds for a
+//! browser.
 
 use akash_provider_core::cluster::{ClusterChange, Health, Teardown, WorkloadSpec};
 use akash_provider_core::engine::{
@@ -21,9 +21,9 @@ use example_embedded::{BLOCK, Failed, PROVIDER, cluster, config, market, prices}
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A provider and its world, moved step by step.
+/// Provider with its environment, driven step by step.
 #[derive(Debug)]
-pub struct Hand {
+pub struct ManualProvider {
     engine: Engine,
     market: Market,
     prices: Scale,
@@ -36,11 +36,11 @@ pub struct Hand {
     facts: Vec<Arc<Event>>,
 }
 
-impl Hand {
-    /// A provider that knows the chain, its cluster and its capacity.
+impl ManualProvider {
+    /// Creates a provider with its chain, cluster and capacity.
     ///
     /// # Errors
-    /// None while the constants of the embedded example are what they are.
+    /// None with the constants of the embedded example.
     pub fn new() -> Result<Self, Failed> {
         let mut hand = Self {
             engine: Engine::new(config()?)?,
@@ -69,34 +69,34 @@ impl Hand {
         Ok(hand)
     }
 
-    /// The market.
+    /// Returns the market.
     #[must_use]
     pub const fn market(&self) -> &Market {
         &self.market
     }
 
-    /// What runs.
+    /// Returns the workloads.
     #[must_use]
     pub const fn workloads(&self) -> &BTreeMap<LeaseId, WorkloadSpec> {
         &self.workloads
     }
 
-    /// What the engine has told the world.
+    /// Returns the published events.
     #[must_use]
     pub fn facts(&self) -> &[Arc<Event>] {
         &self.facts
     }
 
-    /// What the engine says of itself.
+    /// Returns the status of the engine.
     #[must_use]
     pub fn status(&self) -> Status {
         self.engine.status(self.now())
     }
 
-    /// A tenant acts.
+    /// Executes a message of a tenant.
     ///
     /// # Errors
-    /// The market's refusal.
+    /// The market refuses the message.
     pub fn tenant(&mut self, msg: TenantMsg) -> Result<(), Rejection> {
         let events = self.market.tenant(msg)?;
         self.inputs.extend(events.into_iter().map(Input::Chain));
@@ -104,7 +104,7 @@ impl Hand {
         Ok(())
     }
 
-    /// Somebody asks the engine for something; the answer, when it is there.
+    /// Sends a request to the engine; returns the response, if there is one.
     pub fn request(&mut self, request: Request) -> Option<Response> {
         let id = RequestId(self.requests);
         self.requests += 1;
@@ -113,7 +113,7 @@ impl Hand {
         self.replies.remove(&id)
     }
 
-    /// A block passes, and with it the time of every clock; deadlines that are due are let pass.
+    /// Completes a block, advances every clock, and lets due deadlines pass.
     pub fn block(&mut self) {
         let block = self.market.end_block(BLOCK);
         self.inputs.push_back(Input::Chain(block));
@@ -123,7 +123,7 @@ impl Hand {
             // A deadline that stays in the past must not stop the clock.
             self.mono = due.max(Mono(self.mono.0 + 1));
             let effects = self.engine.handle_timeout(self.now());
-            self.carry_out(effects);
+            self.execute(effects);
             self.settle();
         }
         self.mono = self.mono.max(until);
@@ -136,26 +136,26 @@ impl Hand {
         }
     }
 
-    /// Feeds the engine until it has nothing more to say.
+    /// Feeds the engine until it has no more effects.
     fn settle(&mut self) {
         while let Some(input) = self.inputs.pop_front() {
             let effects = self.engine.step(self.now(), input);
-            self.carry_out(effects);
+            self.execute(effects);
         }
     }
 
-    fn carry_out(&mut self, effects: Vec<Effect>) {
+    fn execute(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Call(id, call) => self.answer(id, call),
+                Effect::Call(id, call) => self.complete(id, call),
                 Effect::Publish(fact) => self.facts.push(fact),
                 Effect::Reply(id, response) => drop(self.replies.insert(id, response)),
             }
         }
     }
 
-    /// Every call has its one completion; here it comes at once.
-    fn answer(&mut self, id: EffectId, call: Call) {
+    /// Completes a call; here at once.
+    fn complete(&mut self, id: EffectId, call: Call) {
         let market = &self.market;
         let completion = match call {
             Call::FetchOrder(order) => Completion::Order(Ok(market.order(&order).cloned())),
@@ -177,7 +177,7 @@ impl Hand {
             Call::FetchSnapshot => Completion::Snapshot(Ok(Arc::new(market.snapshot(&self.provider)))),
             Call::CalculatePrice(request) => Completion::Price(self.prices.price(&request).map_err(no_price)),
             Call::Broadcast(msg) => Completion::Tx(Ok(self.broadcast(&msg))),
-            // A map is as durable as the example is.
+            // A map is as durable as the example.
             Call::Record(_) => Completion::Cluster(Ok(())),
             Call::Deploy { deployment, .. } => {
                 let (lease, health) = (deployment.lease.clone(), Health::Good);

@@ -1,44 +1,49 @@
-//! The embedded example without a loop: the same order, with the engine driven by hand.
+//! Embedded example without a loop: the same order, with a manually driven engine.
 
 use akash_provider_core::engine::Request;
 use akash_provider_core::types::Event;
 use example_embedded::{Failed, SDL, Tenant};
-use example_sans_io::Hand;
+use example_sans_io::ManualProvider;
 
 fn main() -> Result<(), Failed> {
     let tenant = Tenant::new(SDL)?;
     let lease = tenant.lease()?;
-    let mut hand = Hand::new()?;
+    let mut provider = ManualProvider::new()?;
 
-    hand.tenant(tenant.create())?;
-    hand.block();
-    let bid = hand.market().bid(&lease).ok_or("the provider does not bid")?;
+    provider.tenant(tenant.create())?;
+    provider.block();
+    let bid = provider.market().bid(&lease).ok_or("the provider does not bid")?;
     println!("the provider bids {}", bid.price);
     assert_eq!(bid.price.to_string(), "8.072uact");
 
-    hand.tenant(Tenant::accept(lease.clone()))?;
-    hand.block();
+    provider.tenant(Tenant::accept(lease.clone()))?;
+    provider.block();
     let manifest = Request::SubmitManifest {
         deployment: tenant.deployment().clone(),
         manifest: tenant.manifest(),
         hashes: tenant.hash().into(),
     };
-    hand.request(manifest).ok_or("the manifest has no answer")??;
-    hand.block();
-    assert!(hand.workloads().contains_key(&lease));
+    provider
+        .request(manifest)
+        .ok_or("no response to the manifest")??;
+    provider.block();
+    assert!(provider.workloads().contains_key(&lease));
     println!("the workload runs");
 
-    hand.tenant(tenant.close())?;
+    provider.tenant(tenant.close())?;
     for _ in 0..3 {
-        hand.block();
+        provider.block();
     }
-    assert!(hand.workloads().is_empty());
-    let status = hand.status();
+    assert!(provider.workloads().is_empty());
+    let status = provider.status();
     assert!(status.leases.is_empty() && status.orders.is_empty() && status.hostnames.is_empty());
     assert!(status.inventory.active.is_empty() && status.inventory.pending.is_empty());
     assert_eq!(status.unexpected_inputs, 0);
     let closed = |fact: &Event| matches!(fact, Event::LeaseClosed { lease: of, .. } if *of == lease);
-    assert!(hand.facts().iter().any(|fact| closed(fact)));
-    println!("everything is released; {} facts were told", hand.facts().len());
+    assert!(provider.facts().iter().any(|fact| closed(fact)));
+    println!(
+        "everything is released; {} events were published",
+        provider.facts().len()
+    );
     Ok(())
 }

@@ -1,27 +1,27 @@
-//! The engine keeps to its promise that the same inputs give the same facts.
+//! Determinism of the engine: the same inputs give the same events.
 
-#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+#![expect(clippy::unwrap_used, reason = "a failing test panics")]
 
 use akash_provider_core::types::Event;
 use example_embedded::{SDL, Tenant};
-use example_sans_io::Hand;
+use example_sans_io::ManualProvider;
 
 fn played() -> Vec<Event> {
     let tenant = Tenant::new(SDL).unwrap();
-    let mut hand = Hand::new().unwrap();
-    hand.tenant(tenant.create()).unwrap();
-    hand.block();
-    hand.tenant(Tenant::accept(tenant.lease().unwrap())).unwrap();
-    // Nobody hands in a manifest: after five minutes of the chain's time the provider gives the lease up.
+    let mut provider = ManualProvider::new().unwrap();
+    provider.tenant(tenant.create()).unwrap();
+    provider.block();
+    provider.tenant(Tenant::accept(tenant.lease().unwrap())).unwrap();
+    // Without a manifest, the provider closes the lease after five minutes of the chain's time.
     for _ in 0..60 {
-        hand.block();
+        provider.block();
     }
-    assert!(hand.status().leases.is_empty() && hand.workloads().is_empty());
-    hand.facts().iter().map(|fact| Event::clone(fact)).collect()
+    assert!(provider.status().leases.is_empty() && provider.workloads().is_empty());
+    provider.facts().iter().map(|fact| Event::clone(fact)).collect()
 }
 
 #[test]
-fn the_same_inputs_give_the_same_facts() {
+fn same_inputs_give_same_events() {
     let facts = played();
     assert!(
         facts.iter().any(|f| matches!(f, Event::LeaseEnding { .. })),

@@ -1,8 +1,7 @@
-//! An inventory source of one's own: capacity is what a file says.
+//! Custom inventory source: the capacity is the contents of a file.
 //!
-//! For machines that do not come and go. An operator lists them once, in the JSON of
-//! [`ClusterSpec`]; who edits the file changes the capacity while the provider runs. What the leases take is
-//! no concern of the file: the provider subtracts its own reservations.
+//! The file lists fixed machines in the JSON of [`ClusterSpec`]. Editing it changes the capacity while the provider
+//! runs. The provider subtracts its own reservations, so the file does not contain them.
 
 use akash_provider_core::inventory::{ClusterSpec, InventorySource, InventoryUpdate, NodeInventory};
 use akash_provider_core::{Error, ErrorKind};
@@ -12,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the file is looked at.
+/// Interval of the checks of the file.
 const POLL: Duration = Duration::from_millis(100);
-/// Longest file in bytes; a node takes some hundred.
+/// Maximum size of the file, in bytes; a node takes some hundred.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Capacity from a file.
@@ -24,7 +23,7 @@ pub struct FileInventory {
 }
 
 impl FileInventory {
-    /// Capacity as this file says.
+    /// Creates a source that reads this file.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
@@ -37,9 +36,9 @@ impl InventorySource for FileInventory {
         stream::unfold((path, last), |(path, last)| async move {
             loop {
                 let file = path.clone();
-                // Reading may wait for a disk, so it is not done on the thread of everyone else.
+                // Reading may wait for a disk, so it runs on a blocking thread.
                 let text = tokio::task::spawn_blocking(move || read(&file)).await.ok()?;
-                // The same text, or the same trouble, is no news.
+                // The same text, or the same error, is not an update.
                 let news = text.map_err(|e| e.to_string());
                 if last.as_ref() != Some(&news) {
                     let item = news.clone().map_err(unknown).and_then(|t| update(&t));
@@ -68,12 +67,12 @@ fn update(text: &str) -> Result<InventoryUpdate, Error> {
     })
 }
 
-/// "Not known at the moment": the provider goes on with what it knew.
+/// Returns the error "unknown at present": the provider continues with the previous capacity.
 fn unknown(why: String) -> Error {
     Error::new(ErrorKind::Unavailable, "read the list of nodes", why)
 }
 
-/// The guide is compiled with the tests.
+/// Doc tests of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/writing-an-inventory.md")]
 pub struct Guide;

@@ -1,4 +1,4 @@
-//! The embedded example with capacity from a file: one machine of one core.
+//! Embedded example with capacity from a file: one machine with one core.
 
 use akash_provider_core::inventory::{ClusterSpec, NodeSpec};
 use akash_provider_core::sdl;

@@ -1,6 +1,6 @@
-//! Capacity from a file against the suite of every inventory source.
+//! Conformance suite of inventory sources on the capacity from a file.
 
-#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+#![expect(clippy::unwrap_used, reason = "a failing test panics")]
 
 use akash_provider_core::inventory::{ClusterSpec, InventorySource, InventoryUpdate, conformance};
 use example_static_inventory::FileInventory;
@@ -11,7 +11,7 @@ fn path(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("{name}-{}.json", std::process::id()))
 }
 
-/// The suite hands out nodes of `ClusterSpec::null`; the file lists those of the same names.
+/// Returns the list for nodes of the suite, which uses `ClusterSpec::null`.
 fn list(update: &InventoryUpdate) -> String {
     let nodes = update.inventory.metrics().nodes;
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
@@ -23,7 +23,7 @@ async fn conformance_of_the_file_inventory() {
     let path = path("conformance");
     let source = FileInventory::new(&path);
     let push = |_: &FileInventory, update: InventoryUpdate| {
-        // A half-written file would be told as an error, so the list is moved into place.
+        // A half-written file would be reported as an error, so the list is moved into place.
         let draft = path.with_extension("draft");
         std::fs::write(&draft, list(&update)).unwrap();
         std::fs::rename(&draft, &path).unwrap();
@@ -43,7 +43,7 @@ async fn conformance_of_the_file_inventory() {
 }
 
 #[tokio::test]
-async fn a_list_that_cannot_be_read_is_unknown_capacity_and_then_known() {
+async fn unreadable_list_is_unknown_capacity_until_it_is_readable() {
     let path = path("garbled");
     std::fs::write(&path, "{").unwrap();
     let mut watch = FileInventory::new(&path).watch();
@@ -51,7 +51,7 @@ async fn a_list_that_cannot_be_read_is_unknown_capacity_and_then_known() {
     std::fs::remove_file(&path).unwrap();
     assert!(watch.next().await.unwrap().is_err());
     std::fs::write(&path, r#"{"nodes": [{"name": "attic"}]}"#).unwrap();
-    // Written in one go or in two: what is left in the end is the list.
+    // Written at once or in two parts: the final contents are the list.
     let known = async {
         loop {
             if let Ok(update) = watch.next().await.unwrap() {

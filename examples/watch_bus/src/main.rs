@@ -1,4 +1,4 @@
-//! Tells who won which lease, as a provider publishes it: `cargo run -p example-watch_bus -- redis://10.0.0.5`.
+//! Prints the won leases that a provider publishes: `cargo run -p example-watch_bus -- redis://10.0.0.5`.
 
 use akash_provider_core::bus::{Bus, Delivery};
 use akash_provider_core::types::{Event, Topic};
@@ -8,7 +8,7 @@ use std::error::Error;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let url = std::env::args().nth(1).ok_or("say where: redis://HOST")?;
+    let url = std::env::args().nth(1).ok_or("missing argument: redis://HOST")?;
     let bus = RedisBus::new(url.parse::<Location>()?);
     let mut facts = bus.subscribe(&[Topic::Facts]).await?;
     println!("watching");

@@ -1,4 +1,4 @@
-//! The program beside a real Redis and a publisher: it tells what was won.
+//! The program with a real Redis server and a publisher: it prints won leases.
 
 use akash_provider_core::bus::Bus;
 use akash_provider_core::types::{Dec, DecCoin, Event, LeaseId, Topic};
@@ -13,7 +13,7 @@ const LEASE: &str =
     "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 
 #[tokio::test]
-async fn a_lease_that_is_won_is_told() -> Result<(), Box<dyn Error>> {
+async fn won_lease_is_printed() -> Result<(), Box<dyn Error>> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let folder = tempfile::tempdir()?;
     let words = ["--port", &port.to_string(), "--save", ""].map(str::to_owned);

@@ -7,7 +7,7 @@ use futures::StreamExt;
 use std::time::Duration;
 
 #[tokio::test]
-async fn a_block_that_cannot_be_written_is_told_to_nobody_and_tried_again() {
+async fn block_that_cannot_be_written_is_not_published_and_retried() {
     let path = std::env::temp_dir().join(format!("ledger-unwritten-{}.jsonl", std::process::id()));
     let genesis = Genesis {
         chain_id: "own".to_owned(),
@@ -28,7 +28,7 @@ async fn a_block_that_cannot_be_written_is_told_to_nobody_and_tried_again() {
     let mut sent = chain.broadcast_msgs(vec![Msg::CreateProvider(record)]);
     assert!(futures::poll!(&mut sent).is_pending());
 
-    // A handle that can only read: as a disk that is full.
+    // A read-only handle fails like a full disk.
     let readonly = File::open(&path).unwrap();
     let good = std::mem::replace(&mut crate::lock(&chain.0.ledger).file, readonly);
     let error = chain.block(Duration::from_secs(6)).await.unwrap_err();
@@ -37,7 +37,7 @@ async fn a_block_that_cannot_be_written_is_told_to_nobody_and_tried_again() {
     assert!(futures::poll!(events.next()).is_pending());
     assert_eq!(chain.provider(&owner).await.unwrap(), None);
 
-    // Half of the block is there, and the disk has room again.
+    // Half of the block is written, and the disk has space again.
     std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "{\"block\"").unwrap();
     crate::lock(&chain.0.ledger).file = good;
     chain.block(Duration::from_secs(6)).await.unwrap();

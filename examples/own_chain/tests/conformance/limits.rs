@@ -1,4 +1,4 @@
-//! What the chain takes at most.
+//! Limits of the chain.
 
 use crate::world::{BLOCK, Folder, account, record};
 use akash_provider_core::ErrorKind;
@@ -15,7 +15,7 @@ fn named(length: usize) -> Vec<Msg> {
 }
 
 #[tokio::test]
-async fn a_transaction_has_a_largest_size_and_a_block_of_them_is_read_again() {
+async fn transaction_size_is_limited_and_a_full_block_can_be_read() {
     let folder = Folder::new("large");
     let chain = folder.open();
     let frame = serde_json::to_vec(&serde_json::json!({"provider": named(0)}))
@@ -46,7 +46,7 @@ async fn a_transaction_has_a_largest_size_and_a_block_of_them_is_read_again() {
 }
 
 #[tokio::test]
-async fn a_thousand_transactions_wait_and_no_more_and_not_for_ever() {
+async fn number_and_lifetime_of_pending_transactions_are_limited() {
     let folder = Folder::new("pool");
     let chain = folder.open();
     let mut sent: FuturesUnordered<_> = (0..1000).map(|_| chain.broadcast_msgs(named(1))).collect();
@@ -54,7 +54,7 @@ async fn a_thousand_transactions_wait_and_no_more_and_not_for_ever() {
     let another = chain.broadcast_msgs(named(1)).now_or_never();
     let error = another.expect("refused at once").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    // The next block is later than they live.
+    // The next block is later than their expiry.
     chain.block(Duration::from_secs(61)).await.unwrap();
     while let Some(outcome) = sent.next().await {
         let outcome = outcome.unwrap();
@@ -67,7 +67,7 @@ async fn a_thousand_transactions_wait_and_no_more_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_is_a_damaged_line() {
+async fn line_beyond_the_maximum_length_is_reported() {
     let folder = Folder::new("long");
     let chain = folder.open();
     chain.block(BLOCK).await.unwrap();
@@ -94,7 +94,7 @@ async fn a_line_that_is_too_long_is_a_damaged_line() {
 }
 
 #[tokio::test]
-async fn a_height_far_away_is_a_wrong_number_and_no_gap() {
+async fn implausible_height_is_a_wrong_number_and_not_a_gap() {
     let folder = Folder::new("far");
     for (height, expected) in [(1002, 1002), (1003, 2), (u64::MAX, 2)] {
         drop(folder.open());

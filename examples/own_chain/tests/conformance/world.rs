@@ -1,4 +1,4 @@
-//! A ledger in a folder of its own, and who acts on it: a tenant and two providers.
+//! Ledger in a temporary folder, with a tenant and two providers.
 
 use akash_provider_core::chain::ChainTx;
 use akash_provider_core::chain::conformance::{Driver, deployment_of};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub(crate) const BLOCK: Duration = Duration::from_secs(6);
 
-/// A folder that goes with the test.
+/// Temporary folder, removed on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -75,21 +75,21 @@ pub(crate) fn record(owner: Address) -> ProviderRecord {
     }
 }
 
-/// Acts on the chain and makes its blocks.
-pub(crate) struct People {
+/// Accounts that act on the chain and complete its blocks.
+pub(crate) struct Accounts {
     pub(crate) chain: OwnChain,
     dseq: AtomicU64,
 }
 
-impl People {
-    /// Where nobody is registered yet, both providers register. Deployments are numbered from `dseq`.
+impl Accounts {
+    /// Registers both providers on a new chain. Deployments are numbered from `dseq`.
     pub(crate) async fn new(chain: OwnChain, dseq: u64) -> Self {
         let dseq = AtomicU64::new(dseq);
-        let people = Self { chain, dseq };
-        for owner in [people.provider(), people.rival()] {
-            people.send(Msg::CreateProvider(record(owner))).await;
+        let accounts = Self { chain, dseq };
+        for owner in [accounts.provider(), accounts.rival()] {
+            accounts.send(Msg::CreateProvider(record(owner))).await;
         }
-        people
+        accounts
     }
 
     pub(crate) async fn send(&self, msg: Msg) -> TxOutcome {
@@ -120,7 +120,7 @@ impl People {
 }
 
 #[async_trait]
-impl Driver for People {
+impl Driver for Accounts {
     fn provider(&self) -> Address {
         account(2)
     }
