@@ -21,7 +21,7 @@ type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 /// Where the objects are that every cluster needs.
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
-const FILES: [&str; 5] = [
+const FILES: [&str; 6] = [
     "crds/manifests.yaml",
     "crds/providerhosts.yaml",
     "crds/providerleasedips.yaml",

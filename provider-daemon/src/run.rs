@@ -125,8 +125,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let (provider, handle) = builder.chain(chain.clone()).build()?;
     // Those who listen subscribe before the provider runs, or its first facts are told to nobody.
     print(&mut parts, &buses, &printer, &background).await?;
-    let distant = hardware.distant.clone();
-    answer_operators(&mut parts, home, &handle, hardware.distant, &background);
+    answer_operators(&mut parts, home, &handle, hardware.distant.clone(), &background);
     let served = gateway::Served {
         handle: handle.clone(),
         cluster: hardware.cluster,
@@ -143,7 +142,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     let _watchdog = parts.watchdog().context("starting the watchdog")?;
     supervise::ready();
     let (ended, failure) = supervised(running, &mut parts, &[&shutdown, &abort]).await;
-    stop_operators(distant).await;
+    stop_operators(hardware.distant).await;
     // Last of what writes: whoever leads next does so at once. What did not end in order ends by itself.
     ha.end(&handle, ended.is_ok() && failure.is_none()).await;
     // Only after the provider: while it stops it still sends transactions and tells facts.

@@ -111,101 +111,99 @@ fn manifests_hash_as_a_live_chain_recorded_them() {
     }
 }
 
+/// The case, the text to replace, its replacement, and the line and the path of the error.
+const MISTAKES: [(&str, &str, &str, u32, &str); 14] = [
+    (
+        "parse-only/private-registry",
+        "      host: https://registry.example.com\n",
+        "",
+        6,
+        "services.trainer.credentials",
+    ),
+    (
+        "parse-only/private-registry",
+        "min_window: 24h",
+        "min_window: 0s",
+        45,
+        "reclamation.min_window",
+    ),
+    (
+        "shared-ip",
+        "  mail_1: {kind: ip}\n",
+        "  mail_1: {kind: ip}\n  unused: {kind: ip}\n",
+        6,
+        "endpoints.unused",
+    ),
+    (
+        "shared-ip",
+        "  front: {kind: ip}\n",
+        "  front: {kind: ip}\n  Front: {kind: ip}\n",
+        5,
+        "endpoints.Front",
+    ),
+    (
+        "shared-ip",
+        "proto: UDP",
+        "proto: HTTP",
+        11,
+        "services.dns.expose[0].proto",
+    ),
+    (
+        "shared-ip",
+        "global: true\n            ip: mail_1",
+        "ip: mail_1",
+        31,
+        "services.web.expose[1].to[0]",
+    ),
+    ("shared-ip", "version: \"2.1\"\n", "", 2, "document"),
+    (
+        "volumes",
+        "memory: {size: 2Gi}",
+        "memory: {}",
+        20,
+        "profiles.compute.store.resources.memory",
+    ),
+    (
+        "volumes",
+        "image: minio:1",
+        "command: [minio]",
+        4,
+        "services.store",
+    ),
+    (
+        "volumes",
+        "port: 9000",
+        "port: 0",
+        7,
+        "services.store.expose[0].port",
+    ),
+    (
+        "volumes",
+        "port: 9000",
+        "port: 99999",
+        7,
+        "services.store.expose[0].port",
+    ),
+    (
+        "volumes",
+        "cpu: {units: 2}",
+        "cpu: {units: -100m}",
+        19,
+        "profiles.compute.store.resources.cpu.units",
+    ),
+    (
+        "volumes",
+        "count: 2",
+        "count: 0",
+        34,
+        "deployment.store.any.count",
+    ),
+    ("volumes", "services:", "servces: {}\nservices:", 3, "servces"),
+];
+
 #[test]
 fn mistakes_of_own_cases_are_refused_with_their_line() {
-    // What is replaced in a case, by what, and the line and the path of the error.
-    let registry = "parse-only/private-registry";
-    let unused = "  mail_1: {kind: ip}\n  unused: {kind: ip}\n";
-    let capital = "  front: {kind: ip}\n  Front: {kind: ip}\n";
-    let mistakes = [
-        (
-            registry,
-            "      host: https://registry.example.com\n",
-            "",
-            6,
-            "services.trainer.credentials",
-        ),
-        (
-            registry,
-            "min_window: 24h",
-            "min_window: 0s",
-            45,
-            "reclamation.min_window",
-        ),
-        (
-            "shared-ip",
-            "  mail_1: {kind: ip}\n",
-            unused,
-            6,
-            "endpoints.unused",
-        ),
-        (
-            "shared-ip",
-            "  front: {kind: ip}\n",
-            capital,
-            5,
-            "endpoints.Front",
-        ),
-        (
-            "shared-ip",
-            "proto: UDP",
-            "proto: HTTP",
-            11,
-            "services.dns.expose[0].proto",
-        ),
-        (
-            "shared-ip",
-            "global: true\n            ip: mail_1",
-            "ip: mail_1",
-            31,
-            "services.web.expose[1].to[0]",
-        ),
-        ("shared-ip", "version: \"2.1\"\n", "", 2, "document"),
-        (
-            "volumes",
-            "memory: {size: 2Gi}",
-            "memory: {}",
-            20,
-            "profiles.compute.store.resources.memory",
-        ),
-        (
-            "volumes",
-            "image: minio:1",
-            "command: [minio]",
-            4,
-            "services.store",
-        ),
-        (
-            "volumes",
-            "port: 9000",
-            "port: 0",
-            7,
-            "services.store.expose[0].port",
-        ),
-        (
-            "volumes",
-            "port: 9000",
-            "port: 99999",
-            7,
-            "services.store.expose[0].port",
-        ),
-        (
-            "volumes",
-            "cpu: {units: 2}",
-            "cpu: {units: -100m}",
-            19,
-            "profiles.compute.store.resources.cpu.units",
-        ),
-        (
-            "volumes",
-            "count: 2",
-            "count: 0",
-            34,
-            "deployment.store.any.count",
-        ),
-        ("volumes", "services:", "servces: {}\nservices:", 3, "servces"),
-    ];
-    for (case, from, to, line, path) in mistakes {
+    for (case, from, to, line, path) in MISTAKES {
         let valid = text(&data("sdl").join(case).with_extension("yaml"));
         let error = sdl::parse(&valid.replacen(from, to, 1)).expect_err(to);
         assert_eq!((error.line, error.path.as_str()), (line, path), "{to}: {error}");

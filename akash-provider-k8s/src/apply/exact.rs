@@ -218,7 +218,10 @@ impl Comparison {
                 let wanted = wanted.as_array().map(Vec::as_slice).unwrap_or_default();
                 let stripped = elements.iter().enumerate().map(|(index, element)| {
                     self.path.push(index.to_string());
-                    let inner = wanted.get(index).or(wanted.last()).unwrap_or(&Value::Null);
+                    let inner = wanted
+                        .get(index)
+                        .or_else(|| wanted.last())
+                        .unwrap_or(&Value::Null);
                     let stripped = self.stripped(inner, element);
                     self.path.pop();
                     stripped

@@ -226,14 +226,10 @@ fn fill_in(kind: Kind, body: &mut Value) {
 
 /// The object, and an edit that a rule or the applied hash undoes.
 fn edits() -> Vec<(&'static str, Value)> {
-    let container = |field: &str, value: Value| {
-        let mut lease = Lease::applied();
-        let web = Id::parse("Deployment/web").unwrap();
-        let mut container =
-            lease.objects.get_mut(&web).unwrap()["spec"]["template"]["spec"]["containers"][0].take();
-        container[field] = value;
-        json!({"spec": {"template": {"spec": {"containers": [container]}}}})
-    };
+    [edits_of_rules(), edits_of_workloads()].concat()
+}
+
+fn edits_of_rules() -> Vec<(&'static str, Value)> {
     let restrictions = "NetworkPolicy/akash-deployment-restrictions";
     vec![
         (
@@ -276,6 +272,19 @@ fn edits() -> Vec<(&'static str, Value)> {
         ),
         ("Service/web", json!({"spec": {"selector": {"x": "y"}}})),
         ("Service/web-np", json!({"spec": {"externalIPs": ["1.2.3.4"]}})),
+    ]
+}
+
+fn edits_of_workloads() -> Vec<(&'static str, Value)> {
+    let container = |field: &str, value: Value| {
+        let mut lease = Lease::applied();
+        let web = Id::parse("Deployment/web").unwrap();
+        let mut container =
+            lease.objects.get_mut(&web).unwrap()["spec"]["template"]["spec"]["containers"][0].take();
+        container[field] = value;
+        json!({"spec": {"template": {"spec": {"containers": [container]}}}})
+    };
+    vec![
         ("Deployment/web", json!({"spec": {"paused": true}})),
         (
             "Deployment/web",
@@ -349,7 +358,7 @@ fn every_edit_that_needs_no_record_is_undone_by_one_write() {
         let id = lease.edit(id, &patch);
         assert!(lease.content() != before, "{id} {patch}");
         let writes: Vec<Id> = lease.heal().into_iter().map(|write| write.id).collect();
-        assert_eq!(writes, [id.clone()], "{patch}");
+        assert_eq!(writes, std::slice::from_ref(&id), "{patch}");
         assert!(lease.content() == before, "{id} {patch}: {}", lease.objects[&id]);
         assert_eq!(lease.heal(), [], "{id} {patch}");
     }
