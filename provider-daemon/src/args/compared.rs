@@ -20,8 +20,7 @@ enum By {
 
 /// Flags that change a decision: whether and at what price to bid, how a lease is deployed, served and paid out, and when
 /// it ends.
-const COMPARED: [(&str, By); 75] = [
-    ("attribute", By::Value),
+const COMPARED: [(&str, By); 74] = [
     ("bid-deposit", By::Value),
     ("bid-price-cpu-scale", By::Value),
     ("bid-price-endpoint-scale", By::Value),

@@ -34,7 +34,7 @@ pub struct ReplayArgs {
     /// Time of the last replayed input, such as 2026-11-23T18:00:00Z
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub until: Option<u64>,
-    /// Output format
+    /// Format of the printed turns and of the summary
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,
 }
@@ -302,7 +302,7 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
             };
             replay.run(&mut recording, args.until, &mut watch)?;
             if count == 0 {
-                bail!("no turn in {} concerns it", args.dir.display());
+                bail!("no turn in {} concerns the given order or lease", args.dir.display());
             }
         }
     }

@@ -467,7 +467,7 @@ fn replay_of_an_order_prints_all_of_its_turns_and_no_others() {
     };
     assert!(replay(&args(4)).is_ok());
     let none = replay(&args(9_999)).unwrap_err().to_string();
-    assert!(none.contains("nothing in"), "{none}");
+    assert!(none.contains("no turn in"), "{none}");
     let early = ReplayArgs {
         until: Some(1),
         ..args(4)
