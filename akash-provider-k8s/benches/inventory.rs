@@ -91,7 +91,7 @@ fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
         let event = serde_json::to_vec(&LOAD.pod(number, if sample % 4 < 2 { "350m" } else { "250m" }))?;
         let began = Instant::now();
         let object: Pod = serde_json::from_slice(&event)?;
-        let facts = PodFacts::of(&object).ok_or("a pod that counts nothing")?;
+        let facts = PodFacts::from_object(&object).ok_or("a pod that counts nothing")?;
         tally.apply(Change::Set(pod_key(number), Fact::Pod(facts)));
         black_box(tally.snapshot());
         samples.push(began.elapsed().as_secs_f64() * 1e6);
@@ -125,13 +125,13 @@ fn load(tally: &mut Tally) -> Result<(), Failed> {
     }
     for lease in 0..LOAD.leases() {
         let object: DynamicObject = serde_json::from_value(LOAD.manifest(lease))?;
-        let facts = LeaseFacts::of(&object, &settings)?.ok_or("a lease of another")?;
+        let facts = LeaseFacts::from_object(&object, &settings)?.ok_or("a lease of another")?;
         tally.apply(Change::Set(Key::new("", &namespace(lease)), Fact::Lease(facts)));
     }
     for first in (0..PODS).step_by(PAGE) {
         let objects = page::<Pod>("PodList", (first..first + PAGE).map(|n| LOAD.pod(n, "250m")))?;
         for (number, object) in (first..).zip(objects) {
-            let facts = PodFacts::of(&object).ok_or("a pod that counts nothing")?;
+            let facts = PodFacts::from_object(&object).ok_or("a pod that counts nothing")?;
             tally.apply(Change::Set(pod_key(number), Fact::Pod(facts)));
         }
     }
@@ -154,7 +154,7 @@ where
 }
 
 fn node_change(node: &Node) -> Result<Change, Failed> {
-    let facts = NodeFacts::of(node).ok_or("a node without a name")?;
+    let facts = NodeFacts::from_object(node).ok_or("a node without a name")?;
     let name = node.metadata.name.as_deref().unwrap_or_default();
     Ok(Change::Set(Key::new("", name), Fact::Node(facts)))
 }

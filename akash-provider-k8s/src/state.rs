@@ -39,7 +39,7 @@ pub use watch_config::WatchConfig;
 pub use watches::WatchState;
 
 pub(crate) use history::service_of;
-pub(crate) use kind::Watched;
+pub(crate) use kind::WatchedKind;
 pub(crate) use shared::{EVERYWHERE, Shared};
 pub(crate) use watch_config::asked_to_wait;
 
@@ -114,8 +114,8 @@ impl State {
         watches.follow(
             Kind::Events,
             "",
-            Api::<object::Guarded<Event>>::all(client.clone()),
-            history::Recorder(Arc::clone(&history)),
+            Api::<object::Decoded<Event>>::all(client.clone()),
+            history::EventSink(Arc::clone(&history)),
         );
         // Only the index of leases stores these kinds.
         watches.everywhere::<ResourceQuota>();
@@ -142,7 +142,7 @@ impl State {
 
     /// Waits until everything was listed once; kinds that the cluster may lack count as empty.
     pub async fn ready(&self) {
-        let mut watches = self.shared.board.subscribe();
+        let mut watches = self.shared.watches.subscribe();
         // The sender is a field of `self`, so the channel is open.
         let _ = watches.wait_for(watches::are_ready).await;
     }
@@ -157,7 +157,7 @@ impl State {
     /// Returns the state of each watch.
     #[must_use]
     pub fn watches(&self) -> BTreeMap<Kind, WatchState> {
-        self.shared.board.read(Clone::clone)
+        self.shared.watches.read(Clone::clone)
     }
 
     /// Subscribes to health: a snapshot at the start and after each gap, `Lost` while health is unknown.
@@ -258,7 +258,7 @@ impl State {
     /// Returns true after all objects of a kind were listed.
     pub(crate) fn has_listed(&self, kind: Kind) -> bool {
         self.shared
-            .board
+            .watches
             .read(|all| all.get(&kind).is_some_and(|watch| watch.synced))
     }
 

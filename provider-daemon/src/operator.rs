@@ -8,11 +8,11 @@
 //! The mode of the socket restricts it to the account of the provider and root, and the peer credentials are checked
 //! again. The socket is not reachable over a network.
 
-mod ask;
+mod client;
 mod serve;
 
-pub use ask::{operators, run};
-pub(crate) use serve::{Desk, serve};
+pub use client::{operators, run};
+pub(crate) use serve::{SocketHandler, serve};
 
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{Address, CloseReason, LeaseId};
@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Maximum size of a request in bytes; the longest request contains a lease.
-const QUESTION_MAX: u64 = 4 * 1024;
+const REQUEST_MAX: u64 = 4 * 1024;
 /// Maximum size of a response in bytes: one line for each of several hundred thousand leases.
-const ANSWER_MAX: u64 = 64 * 1024 * 1024;
+const RESPONSE_MAX: u64 = 64 * 1024 * 1024;
 /// Maximum duration of a request; `harden` rewrites the pods of a large lease.
 const WORK_LIMIT: Duration = Duration::from_secs(120);
 
@@ -37,7 +37,7 @@ fn path(home: &Path) -> PathBuf {
 /// Request of an operator command: one line of JSON, with the kind in `ask`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
-enum Question {
+enum Request {
     /// Returns the state of the circuit breaker.
     Breaker,
     /// Releases the circuit breaker, so that waiting closes continue.
@@ -103,8 +103,8 @@ struct LeaseLine {
 /// Response of the provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
-enum Answer {
-    /// State of the circuit breaker; the response to `Question::Breaker`.
+enum Response {
+    /// State of the circuit breaker; the response to `Request::Breaker`.
     Breaker {
         /// The circuit breaker tripped for all leases.
         tripped: bool,

@@ -1,17 +1,17 @@
 //! Operators of the cluster, each with an HTTP port for its status.
 
-mod forget;
+mod commands;
+mod embedded;
 pub mod hostname;
-mod inside;
 pub mod inventory;
 pub mod ip;
-mod measures;
+mod metrics;
 mod pod;
 mod process;
+mod responses;
 pub(crate) mod serve;
-mod words;
 
-pub(crate) use inside::{Inside, Prepared};
+pub(crate) use embedded::{EmbeddedOperators, OperatorPlan};
 pub(crate) use pod::identity;
 
 use crate::args::operators::{HostnameAction, IpAction, OperatorsCommand};
@@ -28,13 +28,13 @@ pub fn run(command: &OperatorsCommand, home: anyhow::Result<PathBuf>) -> anyhow:
         OperatorsCommand::Status(printed) => operator::operators(&home?, printed.output),
         OperatorsCommand::Hostname(args) => match &args.action {
             None => hostname::run(args),
-            Some(HostnameAction::Forget(asked)) => forget::forget(asked, "hostname"),
-            Some(HostnameAction::Confirm(asked)) => forget::confirm(asked),
+            Some(HostnameAction::Forget(asked)) => commands::forget(asked, "hostname"),
+            Some(HostnameAction::Confirm(asked)) => commands::confirm(asked),
         },
         OperatorsCommand::Ip(args) => match &args.action {
             None => ip::run(args),
-            Some(IpAction::Forget(asked)) => forget::forget(asked, "leased port"),
-            Some(IpAction::Confirm(asked)) => forget::confirm(asked),
+            Some(IpAction::Forget(asked)) => commands::forget(asked, "leased port"),
+            Some(IpAction::Confirm(asked)) => commands::confirm(asked),
         },
         OperatorsCommand::Inventory(args) => inventory::run(args),
     }

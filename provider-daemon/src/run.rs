@@ -24,7 +24,7 @@ use crate::commands::chain::{addresses, roots};
 use crate::commands::tx::gas_price;
 use crate::dev::Printer;
 use crate::flight;
-use crate::operators::Prepared;
+use crate::operators::OperatorPlan;
 use crate::prices::PolicyOfFile;
 use crate::signals::on_signals;
 use crate::state::{Opened, State};
@@ -98,7 +98,7 @@ pub async fn live(plan: Plan<'_>) -> anyhow::Result<ExitCode> {
     // Before anything is opened or sent: rules and files that make no sense end a start.
     let buses = Buses::open(&args.bus, &printer)?;
     let domain = &args.leases.deployment_ingress_domain;
-    let operators = Prepared::read(&args.kubernetes, &[], domain, Some(home))?;
+    let operators = OperatorPlan::read(&args.kubernetes, &[], domain, Some(home))?;
     let background = CancellationToken::new();
     // Opening the state is also the lock of the home: a second provider of the same home ends here, before it sends
     // anything.

@@ -96,7 +96,7 @@ async fn counted(client: &Client) -> Result<(), Failed> {
     .await?;
     let records = "/apis/akash.network/v2beta2/namespaces/lease/manifests";
     pages::<DynamicObject>(client, records, |object| {
-        let facts = LeaseFacts::of(&object, &settings)?.ok_or("a lease of another")?;
+        let facts = LeaseFacts::from_object(&object, &settings)?.ok_or("a lease of another")?;
         tally.apply(Change::Set(Key::new("", name(&object)), Fact::Lease(facts)));
         Ok(())
     })
@@ -122,14 +122,14 @@ fn name<K: Resource>(object: &K) -> &str {
 }
 
 fn node_fact(object: &Node) -> Result<Fact, Failed> {
-    let facts = NodeFacts::of(object).ok_or("a node without a name")?;
+    let facts = NodeFacts::from_object(object).ok_or("a node without a name")?;
     Ok(Fact::Node(facts))
 }
 
 fn pod_change(pod: &Pod) -> Change {
     let meta = &pod.metadata;
     let key = Key::new(meta.namespace.as_deref().unwrap_or_default(), name(pod));
-    match PodFacts::of(pod) {
+    match PodFacts::from_object(pod) {
         Some(facts) => Change::Set(key, Fact::Pod(facts)),
         None => Change::Gone(Kind::Pod, key, meta.uid.as_deref().map(Into::into)),
     }

@@ -115,7 +115,7 @@ where
         labels,
         fields: "".into(),
         is_metadata: false,
-        reading: Reading::of::<Bookkeeping>(),
+        reading: Reading::new::<Bookkeeping>(),
         definitions: Definitions::default(),
         sink,
         report: Place {

@@ -20,7 +20,7 @@ impl LeaseFacts {
     ///
     /// # Errors
     /// Returns why the Manifest is invalid; pods of its namespace then count as use by others.
-    pub fn of(manifest: &DynamicObject, settings: &Settings) -> Result<Option<Self>, String> {
+    pub fn from_object(manifest: &DynamicObject, settings: &Settings) -> Result<Option<Self>, String> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let wrong = |what: String| format!("Manifest `{name}`: {what}; its pods count as use by others");
         let annotations = manifest.metadata.annotations.as_ref();
@@ -82,7 +82,7 @@ mod tests {
         change(&mut object);
         let mut settings = Settings::new(PROVIDER.parse().unwrap());
         settings.chain_id = "akashnet-2".to_owned();
-        LeaseFacts::of(&serde_json::from_value(object).unwrap(), &settings)
+        LeaseFacts::from_object(&serde_json::from_value(object).unwrap(), &settings)
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct NodeFacts {
 impl NodeFacts {
     /// Decodes a node; returns `None` for a node without a name.
     #[must_use]
-    pub fn of(node: &Node) -> Option<Self> {
+    pub fn from_object(node: &Node) -> Option<Self> {
         let name: NodeName = node.metadata.name.as_deref()?.into();
         let none = labels::Labels::new();
         let labels = node.metadata.labels.as_ref().unwrap_or(&none);
@@ -181,7 +181,7 @@ mod tests {
             },
         });
         change(&mut node);
-        NodeFacts::of(&serde_json::from_value(node).unwrap()).unwrap()
+        NodeFacts::from_object(&serde_json::from_value(node).unwrap()).unwrap()
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn node_without_fields_is_decoded() {
-        assert_eq!(NodeFacts::of(&Node::default()), None);
+        assert_eq!(NodeFacts::from_object(&Node::default()), None);
         let bare = facts(|n| *n = json!({"metadata": {"name": "bare"}}));
         assert_eq!((bare.cpu, bare.offered, bare.pods), (0, false, None));
     }

@@ -22,7 +22,7 @@ impl PodFacts {
     /// Decodes a pod; returns `None` for a pod without a node or in a final phase. A pod that is being deleted counts
     /// until its deletion.
     #[must_use]
-    pub fn of(pod: &Pod) -> Option<Self> {
+    pub fn from_object(pod: &Pod) -> Option<Self> {
         let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
         if matches!(phase, Some("Succeeded" | "Failed")) {
             return None;
@@ -68,7 +68,7 @@ mod tests {
             "status": {"phase": "Running"},
         });
         change(&mut pod);
-        PodFacts::of(&serde_json::from_value(pod).unwrap())
+        PodFacts::from_object(&serde_json::from_value(pod).unwrap())
     }
 
     #[test]

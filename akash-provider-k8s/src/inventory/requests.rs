@@ -24,7 +24,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    fn of(list: Option<&Resources>) -> Self {
+    fn from_list(list: Option<&Resources>) -> Self {
         list.map_or_else(Self::default, |list| Self {
             cpu: milli_of(list, "cpu"),
             memory: whole_of(list, "memory"),
@@ -63,7 +63,7 @@ pub fn pod_requests(pod: &Pod) -> Requests {
     };
     let mut requests = of_containers(pod, spec);
     if let Some(list) = spec.resources.as_ref().and_then(|r| r.requests.as_ref()) {
-        let whole_pod = Requests::of(Some(list));
+        let whole_pod = Requests::from_list(Some(list));
         // Only named resources are replaced.
         if list.contains_key("cpu") {
             requests.cpu = whole_pod.cpu;
@@ -72,7 +72,7 @@ pub fn pod_requests(pod: &Pod) -> Requests {
             requests.memory = whole_pod.memory;
         }
     }
-    requests += Requests::of(spec.overhead.as_ref());
+    requests += Requests::from_list(spec.overhead.as_ref());
     requests.memory = requests.memory.saturating_add(volumes_in_memory(spec));
     requests
 }
@@ -109,8 +109,8 @@ fn of_container(pod: &Pod, container: &Container) -> Requests {
     let Some(actual) = &status.resources else {
         return declared;
     };
-    let granted = Requests::of(status.allocated_resources.as_ref());
-    let running = Requests::of(actual.requests.as_ref()).max(granted);
+    let granted = Requests::from_list(status.allocated_resources.as_ref());
+    let running = Requests::from_list(actual.requests.as_ref()).max(granted);
     // An infeasible resize does not count: the pod continues with its granted resources.
     if resize_is_infeasible(pod) {
         running
@@ -121,7 +121,7 @@ fn of_container(pod: &Pod, container: &Container) -> Requests {
 
 fn declared(container: &Container) -> Requests {
     let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref());
-    Requests::of(requests)
+    Requests::from_list(requests)
 }
 
 fn status_of<'a>(pod: &'a Pod, container: &str) -> Option<&'a ContainerStatus> {

@@ -12,7 +12,7 @@ use super::storage::{
     CapacityFacts, CephClusterFacts, CephPoolFacts, ClassFacts, StorageOptions, VolumeFacts,
 };
 use super::tally::Tally;
-use super::watch::{Intake, NodeParts, PodParts, Read, Reporter, Watch};
+use super::watch::{CountSink, NodeParts, PodParts, Read, Reporter, Watch};
 use crate::labels;
 use crate::operators::ip::Capacity;
 use crate::settings::Settings;
@@ -84,20 +84,20 @@ pub struct KubeInventory {
 #[derive(Debug)]
 pub(crate) struct WholeInventory {
     shared: Arc<Shared>,
-    told: watch::Receiver<Told>,
+    told: watch::Receiver<Publication>,
     #[expect(dead_code, reason = "dropping them ends the watches")]
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 /// Last publication of a count on request: a change, or the reason why the count is unknown. `None` before the first
 /// publication.
-type Told = Option<Result<(), String>>;
+type Publication = Option<Result<(), String>>;
 
 /// Computes the current count; receivers may store it for any time.
 #[derive(Debug, Clone)]
-pub(crate) struct Counting(Arc<Shared>);
+pub(crate) struct CountHandle(Arc<Shared>);
 
-impl Counting {
+impl CountHandle {
     /// Returns the current count.
     pub(crate) fn count(&self) -> Arc<dyn Inventory> {
         self.0.inner().tally.recount()
@@ -111,7 +111,7 @@ pub(super) struct Shared {
     news: Notify,
     updates: MemoryInventorySource,
     /// Channel for counts on request; `None` for published updates.
-    told: Option<watch::Sender<Told>>,
+    told: Option<watch::Sender<Publication>>,
     /// Settings of leased addresses; reservations count the promised addresses.
     leased_ips: Option<Settings>,
     gather: Duration,
@@ -175,7 +175,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn fares(&self, kind: Kind, change: impl FnOnce(&mut Watch)) {
+    pub(super) fn update_watch(&self, kind: Kind, change: impl FnOnce(&mut Watch)) {
         let mut inner = self.inner();
         let watch = inner.watches.entry(kind).or_default();
         let before = watch.clone();
@@ -205,7 +205,7 @@ impl Shared {
     /// Updates the number of leased addresses, forever.
     async fn count_addresses(self: Arc<Self>, settings: Settings, capacity: Capacity) {
         loop {
-            capacity.news().await;
+            capacity.changed().await;
             // Gathers changes.
             sleep(self.gather).await;
             let is_news = capacity
@@ -359,7 +359,7 @@ impl WholeInventory {
     }
 
     /// Waits for the next change; returns the count, or the reason why it is unknown.
-    pub(crate) async fn next(&mut self) -> Result<Counting, String> {
+    pub(crate) async fn next(&mut self) -> Result<CountHandle, String> {
         loop {
             if self.told.changed().await.is_err() {
                 // The sender is a field of `self`, so the channel is open.
@@ -368,7 +368,7 @@ impl WholeInventory {
             let told = self.told.borrow_and_update().clone();
             match told {
                 None => {}
-                Some(outcome) => return outcome.map(|()| Counting(Arc::clone(&self.shared))),
+                Some(outcome) => return outcome.map(|()| CountHandle(Arc::clone(&self.shared))),
             }
         }
     }
@@ -376,7 +376,9 @@ impl WholeInventory {
 
 /// Marks Manifests as listed.
 fn without_leases(starter: &mut Starter<'_>) {
-    starter.shared.fares(Kind::Lease, |watch| watch.synced = true);
+    starter
+        .shared
+        .update_watch(Kind::Lease, |watch| watch.synced = true);
 }
 
 fn start(
@@ -393,11 +395,11 @@ fn start(
         definitions: &options.definitions,
         tasks: Vec::new(),
     };
-    let node = |n: &Node| NodeFacts::of(n).map(Fact::Node);
-    let reading = Reading::of::<NodeParts>();
+    let node = |n: &Node| NodeFacts::from_object(n).map(Fact::Node);
+    let reading = Reading::new::<NodeParts>();
     starter.read(Kind::Node, "", reading, Box::new(node));
-    let pod = |p: &Pod| PodFacts::of(p).map(Fact::Pod);
-    let reading = Reading::of::<PodParts>();
+    let pod = |p: &Pod| PodFacts::from_object(p).map(Fact::Pod);
+    let reading = Reading::new::<PodParts>();
     starter.read(Kind::Pod, TAKING, reading, Box::new(pod));
     leases(&mut starter);
     starter.storage();
@@ -435,24 +437,24 @@ impl Starter<'_> {
         let namespace = &settings.manifest_namespace;
         let api = Api::namespaced_with(self.client.clone(), namespace, &resource);
         let settings = settings.clone();
-        let read = move |manifest: &DynamicObject| match LeaseFacts::of(manifest, &settings) {
+        let read = move |manifest: &DynamicObject| match LeaseFacts::from_object(manifest, &settings) {
             Ok(facts) => facts.map(Fact::Lease),
             Err(why) => Some(Fact::BadLease(why)),
         };
-        let reading = Reading::of::<Bookkeeping>();
+        let reading = Reading::new::<Bookkeeping>();
         self.follow(Kind::Lease, api, (labels::SELECTOR, ""), reading, Box::new(read));
     }
 
     fn storage(&mut self) {
-        let class = |c: &StorageClass| Some(Fact::Class(ClassFacts::of(c)));
+        let class = |c: &StorageClass| Some(Fact::Class(ClassFacts::from_object(c)));
         self.all(Kind::Class, "", Box::new(class));
-        let volume = |v: &PersistentVolume| VolumeFacts::of(v).map(Fact::Volume);
+        let volume = |v: &PersistentVolume| VolumeFacts::from_object(v).map(Fact::Volume);
         self.all(Kind::Volume, "", Box::new(volume));
-        let capacity = |c: &CSIStorageCapacity| CapacityFacts::of(c).map(Fact::Capacity);
+        let capacity = |c: &CSIStorageCapacity| CapacityFacts::from_object(c).map(Fact::Capacity);
         self.all(Kind::Capacity, "", Box::new(capacity));
-        let cluster = |c: &DynamicObject| Some(Fact::CephCluster(CephClusterFacts::of(c)));
+        let cluster = |c: &DynamicObject| Some(Fact::CephCluster(CephClusterFacts::from_object(c)));
         self.rook(Kind::CephCluster, "CephCluster", Box::new(cluster));
-        let pool = |p: &DynamicObject| Some(Fact::CephPool(CephPoolFacts::of(p)));
+        let pool = |p: &DynamicObject| Some(Fact::CephPool(CephPoolFacts::from_object(p)));
         self.rook(Kind::CephPool, "CephBlockPool", Box::new(pool));
     }
 
@@ -460,14 +462,14 @@ impl Starter<'_> {
         let gvk = GroupVersionKind::gvk("ceph.rook.io", "v1", name);
         let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural());
         let api = Api::all_with(self.client.clone(), &resource);
-        self.follow(kind, api, ("", ""), Reading::of::<Bookkeeping>(), read);
+        self.follow(kind, api, ("", ""), Reading::new::<Bookkeeping>(), read);
     }
 
     fn all<T>(&mut self, kind: Kind, fields: &'static str, read: Read<T>)
     where
         T: kube::Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     {
-        self.read(kind, fields, Reading::of::<Bookkeeping>(), read);
+        self.read(kind, fields, Reading::new::<Bookkeeping>(), read);
     }
 
     fn read<T>(&mut self, kind: Kind, fields: &'static str, reading: Reading, read: Read<T>)
@@ -494,7 +496,7 @@ impl Starter<'_> {
             is_metadata: false,
             reading,
             definitions: self.definitions.clone(),
-            sink: Intake::new(kind, self.shared, read),
+            sink: CountSink::new(kind, self.shared, read),
             report: Reporter {
                 kind,
                 shared: Arc::clone(self.shared),

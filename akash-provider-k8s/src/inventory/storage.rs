@@ -62,7 +62,7 @@ pub struct CapacityFacts {
 impl ClassFacts {
     /// Decodes a storage class.
     #[must_use]
-    pub fn of(class: &StorageClass) -> Self {
+    pub fn from_object(class: &StorageClass) -> Self {
         let labels = class.metadata.labels.as_ref();
         let label = labels.and_then(|l| l.get(labels::MANAGED));
         let parameter = |name: &str| class.parameters.as_ref().and_then(|p| p.get(name));
@@ -89,7 +89,7 @@ fn is_ceph(provisioner: &str) -> bool {
 impl VolumeFacts {
     /// Decodes a volume; returns `None` for a volume without a class.
     #[must_use]
-    pub fn of(volume: &PersistentVolume) -> Option<Self> {
+    pub fn from_object(volume: &PersistentVolume) -> Option<Self> {
         let spec = volume.spec.as_ref()?;
         let class = spec.storage_class_name.as_deref().filter(|c| !c.is_empty())?;
         let claim = spec.claim_ref.as_ref().and_then(|c| c.namespace.as_deref());
@@ -115,7 +115,7 @@ impl VolumeFacts {
 impl CapacityFacts {
     /// Decodes a storage capacity; returns `None` if it has no size.
     #[must_use]
-    pub fn of(capacity: &CSIStorageCapacity) -> Option<Self> {
+    pub fn from_object(capacity: &CSIStorageCapacity) -> Option<Self> {
         Some(Self {
             class: capacity.storage_class_name.as_str().into(),
             bytes: whole(&capacity.capacity.as_ref()?.0)?,

@@ -64,7 +64,7 @@ impl Parts for PodParts {
 }
 
 /// Sink for the objects of one kind.
-pub(super) struct Intake<T> {
+pub(super) struct CountSink<T> {
     kind: Kind,
     shared: Arc<Shared>,
     read: Read<T>,
@@ -74,7 +74,7 @@ pub(super) struct Intake<T> {
     namespace: Arc<str>,
 }
 
-impl<T: kube::Resource> Intake<T> {
+impl<T: kube::Resource> CountSink<T> {
     pub(super) fn new(kind: Kind, shared: &Arc<Shared>, read: Read<T>) -> Self {
         Self {
             kind,
@@ -114,7 +114,7 @@ impl<T: kube::Resource> Intake<T> {
     }
 }
 
-impl<T: kube::Resource + Send> Sink<T> for Intake<T> {
+impl<T: kube::Resource + Send> Sink<T> for CountSink<T> {
     fn begin(&mut self) {
         // An interrupted list proves nothing.
         self.listed.clear();
@@ -173,7 +173,7 @@ impl Report for Reporter {
     }
 
     fn listed(&self) {
-        self.shared.fares(self.kind, |watch| {
+        self.shared.update_watch(self.kind, |watch| {
             *watch = Watch {
                 synced: true,
                 ..Watch::default()
@@ -182,7 +182,7 @@ impl Report for Reporter {
     }
 
     fn works(&self) {
-        self.shared.fares(self.kind, |watch| watch.down = None);
+        self.shared.update_watch(self.kind, |watch| watch.down = None);
     }
 
     fn may_be_absent(&self) -> bool {
@@ -191,7 +191,7 @@ impl Report for Reporter {
 
     fn absent(&self, error: String) -> bool {
         let mut news = false;
-        self.shared.fares(self.kind, |watch| {
+        self.shared.update_watch(self.kind, |watch| {
             news = !watch.absent;
             watch.absent = true;
             watch.down = Some(error);
@@ -201,7 +201,7 @@ impl Report for Reporter {
 
     fn failed(&self, error: String, _: Instant) -> bool {
         let mut news = false;
-        self.shared.fares(self.kind, |watch| {
+        self.shared.update_watch(self.kind, |watch| {
             news = watch.down.is_none();
             // The kind may exist again.
             watch.absent = false;
@@ -255,7 +255,7 @@ mod tests {
     }
 
     fn facts(pod: &Value) -> Option<PodFacts> {
-        PodFacts::of(&Pod::deserialize(pod).unwrap())
+        PodFacts::from_object(&Pod::deserialize(pod).unwrap())
     }
 
     fn read(pod: &Value) -> Value {

@@ -23,7 +23,7 @@ pub(crate) trait World: Clone {
     /// Event of the index.
     type Event: Clone;
     /// State that is compared with a fresh start.
-    type Made: PartialEq + Debug;
+    type Outcome: PartialEq + Debug;
     /// All steps.
     const STEPS: &'static [Self::Step];
     /// Steps that deliver all pending events: the events arrive, or are missed and replaced by lists.
@@ -32,7 +32,7 @@ pub(crate) trait World: Clone {
     /// Executes a step.
     fn take(&mut self, step: Self::Step);
     /// Returns the pending events and the names to reconcile.
-    fn news(&mut self) -> &mut News<Self::Event>;
+    fn pending(&mut self) -> &mut PendingEvents<Self::Event>;
     /// Applies an event to the index and returns the names to reconcile.
     fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
     /// Does the work of the index for a name.
@@ -42,9 +42,9 @@ pub(crate) trait World: Clone {
     /// Returns all object versions and the version counter.
     fn versions(&mut self) -> Vec<&mut u64>;
     /// Returns a settled world after a restart of the process.
-    fn anew(&self) -> Self;
+    fn restarted(&self) -> Self;
     /// Returns the result of the writer, without versions.
-    fn made(&self) -> Self::Made;
+    fn made(&self) -> Self::Outcome;
     /// Checks the invariants of a settled world.
     fn check(&self);
 
@@ -55,18 +55,18 @@ pub(crate) trait World: Clone {
     }
 
     /// Applies an event and records its names.
-    fn tell(&mut self, event: Self::Event) {
+    fn receive(&mut self, event: Self::Event) {
         let touched = self.apply(event);
-        self.news().touched.extend(touched);
+        self.pending().touched.extend(touched);
     }
 
     /// Delivers the pending events, each the given number of times.
     fn arrive(&mut self, times: u32) {
-        for event in std::mem::take(&mut self.news().waiting) {
+        for event in std::mem::take(&mut self.pending().waiting) {
             for _ in 1..times {
-                self.tell(event.clone());
+                self.receive(event.clone());
             }
-            self.tell(event);
+            self.receive(event);
         }
     }
 
@@ -74,11 +74,11 @@ pub(crate) trait World: Clone {
     /// omits the name would pass the test.
     fn works(&mut self) {
         for _ in 0..LOOKS {
-            for name in std::mem::take(&mut self.news().touched) {
+            for name in std::mem::take(&mut self.pending().touched) {
                 self.works_on(&name);
             }
         }
-        assert!(self.news().touched.is_empty(), "the writer does not settle");
+        assert!(self.pending().touched.is_empty(), "the writer does not settle");
     }
 
     /// Runs rounds until nothing changes.
@@ -86,7 +86,7 @@ pub(crate) trait World: Clone {
         for _ in 0..ROUNDS {
             let before = last(self);
             self.round(end);
-            if self.news().waiting.is_empty() && last(self) == before {
+            if self.pending().waiting.is_empty() && last(self) == before {
                 return;
             }
         }
@@ -96,12 +96,12 @@ pub(crate) trait World: Clone {
 
 /// Pending events of an index, and the names to reconcile. The writer works on these names only.
 #[derive(Debug, Clone, Hash)]
-pub(crate) struct News<E> {
+pub(crate) struct PendingEvents<E> {
     pub(crate) waiting: Vec<E>,
     pub(crate) touched: BTreeSet<String>,
 }
 
-impl<E> Default for News<E> {
+impl<E> Default for PendingEvents<E> {
     fn default() -> Self {
         Self {
             waiting: Vec::new(),
@@ -120,7 +120,7 @@ pub(crate) fn explore<W: World>(mut start: W, depth: usize) -> usize {
         for (world, history) in &front {
             for &step in W::STEPS {
                 let history = [history, &[step][..]].concat();
-                let _told = Told(&history);
+                let _on_panic = StepsOnPanic(&history);
                 let mut world = world.clone();
                 world.take(step);
                 if !seen.insert(state(&mut world)) {
@@ -138,12 +138,12 @@ pub(crate) fn explore<W: World>(mut start: W, depth: usize) -> usize {
 }
 
 fn judge<W: World>(world: &W, history: &[W::Step]) {
-    let _told = Told(history);
-    let anew = world.anew().made();
+    let _on_panic = StepsOnPanic(history);
+    let restarted = world.restarted().made();
     for &end in W::ENDS {
         let mut kept = world.clone();
         kept.settle(end);
-        assert_eq!(kept.made(), anew, "a fresh start differs from {end:?}");
+        assert_eq!(kept.made(), restarted, "a fresh start differs from {end:?}");
         kept.check();
     }
 }
@@ -172,9 +172,9 @@ fn last<W: World>(world: &mut W) -> u64 {
 }
 
 /// Prints the sequence of steps on a panic.
-struct Told<'a, S: Debug>(&'a [S]);
+struct StepsOnPanic<'a, S: Debug>(&'a [S]);
 
-impl<S: Debug> Drop for Told<'_, S> {
+impl<S: Debug> Drop for StepsOnPanic<'_, S> {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("after {:?}", self.0);
@@ -194,7 +194,7 @@ mod tests {
         known: BTreeMap<String, u64>,
         made: BTreeMap<String, u64>,
         version: u64,
-        news: News<(&'static str, Option<u64>)>,
+        pending: PendingEvents<(&'static str, Option<u64>)>,
         /// The index ignores the deletion of the second name.
         is_deaf: bool,
     }
@@ -210,7 +210,7 @@ mod tests {
     impl World for Pair {
         type Step = Step;
         type Event = (&'static str, Option<u64>);
-        type Made = Vec<String>;
+        type Outcome = Vec<String>;
         const STEPS: &'static [Step] = &[
             Step::Comes("a"),
             Step::Comes("b"),
@@ -225,26 +225,26 @@ mod tests {
             match step {
                 Step::Comes(name) => {
                     self.declared.insert(name, self.version);
-                    self.news.waiting.push((name, Some(self.version)));
+                    self.pending.waiting.push((name, Some(self.version)));
                 }
                 Step::Goes(name) => {
                     if self.declared.remove(name).is_some() {
-                        self.news.waiting.push((name, None));
+                        self.pending.waiting.push((name, None));
                     }
                 }
                 Step::Arrives => self.arrive(2),
                 Step::Missed => {
-                    self.news.waiting.clear();
+                    self.pending.waiting.clear();
                     for name in ["a", "b"] {
                         let version = self.declared.get(name).copied();
-                        self.tell((name, version));
+                        self.receive((name, version));
                     }
                 }
             }
         }
 
-        fn news(&mut self) -> &mut News<Self::Event> {
-            &mut self.news
+        fn pending(&mut self) -> &mut PendingEvents<Self::Event> {
+            &mut self.pending
         }
 
         fn apply(&mut self, (name, version): Self::Event) -> BTreeSet<String> {
@@ -264,27 +264,27 @@ mod tests {
         }
 
         fn identify(&self, state: &mut DefaultHasher) {
-            (&self.declared, &self.known, &self.made, &self.news).hash(state);
+            (&self.declared, &self.known, &self.made, &self.pending).hash(state);
         }
 
         fn versions(&mut self) -> Vec<&mut u64> {
-            let told = self
-                .news
+            let pending_versions = self
+                .pending
                 .waiting
                 .iter_mut()
                 .filter_map(|(_, version)| version.as_mut());
             let known = self.known.values_mut().chain(self.made.values_mut());
             let declared = self.declared.values_mut();
-            declared.chain(known).chain(told).collect()
+            declared.chain(known).chain(pending_versions).collect()
         }
 
-        fn anew(&self) -> Self {
-            let mut anew = Self {
+        fn restarted(&self) -> Self {
+            let mut restarted = Self {
                 declared: self.declared.clone(),
                 ..Self::default()
             };
-            anew.settle(Step::Missed);
-            anew
+            restarted.settle(Step::Missed);
+            restarted
         }
 
         fn made(&self) -> Vec<String> {

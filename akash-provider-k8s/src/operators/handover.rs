@@ -24,7 +24,7 @@ const NAMED: usize = 20;
 
 /// Result of [`open_to_gateway`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Opened {
+pub struct OpenedPolicies {
     /// Number of policies that now admit the namespace of the Gateway.
     pub opened: usize,
     /// Number of policies that admitted it before and were not written.
@@ -45,8 +45,8 @@ pub async fn open_to_gateway(
     records: &str,
     gateway: &str,
     limit: Duration,
-) -> Result<Opened, Error> {
-    let mut opened = Opened::default();
+) -> Result<OpenedPolicies, Error> {
+    let mut opened = OpenedPolicies::default();
     let manifests: Api<Manifest> = Api::namespaced(client.clone(), records);
     let manifests = pages::metadata(&manifests, ListParams::default(), limit, OPEN).await?;
     // A Manifest is named after the namespace of its lease.

@@ -12,32 +12,32 @@
 //! desired state is not written.
 
 pub mod certificate;
-pub mod entrance;
 pub mod facts;
 pub mod filter;
-mod front;
 pub mod index;
 pub mod live;
-mod note;
+mod note_writer;
 pub mod notes;
 pub mod probe;
 pub mod proof;
-pub mod rounds;
+pub mod proxy_address;
 pub mod route;
+mod route_parent;
 #[cfg(test)]
 mod samples;
+pub mod schedule;
 mod shared;
 pub mod sort;
 mod status;
 mod watch;
 mod writer;
 
-pub use super::{Counts, Ignored, LeaseParts, WatchStatus, queue};
-pub use front::Front;
-pub use status::{HostnameStatus, Managed, Status};
+pub use super::{Counts, IgnoredLease, LeaseParts, WatchStatus, queue};
+pub use route_parent::RouteParent;
+pub use status::{HostnameStatus, ManagedHostname, Status};
 
 use super::guard::evidence::Records;
-use super::worker::{Pace, Running};
+use super::worker::{OperatorTasks, Timing};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
 use crate::crd::ProviderHost;
@@ -45,10 +45,10 @@ use crate::state::{Definitions, WatchConfig};
 use akash_provider_core::manifest::with_star;
 use index::Plan;
 use kube::{Api, Client};
-use note::Notebook;
+use note_writer::NoteWriter;
 use probe::Probe;
-use proof::Proving;
-use queue::Patience;
+use proof::ProofConfig;
+use queue::RetryPolicy;
 use shared::Shared;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub struct Options {
     /// (`--handover-wait`).
     pub handover: Duration,
     /// Retry policy.
-    pub patience: Patience,
+    pub patience: RetryPolicy,
     /// Interval between removals of the state of deleted hostnames (`--prune-interval`).
     pub prune_interval: Duration,
     /// Maximum duration of one call to the API server.
@@ -80,7 +80,7 @@ pub struct Options {
     /// Probe of hostnames (`--probe`); `None` disables it.
     pub probe: Option<Probe>,
     /// Proof of ownership for the hostnames that [`Plan::proof`] selects. Without it, these hostnames wait forever.
-    pub proving: Option<Proving>,
+    pub proving: Option<ProofConfig>,
 }
 
 impl Default for Options {
@@ -89,7 +89,7 @@ impl Default for Options {
             manifest_namespace: "lease".to_owned(),
             plan: Plan::default(),
             handover: Duration::from_secs(60),
-            patience: Patience::default(),
+            patience: RetryPolicy::default(),
             prune_interval: Duration::from_secs(600),
             call_timeout: Duration::from_secs(10),
             watch_config: WatchConfig::default(),
@@ -105,7 +105,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct HostnameOperator {
     shared: Arc<Shared>,
-    running: Running,
+    running: OperatorTasks,
 }
 
 impl HostnameOperator {
@@ -122,19 +122,19 @@ impl HostnameOperator {
             shared: Arc::clone(&shared),
             calls: Calls::new(client.clone(), options.call_timeout, "route").guarded(options.gate.clone()),
         };
-        let pace = Pace {
+        let pace = Timing {
             prune: options.prune_interval,
             grace: options.call_timeout,
         };
-        let mut running = Running::start(writer, pace, options.gate.clone());
-        running.keep(watch::start(
+        let mut running = OperatorTasks::start(writer, pace, options.gate.clone());
+        running.add(watch::start(
             client,
             &options.manifest_namespace,
             &options.plan.mode,
-            &shared.board,
+            &shared.state,
             options.watch_config,
         ));
-        running.spawn(front::watch(
+        running.spawn(route_parent::watch(
             client.clone(),
             options.plan.mode,
             options.watch_config,
@@ -146,8 +146,8 @@ impl HostnameOperator {
             key: with_star,
             limit: options.call_timeout,
         };
-        running.spawn(records.follow(Arc::clone(&shared.board)));
-        let notes = Notebook::new(client, &options.manifest_namespace, options.call_timeout);
+        running.spawn(records.follow(Arc::clone(&shared.state)));
+        let notes = NoteWriter::new(client, &options.manifest_namespace, options.call_timeout);
         if let Some(probe) = options.probe {
             let (shared, notes) = (Arc::clone(&shared), notes.clone());
             running.lead(options.gate.clone(), move |until| {
@@ -165,13 +165,13 @@ impl HostnameOperator {
 
     /// Waits until every required kind was listed.
     pub async fn ready(&self) {
-        self.shared.board.listed().await;
+        self.shared.state.listed().await;
     }
 
     /// Returns true after every required kind was listed.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.shared.board.is_listed()
+        self.shared.state.is_listed()
     }
 
     /// Returns the status of all hostnames.
@@ -195,13 +195,13 @@ impl HostnameOperator {
 
     /// Returns the hostnames with a route, in the format of the Go operator.
     #[must_use]
-    pub fn managed_hostnames(&self) -> BTreeMap<String, Managed> {
+    pub fn managed_hostnames(&self) -> BTreeMap<String, ManagedHostname> {
         self.shared.managed()
     }
 
     /// Returns the failures by lease, in the format of the Go operator.
     #[must_use]
-    pub fn ignore_list(&self) -> BTreeMap<String, Ignored> {
+    pub fn ignore_list(&self) -> BTreeMap<String, IgnoredLease> {
         self.shared.ignored()
     }
 
@@ -215,7 +215,7 @@ impl HostnameOperator {
     /// Confirms the deletions of [`Status::hold`]; returns their number.
     #[must_use]
     pub fn confirm(&self) -> usize {
-        self.shared.board.confirm()
+        self.shared.state.confirm()
     }
 
     /// Starts no more work, and waits up to the duration of one call for the running work.

@@ -25,25 +25,25 @@ mod watch;
 mod writer;
 
 pub use super::Counts;
-pub use discovery::seeker::{DiscoveryStatus, MachineStatus};
-pub use shared::Shown;
+pub use discovery::runner::{DiscoveryStatus, MachineStatus};
+pub use shared::ClusterReport;
 pub use status::{NodeStatus, Status};
 #[cfg(test)]
 pub(crate) use watch::NodeLabelParts;
 
-use super::worker::{Pace, Running};
+use super::worker::{OperatorTasks, Timing};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
 use crate::inventory::{self, WholeInventory};
 use crate::state::WatchConfig;
 use database::Database;
-use discovery::seeker::Seeker;
+use discovery::runner::DiscoveryRunner;
 use index::Event;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::core::ApiResource;
 use rules::Rules;
-use shared::{Counted, Shared};
+use shared::{LazyInventory, Shared};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch as channel;
@@ -90,7 +90,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct InventoryOperator {
     shared: Arc<Shared>,
-    running: Running,
+    running: OperatorTasks,
 }
 
 impl InventoryOperator {
@@ -109,17 +109,18 @@ impl InventoryOperator {
                 .guarded(options.gate.clone()),
             resource: ApiResource::erase::<Node>(&()),
         };
-        let pace = Pace {
+        let pace = Timing {
             prune: PRUNE_EVERY,
             grace: options.call_timeout,
         };
-        let mut running = Running::start(writer, pace, options.gate.clone());
+        let mut running = OperatorTasks::start(writer, pace, options.gate.clone());
         if let Some(discovery) = options.discovery {
             let calls = Calls::new(client.clone(), options.call_timeout, "look at a machine");
-            let seeker = Seeker::new(&shared, client, calls.guarded(options.gate.clone()), discovery);
-            running.lead(options.gate, move |until| seeker.clone().run(until));
+            let runner =
+                DiscoveryRunner::new(&shared, client, calls.guarded(options.gate.clone()), discovery);
+            running.lead(options.gate, move |until| runner.clone().run(until));
         }
-        running.keep(watch::start(client, &shared.board, options.watch_config));
+        running.add(watch::start(client, &shared.state, options.watch_config));
         running.spawn(count(
             WholeInventory::start(client, &options.count),
             Arc::clone(&shared),
@@ -141,19 +142,19 @@ impl InventoryOperator {
     pub async fn ready(&self) {
         // The sender is a field of the shared state, so the channel is open.
         let _ = self.shown().wait_for(Option::is_some).await;
-        self.shared.board.listed().await;
+        self.shared.state.listed().await;
     }
 
     /// Returns true after the cluster was counted, and nodes and classes were listed.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.shared.shown.borrow().is_some() && self.shared.board.is_listed()
+        self.shared.shown.borrow().is_some() && self.shared.state.is_listed()
     }
 
     /// Subscribes to the report of the cluster, which is `None` before the first count. During an outage the last
     /// report is retained.
     #[must_use]
-    pub fn shown(&self) -> channel::Receiver<Option<Arc<Shown>>> {
+    pub fn shown(&self) -> channel::Receiver<Option<Arc<ClusterReport>>> {
         self.shared.shown.subscribe()
     }
 
@@ -173,6 +174,6 @@ impl InventoryOperator {
 async fn count(mut inventory: WholeInventory, shared: Arc<Shared>) {
     loop {
         let outcome = inventory.next().await;
-        shared.counted(outcome.map(|counting| Counted::new(move || counting.count())));
+        shared.counted(outcome.map(|counting| LazyInventory::new(move || counting.count())));
     }
 }

@@ -25,13 +25,13 @@ mod writer;
 
 pub(crate) use capacity::Capacity;
 pub use metrics::MetricsStatus;
-pub use status::{AddressStatus, Assigned, Held, Status};
+pub use status::{AddressStatus, AssignedPort, PortState, Status};
 pub use usage::{PoolStatus, Usage};
 
-use super::Ignored;
+use super::IgnoredLease;
 use super::guard::evidence::Records;
-use super::queue::Patience;
-use super::worker::{Pace, Running};
+use super::queue::RetryPolicy;
+use super::worker::{OperatorTasks, Timing};
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
 use crate::crd::ProviderLeasedIP;
@@ -69,7 +69,7 @@ pub struct Options {
     /// (`--metal-lb-endpoint`).
     pub metallb_endpoint: Option<String>,
     /// Retry policy.
-    pub patience: Patience,
+    pub patience: RetryPolicy,
     /// Interval between removals of the state of deleted Services (`--prune-interval`).
     pub prune_interval: Duration,
     /// Maximum duration of one call to the API server.
@@ -92,7 +92,7 @@ impl Options {
             mode: Mode::default(),
             metallb_namespace: "metallb-system".to_owned(),
             metallb_endpoint: None,
-            patience: Patience::default(),
+            patience: RetryPolicy::default(),
             prune_interval: Duration::from_secs(600),
             call_timeout: Duration::from_secs(10),
             watch_config: WatchConfig::default(),
@@ -107,7 +107,7 @@ impl Options {
 pub struct IpOperator {
     shared: Arc<Shared>,
     provider: Address,
-    running: Running,
+    running: OperatorTasks,
 }
 
 impl IpOperator {
@@ -126,16 +126,16 @@ impl IpOperator {
                 .guarded(options.gate.clone()),
             resource: ApiResource::erase::<Service>(&()),
         };
-        let pace = Pace {
+        let pace = Timing {
             prune: options.prune_interval,
             grace: options.call_timeout,
         };
-        let mut running = Running::start(writer, pace, options.gate);
-        running.keep(watch::start(
+        let mut running = OperatorTasks::start(writer, pace, options.gate);
+        running.add(watch::start(
             client,
             &options.manifest_namespace,
             &options.metallb_namespace,
-            &shared.board,
+            &shared.state,
             options.watch_config,
         ));
         let endpoint = options.metallb_endpoint.as_deref();
@@ -148,7 +148,7 @@ impl IpOperator {
             key: str::to_owned,
             limit: options.call_timeout,
         };
-        running.spawn(records.follow(Arc::clone(&shared.board)));
+        running.spawn(records.follow(Arc::clone(&shared.state)));
         Self {
             shared,
             provider: options.provider,
@@ -158,13 +158,13 @@ impl IpOperator {
 
     /// Waits until records and Services were listed.
     pub async fn ready(&self) {
-        self.shared.board.listed().await;
+        self.shared.state.listed().await;
     }
 
     /// Returns true after records and Services were listed.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.shared.board.is_listed()
+        self.shared.state.is_listed()
     }
 
     /// Returns the provider of the leases.
@@ -187,13 +187,13 @@ impl IpOperator {
 
     /// Returns the ports of leased addresses with a Service, by lease, in the format of the Go operator.
     #[must_use]
-    pub fn held(&self) -> BTreeMap<String, Vec<Held>> {
+    pub fn held(&self) -> BTreeMap<String, Vec<PortState>> {
         self.shared.held()
     }
 
     /// Returns the failures by lease, in the format of the Go operator.
     #[must_use]
-    pub fn ignored_leases(&self) -> BTreeMap<String, Ignored> {
+    pub fn ignored_leases(&self) -> BTreeMap<String, IgnoredLease> {
         self.shared.ignored()
     }
 
@@ -201,7 +201,7 @@ impl IpOperator {
     ///
     /// # Errors
     /// Returns an error in the text of the Go operator if a Service of the lease has no address or is invalid.
-    pub fn assigned(&self, lease: &LeaseId) -> Result<Vec<Assigned>, String> {
+    pub fn assigned(&self, lease: &LeaseId) -> Result<Vec<AssignedPort>, String> {
         self.shared.assigned(lease)
     }
 
@@ -215,7 +215,7 @@ impl IpOperator {
     /// Confirms the deletions of [`Status::hold`]; returns their number.
     #[must_use]
     pub fn confirm(&self) -> usize {
-        self.shared.board.confirm()
+        self.shared.state.confirm()
     }
 
     /// Starts no more work, and waits up to the duration of one call for the running work.
@@ -226,18 +226,18 @@ impl IpOperator {
 
 /// Checks addresses after changes, and after the time of pending addresses, forever.
 async fn look(shared: Arc<Shared>) {
-    let mut changes = shared.board.changes();
+    let mut changes = shared.state.changes();
     loop {
         changes.borrow_and_update();
         let (notices, is_waited) = {
-            let inner = shared.board.inner();
+            let inner = shared.state.inner();
             let now = Timestamp::now();
             (
                 usage::notices(&inner.index, now),
                 usage::is_waited(&inner.index, now),
             )
         };
-        shared.tell(notices);
+        shared.log(notices);
         if !is_waited {
             // The sender is a field of the shared state, so the channel is open.
             let _ = changes.changed().await;

@@ -16,11 +16,11 @@ use tokio::time::Instant;
 /// Maximum back-off after a failure. A restored API server or namespace is found within this interval.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 /// A write that lasted this long and was then reverted by another client is repeated without delay.
-const HELD: Duration = Duration::from_secs(600);
+const STABLE_AFTER: Duration = Duration::from_secs(600);
 
 /// Retry policy for failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// First back-off after a failure; doubles up to five minutes (`--retry-delay`).
     pub retry_delay: Duration,
     /// Consecutive refusals after which a name is ignored (`--event-failure-limit`).
@@ -31,7 +31,7 @@ pub struct Patience {
     pub ignored_for: Duration,
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
             retry_delay: Duration::from_secs(3),
@@ -44,7 +44,7 @@ impl Default for Patience {
 
 /// State of a name that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failed {
+pub struct Failure {
     /// Number of consecutive failures of any kind.
     pub failures: u32,
     /// Number of failures in which the API server refused the object.
@@ -63,7 +63,7 @@ pub struct Failed {
 
 /// Last write, to detect clients that revert it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Written {
+struct LastWrite {
     hash: String,
     at: Instant,
     times: u32,
@@ -72,20 +72,20 @@ struct Written {
 /// Work queue of names.
 #[derive(Debug)]
 pub struct Queue {
-    patience: Patience,
+    patience: RetryPolicy,
     order: VecDeque<String>,
     ready: BTreeSet<String>,
     running: BTreeSet<String>,
-    failed: BTreeMap<String, Failed>,
+    failed: BTreeMap<String, Failure>,
     /// Times of the next attempts of failed names that are not running, and requested reminders.
     dues: BTreeSet<(Instant, String)>,
-    written: BTreeMap<String, Written>,
+    written: BTreeMap<String, LastWrite>,
 }
 
 impl Queue {
     /// Creates an empty queue.
     #[must_use]
-    pub const fn new(patience: Patience) -> Self {
+    pub const fn new(patience: RetryPolicy) -> Self {
         Self {
             patience,
             order: VecDeque::new(),
@@ -183,12 +183,12 @@ impl Queue {
             return true;
         };
         let due = written.at + wait(self.patience.retry_delay, written.times);
-        if now >= due || now >= written.at + HELD {
+        if now >= due || now >= written.at + STABLE_AFTER {
             return true;
         }
         let failures = written.times;
         self.running.remove(name);
-        let failed = Failed {
+        let failed = Failure {
             failures,
             refusals: 0,
             error: "another client reverts the object; find that client and stop its writes".to_owned(),
@@ -210,10 +210,10 @@ impl Queue {
         };
         let before = self.written.get(name).filter(|written| written.hash == hash);
         let times = before
-            .filter(|written| now < written.at + HELD)
+            .filter(|written| now < written.at + STABLE_AFTER)
             .map_or(1, |written| written.times + 1);
         self.written
-            .insert(name.to_owned(), Written { hash, at: now, times });
+            .insert(name.to_owned(), LastWrite { hash, at: now, times });
     }
 
     /// Ends the run of a name with an error.
@@ -230,7 +230,7 @@ impl Queue {
         } else {
             wait(self.patience.retry_delay, failures)
         };
-        let failed = Failed {
+        let failed = Failure {
             failures,
             refusals,
             error: error.message().to_owned(),
@@ -254,12 +254,12 @@ impl Queue {
 
     /// Returns the state of a failed name.
     #[must_use]
-    pub fn failure(&self, name: &str) -> Option<&Failed> {
+    pub fn failure(&self, name: &str) -> Option<&Failure> {
         self.failed.get(name)
     }
 
     /// Returns all names that failed and were not written since.
-    pub fn failures(&self) -> impl Iterator<Item = (&String, &Failed)> {
+    pub fn failures(&self) -> impl Iterator<Item = (&String, &Failure)> {
         self.failed.iter()
     }
 
@@ -275,7 +275,7 @@ impl Queue {
         self.ready.contains(name) || self.running.contains(name)
     }
 
-    fn fail(&mut self, name: &str, failed: Failed) {
+    fn fail(&mut self, name: &str, failed: Failure) {
         self.unfail(name);
         self.dues.insert((failed.due, name.to_owned()));
         self.failed.insert(name.to_owned(), failed);
@@ -331,7 +331,7 @@ mod tests {
     const B: &str = "b.example.com";
 
     fn queue(names: &[&str]) -> Queue {
-        let mut queue = Queue::new(Patience::default());
+        let mut queue = Queue::new(RetryPolicy::default());
         queue.changed(names.iter().map(|&name| name.to_owned()));
         queue
     }
@@ -389,16 +389,16 @@ mod tests {
         assert_eq!(forgotten.forget(|name| name == A), 1);
         assert_eq!(forgotten.next(now).as_deref(), Some(A));
         let (mut old, now) = ignored();
-        let age = Patience::default().ignored_for;
+        let age = RetryPolicy::default().ignored_for;
         assert_eq!(old.next(now + age).as_deref(), Some(A));
     }
 
     #[test]
     fn ignore_list_limit_retries_the_oldest_name() {
-        let mut queue = Queue::new(Patience {
+        let mut queue = Queue::new(RetryPolicy {
             refusals: 1,
             ignored: 1,
-            ..Patience::default()
+            ..RetryPolicy::default()
         });
         let now = Instant::now();
         queue.changed([A.to_owned(), B.to_owned()]);

@@ -1,6 +1,6 @@
 //! Writer of an operator: does the work of the index, a few names at a time, while the provider is the leader.
 
-use super::board::{Board, Index, Next, Turn};
+use super::operator_state::{Index, Next, OperatorState, WorkItem};
 use crate::cluster::LeadershipGate;
 use crate::task;
 use akash_provider_core::error::Error;
@@ -14,12 +14,12 @@ use tokio_util::task::AbortOnDropHandle;
 const AT_ONCE: usize = 8;
 
 /// Implementation of the writes of an operator.
-pub(super) trait Writes: Clone + Send + Sync + 'static {
+pub(super) trait ObjectWriter: Clone + Send + Sync + 'static {
     /// Index that computes the work.
     type Index: Index;
 
     /// Returns the shared state.
-    fn board(&self) -> &Board<Self::Index>;
+    fn state(&self) -> &OperatorState<Self::Index>;
 
     /// Does the work for one name.
     fn carry_out(
@@ -31,7 +31,7 @@ pub(super) trait Writes: Clone + Send + Sync + 'static {
 
 /// Timing of the writer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
+pub(super) struct Timing {
     /// Interval between removals of the state of deleted names.
     pub(super) prune: Duration,
     /// Maximum wait for running work at the stop.
@@ -40,16 +40,16 @@ pub(super) struct Pace {
 
 /// Tasks of a running operator. Dropping the value stops them at once.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct OperatorTasks {
     stopping: CancellationToken,
     /// Cancelled after the writer has stopped.
     stopped: CancellationToken,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-impl Running {
+impl OperatorTasks {
     /// Starts the writer, which works while the gate is open.
-    pub(super) fn start(writer: impl Writes, pace: Pace, gate: LeadershipGate) -> Self {
+    pub(super) fn start(writer: impl ObjectWriter, pace: Timing, gate: LeadershipGate) -> Self {
         let mut running = Self {
             stopping: CancellationToken::new(),
             stopped: CancellationToken::new(),
@@ -79,11 +79,11 @@ impl Running {
 
     /// Starts a task that runs regardless of leadership.
     pub(super) fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
-        self.keep([task::kept("work of an operator", work)]);
+        self.add([task::kept("work of an operator", work)]);
     }
 
     /// Adds tasks that end with the operator.
-    pub(super) fn keep(&mut self, tasks: impl IntoIterator<Item = AbortOnDropHandle<()>>) {
+    pub(super) fn add(&mut self, tasks: impl IntoIterator<Item = AbortOnDropHandle<()>>) {
         self.tasks.extend(tasks);
     }
 
@@ -111,18 +111,18 @@ async fn lead<W: Future<Output = ()>>(
 }
 
 /// Works until the stop, and finishes running work.
-async fn run(writer: impl Writes, pace: Pace, until: CancellationToken) {
-    let board = writer.board();
+async fn run(writer: impl ObjectWriter, pace: Timing, until: CancellationToken) {
+    let state = writer.state();
     // The previous leadership may have ended during a write.
-    board.inner().queue.restart();
+    state.inner().queue.restart();
     let mut jobs = FuturesUnordered::new();
     // An interval of zero panics.
     let mut pruning = interval(pace.prune.max(Duration::from_secs(1)));
     loop {
         let mut due = None;
         while jobs.len() < AT_ONCE {
-            match board.next(Instant::now()) {
-                Next::Turn(turn) => jobs.push(work(&writer, turn)),
+            match state.next(Instant::now()) {
+                Next::WorkItem(turn) => jobs.push(work(&writer, turn)),
                 // Other users of the lock and of this thread run first.
                 Next::More => tokio::task::yield_now().await,
                 Next::Nothing(then) => {
@@ -144,9 +144,9 @@ async fn run(writer: impl Writes, pace: Pace, until: CancellationToken) {
             biased;
             () = until.cancelled() => break,
             Some(()) = jobs.next(), if !jobs.is_empty() => {}
-            () = board.news.notified(), if jobs.len() < AT_ONCE => {}
+            () = state.wake.notified(), if jobs.len() < AT_ONCE => {}
             () = later => {}
-            _ = pruning.tick() => board.prune(),
+            _ = pruning.tick() => state.prune(),
         }
     }
     let rest = async { while jobs.next().await.is_some() {} };
@@ -155,7 +155,7 @@ async fn run(writer: impl Writes, pace: Pace, until: CancellationToken) {
     }
 }
 
-async fn work<W: Writes>(writer: &W, turn: Turn<<W::Index as Index>::Work>) {
+async fn work<W: ObjectWriter>(writer: &W, turn: WorkItem<<W::Index as Index>::Work>) {
     let outcome = writer.carry_out(&turn.name, &turn.work).await;
-    writer.board().finish(&turn, outcome, Instant::now());
+    writer.state().finish(&turn, outcome, Instant::now());
 }

@@ -1,8 +1,8 @@
 //! Feeds the objects of one watch into its cache and into the index of leases.
 
 use super::follow::Sink;
-use super::object::Guarded;
-use super::{Shared, Watched};
+use super::object::Decoded;
+use super::{Shared, WatchedKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Cache of one kind, with its part of the index.
-pub(super) struct Cache<K: Watched> {
+pub(super) struct Cache<K: WatchedKind> {
     writer: Writer<K>,
     store: Store<K>,
     shared: Arc<Shared>,
@@ -19,7 +19,7 @@ pub(super) struct Cache<K: Watched> {
     unreadable: Vec<(ObjectMeta, String)>,
 }
 
-impl<K: Watched> Cache<K> {
+impl<K: WatchedKind> Cache<K> {
     pub(super) fn new(shared: Arc<Shared>) -> (Self, Store<K>) {
         let writer = Writer::default();
         let store = writer.as_reader();
@@ -42,14 +42,14 @@ impl<K: Watched> Cache<K> {
     }
 }
 
-impl<K: Watched> Sink<Guarded<K>> for Cache<K> {
+impl<K: WatchedKind> Sink<Decoded<K>> for Cache<K> {
     fn begin(&mut self) {
         self.unreadable.clear();
         self.writer.apply_watcher_event(&Event::Init);
     }
 
-    fn page(&mut self, objects: Vec<Guarded<K>>) {
-        for Guarded(object) in objects {
+    fn page(&mut self, objects: Vec<Decoded<K>>) {
+        for Decoded(object) in objects {
             match object {
                 Ok(object) if !object.is_of_a_lease() => {}
                 Ok(mut object) => {
@@ -71,7 +71,7 @@ impl<K: Watched> Sink<Guarded<K>> for Cache<K> {
         self.shared.replaced(&self.store.state(), &unreadable, asked);
     }
 
-    fn applied(&mut self, object: Guarded<K>) {
+    fn applied(&mut self, object: Decoded<K>) {
         match object.0 {
             Ok(object) if !object.is_of_a_lease() => {}
             Ok(mut object) => {
@@ -90,7 +90,7 @@ impl<K: Watched> Sink<Guarded<K>> for Cache<K> {
         }
     }
 
-    fn deleted(&mut self, object: Guarded<K>) {
+    fn deleted(&mut self, object: Decoded<K>) {
         match object.0 {
             Ok(object) if !object.is_of_a_lease() => {}
             Ok(object) => {
@@ -105,7 +105,7 @@ impl<K: Watched> Sink<Guarded<K>> for Cache<K> {
     }
 }
 
-fn warn_unreadable<K: Watched>(meta: &ObjectMeta, why: &str) {
+fn warn_unreadable<K: WatchedKind>(meta: &ObjectMeta, why: &str) {
     let (kind, name) = (K::KIND, meta.name.as_deref().unwrap_or_default());
     tracing::warn!(%kind, name, why, "cannot decode object; fix or delete it");
 }

@@ -17,7 +17,7 @@ pub(super) const WAITING_MAX: usize = 1024;
 
 /// Last message to the listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum LastMessage {
     Nothing,
     Lost,
     Known,
@@ -27,7 +27,7 @@ struct Listener {
     shared: Weak<Shared>,
     signals: broadcast::Receiver<Signal>,
     watches: watch::Receiver<Watches>,
-    told: Told,
+    told: LastMessage,
     /// Number of losses of records that the listener received.
     losses: u64,
 }
@@ -38,8 +38,8 @@ pub(super) fn changes(shared: &Arc<Shared>) -> BoxStream<'static, Result<Cluster
     let listener = Listener {
         shared: Arc::downgrade(shared),
         signals: shared.signals.subscribe(),
-        watches: shared.board.subscribe(),
-        told: Told::Nothing,
+        watches: shared.watches.subscribe(),
+        told: LastMessage::Nothing,
         losses: shared.index().losses,
     };
     let next = |mut listener: Listener| async {
@@ -57,12 +57,12 @@ impl Listener {
             self.watches.mark_unchanged();
             let grace = shared.watch_config.grace;
             let (known, until) = shared
-                .board
+                .watches
                 .read(|all| (know_health(all, grace), known_until(all, grace)));
             match (self.told, known) {
-                (Told::Nothing | Told::Lost, true) => return Some(self.snapshot(&shared)),
-                (Told::Nothing | Told::Known, false) => {
-                    self.told = Told::Lost;
+                (LastMessage::Nothing | LastMessage::Lost, true) => return Some(self.snapshot(&shared)),
+                (LastMessage::Nothing | LastMessage::Known, false) => {
+                    self.told = LastMessage::Lost;
                     return Some(ClusterChange::Lost);
                 }
                 _ => {}
@@ -93,7 +93,7 @@ impl Listener {
     #[expect(clippy::option_option, reason = "the end differs from no message")]
     fn answer(&mut self, signal: Result<Signal, RecvError>) -> Option<Option<ClusterChange>> {
         let shared = self.shared.upgrade()?;
-        if self.told != Told::Known {
+        if self.told != LastMessage::Known {
             return Some(None);
         }
         match signal {
@@ -106,7 +106,7 @@ impl Listener {
     fn snapshot(&mut self, shared: &Shared) -> ClusterChange {
         // Pending signals are included in the snapshot.
         self.signals = self.signals.resubscribe();
-        self.told = Told::Known;
+        self.told = LastMessage::Known;
         ClusterChange::Snapshot {
             health: shared.all_health(),
         }

@@ -40,7 +40,7 @@ pub struct Definitions(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    known: watch::Sender<Known>,
+    known: watch::Sender<DefinitionStates>,
     task: OnceLock<AbortOnDropHandle<()>>,
 }
 
@@ -63,15 +63,15 @@ impl Eq for Definitions {}
 
 /// State of the watch.
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct DefinitionStates {
     /// Resource versions by name; `None` before the first list.
     versions: Option<BTreeMap<String, String>>,
-    fares: WatchState,
+    watch: WatchState,
 }
 
 /// State of one definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said<'a> {
+enum DefinitionState<'a> {
     /// Not listed, or not watched.
     Unknown,
     Missing,
@@ -79,13 +79,15 @@ enum Said<'a> {
     There(&'a str),
 }
 
-impl Known {
-    fn of(&self, name: &str) -> Said<'_> {
+impl DefinitionStates {
+    fn state(&self, name: &str) -> DefinitionState<'_> {
         match &self.versions {
-            Some(versions) if self.fares.down_since.is_none() => versions
-                .get(name)
-                .map_or(Said::Missing, |version| Said::There(version)),
-            _ => Said::Unknown,
+            Some(versions) if self.watch.down_since.is_none() => {
+                versions.get(name).map_or(DefinitionState::Missing, |version| {
+                    DefinitionState::There(version)
+                })
+            }
+            _ => DefinitionState::Unknown,
         }
     }
 }
@@ -99,17 +101,17 @@ pub(crate) struct Tries {
 
 impl Tries {
     /// Returns the delay after the last response, or `None` to wait for a change.
-    fn wait(&mut self, said: Said<'_>, first: Duration, seldom: Duration) -> Option<Duration> {
+    fn wait(&mut self, said: DefinitionState<'_>, first: Duration, seldom: Duration) -> Option<Duration> {
         match said {
-            Said::Unknown => Some(seldom),
-            Said::Missing => None,
-            Said::There(version) if self.version != version => {
+            DefinitionState::Unknown => Some(seldom),
+            DefinitionState::Missing => None,
+            DefinitionState::There(version) if self.version != version => {
                 version.clone_into(&mut self.version);
                 self.count = 0;
                 Some(Duration::ZERO)
             }
-            Said::There(_) if self.count == 0 => Some(Duration::ZERO),
-            Said::There(_) => {
+            DefinitionState::There(_) if self.count == 0 => Some(Duration::ZERO),
+            DefinitionState::There(_) => {
                 (self.count < TRIES).then(|| first.saturating_mul(1 << (self.count - 1).min(TRIES)))
             }
         }
@@ -135,7 +137,7 @@ impl Definitions {
         let answered = Instant::now();
         let mut known = self.begin(client, config);
         loop {
-            let wait = tries.wait(known.borrow_and_update().of(&name), config.wait_first, seldom);
+            let wait = tries.wait(known.borrow_and_update().state(&name), config.wait_first, seldom);
             let due = async {
                 match wait {
                     Some(wait) => sleep_until(answered + wait).await,
@@ -153,12 +155,12 @@ impl Definitions {
     }
 
     /// Returns the state of the watch, or `None` if no kind was missing.
-    pub(crate) fn fares(&self) -> Option<WatchState> {
+    pub(crate) fn watch_state(&self) -> Option<WatchState> {
         self.0.task.get()?;
-        Some(self.0.known.borrow().fares.clone())
+        Some(self.0.known.borrow().watch.clone())
     }
 
-    fn begin(&self, client: &Client, config: &WatchConfig) -> watch::Receiver<Known> {
+    fn begin(&self, client: &Client, config: &WatchConfig) -> watch::Receiver<DefinitionStates> {
         let inner = &self.0;
         inner.task.get_or_init(|| {
             let resource = ApiResource::erase::<CustomResourceDefinition>(&());
@@ -167,13 +169,13 @@ impl Definitions {
                 labels: "",
                 fields: "".into(),
                 is_metadata: true,
-                reading: Reading::of::<Bookkeeping>(),
+                reading: Reading::new::<Bookkeeping>(),
                 definitions: Self::default(),
-                sink: Intake {
+                sink: DefinitionSink {
                     known: inner.known.clone(),
                     listed: BTreeMap::new(),
                 },
-                report: Fares(inner.known.clone()),
+                report: DefinitionReport(inner.known.clone()),
                 watch_config: WatchConfig {
                     page_size: PAGE.min(config.page_size),
                     // A missing permission is granted manually, and the kinds are polled in the meantime.
@@ -198,12 +200,12 @@ fn definition_of(path: &str) -> Option<String> {
 }
 
 /// Sink for names and versions of definitions.
-struct Intake {
-    known: watch::Sender<Known>,
+struct DefinitionSink {
+    known: watch::Sender<DefinitionStates>,
     listed: BTreeMap<String, String>,
 }
 
-impl Intake {
+impl DefinitionSink {
     fn change(&self, change: impl FnOnce(&mut BTreeMap<String, String>)) {
         self.known
             .send_modify(|known| change(known.versions.get_or_insert_default()));
@@ -218,7 +220,7 @@ fn read(object: DynamicObject) -> (String, String) {
     )
 }
 
-impl Sink<DynamicObject> for Intake {
+impl Sink<DynamicObject> for DefinitionSink {
     fn begin(&mut self) {
         self.listed.clear();
     }
@@ -244,26 +246,26 @@ impl Sink<DynamicObject> for Intake {
 }
 
 /// State of the watch of definitions.
-struct Fares(watch::Sender<Known>);
+struct DefinitionReport(watch::Sender<DefinitionStates>);
 
-impl Report for Fares {
+impl Report for DefinitionReport {
     fn name(&self) -> &'static str {
         DEFINITIONS
     }
 
     fn listed(&self) {
-        self.0.send_modify(|known| known.fares.listed());
+        self.0.send_modify(|known| known.watch.listed());
     }
 
     fn works(&self) {
-        self.0.send_modify(|known| known.fares.down_since = None);
+        self.0.send_modify(|known| known.watch.down_since = None);
     }
 
     fn failed(&self, error: String, since: Instant) -> bool {
         let text = error.clone();
         let mut is_news = false;
         self.0
-            .send_modify(|known| is_news = known.fares.failed(error, since));
+            .send_modify(|known| is_news = known.watch.failed(error, since));
         if is_news {
             tracing::warn!(
                 error = text,
@@ -307,10 +309,10 @@ mod tests {
     fn missing_kind_is_retried_only_with_its_definition() {
         let mut tries = Tries::default();
         let (first, seldom) = (Duration::from_millis(250), Duration::from_secs(30));
-        assert_eq!(tries.wait(Said::Missing, first, seldom), None);
-        assert_eq!(tries.wait(Said::Unknown, first, seldom), Some(seldom));
+        assert_eq!(tries.wait(DefinitionState::Missing, first, seldom), None);
+        assert_eq!(tries.wait(DefinitionState::Unknown, first, seldom), Some(seldom));
         let mut waits = Vec::new();
-        while let Some(wait) = tries.wait(Said::There("1"), first, seldom) {
+        while let Some(wait) = tries.wait(DefinitionState::There("1"), first, seldom) {
             waits.push(wait);
             tries.count += 1;
         }
@@ -319,7 +321,7 @@ mod tests {
         let all: Duration = waits.iter().sum();
         assert!((200..300).contains(&all.as_secs()), "{all:?}");
         assert_eq!(
-            tries.wait(Said::There("2"), first, seldom),
+            tries.wait(DefinitionState::There("2"), first, seldom),
             Some(Duration::ZERO),
             "the definition changed"
         );
@@ -328,19 +330,19 @@ mod tests {
     #[test]
     fn definitions_are_unknown_while_they_cannot_be_watched() {
         let (sender, seen) = {
-            let sender = watch::Sender::new(Known::default());
+            let sender = watch::Sender::new(DefinitionStates::default());
             let seen = sender.subscribe();
             (sender, seen)
         };
-        let said = |name: &str| format!("{:?}", seen.borrow().of(name));
+        let said = |name: &str| format!("{:?}", seen.borrow().state(name));
         let object = |name: &str, version: &str| DynamicObject {
             metadata: serde_json::from_value(serde_json::json!({"name": name, "resourceVersion": version}))
                 .unwrap(),
             types: None,
             data: serde_json::Value::Null,
         };
-        let fares = Fares(sender.clone());
-        let mut intake = Intake {
+        let watch = DefinitionReport(sender.clone());
+        let mut intake = DefinitionSink {
             known: sender,
             listed: BTreeMap::new(),
         };
@@ -358,12 +360,12 @@ mod tests {
             (said("a.b"), said("c.d")),
             ("Missing".to_owned(), "There(\"2\")".to_owned())
         );
-        fares.failed("forbidden".to_owned(), Instant::now());
+        watch.failed("forbidden".to_owned(), Instant::now());
         assert_eq!(
             (said("a.b"), said("c.d")),
             ("Unknown".to_owned(), "Unknown".to_owned())
         );
-        fares.works();
+        watch.works();
         assert_eq!(said("a.b"), "Missing");
     }
 }

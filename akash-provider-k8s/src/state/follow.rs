@@ -143,7 +143,7 @@ where
             reading: self.reading,
             labels: self.labels,
             fields: self.fields,
-            sink: Box::new(Typed(self.sink, PhantomData)),
+            sink: Box::new(TypedSink(self.sink, PhantomData)),
             report: Box::new(self.report),
             watch_config: self.watch_config,
             definitions: self.definitions,
@@ -165,9 +165,9 @@ trait Objects: Send {
 }
 
 /// Decodes objects for a sink.
-struct Typed<T, S>(S, PhantomData<fn() -> T>);
+struct TypedSink<T, S>(S, PhantomData<fn() -> T>);
 
-impl<T: FromObject, S: Sink<T>> Objects for Typed<T, S> {
+impl<T: FromObject, S: Sink<T>> Objects for TypedSink<T, S> {
     fn begin(&mut self) {
         self.0.begin();
     }

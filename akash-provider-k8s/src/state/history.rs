@@ -5,7 +5,7 @@ mod store;
 
 use super::Shared;
 use super::follow::Sink;
-use super::object::Guarded;
+use super::object::Decoded;
 use super::status::pod_service;
 use super::view::LeaseView;
 use akash_provider_core::cluster::{EventObject, LeaseEvent};
@@ -184,12 +184,12 @@ impl History {
 }
 
 /// Sink for watched events. Deletions on the server are ignored.
-pub(super) struct Recorder(pub(super) Arc<History>);
+pub(super) struct EventSink(pub(super) Arc<History>);
 
-impl Sink<Guarded<Event>> for Recorder {
+impl Sink<Decoded<Event>> for EventSink {
     fn begin(&mut self) {}
 
-    fn page(&mut self, events: Vec<Guarded<Event>>) {
+    fn page(&mut self, events: Vec<Decoded<Event>>) {
         for event in events {
             self.applied(event);
         }
@@ -197,14 +197,14 @@ impl Sink<Guarded<Event>> for Recorder {
 
     fn complete(&mut self, _: Instant) {}
 
-    fn applied(&mut self, event: Guarded<Event>) {
+    fn applied(&mut self, event: Decoded<Event>) {
         match event.0 {
             Ok(event) => self.0.take(event),
             Err(invalid) => tracing::debug!(error = invalid.error, "cannot decode event"),
         }
     }
 
-    fn deleted(&mut self, _: Guarded<Event>) {}
+    fn deleted(&mut self, _: Decoded<Event>) {}
 }
 
 /// Returns true for a possible name of a lease namespace; other events are not stored.

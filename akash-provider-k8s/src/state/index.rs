@@ -4,7 +4,7 @@ use super::health::{Write, health};
 use super::kind::home_of;
 use super::nodes::Nodes;
 use super::outage::failing_nodes;
-use super::{Kind, LeaseView, Watched};
+use super::{Kind, LeaseView, WatchedKind};
 use crate::labels;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::types::{Address, LeaseId};
@@ -17,13 +17,13 @@ use tokio::time::Instant;
 
 /// Own leases: those of one provider on one chain.
 #[derive(Debug, Clone)]
-pub(super) struct Ours {
+pub(super) struct LeaseFilter {
     pub(super) provider: Address,
     /// ID of the chain; empty for any chain.
     pub(super) chain_id: String,
 }
 
-impl Ours {
+impl LeaseFilter {
     /// Returns the lease in the metadata, if it is an own lease.
     fn lease(&self, home: &str, meta: &ObjectMeta) -> Option<LeaseId> {
         let lease = labels::lease_of(meta.labels.as_ref()?)?;
@@ -58,7 +58,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    fn identify(&mut self, home: &str, ours: &Ours) {
+    fn identify(&mut self, home: &str, ours: &LeaseFilter) {
         let namespace = self.view.namespace.as_ref().map(|o| &o.metadata);
         let manifest = self.view.manifest.as_ref().map(|o| &o.metadata);
         let metas: Vec<_> = namespace.into_iter().chain(manifest).collect();
@@ -128,7 +128,7 @@ pub(super) type Key = (Kind, Option<String>, String);
 /// All leases, by namespace.
 #[derive(Debug)]
 pub(super) struct Index {
-    ours: Ours,
+    ours: LeaseFilter,
     pub(super) leases: HashMap<String, Entry>,
     /// Lease namespace of each object in the manifest namespace, which its name does not contain.
     homes: HashMap<Key, String>,
@@ -152,7 +152,7 @@ fn key_of(kind: Kind, meta: &ObjectMeta) -> Key {
 const NAMES_NO_LEASE: &str = "the labels name no lease";
 
 impl Index {
-    pub(super) fn new(ours: Ours) -> Self {
+    pub(super) fn new(ours: LeaseFilter) -> Self {
         Self {
             ours,
             leases: HashMap::new(),
@@ -164,7 +164,7 @@ impl Index {
         }
     }
 
-    pub(super) fn applied<K: Watched>(&mut self, object: &Arc<K>) -> Vec<Signal> {
+    pub(super) fn applied<K: WatchedKind>(&mut self, object: &Arc<K>) -> Vec<Signal> {
         let key = key_of(K::KIND, object.meta());
         let home = object.home();
         let mut signals = self.moved(&key, home.as_deref(), K::put);
@@ -180,7 +180,7 @@ impl Index {
         signals
     }
 
-    pub(super) fn deleted<K: Watched>(&mut self, meta: &ObjectMeta) -> Vec<Signal> {
+    pub(super) fn deleted<K: WatchedKind>(&mut self, meta: &ObjectMeta) -> Vec<Signal> {
         let key = key_of(K::KIND, meta);
         // From the last known state, because the labels may have changed.
         let home = self.homes.get(&key).cloned().or_else(|| home_of(K::KIND, meta));
@@ -203,7 +203,7 @@ impl Index {
     }
 
     /// Records an invalid object; its previous version does not count.
-    pub(super) fn unreadable<K: Watched>(&mut self, meta: &ObjectMeta, why: &str) -> Vec<Signal> {
+    pub(super) fn unreadable<K: WatchedKind>(&mut self, meta: &ObjectMeta, why: &str) -> Vec<Signal> {
         let key = key_of(K::KIND, meta);
         let home = home_of(K::KIND, meta);
         let mut signals = self.moved(&key, home.as_deref(), K::put);
@@ -220,7 +220,7 @@ impl Index {
     }
 
     /// Replaces all objects of a kind by a list from a time after `asked`.
-    pub(super) fn replaced<K: Watched>(
+    pub(super) fn replaced<K: WatchedKind>(
         &mut self,
         objects: &[Arc<K>],
         unreadable: &[(ObjectMeta, String)],
@@ -327,7 +327,7 @@ impl Index {
     }
 
     /// Removes an object from its previous lease if it moved.
-    fn moved<K: Watched>(
+    fn moved<K: WatchedKind>(
         &mut self,
         key: &Key,
         home: Option<&str>,

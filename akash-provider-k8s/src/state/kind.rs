@@ -125,7 +125,7 @@ impl fmt::Display for Kind {
 }
 
 /// Type of a watched kind.
-pub(crate) trait Watched:
+pub(crate) trait WatchedKind:
     kube::Resource<DynamicType = ()>
     + Lookup<DynamicType = ()>
     + Clone
@@ -195,7 +195,7 @@ pub fn lease_of_host(host: &ProviderHostSpec) -> Option<LeaseId> {
 
 macro_rules! one_of_a_lease {
     ($type:ty, $kind:ident, $field:ident) => {
-        impl Watched for $type {
+        impl WatchedKind for $type {
             const KIND: Kind = Kind::$kind;
 
             fn put(view: &mut LeaseView, _: &str, object: Option<Arc<Self>>) {
@@ -211,7 +211,7 @@ macro_rules! one_of_a_lease {
 
 macro_rules! many_of_a_lease {
     ($type:ty, $kind:ident, $field:ident $(, $extra:item)*) => {
-        impl Watched for $type {
+        impl WatchedKind for $type {
             const KIND: Kind = Kind::$kind;
 
             fn put(view: &mut LeaseView, name: &str, object: Option<Arc<Self>>) {

@@ -46,13 +46,13 @@ struct Heartbeat {
 
 /// Result of the readings of one node.
 #[derive(Debug)]
-struct Observed {
+struct NodeObservation {
     read: Instant,
     renewed: Option<Timestamp>,
     overdue: Instant,
 }
 
-impl Observed {
+impl NodeObservation {
     fn new(now: Instant) -> Self {
         Self {
             read: now,
@@ -81,7 +81,7 @@ impl Observed {
 
 /// Reads the nodes of failing containers for as long as there are any. Never ends.
 pub(super) async fn follow(client: Client, limit: Duration, shared: Arc<Shared>) {
-    let mut observed: HashMap<String, Observed> = HashMap::new();
+    let mut observed: HashMap<String, NodeObservation> = HashMap::new();
     let mut reader = Reader {
         client,
         limit,
@@ -100,7 +100,9 @@ pub(super) async fn follow(client: Client, limit: Duration, shared: Arc<Shared>)
             }
             let reading = reader.read(name).await;
             let now = Instant::now();
-            let node = observed.entry(name.clone()).or_insert_with(|| Observed::new(now));
+            let node = observed
+                .entry(name.clone())
+                .or_insert_with(|| NodeObservation::new(now));
             node.read = now;
             // After a failed query the health of the containers on the node is unknown.
             let reports = reading.map(|reading| node.reports(reading, now, Timestamp::now()));
@@ -221,7 +223,7 @@ mod tests {
                 &[(0, 0, 500, false), (2, 2, 510, true), (18, 18, 510, false)],
             ),
         ] {
-            let mut node = Observed::new(start);
+            let mut node = NodeObservation::new(start);
             for (after, clock, renewed, reports) in readings {
                 let now = start + Duration::from_secs(*after);
                 assert_eq!(
@@ -246,8 +248,8 @@ mod tests {
             is_ready,
             heartbeat: None,
         };
-        assert!(Observed::new(start).reports(without(true), start, at(0)));
-        assert!(!Observed::new(start).reports(without(false), start, at(0)));
+        assert!(NodeObservation::new(start).reports(without(true), start, at(0)));
+        assert!(!NodeObservation::new(start).reports(without(false), start, at(0)));
     }
 
     #[test]

@@ -27,7 +27,7 @@ impl<K: DeserializeOwned> FromObject for K {
 
 /// Object that may be invalid without an effect on other objects.
 #[derive(Debug, Clone)]
-pub(crate) struct Guarded<K>(pub(crate) Result<K, Unreadable>);
+pub(crate) struct Decoded<K>(pub(crate) Result<K, Unreadable>);
 
 /// Invalid object.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ pub(crate) struct Unreadable {
     pub(crate) error: String,
 }
 
-impl<K: DeserializeOwned> FromObject for Guarded<K> {
+impl<K: DeserializeOwned> FromObject for Decoded<K> {
     fn from_object(value: &Value) -> Result<Self, String> {
         let unreadable = |error: serde_json::Error| {
             // Without a readable name there is nothing to report.
@@ -52,7 +52,7 @@ impl<K: DeserializeOwned> FromObject for Guarded<K> {
 }
 
 /// The wrapper is listed and watched as its kind.
-impl<K: Resource> Resource for Guarded<K> {
+impl<K: Resource> Resource for Decoded<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
 
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn invalid_object_has_its_name_and_the_reason() {
         let pod = json!({"metadata": {"name": "web-0", "namespace": "n"}, "spec": {"containers": "none"}});
-        let Guarded(Err(bad)) = Guarded::<Pod>::from_object(&pod).unwrap() else {
+        let Decoded(Err(bad)) = Decoded::<Pod>::from_object(&pod).unwrap() else {
             panic!("the object is valid");
         };
         assert_eq!(bad.metadata.name.as_deref(), Some("web-0"));
@@ -101,8 +101,8 @@ mod tests {
     #[test]
     fn object_without_a_valid_name_is_an_error() {
         let pod = json!({"metadata": {"name": 7}});
-        assert!(Guarded::<Pod>::from_object(&pod).is_err());
+        assert!(Decoded::<Pod>::from_object(&pod).is_err());
         let pod = json!({"metadata": {"name": "web-0"}});
-        assert!(Guarded::<Pod>::from_object(&pod).unwrap().0.is_ok());
+        assert!(Decoded::<Pod>::from_object(&pod).unwrap().0.is_ok());
     }
 }

@@ -79,7 +79,7 @@ pub(crate) struct Source {
 
 impl Reading {
     /// Creates the functions for these parts of an object.
-    pub(crate) const fn of<P: Parts>() -> Self {
+    pub(crate) const fn new<P: Parts>() -> Self {
         Self {
             list: |source, params| async move { source.list::<P>(&params).await }.boxed(),
             watch: |source, params, version| {

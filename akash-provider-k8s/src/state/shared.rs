@@ -1,8 +1,8 @@
 //! State that the watches write and all callers read.
 
-use super::index::{Index, Ours, Signal};
-use super::watches::{self, Board, Watches};
-use super::{WatchConfig, Watched, changes, kind};
+use super::index::{Index, LeaseFilter, Signal};
+use super::watches::{self, WatchPublisher, Watches};
+use super::{WatchConfig, WatchedKind, changes, kind};
 use crate::settings::Settings;
 use akash_provider_core::cluster::{ClusterChange, Health};
 use akash_provider_core::types::LeaseId;
@@ -20,7 +20,7 @@ pub(crate) const EVERYWHERE: &str = "";
 pub(crate) struct Shared {
     pub(super) watch_config: WatchConfig,
     pub(super) host: String,
-    pub(super) board: Arc<Board>,
+    pub(super) watches: Arc<WatchPublisher>,
     index: Mutex<Index>,
     pub(super) signals: broadcast::Sender<Signal>,
     /// Namespaces of changed leases; a lagging receiver checks all leases.
@@ -29,14 +29,14 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(super) fn new(settings: &Settings, watch_config: WatchConfig) -> Self {
-        let ours = Ours {
+        let ours = LeaseFilter {
             provider: settings.provider.clone(),
             chain_id: settings.chain_id.clone(),
         };
         Self {
             watch_config,
             host: settings.public_hostname.clone(),
-            board: Arc::new(Board::new()),
+            watches: Arc::new(WatchPublisher::new()),
             index: Mutex::new(Index::new(ours)),
             signals: broadcast::Sender::new(changes::WAITING_MAX),
             touched: broadcast::Sender::new(changes::WAITING_MAX),
@@ -56,7 +56,7 @@ impl Shared {
 
     pub(super) fn known(&self) -> bool {
         let grace = self.watch_config.grace;
-        self.board.read(|all| watches::know_health(all, grace))
+        self.watches.read(|all| watches::know_health(all, grace))
     }
 
     pub(super) fn tell(&self, signals: impl IntoIterator<Item = Signal>) {
@@ -72,32 +72,32 @@ impl Shared {
         }
     }
 
-    pub(super) fn applied<K: Watched>(&self, object: &Arc<K>) {
+    pub(super) fn applied<K: WatchedKind>(&self, object: &Arc<K>) {
         let signals = self.index().applied(object);
         self.tell(signals);
         self.touch(object.home().as_deref());
     }
 
-    pub(super) fn deleted<K: Watched>(&self, meta: &ObjectMeta) {
+    pub(super) fn deleted<K: WatchedKind>(&self, meta: &ObjectMeta) {
         let signals = self.index().deleted::<K>(meta);
         self.tell(signals);
         self.touch(kind::home_of(K::KIND, meta).as_deref());
     }
 
-    pub(super) fn unreadable<K: Watched>(&self, meta: &ObjectMeta, why: &str) {
+    pub(super) fn unreadable<K: WatchedKind>(&self, meta: &ObjectMeta, why: &str) {
         let signals = self.index().unreadable::<K>(meta, why);
         self.tell(signals);
         self.touch(kind::home_of(K::KIND, meta).as_deref());
     }
 
-    pub(super) fn replaced<K: Watched>(
+    pub(super) fn replaced<K: WatchedKind>(
         &self,
         objects: &[Arc<K>],
         unreadable: &[(ObjectMeta, String)],
         asked: Instant,
     ) {
         let state = |all: &Watches| all.get(&K::KIND).is_some_and(|state| state.awaited.is_some());
-        let is_served_again = self.board.read(state);
+        let is_served_again = self.watches.read(state);
         {
             let mut index = self.index();
             index.replaced(objects, unreadable, asked);

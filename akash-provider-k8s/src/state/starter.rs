@@ -2,11 +2,11 @@
 
 use super::cache::Cache;
 use super::follow::{Follower, Sink};
-use super::object::{FromObject, Guarded};
+use super::object::{Decoded, FromObject};
 use super::reading::{Bookkeeping, Reading};
 use super::shared::Shared;
-use super::watches::Place;
-use super::{Definitions, Kind, Watched};
+use super::watches::WatchReporter;
+use super::{Definitions, Kind, WatchedKind};
 use crate::labels;
 use crate::task;
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
@@ -27,34 +27,36 @@ pub(super) struct Starter<'a> {
 }
 
 impl Starter<'_> {
-    pub(super) fn cluster<K: Watched + kube::Resource<Scope = ClusterResourceScope>>(&mut self) -> Store<K> {
+    pub(super) fn cluster<K: WatchedKind + kube::Resource<Scope = ClusterResourceScope>>(
+        &mut self,
+    ) -> Store<K> {
         self.start(Api::all(self.client.clone()))
     }
 
-    pub(super) fn everywhere<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(
+    pub(super) fn everywhere<K: WatchedKind + kube::Resource<Scope = NamespaceResourceScope>>(
         &mut self,
     ) -> Store<K> {
         self.start(Api::all(self.client.clone()))
     }
 
     /// Watches without a selector: objects of a kind that may open leases, of any client.
-    pub(super) fn unlabelled<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(
+    pub(super) fn unlabelled<K: WatchedKind + kube::Resource<Scope = NamespaceResourceScope>>(
         &mut self,
     ) -> Store<K> {
         self.start_selected("", Api::all(self.client.clone()))
     }
 
-    pub(super) fn manifests<K: Watched + kube::Resource<Scope = NamespaceResourceScope>>(
+    pub(super) fn manifests<K: WatchedKind + kube::Resource<Scope = NamespaceResourceScope>>(
         &mut self,
     ) -> Store<K> {
         self.start(Api::namespaced(self.client.clone(), self.namespace))
     }
 
-    fn start<K: Watched>(&mut self, api: Api<Guarded<K>>) -> Store<K> {
+    fn start<K: WatchedKind>(&mut self, api: Api<Decoded<K>>) -> Store<K> {
         self.start_selected(labels::SELECTOR, api)
     }
 
-    fn start_selected<K: Watched>(&mut self, selector: &'static str, api: Api<Guarded<K>>) -> Store<K> {
+    fn start_selected<K: WatchedKind>(&mut self, selector: &'static str, api: Api<Decoded<K>>) -> Store<K> {
         let (cache, store) = Cache::new(Arc::clone(&self.shared));
         self.follow(K::KIND, selector, api, cache);
         store
@@ -70,12 +72,12 @@ impl Starter<'_> {
             labels,
             fields: "".into(),
             is_metadata: false,
-            reading: Reading::of::<Bookkeeping>(),
+            reading: Reading::new::<Bookkeeping>(),
             definitions: self.definitions.clone(),
             sink,
-            report: Place {
+            report: WatchReporter {
                 kind,
-                board: Arc::clone(&self.shared.board),
+                watches: Arc::clone(&self.shared.watches),
             },
             watch_config: self.shared.watch_config,
         };

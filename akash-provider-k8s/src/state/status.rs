@@ -57,7 +57,8 @@ fn status_of(view: &LeaseView, service: &str) -> ServiceStatus {
     let replicas = replicas(view, service).unwrap_or_else(not_made);
     let hosts = view.hosts.values().filter(|h| h.spec.service_name == service);
     let noted = hosts.clone().filter_map(|host| {
-        let notes = Notes::of(host.metadata.annotations.as_ref()).for_tenant(&host.spec.owner)?;
+        let notes =
+            Notes::from_annotations(host.metadata.annotations.as_ref()).for_tenant(&host.spec.owner)?;
         Some((host.spec.hostname.clone(), notes))
     });
     ServiceStatus {

@@ -84,9 +84,9 @@ impl WatchConfig {
 
 /// Returns the delay that the server requests, if any.
 pub(crate) fn asked_to_wait(status: &Status) -> Option<Duration> {
-    let said = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
-    if said > 0 {
-        return Some(Duration::from_secs(said.into()).min(RETRY_AFTER_MAX));
+    let requested = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
+    if requested > 0 {
+        return Some(Duration::from_secs(requested.into()).min(RETRY_AFTER_MAX));
     }
     (status.code == 429).then_some(OVERLOADED)
 }
@@ -114,11 +114,11 @@ mod tests {
             (503, None, None),
             (410, None, None),
         ];
-        for (code, said, wanted) in cases {
+        for (code, requested, wanted) in cases {
             let mut status = Status::failure("busy", "TooManyRequests").with_code(code);
-            status.details = said.map(details);
+            status.details = requested.map(details);
             let wanted = wanted.map(Duration::from_secs);
-            assert_eq!(asked_to_wait(&status), wanted, "{code} {said:?}");
+            assert_eq!(asked_to_wait(&status), wanted, "{code} {requested:?}");
         }
     }
 

@@ -61,9 +61,9 @@ pub(super) type Watches = BTreeMap<Kind, WatchState>;
 
 /// Publisher of the states.
 #[derive(Debug)]
-pub(super) struct Board(watch::Sender<Watches>);
+pub(super) struct WatchPublisher(watch::Sender<Watches>);
 
-impl Board {
+impl WatchPublisher {
     pub(super) fn new() -> Self {
         let all = Kind::ALL.map(|kind| (kind, WatchState::default()));
         Self(watch::Sender::new(all.into()))
@@ -129,30 +129,30 @@ impl Board {
 
 /// Reporter of one watch.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct WatchReporter {
     pub(super) kind: Kind,
-    pub(super) board: Arc<Board>,
+    pub(super) watches: Arc<WatchPublisher>,
 }
 
-impl Report for Place {
+impl Report for WatchReporter {
     fn name(&self) -> &'static str {
         self.kind.as_str()
     }
 
     fn listed(&self) {
-        self.board.listed(self.kind);
+        self.watches.listed(self.kind);
     }
 
     fn starts(&self) {
-        self.board.count(self.kind, |state| state.starts += 1);
+        self.watches.count(self.kind, |state| state.starts += 1);
     }
 
     fn works(&self) {
-        self.board.works(self.kind);
+        self.watches.works(self.kind);
     }
 
     fn expired(&self) {
-        self.board.count(self.kind, |state| {
+        self.watches.count(self.kind, |state| {
             state.failures += 1;
             state.last_error = Some("the version of the watch expired".to_owned());
         });
@@ -164,13 +164,13 @@ impl Report for Place {
 
     fn absent(&self, error: String) -> bool {
         let known = |all: &Watches| all.get(&self.kind).is_some_and(|s| s.awaited.is_some());
-        let news = !self.board.read(known);
-        self.board.absent(self.kind, error);
+        let news = !self.watches.read(known);
+        self.watches.absent(self.kind, error);
         news
     }
 
     fn failed(&self, error: String, since: Instant) -> bool {
-        self.board.failed(self.kind, error, since)
+        self.watches.failed(self.kind, error, since)
     }
 }
 
@@ -204,40 +204,40 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(10);
 
-    fn known(board: &Board) -> bool {
-        board.read(|all| know_health(all, GRACE))
+    fn known(watches: &WatchPublisher) -> bool {
+        watches.read(|all| know_health(all, GRACE))
     }
 
     #[tokio::test(start_paused = true)]
     async fn health_is_known_while_deciding_watches_work_or_are_briefly_down() {
-        let board = Board::new();
-        assert!(!known(&board), "before the first list");
+        let watches = WatchPublisher::new();
+        assert!(!known(&watches), "before the first list");
         for kind in Kind::ALL.into_iter().filter(|k| k.decides_health()) {
-            assert!(!known(&board), "without {kind}");
-            board.listed(kind);
+            assert!(!known(&watches), "without {kind}");
+            watches.listed(kind);
         }
-        assert!(known(&board));
-        assert!(!board.read(are_ready), "pods are missing");
-        board.failed(Kind::Pods, "gone".to_owned(), Instant::now());
+        assert!(known(&watches));
+        assert!(!watches.read(are_ready), "pods are missing");
+        watches.failed(Kind::Pods, "gone".to_owned(), Instant::now());
         assert!(
-            board.failed(Kind::Deployments, "gone".to_owned(), Instant::now()),
+            watches.failed(Kind::Deployments, "gone".to_owned(), Instant::now()),
             "the failure is new"
         );
         assert_eq!(
-            board.read(|all| known_until(all, GRACE)),
+            watches.read(|all| known_until(all, GRACE)),
             Some(Instant::now() + GRACE)
         );
         tokio::time::advance(GRACE - Duration::from_millis(1)).await;
-        assert!(known(&board), "within the grace");
+        assert!(known(&watches), "within the grace");
         assert!(
-            !board.failed(Kind::Deployments, "failed again".to_owned(), Instant::now()),
+            !watches.failed(Kind::Deployments, "failed again".to_owned(), Instant::now()),
             "the failure is known"
         );
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert!(!known(&board), "the first failure counts");
-        board.works(Kind::Deployments);
-        assert!(known(&board));
-        let state = board.read(|all| all[&Kind::Deployments].clone());
+        assert!(!known(&watches), "the first failure counts");
+        watches.works(Kind::Deployments);
+        assert!(known(&watches));
+        let state = watches.read(|all| all[&Kind::Deployments].clone());
         assert_eq!(
             (state.failures, state.last_error.as_deref()),
             (2, Some("failed again"))
@@ -246,14 +246,14 @@ mod tests {
 
     #[tokio::test]
     async fn missing_kind_blocks_only_its_dependents() {
-        let board = Board::new();
+        let watches = WatchPublisher::new();
         for kind in Kind::ALL {
-            board.listed(kind);
+            watches.listed(kind);
         }
-        board.absent(Kind::Ips, "404".to_owned());
-        assert!(board.read(are_ready));
-        assert!(known(&board));
-        let fresh = Board::new();
+        watches.absent(Kind::Ips, "404".to_owned());
+        assert!(watches.read(are_ready));
+        assert!(known(&watches));
+        let fresh = WatchPublisher::new();
         for kind in Kind::ALL.into_iter().filter(|k| *k != Kind::Manifests) {
             fresh.listed(kind);
         }

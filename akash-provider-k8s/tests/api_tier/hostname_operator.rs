@@ -6,7 +6,7 @@ use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::crd::convert::to_manifest;
 use akash_provider_k8s::labels;
 use akash_provider_k8s::operators::hostname::index::Plan;
-use akash_provider_k8s::operators::hostname::queue::Patience;
+use akash_provider_k8s::operators::hostname::queue::RetryPolicy;
 use akash_provider_k8s::operators::hostname::route::{Controller, GatewayProvider, Mode};
 use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
 use futures::FutureExt;
@@ -93,9 +93,9 @@ pub(crate) fn options(world: &World, plan: impl Into<Plan>) -> Options {
     Options {
         manifest_namespace: world.settings.manifest_namespace.clone(),
         plan: plan.into(),
-        patience: Patience {
+        patience: RetryPolicy {
             retry_delay: Duration::from_millis(200),
-            ..Patience::default()
+            ..RetryPolicy::default()
         },
         ..Options::default()
     }

@@ -155,7 +155,7 @@ fn what_todays_operator_left_is_taken_over_and_what_it_missed_is_found() {
             second.stop().await;
             let mut named = options(world);
             named.mode.pool = "public".to_owned();
-            named.mode.words = akash_provider_k8s::operators::ip::balancer::Words::New;
+            named.mode.words = akash_provider_k8s::operators::ip::balancer::AnnotationPrefix::New;
             let third = start(&client, named).await;
             let wanted = json!({"metallb.io/allow-shared-ip": key(&two, "front"), "metallb.io/address-pool": "public"});
             let is_so =

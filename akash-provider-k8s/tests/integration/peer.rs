@@ -10,7 +10,7 @@ use akash_provider_k8s::labels;
 use akash_provider_k8s::objects::{self, LeaseObjects, Prior};
 use akash_provider_k8s::operators::hostname::facts;
 use akash_provider_k8s::operators::hostname::index::{Change, Event, Index, Work};
-use akash_provider_k8s::operators::hostname::live::Live;
+use akash_provider_k8s::operators::hostname::live::LiveObject;
 use akash_provider_k8s::operators::hostname::route::Mode;
 use akash_provider_k8s::operators::hostname::sort::Sort;
 use akash_provider_k8s::settings::Isolation;
@@ -216,7 +216,7 @@ fn recorded_routes_are_taken_over_without_a_write() {
         index.apply(Event::Manifests(Change::Listed(manifests)));
         let routes = recording.list("ingresses").into_iter().map(object).map(|route| {
             let place = (route.metadata.namespace.clone().unwrap(), name(&route));
-            (place, Live::of(&route, Sort::Ingress, &Mode::default()))
+            (place, LiveObject::new(&route, Sort::Ingress, &Mode::default()))
         });
         index.apply(Event::Objects(Sort::Ingress, Change::Listed(routes.collect())));
         index.apply(Event::Objects(Sort::HttpRoute, Change::Listed(BTreeMap::new())));

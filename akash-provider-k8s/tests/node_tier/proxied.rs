@@ -10,10 +10,10 @@ use akash_provider_core::error::Error;
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::operators::handover::open_to_gateway;
 use akash_provider_k8s::operators::hostname::index::Plan;
-use akash_provider_k8s::operators::hostname::live::Accepted;
-use akash_provider_k8s::operators::hostname::probe::{Probe, Prober, Question, Said};
-use akash_provider_k8s::operators::hostname::rounds::Budget;
+use akash_provider_k8s::operators::hostname::live::Acceptance;
+use akash_provider_k8s::operators::hostname::probe::{Probe, ProbeRequest, ProbeResponse, Prober};
 use akash_provider_k8s::operators::hostname::route::{Controller as Annotations, GatewayProvider, Mode};
+use akash_provider_k8s::operators::hostname::schedule::Budget;
 use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
 use async_trait::async_trait;
 use controller::Controller;
@@ -88,11 +88,11 @@ struct Asks;
 
 #[async_trait]
 impl Prober for Asks {
-    async fn ask(&self, question: &Question) -> Result<Said, String> {
+    async fn ask(&self, question: &ProbeRequest) -> Result<ProbeResponse, String> {
         assert!(question.address.ip().is_loopback(), "{question:?}");
         let (status, body) = ask(question.address.port(), &question.hostname).await?;
         let body = body.into_bytes();
-        Ok(Said { status, body })
+        Ok(ProbeResponse { status, body })
     }
 }
 
@@ -312,7 +312,7 @@ async fn is_taken_back(stage: &Stage) {
 /// The name goes to another controller, which clients find once DNS leads there.
 async fn hand_over(stage: &Stage, clients: &Traffic, mode: Mode, to: &Controller, kind: &str) -> usize {
     let operator = stage.operator(mode.clone(), true);
-    let is_accepted = |state: &HostnameStatus| state.is_written && state.accepted == Accepted::Yes;
+    let is_accepted = |state: &HostnameStatus| state.is_written && state.accepted == Acceptance::Yes;
     stage
         .until(&operator, "the new route is accepted", is_accepted)
         .await;

@@ -4,7 +4,7 @@ use super::chain::{addresses, block_on, given_chain_id, limits, roots};
 use super::run;
 use crate::args::RunArgs;
 use crate::args::ha::HaStore;
-use crate::operators::Prepared;
+use crate::operators::OperatorPlan;
 use crate::secrets;
 use akash_provider_chain::endpoints::Endpoints;
 use akash_provider_chain::{Roots, regular_file};
@@ -39,7 +39,7 @@ pub(super) fn of_run(args: &RunArgs, home: anyhow::Result<PathBuf>) -> Vec<Strin
         config.map(drop),
         args.bus.location().map(drop),
         election(args),
-        Prepared::read(&args.kubernetes, &[], domain, None).map(drop),
+        OperatorPlan::read(&args.kubernetes, &[], domain, None).map(drop),
         kubeconfig(args),
         certificates(args),
         home.and_then(|home| folder("--home", &home)),

@@ -9,7 +9,7 @@ use crate::cluster_client::client;
 use crate::commands::chain::block_on;
 use crate::{plain, say};
 use akash_provider_chain::regular_file;
-use akash_provider_k8s::operators::handover::{Opened, open_to_gateway};
+use akash_provider_k8s::operators::handover::{OpenedPolicies, open_to_gateway};
 use anyhow::{Context, bail};
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -103,8 +103,8 @@ async fn migrate(args: &MigrateRunArgs, path: &Path) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(opened: &Opened, gateway: &str) -> String {
-    let Opened {
+fn told(opened: &OpenedPolicies, gateway: &str) -> String {
+    let OpenedPolicies {
         opened: now,
         were_open,
         failed,

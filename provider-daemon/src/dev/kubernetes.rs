@@ -2,7 +2,7 @@
 
 use crate::args::KubernetesArgs;
 use crate::cluster_client::client;
-use crate::operators::{Inside, Prepared};
+use crate::operators::{EmbeddedOperators, OperatorPlan};
 use crate::run::Writers;
 use akash_provider_core::Error;
 use akash_provider_core::types::{Address, LeaseId};
@@ -37,7 +37,7 @@ pub struct Kubernetes {
     closes: AbortOnDropHandle<()>,
     chain_id: String,
     args: KubernetesArgs,
-    operators: OnceLock<Inside>,
+    operators: OnceLock<EmbeddedOperators>,
     events: OnceLock<AbortOnDropHandle<()>>,
     provider: Address,
     definitions: Definitions,
@@ -145,10 +145,10 @@ impl Kubernetes {
     }
 
     /// Runs operators in this process. Only the first call counts.
-    pub(crate) fn run_operators(&self, prepared: Prepared) {
+    pub(crate) fn run_operators(&self, prepared: OperatorPlan) {
         self.operators.get_or_init(|| {
             let (client, args) = (&self.client.0, &self.args);
-            Inside::start(client, args, &self.provider, &self.definitions, prepared)
+            EmbeddedOperators::start(client, args, &self.provider, &self.definitions, prepared)
         });
     }
 
@@ -162,13 +162,19 @@ impl Kubernetes {
     /// How the operators in this process are, by their names.
     #[must_use]
     pub fn operators(&self) -> BTreeMap<&'static str, Value> {
-        self.operators.get().map(Inside::status).unwrap_or_default()
+        self.operators
+            .get()
+            .map(EmbeddedOperators::status)
+            .unwrap_or_default()
     }
 
     /// Confirms the deletions that the operators in this process hold; a line for each operator.
     #[must_use]
     pub fn confirm_deletions(&self) -> Vec<String> {
-        self.operators.get().map(Inside::confirm).unwrap_or_default()
+        self.operators
+            .get()
+            .map(EmbeddedOperators::confirm)
+            .unwrap_or_default()
     }
 
     /// Ends the operators in this process in order.

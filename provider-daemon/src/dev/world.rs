@@ -4,7 +4,7 @@ use super::output::print_facts;
 use super::{Backend, Kubernetes, Link, Printer, Processes, StateFile, link, names};
 use crate::args::operators::InsideArg;
 use crate::args::{ClusterArgs, DevArgs};
-use crate::operators::Prepared;
+use crate::operators::OperatorPlan;
 use akash_provider_core::bidding;
 use akash_provider_core::bus::LocalBus;
 use akash_provider_core::chain::MemoryChain;
@@ -275,7 +275,7 @@ async fn backend(args: &DevArgs, hardware: &ClusterArgs, config: &Config) -> any
     let options = args.cluster.inventory_options();
     // A newcomer's names lead somewhere without a pod of an operator.
     let domain = &args.deployment_ingress_domain;
-    let operators = Prepared::read(&args.kubernetes, &[InsideArg::Hostname], domain, None)?;
+    let operators = OperatorPlan::read(&args.kubernetes, &[InsideArg::Hostname], domain, None)?;
     let kubernetes = Kubernetes::connect(kubeconfig, &args.kubernetes, provider, chain_id, &options).await?;
     kubernetes.run_operators(operators);
     Ok(Backend::Kubernetes(Box::new(kubernetes)))

@@ -1,6 +1,6 @@
 //! Server of the socket: the provider side.
 
-use super::{Answer, LeaseLine, QUESTION_MAX, Question, WORK_LIMIT, path};
+use super::{LeaseLine, REQUEST_MAX, Request, Response, WORK_LIMIT, path};
 use crate::run::Distant;
 use akash_provider_core::cluster::Health;
 use akash_provider_core::engine::status::LeaseInfo;
@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Request handler; cloned for each connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Desk {
+pub(crate) struct SocketHandler {
     /// Running provider.
     pub(crate) handle: ProviderHandle,
     /// Cluster; `None` for leases in memory.
@@ -57,7 +57,7 @@ impl Drop for Socket {
 }
 
 /// Serves requests until the cancellation. If the socket cannot be opened, the provider continues without it.
-pub(crate) async fn serve(home: PathBuf, desk: Desk, until: CancellationToken) {
+pub(crate) async fn serve(home: PathBuf, handler: SocketHandler, until: CancellationToken) {
     let socket = match open(&path(&home)) {
         Ok(socket) => socket,
         Err(error) => {
@@ -83,13 +83,13 @@ pub(crate) async fn serve(home: PathBuf, desk: Desk, until: CancellationToken) {
         };
         match accepted {
             Ok((stream, _)) if is_allowed(&stream, socket.owner) => {
-                let (desk, until) = (desk.clone(), until.clone());
+                let (handler, until) = (handler.clone(), until.clone());
                 tokio::spawn(async move {
                     let _turn = turn;
                     tokio::select! {
                         biased;
                         () = until.cancelled() => {}
-                        done = converse(stream, &desk) => {
+                        done = converse(stream, &handler) => {
                             if let Err(error) = done {
                                 tracing::debug!("operator request failed: {error}");
                             }
@@ -134,14 +134,14 @@ fn is_allowed(stream: &UnixStream, owner: u32) -> bool {
         .is_ok_and(|peer| peer.uid() == owner || peer.uid() == ROOT)
 }
 
-async fn converse(stream: UnixStream, desk: &Desk) -> io::Result<()> {
+async fn converse(stream: UnixStream, handler: &SocketHandler) -> io::Result<()> {
     let (reading, mut writing) = stream.into_split();
     let mut line = Vec::new();
-    let mut reading = BufReader::new(reading.take(QUESTION_MAX + 1));
+    let mut reading = BufReader::new(reading.take(REQUEST_MAX + 1));
     // A longer request is truncated, and is invalid JSON.
     timeout(LINE_LIMIT, reading.read_until(b'\n', &mut line)).await??;
-    let answer = match serde_json::from_slice(&line) {
-        Ok(question) => timeout(WORK_LIMIT, desk.answer(question))
+    let response = match serde_json::from_slice(&line) {
+        Ok(request) => timeout(WORK_LIMIT, handler.respond(request))
             .await
             .unwrap_or_else(|_| {
                 refused(format!(
@@ -150,43 +150,43 @@ async fn converse(stream: UnixStream, desk: &Desk) -> io::Result<()> {
             }),
         Err(error) => refused(format!("invalid request: {error}")),
     };
-    let mut line = serde_json::to_vec(&answer)?;
+    let mut line = serde_json::to_vec(&response)?;
     line.push(b'\n');
     timeout(LINE_LIMIT, writing.write_all(&line)).await??;
     Ok(())
 }
 
-impl Desk {
-    async fn answer(&self, question: Question) -> Answer {
-        match question {
-            Question::Breaker => self.with_status(breaker).await,
-            Question::ReleaseBreaker { owner } => self.release(owner).await,
-            Question::Scan { dry_run, confirm } => self.scan(dry_run, confirm).await,
-            Question::Leases => self.with_status(leases).await,
-            Question::Operators => {
+impl SocketHandler {
+    async fn respond(&self, request: Request) -> Response {
+        match request {
+            Request::Breaker => self.with_status(breaker).await,
+            Request::ReleaseBreaker { owner } => self.release(owner).await,
+            Request::Scan { dry_run, confirm } => self.scan(dry_run, confirm).await,
+            Request::Leases => self.with_status(leases).await,
+            Request::Operators => {
                 let operators = self.cluster.as_ref().map(Distant::operators).unwrap_or_default();
                 let named = operators
                     .into_iter()
                     .map(|(name, status)| (name.to_owned(), status));
-                Answer::Operators {
+                Response::Operators {
                     operators: named.collect(),
                 }
             }
-            Question::Harden { lease } => match self.harden(&lease).await {
-                Ok(()) => Answer::Hardened,
+            Request::Harden { lease } => match self.harden(&lease).await {
+                Ok(()) => Response::Hardened,
                 Err(message) => refused(message),
             },
-            Question::EndLease { lease, reason } => match self.handle.end_lease(&lease, reason).await {
+            Request::EndLease { lease, reason } => match self.handle.end_lease(&lease, reason).await {
                 Ok(()) => {
                     tracing::warn!(%lease, ?reason, "lease ended by an operator");
-                    Answer::Ending
+                    Response::Ending
                 }
                 Err(refusal) => refused(refusal.message),
             },
         }
     }
 
-    async fn scan(&self, dry_run: bool, confirm: bool) -> Answer {
+    async fn scan(&self, dry_run: bool, confirm: bool) -> Response {
         // Holds are read first, because missing records also fail the comparison with the cluster.
         let operators = match (&self.cluster, confirm) {
             (Some(cluster), true) => cluster.confirm_deletions(),
@@ -194,7 +194,7 @@ impl Desk {
             (None, _) => Vec::new(),
         };
         match self.handle.scan(dry_run).await {
-            Ok(findings) => Answer::Scanned {
+            Ok(findings) => Response::Scanned {
                 findings: [operators, findings].concat(),
             },
             Err(refusal) if operators.is_empty() => refused(refusal.message),
@@ -202,14 +202,14 @@ impl Desk {
         }
     }
 
-    async fn with_status(&self, answer: impl FnOnce(&Status) -> Answer) -> Answer {
+    async fn with_status(&self, response: impl FnOnce(&Status) -> Response) -> Response {
         match self.handle.known_status().await {
-            Some(status) => answer(&status),
+            Some(status) => response(&status),
             None => refused("the provider does not respond; repeat the command".to_owned()),
         }
     }
 
-    async fn release(&self, owner: Option<Address>) -> Answer {
+    async fn release(&self, owner: Option<Address>) -> Response {
         // The waiting leases are unknown after the release.
         let before = self.handle.known_status().await;
         let released = match owner.clone() {
@@ -228,7 +228,7 @@ impl Desk {
         // While the breaker is tripped for all, the leases of one owner continue to wait.
         let goes_on = |lease: &&LeaseId| owner.as_ref().is_none_or(|o| lease.owner() == o && !is_shut);
         let waited = before.waiting.iter().filter(goes_on);
-        Answer::Released {
+        Response::Released {
             was_tripped: is_shut || !before.held_owners.is_empty(),
             waited: waited.map(ToString::to_string).collect(),
         }
@@ -276,9 +276,9 @@ fn held(operators: &BTreeMap<&'static str, Value>) -> Vec<String> {
     lines.collect()
 }
 
-fn breaker(status: &Status) -> Answer {
+fn breaker(status: &Status) -> Response {
     let breaker = &status.breaker;
-    Answer::Breaker {
+    Response::Breaker {
         tripped: breaker.tripped,
         held_owners: breaker.held_owners.iter().map(ToString::to_string).collect(),
         recent: breaker.recent,
@@ -288,7 +288,7 @@ fn breaker(status: &Status) -> Answer {
     }
 }
 
-fn leases(status: &Status) -> Answer {
+fn leases(status: &Status) -> Response {
     let is_listed = |lease: &LeaseId| status.leases.iter().any(|info| info.lease == *lease);
     let held = status.breaker.held.iter().filter(|end| !is_listed(&end.lease));
     let leftovers = held.map(|end| LeaseLine {
@@ -303,7 +303,7 @@ fn leases(status: &Status) -> Answer {
         last_error: None,
         payout_error: None,
     });
-    Answer::Leases {
+    Response::Leases {
         leases: status
             .leases
             .iter()
@@ -336,6 +336,6 @@ fn date(at: BlockTime) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
 }
 
-fn refused(message: String) -> Answer {
-    Answer::Refused { message }
+fn refused(message: String) -> Response {
+    Response::Refused { message }
 }

@@ -12,17 +12,17 @@ mod prober;
 
 use self::dns::Dns;
 use self::prober::Http;
-use super::measures::{Measure, of_counts, of_watches};
+use super::metrics::{Measure, of_counts, of_watches};
 use super::process::{self, Operator};
+use super::responses::{awaited, forgotten, json, value};
 use super::serve::Peer;
-use super::words::{awaited, forgotten, json, value};
 use crate::args::operators::{HostnameArgs, NamesArgs};
 use akash_provider_core::cluster::Reach;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
-use akash_provider_k8s::operators::hostname::live::Accepted;
+use akash_provider_k8s::operators::hostname::live::Acceptance;
 use akash_provider_k8s::operators::hostname::notes::ProofState;
 use akash_provider_k8s::operators::hostname::probe::Probe;
-use akash_provider_k8s::operators::hostname::proof::Proving;
+use akash_provider_k8s::operators::hostname::proof::ProofConfig;
 use akash_provider_k8s::operators::hostname::{HostnameOperator, HostnameStatus, Options};
 use anyhow::Context;
 use axum::Router;
@@ -47,19 +47,19 @@ pub fn run(args: &HostnameArgs) -> anyhow::Result<ExitCode> {
     process::run(&args.common, async move |client, gate| {
         options.gate = gate;
         let rule = options.plan.proof.take();
-        Inquiry::new(&args.names, rule)?.give(&mut options);
+        HostnameChecks::new(&args.names, rule)?.give(&mut options);
         Ok(HostnameOperator::start(client, options))
     })
 }
 
 /// Probe and proof of hostnames, as configured by the flags.
 #[derive(Debug, Default)]
-pub(super) struct Inquiry {
+pub(super) struct HostnameChecks {
     probe: Option<Probe>,
-    proof: Option<(ProofRule, Proving)>,
+    proof: Option<(ProofRule, ProofConfig)>,
 }
 
-impl Inquiry {
+impl HostnameChecks {
     /// Creates the configuration. `rule` selects the hostnames that need a proof.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Inquiry {
         let proving = |rule| {
             let dns =
                 Dns::new(&names.dns_server).context("cannot configure the resolvers of --hostname-proof")?;
-            let proving = Proving {
+            let proving = ProofConfig {
                 lookup: Arc::new(dns),
                 budget: names.proving(),
             };
@@ -142,8 +142,11 @@ impl Operator for HostnameOperator {
         let states = [
             ("declared", count(|name| name.lease.is_some())),
             ("written", count(|name| name.is_written)),
-            ("accepted", count(|name| name.accepted == Accepted::Yes)),
-            ("refused", count(|name| matches!(name.accepted, Accepted::No(_)))),
+            ("accepted", count(|name| name.accepted == Acceptance::Yes)),
+            (
+                "refused",
+                count(|name| matches!(name.accepted, Acceptance::No(_))),
+            ),
             ("kept_back", count(|name| name.problem.is_some())),
             (
                 "unreachable",

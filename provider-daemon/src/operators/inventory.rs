@@ -14,15 +14,17 @@ mod grpc;
 mod list;
 mod shape;
 
-use super::measures::{Measure, of_counts, of_watches};
+use super::metrics::{Measure, of_counts, of_watches};
 use super::pod;
 use super::process::{self, Operator};
+use super::responses::{awaited, value};
 use super::serve::status;
-use super::words::{awaited, value};
 use crate::args::operators::{GpuListArgs, InventoryArgs};
 use akash_provider_core::error::listen_text;
 use akash_provider_k8s::operators::inventory::rules::Rules;
-use akash_provider_k8s::operators::inventory::{DiscoveryStatus, InventoryOperator, Options, Shown, Status};
+use akash_provider_k8s::operators::inventory::{
+    ClusterReport, DiscoveryStatus, InventoryOperator, Options, Status,
+};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawQuery, State};
@@ -51,7 +53,7 @@ const RULES_EVERY: Duration = Duration::from_secs(2);
 
 /// Inventory operator with its sources and its gRPC port.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct InventoryProcess {
     operator: InventoryOperator,
     list: Arc<List>,
     rules: Mutex<RulesStatus>,
@@ -102,7 +104,7 @@ impl Plan {
         folder: Option<&Path>,
     ) -> anyhow::Result<Self> {
         let given = rules.filter(|given| !given.trim().is_empty());
-        let source = given.map(|given| config::Source::of(flag, given));
+        let source = given.map(|given| config::Source::from_flag(flag, given));
         let (text, rules) = first_rules(flag, source.as_ref())?;
         Ok(Self {
             rules,
@@ -112,13 +114,13 @@ impl Plan {
     }
 
     /// Starts the operator. `options` has no rules.
-    pub(super) fn start(self, client: &Client, options: Options, patience: Duration) -> Desk {
+    pub(super) fn start(self, client: &Client, options: Options, patience: Duration) -> InventoryProcess {
         let from = self.source.as_ref().map(|(source, _)| source.name());
         let options = Options {
             rules: self.rules,
             ..options
         };
-        Desk {
+        InventoryProcess {
             operator: InventoryOperator::start(client, options),
             list: Arc::new(self.list),
             rules: Mutex::new(RulesStatus { from, error: None }),
@@ -155,10 +157,10 @@ pub fn run(args: &InventoryArgs) -> anyhow::Result<ExitCode> {
             gate,
             ..Options::default()
         };
-        let desk = plan.start(client, options, args.api_timeout);
-        Ok(Desk {
+        let process = plan.start(client, options, args.api_timeout);
+        Ok(InventoryProcess {
             grpc: Mutex::new(Some(grpc)),
-            ..desk
+            ..process
         })
     })
 }
@@ -196,33 +198,33 @@ async fn bind(flag: &str, address: SocketAddr) -> anyhow::Result<TcpListener> {
 }
 
 /// Reads the file of rules periodically, forever. Unreadable rules change nothing.
-async fn follow_rules(desk: &Desk) -> Infallible {
-    let Some((source @ config::Source::File(_), text)) = &desk.source else {
+async fn follow_rules(process: &InventoryProcess) -> Infallible {
+    let Some((source @ config::Source::File(_), text)) = &process.source else {
         return std::future::pending().await;
     };
     let mut text = text.clone();
     loop {
         sleep(RULES_EVERY).await;
-        look_at_rules(desk, source, &mut text);
+        look_at_rules(process, source, &mut text);
     }
 }
 
 /// Applies changed rules.
-fn look_at_rules(desk: &Desk, source: &config::Source, text: &mut String) {
+fn look_at_rules(process: &InventoryProcess, source: &config::Source, text: &mut String) {
     let now = source.text();
     let read = match now {
         Ok(now) if now == *text => Ok(None),
         Ok(now) => source.rules(&now).map(|rules| Some((rules, now))),
         Err(why) => Err(why),
     };
-    let mut status = desk.rules.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut status = process.rules.lock().unwrap_or_else(PoisonError::into_inner);
     match read {
         Ok(news) => {
             status.error = None;
             if let Some((rules, now)) = news {
                 tracing::info!(from = status.from, "inventory rules changed");
                 *text = now;
-                desk.operator.set_rules(rules);
+                process.operator.set_rules(rules);
             }
         }
         Err(why) => {
@@ -237,7 +239,7 @@ fn look_at_rules(desk: &Desk, source: &config::Source, text: &mut String) {
     }
 }
 
-impl Desk {
+impl InventoryProcess {
     fn page(&self) -> Page {
         Page {
             rules: self.rules.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -247,14 +249,14 @@ impl Desk {
     }
 
     /// Returns the cluster, or `None` if it was not counted in time.
-    async fn awaited(&self) -> Option<Arc<Shown>> {
+    async fn awaited(&self) -> Option<Arc<ClusterReport>> {
         let mut shown = self.operator.shown();
         let known = timeout(self.patience, shown.wait_for(Option::is_some)).await;
         known.ok()?.ok()?.clone()
     }
 }
 
-impl Operator for Desk {
+impl Operator for InventoryProcess {
     const NAME: &'static str = "inventory";
     const TEXTS: &'static [&'static str] = &[];
 
@@ -338,8 +340,11 @@ fn of_discovery(now: &DiscoveryStatus) -> [Measure; 3] {
     ]
 }
 
-async fn inventory(State(desk): State<Arc<Desk>>, RawQuery(query): RawQuery) -> Response<Body> {
-    let Some(shown) = desk.awaited().await else {
+async fn inventory(
+    State(process): State<Arc<InventoryProcess>>,
+    RawQuery(query): RawQuery,
+) -> Response<Body> {
+    let Some(shown) = process.awaited().await else {
         return status(StatusCode::INTERNAL_SERVER_ERROR, "");
     };
     let query = query.unwrap_or_default();

@@ -6,10 +6,10 @@
 //! | `POST /forget/LEASE` | retries its addresses; local clients only |
 //! | `POST /confirm` | confirms held deletions; local clients only |
 
-use super::measures::{Measure, of_counts, of_watches};
+use super::metrics::{Measure, of_counts, of_watches};
 use super::process::{self, Operator};
+use super::responses::{answer, awaited, forgotten, json, value};
 use super::serve::{Peer, status};
-use super::words::{answer, awaited, forgotten, json, value};
 use crate::args::operators::IpArgs;
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Numbers of addresses, in the format of the Go operator.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Counted {
+struct AddressCounts {
     /// Total number of addresses; the Go operator names it so.
     available: u32,
     in_use: u32,
@@ -35,7 +35,7 @@ struct Counted {
 /// Error in the format of the Go operator.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct Failed {
+struct ErrorBody {
     error: String,
     code: i32,
 }
@@ -74,7 +74,7 @@ impl Operator for IpOperator {
             "/ignored-leases" => Some(json(&self.ignored_leases())),
             _ => {
                 let (available, in_use) = self.usage().known()?;
-                Some(json(&Counted { available, in_use }))
+                Some(json(&AddressCounts { available, in_use }))
             }
         }
     }
@@ -145,7 +145,7 @@ async fn of_lease(
     match operator.assigned(&lease) {
         Ok(all) if all.is_empty() => status(StatusCode::NO_CONTENT, ""),
         Ok(all) => answer(StatusCode::OK, &all),
-        Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, &Failed { error, code: -1 }),
+        Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, &ErrorBody { error, code: -1 }),
     }
 }
 

@@ -8,10 +8,10 @@
 //! | `GET /status` | status of the operator and of the election |
 //! | `GET /metrics` | metrics for Prometheus |
 
-use super::measures::{Measure, Registered};
+use super::metrics::{Measure, MetricsCollector};
 use super::pod;
-use super::serve::{Peer, Prepared, serve, status};
-use super::words::{answer, json, not_local};
+use super::responses::{answer, json, not_local};
+use super::serve::{CachedBody, Peer, serve, status};
 use crate::COMMIT;
 use crate::args::Output;
 use crate::args::operators::common::{CommonArgs, ElectionArg};
@@ -109,7 +109,7 @@ pub(super) trait Operator: Send + Sync + 'static {
 pub(super) struct Process<O> {
     pub(super) operator: Arc<O>,
     election: Option<Election>,
-    texts: BTreeMap<&'static str, Prepared>,
+    texts: BTreeMap<&'static str, CachedBody>,
     /// Maximum age of a cached response.
     every: Duration,
 }
@@ -204,7 +204,7 @@ impl<O: Operator> Process<O> {
         Self {
             operator: operator.into(),
             election,
-            texts: paths.map(|path| (path, Prepared::default())).collect(),
+            texts: paths.map(|path| (path, CachedBody::default())).collect(),
             every: REFRESH,
         }
     }
@@ -333,7 +333,7 @@ async fn ready<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<
 }
 
 async fn metrics<O: Operator>(State(process): State<Arc<Process<O>>>) -> Response<Body> {
-    let Some(text) = Registered::new(O::NAME, process.measures()).text() else {
+    let Some(text) = MetricsCollector::new(O::NAME, process.measures()).text() else {
         return status(StatusCode::INTERNAL_SERVER_ERROR, "cannot encode the metrics\n");
     };
     let mut answer = status(StatusCode::OK, text);

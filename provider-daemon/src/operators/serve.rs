@@ -122,13 +122,13 @@ async fn converse(stream: TcpStream, peer: Peer, router: Router, until: Cancella
 
 /// Cached response body, regenerated on request when it is too old.
 #[derive(Debug, Default)]
-pub(super) struct Prepared {
+pub(super) struct CachedBody {
     text: RwLock<Option<(bytes::Bytes, SystemTime)>>,
     /// Time of the last generation, and whether the operator was ready.
     looked: Mutex<Option<(Instant, bool)>>,
 }
 
-impl Prepared {
+impl CachedBody {
     /// Regenerates a body that is older than `every`, or from before the operator became ready. `None` keeps the
     /// cached body.
     pub(super) fn renew(&self, every: Duration, is_ready: bool, make: impl FnOnce() -> Option<Vec<u8>>) {
@@ -199,19 +199,19 @@ mod tests {
 
     #[tokio::test]
     async fn body_is_served_once_generated_and_never_truncated() {
-        let prepared = Prepared::default();
-        assert_eq!(prepared.answer().status(), StatusCode::NO_CONTENT);
-        prepared.set(b"{}".to_vec());
-        let answer = prepared.answer();
+        let cached = CachedBody::default();
+        assert_eq!(cached.answer().status(), StatusCode::NO_CONTENT);
+        cached.set(b"{}".to_vec());
+        let answer = cached.answer();
         assert_eq!(answer.headers()[CACHE_CONTROL], "no-cache, max-age=0");
         let date = answer.headers()[LAST_MODIFIED].to_str().unwrap().to_owned();
         assert!(date.ends_with(" GMT") && date.len() == 29, "{date}");
         let body = answer.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(body, "{}");
-        prepared.set(vec![b' '; TEXT_MAX]);
-        assert_eq!(prepared.answer().status(), StatusCode::OK);
-        prepared.set(vec![b' '; TEXT_MAX + 1]);
-        assert_eq!(prepared.answer().status(), StatusCode::INTERNAL_SERVER_ERROR);
+        cached.set(vec![b' '; TEXT_MAX]);
+        assert_eq!(cached.answer().status(), StatusCode::OK);
+        cached.set(vec![b' '; TEXT_MAX + 1]);
+        assert_eq!(cached.answer().status(), StatusCode::INTERNAL_SERVER_ERROR);
     }
 
     #[tokio::test]
@@ -253,10 +253,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn body_is_regenerated_on_request_when_it_is_old() {
-        let (prepared, every) = (Prepared::default(), Duration::from_secs(5));
+        let (cached, every) = (CachedBody::default(), Duration::from_secs(5));
         let made = std::cell::Cell::new(0);
         let ask = |is_ready| {
-            prepared.renew(every, is_ready, || {
+            cached.renew(every, is_ready, || {
                 made.set(made.get() + 1);
                 Some(b"{}".to_vec())
             });

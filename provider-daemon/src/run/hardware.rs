@@ -5,7 +5,7 @@ use super::distant::Distant;
 use super::writers::Writers;
 use crate::args::{KubernetesArgs, RunArgs};
 use crate::dev::{Backend, Kubernetes};
-use crate::operators::Prepared;
+use crate::operators::OperatorPlan;
 use crate::supervise::{Part, Pulse, Supervisor};
 use akash_provider_core::Config;
 use akash_provider_core::cluster::Cluster;
@@ -47,7 +47,7 @@ impl Hardware {
         desks: &Desks,
         background: &CancellationToken,
         parts: &mut Supervisor,
-        prepared: (Prepared, Arc<dyn EventStore>),
+        prepared: (OperatorPlan, Arc<dyn EventStore>),
     ) -> Self {
         if args.cluster_k8s || args.kubernetes.kubeconfig.is_some() {
             let distant = Distant::new(args.kubernetes.ip_operator);
@@ -121,7 +121,7 @@ struct Connecting {
     leading: LeadershipGate,
     writers: Writers,
     /// What runs beside the provider once the cluster is there.
-    operators: Prepared,
+    operators: OperatorPlan,
     /// Storage of the events of leases.
     events: Arc<dyn EventStore>,
 }

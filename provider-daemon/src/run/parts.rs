@@ -124,7 +124,7 @@ pub(super) fn answer_operators(
     until: &CancellationToken,
 ) {
     let handle = handle.clone();
-    let desk = operator::Desk { handle, cluster };
+    let desk = operator::SocketHandler { handle, cluster };
     let (home, until) = (home.to_owned(), until.clone());
     parts.again(Part::OperatorSocket, move |_| {
         let serving = operator::serve(home.clone(), desk.clone(), until.clone());

@@ -31,7 +31,7 @@ impl World {
 
     fn node(&self, name: &str) {
         let node = json!({"metadata": {"name": name, "labels": {"akash.network": "true"}}});
-        let facts = NodeFacts::of(&serde_json::from_value(node).unwrap()).unwrap();
+        let facts = NodeFacts::from_object(&serde_json::from_value(node).unwrap()).unwrap();
         let key = Key::new("", name);
         self.shared.apply([Change::Set(key, Fact::Node(facts))]);
     }
@@ -214,12 +214,12 @@ async fn repeated_list_keeps_its_objects_and_removes_the_others() {
     }))
     .unwrap();
     let settings = Settings::new(PROVIDER.parse().unwrap());
-    let read = move |m: &DynamicObject| LeaseFacts::of(m, &settings).unwrap().map(Fact::Lease);
-    let mut leases = Intake::new(Kind::Lease, &world.shared, Box::new(read));
-    let mut pods = Intake::new(
+    let read = move |m: &DynamicObject| LeaseFacts::from_object(m, &settings).unwrap().map(Fact::Lease);
+    let mut leases = CountSink::new(Kind::Lease, &world.shared, Box::new(read));
+    let mut pods = CountSink::new(
         Kind::Pod,
         &world.shared,
-        Box::new(|p| PodFacts::of(p).map(Fact::Pod)),
+        Box::new(|p| PodFacts::from_object(p).map(Fact::Pod)),
     );
     for times in 0..2 {
         leases.begin();
@@ -295,7 +295,7 @@ async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
             "metadata": {"name": name, "labels": {"akash.network": "true"}},
             "status": {"allocatable": {"cpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]},
         });
-        let facts = NodeFacts::of(&serde_json::from_value(node).unwrap()).unwrap();
+        let facts = NodeFacts::from_object(&serde_json::from_value(node).unwrap()).unwrap();
         shared.apply([Change::Set(Key::new("", name), Fact::Node(facts))]);
     }
     pod(&shared, "1");
@@ -312,16 +312,16 @@ fn pod(shared: &Shared, cpu: &str) {
         "metadata": {"name": "web-0", "namespace": "ns", "uid": "u1"},
         "spec": {"nodeName": "n1", "containers": [{"name": "web", "resources": {"requests": {"cpu": cpu}}}]},
     });
-    let facts = PodFacts::of(&serde_json::from_value(pod).unwrap()).unwrap();
+    let facts = PodFacts::from_object(&serde_json::from_value(pod).unwrap()).unwrap();
     shared.apply([Change::Set(Key::new("ns", "web-0"), Fact::Pod(facts))]);
 }
 
 /// Returns the free CPU of the first node.
-fn free(counting: &Counting) -> u64 {
+fn free(counting: &CountHandle) -> u64 {
     counting.count().metrics().nodes[0].cpu.available
 }
 
-async fn next(inventory: &mut WholeInventory) -> Option<Result<Counting, String>> {
+async fn next(inventory: &mut WholeInventory) -> Option<Result<CountHandle, String>> {
     timeout(Duration::from_millis(500), inventory.next()).await.ok()
 }
 

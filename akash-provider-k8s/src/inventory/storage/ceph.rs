@@ -30,7 +30,7 @@ pub struct CephPoolFacts {
 impl CephClusterFacts {
     /// Decodes a cluster; without a used size in the status, the whole size counts as used.
     #[must_use]
-    pub fn of(object: &DynamicObject) -> Self {
+    pub fn from_object(object: &DynamicObject) -> Self {
         let amount = |name: &str| {
             let value = object.data.pointer(&format!("/status/ceph/capacity/{name}"))?;
             value.as_i64().filter(|n| *n >= 0)
@@ -54,7 +54,7 @@ impl CephClusterFacts {
 impl CephPoolFacts {
     /// Decodes a pool; the default of Ceph applies without a number of copies.
     #[must_use]
-    pub fn of(object: &DynamicObject) -> Self {
+    pub fn from_object(object: &DynamicObject) -> Self {
         let number = |at: &str| {
             let number = object.data.pointer(at).and_then(Value::as_i64);
             // A divisor, so never zero.

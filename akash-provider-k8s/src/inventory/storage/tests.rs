@@ -21,7 +21,7 @@ impl World {
             "metadata": {"name": name, "labels": {"akash.network": "true"}},
             "provisioner": provisioner, "parameters": parameters,
         });
-        let class = ClassFacts::of(&serde_json::from_value(class).unwrap());
+        let class = ClassFacts::from_object(&serde_json::from_value(class).unwrap());
         self.classes.insert(name.into(), class);
         self
     }
@@ -34,14 +34,15 @@ impl World {
             volume["spec"]["claimRef"] = json!({"namespace": claim, "name": "data"});
         }
         self.volumes
-            .extend(VolumeFacts::of(&serde_json::from_value(volume).unwrap()));
+            .extend(VolumeFacts::from_object(&serde_json::from_value(volume).unwrap()));
         self
     }
 
     fn free(mut self, class: &str, gib: i64) -> Self {
         let capacity = json!({"metadata": {}, "storageClassName": class, "capacity": format!("{gib}Gi")});
-        self.capacities
-            .extend(CapacityFacts::of(&serde_json::from_value(capacity).unwrap()));
+        self.capacities.extend(CapacityFacts::from_object(
+            &serde_json::from_value(capacity).unwrap(),
+        ));
         self
     }
 
@@ -58,9 +59,12 @@ impl World {
             serde_json::from_value::<DynamicObject>(object).unwrap()
         };
         let status = json!({"status": {"ceph": {"capacity": {"bytesTotal": total, "bytesUsed": used}}}});
-        self.clusters
-            .push(CephClusterFacts::of(&object("CephCluster", "my-cluster", status)));
-        self.pools.push(CephPoolFacts::of(&object(
+        self.clusters.push(CephClusterFacts::from_object(&object(
+            "CephCluster",
+            "my-cluster",
+            status,
+        )));
+        self.pools.push(CephPoolFacts::from_object(&object(
             "CephBlockPool",
             "pool",
             json!({"spec": pool}),
@@ -224,7 +228,7 @@ fn only_local_path_volumes_use_the_disk_of_a_node() {
                 {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}]},
             ]}}},
         });
-        VolumeFacts::of(&serde_json::from_value(volume).unwrap())
+        VolumeFacts::from_object(&serde_json::from_value(volume).unwrap())
             .unwrap()
             .node
     };

@@ -34,7 +34,10 @@ fn node(name: &str, change: impl FnOnce(&mut Value)) -> Change {
     });
     change(&mut object);
     let object: Node = read(object);
-    Change::Set(Key::new("", name), Fact::Node(NodeFacts::of(&object).unwrap()))
+    Change::Set(
+        Key::new("", name),
+        Fact::Node(NodeFacts::from_object(&object).unwrap()),
+    )
 }
 
 fn pod(namespace: &str, name: &str, node: &str, cpu: &str, change: impl FnOnce(&mut Value)) -> Change {
@@ -50,7 +53,7 @@ fn pod(namespace: &str, name: &str, node: &str, cpu: &str, change: impl FnOnce(&
     change(&mut object);
     let object: Pod = read(object);
     let key = Key::new(namespace, name);
-    match PodFacts::of(&object) {
+    match PodFacts::from_object(&object) {
         Some(facts) => Change::Set(key, Fact::Pod(facts)),
         None => Change::Gone(Kind::Pod, key, object.metadata.uid.map(Into::into)),
     }
@@ -69,7 +72,7 @@ fn lease(dseq: u64, unit: u32) -> Change {
             }]},
         },
     }));
-    let facts = LeaseFacts::of(&manifest, &Settings::new(PROVIDER.parse().unwrap()));
+    let facts = LeaseFacts::from_object(&manifest, &Settings::new(PROVIDER.parse().unwrap()));
     Change::Set(Key::new("", &name), Fact::Lease(facts.unwrap().unwrap()))
 }
 
@@ -77,7 +80,7 @@ fn class(name: &str, provisioner: &str, offered: bool) -> Change {
     let object: StorageClass = read(json!({
         "metadata": {"name": name, "labels": {"akash.network": offered.to_string()}}, "provisioner": provisioner,
     }));
-    Change::Set(Key::new("", name), Fact::Class(ClassFacts::of(&object)))
+    Change::Set(Key::new("", name), Fact::Class(ClassFacts::from_object(&object)))
 }
 
 fn volume(name: &str, class: &str, gib: u32, claim: &str, node: &str) -> Change {
@@ -93,7 +96,7 @@ fn volume(name: &str, class: &str, gib: u32, claim: &str, node: &str) -> Change 
     }));
     Change::Set(
         Key::new("", name),
-        Fact::Volume(VolumeFacts::of(&object).unwrap()),
+        Fact::Volume(VolumeFacts::from_object(&object).unwrap()),
     )
 }
 
@@ -464,7 +467,7 @@ fn pods_of_a_node_share_the_string_of_its_name() {
             "metadata": {"name": format!("p{number}"), "namespace": "ns", "uid": "u"},
             "spec": {"nodeName": "n1", "containers": []},
         }));
-        let facts = PodFacts::of(&object.unwrap()).unwrap();
+        let facts = PodFacts::from_object(&object.unwrap()).unwrap();
         tally.apply(Change::Set(
             Key::new("ns", &format!("p{number}")),
             Fact::Pod(facts),

@@ -3,7 +3,7 @@
 
 use super::Evidence;
 use crate::error::within;
-use crate::operators::board::{Board, Index};
+use crate::operators::operator_state::{Index, OperatorState};
 use crate::pages;
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -36,17 +36,17 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + 'static,
 {
     /// Reads once at the start, and then whenever the guard of the board requires it. Never ends.
-    pub(in crate::operators) async fn follow<I: Index>(self, board: Arc<Board<I>>) {
+    pub(in crate::operators) async fn follow<I: Index>(self, state: Arc<OperatorState<I>>) {
         let mut wait = WAIT_FIRST;
         loop {
             match self.read().await {
                 Ok(evidence) => {
-                    board.learn(evidence);
+                    state.learn(evidence);
                     wait = WAIT_FIRST;
-                    board.evidence_wanted.notified().await;
+                    state.evidence_wanted.notified().await;
                 }
                 Err(error) => {
-                    board.fail(&error);
+                    state.fail(&error);
                     sleep(wait).await;
                     wait = (wait * 2).min(WAIT_MAX);
                 }

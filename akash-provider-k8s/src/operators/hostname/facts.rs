@@ -4,7 +4,7 @@ use super::notes::Notes;
 use crate::crd::convert::{decode, from_manifest};
 use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
-use crate::operators::said::cut;
+use crate::operators::report::cut;
 use crate::state::lease_of_host;
 use akash_provider_core::manifest::hosts::custom_hosts;
 use akash_provider_core::manifest::{
@@ -110,7 +110,7 @@ fn read_host(object: &DynamicObject) -> Fact<Host> {
         port,
         updated_at: updated_at.map(cut).unwrap_or_default(),
         uid: object.metadata.uid.clone().unwrap_or_default(),
-        notes: Notes::of(annotations),
+        notes: Notes::from_annotations(annotations),
     })
 }
 
@@ -161,7 +161,7 @@ fn typed<K: DeserializeOwned>(kind: &str, object: &DynamicObject) -> Fact<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operators::said::PROBLEM_MAX;
+    use crate::operators::report::PROBLEM_MAX;
     use serde_json::{Value, json};
 
     const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
@@ -204,8 +204,8 @@ mod tests {
             ("external_port", json!("80"), "spec.external_port"),
             ("dseq", json!({}), "spec.dseq"),
         ] {
-            let told = with(field, value.clone());
-            assert!(told.contains(why), "{field} {value}: {told}");
+            let error = with(field, value.clone());
+            assert!(error.contains(why), "{field} {value}: {error}");
         }
         assert!(host(&object("x.example.com", Value::Null)).is_err());
         let long = with("hostname", json!("é".repeat(5_000)));

@@ -13,7 +13,7 @@ mod wanted;
 
 use super::certificate::Issuer;
 use super::facts::{Exposes, Fact, Host};
-use super::live::{Accepted, Live};
+use super::live::{Acceptance, LiveObject};
 use super::route::Mode;
 use super::sort::Sort;
 use crate::operators::change::changed;
@@ -41,7 +41,7 @@ pub enum Event {
     /// Change of Manifests, by the namespace of their lease.
     Manifests(Change<Name, Fact<Exposes>>),
     /// Change of the objects of a kind, by namespace and hostname.
-    Objects(Sort, Change<Place, Live>),
+    Objects(Sort, Change<Place, LiveObject>),
     /// The cluster does not serve this kind.
     Absent(Sort),
     /// The writer deleted the object with this kind, place and UID.
@@ -260,13 +260,13 @@ impl Index {
 
     /// Returns the route of a hostname in a namespace.
     #[must_use]
-    pub fn route(&self, name: &str, namespace: &str) -> Option<&Live> {
+    pub fn route(&self, name: &str, namespace: &str) -> Option<&LiveObject> {
         self.live(self.mode().sort(), name, namespace)
     }
 
     /// Returns an object of a hostname in a namespace.
     #[must_use]
-    pub fn live(&self, sort: Sort, name: &str, namespace: &str) -> Option<&Live> {
+    pub fn live(&self, sort: Sort, name: &str, namespace: &str) -> Option<&LiveObject> {
         self.table(sort).get(name, namespace)
     }
 
@@ -288,9 +288,9 @@ impl Index {
             (Table::Unknown, _) => Some("the list of SnippetsFilters is pending".to_owned()),
             (_, None) => Some("the SnippetsFilter is not written yet".to_owned()),
             (_, Some(live)) => match &live.accepted {
-                Accepted::Yes => None,
-                Accepted::No(why) => Some(format!("the SnippetsFilter is not accepted: {why}")),
-                Accepted::Unsaid => Some(
+                Acceptance::Yes => None,
+                Acceptance::No(why) => Some(format!("the SnippetsFilter is not accepted: {why}")),
+                Acceptance::Unknown => Some(
                     "no controller has accepted the SnippetsFilter; NGINX Gateway Fabric requires --snippets-filters"
                         .to_owned(),
                 ),
@@ -375,8 +375,8 @@ impl Index {
                 }
             } else if is_settled && !self.plan.keep_other_routes {
                 match serves {
-                    Some(Accepted::Yes) => work.deletes.push(gone),
-                    Some(Accepted::Unsaid) if sort == Sort::HttpRoute => work.held.push(gone),
+                    Some(Acceptance::Yes) => work.deletes.push(gone),
+                    Some(Acceptance::Unknown) if sort == Sort::HttpRoute => work.held.push(gone),
                     _ => {}
                 }
             }
@@ -420,7 +420,7 @@ impl Index {
     }
 
     /// Returns all objects of a hostname, routes first.
-    fn objects_of(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &Live)> {
+    fn objects_of(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &LiveObject)> {
         let of = |sort| {
             self.table(sort)
                 .of(name)
@@ -429,17 +429,17 @@ impl Index {
         Sort::ALL.into_iter().flat_map(of)
     }
 
-    fn routes_of(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &Live)> {
+    fn routes_of(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &LiveObject)> {
         self.objects_of(name).filter(|(sort, ..)| sort.is_route())
     }
 
     /// Returns the objects of a hostname that the operator may delete.
-    fn ours(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &Live)> {
+    fn ours(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &LiveObject)> {
         self.objects_of(name)
             .filter(|(_, place, live)| self.is_ours(place, live) && !live.is_going)
     }
 
-    fn is_ours(&self, namespace: &str, live: &Live) -> bool {
+    fn is_ours(&self, namespace: &str, live: &LiveObject) -> bool {
         let lease = live.lease.as_ref();
         lease.is_some_and(|lease| self.providers.contains(&lease.provider) && lease.namespace() == namespace)
     }
@@ -477,7 +477,7 @@ impl Index {
         of_them.map(|(name, _)| name.clone()).collect()
     }
 
-    fn apply_objects(&mut self, sort: Sort, change: Change<Place, Live>) -> BTreeSet<Name> {
+    fn apply_objects(&mut self, sort: Sort, change: Change<Place, LiveObject>) -> BTreeSet<Name> {
         let table = self.objects.entry(sort).or_default();
         let was_known = table.is_known();
         let touched = table.apply(change);
@@ -489,7 +489,7 @@ impl Index {
     }
 }
 
-fn owner(live: &Live) -> Option<&Address> {
+fn owner(live: &LiveObject) -> Option<&Address> {
     live.lease
         .as_ref()
         .map(|lease| &lease.order.group.deployment.owner)
@@ -499,7 +499,7 @@ const fn host_owner(host: &Host) -> &Address {
     &host.lease.order.group.deployment.owner
 }
 
-fn delete(sort: Sort, namespace: &str, live: &Live) -> Delete {
+fn delete(sort: Sort, namespace: &str, live: &LiveObject) -> Delete {
     Delete {
         sort,
         namespace: namespace.to_owned(),

@@ -1,8 +1,8 @@
 //! Existing objects of a hostname, and their differences from the desired objects.
 
 use super::certificate::{self, CertificateState};
-use super::entrance::Entrance;
 use super::filter;
+use super::proxy_address::ProxyAddress;
 use super::route::{self, Mode};
 use super::sort::Sort;
 use crate::apply::subset::{self, Lists};
@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 /// Existing object of a hostname.
 #[derive(Debug, Clone, PartialEq, Hash)]
-pub struct Live {
+pub struct LiveObject {
     /// UID of the object.
     pub uid: String,
     /// Resource version of the object.
@@ -27,11 +27,11 @@ pub struct Live {
     /// The object is being deleted.
     pub is_going: bool,
     /// Status that the proxy, or for a certificate cert-manager, reports.
-    pub accepted: Accepted,
+    pub accepted: Acceptance,
     /// Details of the status, for a certificate.
     pub certificate: Option<CertificateState>,
     /// Address of the proxy in the status of an Ingress.
-    pub entrance: Option<Entrance>,
+    pub entrance: Option<ProxyAddress>,
     /// Labels, annotations and spec.
     body: Value,
 }
@@ -39,13 +39,14 @@ pub struct Live {
 /// Acceptance of a route by its proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Accepted {
+pub enum Acceptance {
     /// The Gateway reports `Accepted` and `ResolvedRefs` for this generation, or the Ingress has an address.
     Yes,
     /// The proxy refuses the route, with the reason.
     No(String),
     /// No status was reported. Some Ingress controllers never report one.
-    Unsaid,
+    #[serde(rename = "unsaid")]
+    Unknown,
 }
 
 /// Difference between an existing and a desired object.
@@ -59,10 +60,10 @@ pub struct Difference {
     pub patch: Option<Value>,
 }
 
-impl Live {
+impl LiveObject {
     /// Creates the value from an object of the API server.
     #[must_use]
-    pub fn of(object: &DynamicObject, sort: Sort, mode: &Mode) -> Self {
+    pub fn new(object: &DynamicObject, sort: Sort, mode: &Mode) -> Self {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
         let (status, generation) = (object.data.get("status"), object.metadata.generation.unwrap_or(0));
         let certificate = (sort == Sort::Certificate).then(|| certificate::state(status, generation));
@@ -73,7 +74,7 @@ impl Live {
             Sort::Certificate => of_certificate(certificate.as_ref()),
         };
         let entrance = (sort == Sort::Ingress)
-            .then(|| Entrance::of_ingress(status))
+            .then(|| ProxyAddress::from_ingress(status))
             .flatten();
         Self {
             accepted,
@@ -97,7 +98,7 @@ impl Live {
             lease: meta.labels.as_ref().and_then(labels::lease_of),
             is_going: meta.deletion_timestamp.is_some(),
             // The reported status belongs to the object before this write.
-            accepted: Accepted::Unsaid,
+            accepted: Acceptance::Unknown,
             certificate: None,
             entrance: None,
             body: json!({
@@ -215,18 +216,18 @@ fn refers(route: &Value, sort: Sort, name: &str) -> bool {
     }
 }
 
-fn of_ingress(status: Option<&Value>) -> Accepted {
+fn of_ingress(status: Option<&Value>) -> Acceptance {
     let addresses = status.and_then(|status| status.pointer("/loadBalancer/ingress")?.as_array());
     match addresses {
-        Some(list) if !list.is_empty() => Accepted::Yes,
-        _ => Accepted::Unsaid,
+        Some(list) if !list.is_empty() => Acceptance::Yes,
+        _ => Acceptance::Unknown,
     }
 }
 
-fn of_route(object: &DynamicObject, status: Option<&Value>, generation: i64, mode: &Mode) -> Accepted {
+fn of_route(object: &DynamicObject, status: Option<&Value>, generation: i64, mode: &Mode) -> Acceptance {
     // Statuses from other gateways are ignored.
     let Mode::GatewayApi { name, namespace, .. } = mode else {
-        return Accepted::Unsaid;
+        return Acceptance::Unknown;
     };
     let parents = status.and_then(|status| status.get("parents")?.as_array());
     let own = object.metadata.namespace.as_deref();
@@ -240,22 +241,22 @@ fn of_route(object: &DynamicObject, status: Option<&Value>, generation: i64, mod
     said(ours, generation, &["Accepted", "ResolvedRefs"])
 }
 
-fn of_filter(status: Option<&Value>, generation: i64) -> Accepted {
+fn of_filter(status: Option<&Value>, generation: i64) -> Acceptance {
     let controllers = status.and_then(|status| status.get("controllers")?.as_array());
     said(controllers.into_iter().flatten(), generation, &["Accepted"])
 }
 
-fn of_certificate(state: Option<&CertificateState>) -> Accepted {
+fn of_certificate(state: Option<&CertificateState>) -> Acceptance {
     match state {
-        Some(state) if state.ready == Some(true) => Accepted::Yes,
-        Some(state) if state.ready == Some(false) => Accepted::No(state.reason.clone()),
-        _ => Accepted::Unsaid,
+        Some(state) if state.ready == Some(true) => Acceptance::Yes,
+        Some(state) if state.ready == Some(false) => Acceptance::No(state.reason.clone()),
+        _ => Acceptance::Unknown,
     }
 }
 
 /// Combines the conditions of this generation: `False` has precedence, and acceptance requires all conditions from
 /// one controller.
-fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, needed: &[&str]) -> Accepted {
+fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, needed: &[&str]) -> Acceptance {
     let mut is_accepted = false;
     for conditions in controllers.filter_map(|controller| controller.get("conditions")?.as_array()) {
         let mut met = BTreeSet::new();
@@ -270,7 +271,7 @@ fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, neede
                 "True" => drop(met.insert(text("type"))),
                 "False" => {
                     let why: String = text("message").chars().take(300).collect();
-                    return Accepted::No(format!("{}: {why}", text("reason")));
+                    return Acceptance::No(format!("{}: {why}", text("reason")));
                 }
                 _ => {}
             }
@@ -278,9 +279,9 @@ fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, neede
         is_accepted |= met.len() == needed.len();
     }
     if is_accepted {
-        Accepted::Yes
+        Acceptance::Yes
     } else {
-        Accepted::Unsaid
+        Acceptance::Unknown
     }
 }
 
@@ -288,7 +289,7 @@ fn said<'a>(controllers: impl Iterator<Item = &'a Value>, generation: i64, neede
 mod tests {
     use super::*;
 
-    fn said_of(conditions: &[(&str, &str, i64)]) -> Accepted {
+    fn said_of(conditions: &[(&str, &str, i64)]) -> Acceptance {
         let all = conditions.iter().map(|(kind, is, seen)| {
             json!({"type": kind, "status": is, "reason": "Invalid", "message": "why", "observedGeneration": seen})
         });
@@ -306,40 +307,40 @@ mod tests {
             buffer_size: String::new(),
         };
         let object = serde_json::from_value(route).unwrap();
-        Live::of(&object, Sort::HttpRoute, &mode).accepted
+        LiveObject::new(&object, Sort::HttpRoute, &mode).accepted
     }
 
     #[test]
     fn route_is_accepted_when_all_conditions_of_this_generation_are_true() {
-        let no = Accepted::No("Invalid: why".to_owned());
+        let no = Acceptance::No("Invalid: why".to_owned());
         for (conditions, wanted) in [
             (
                 &[("Accepted", "True", 2), ("ResolvedRefs", "True", 2)][..],
-                Accepted::Yes,
+                Acceptance::Yes,
             ),
-            (&[("Accepted", "True", 2)], Accepted::Unsaid),
+            (&[("Accepted", "True", 2)], Acceptance::Unknown),
             (
                 &[("Accepted", "True", 2), ("Accepted", "True", 2)],
-                Accepted::Unsaid,
+                Acceptance::Unknown,
             ),
             (
                 &[("Accepted", "True", 1), ("ResolvedRefs", "True", 2)],
-                Accepted::Unsaid,
+                Acceptance::Unknown,
             ),
             (
                 &[("Accepted", "False", 1), ("ResolvedRefs", "False", 1)],
-                Accepted::Unsaid,
+                Acceptance::Unknown,
             ),
             (
                 &[("Accepted", "True", 2), ("ResolvedRefs", "Unknown", 2)],
-                Accepted::Unsaid,
+                Acceptance::Unknown,
             ),
             (
                 &[("Accepted", "True", 2), ("ResolvedRefs", "False", 2)],
                 no.clone(),
             ),
             (&[("Accepted", "False", 2), ("ResolvedRefs", "True", 2)], no),
-            (&[("Programmed", "False", 2)], Accepted::Unsaid),
+            (&[("Programmed", "False", 2)], Acceptance::Unknown),
         ] {
             assert_eq!(said_of(conditions), wanted, "{conditions:?}");
         }

@@ -48,7 +48,7 @@ pub enum ProofState {
 impl Notes {
     /// Decodes the annotations of a record. Invalid values are ignored.
     #[must_use]
-    pub fn of(annotations: Option<&BTreeMap<String, String>>) -> Self {
+    pub fn from_annotations(annotations: Option<&BTreeMap<String, String>>) -> Self {
         Self {
             proof: read(annotations, labels::HOSTNAME_PROOF),
             reachable: read(annotations, labels::HOSTNAME_REACHABLE),
@@ -97,7 +97,7 @@ mod tests {
             (labels::HOSTNAME_REACHABLE, reachable),
         ];
         let all = all.map(|(key, text)| (key.to_owned(), text.to_owned()));
-        Notes::of(Some(&all.into()))
+        Notes::from_annotations(Some(&all.into()))
     }
 
     #[test]

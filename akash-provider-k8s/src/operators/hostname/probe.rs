@@ -4,15 +4,15 @@
 //! write that status; DNS, which a tenant controls, is not used. A tenant chooses the hostname, which is validated,
 //! and the response, of which the status and a few bytes are read.
 
-use super::entrance::Entrance;
-use super::live::Accepted;
-use super::note;
-use super::rounds::{self, Budget};
+use super::live::Acceptance;
+use super::note_writer;
+use super::proxy_address::ProxyAddress;
+use super::schedule::{self, Budget};
 use super::shared::Shared;
 use super::sort::Sort;
 use crate::hostnames::timestamp;
 use crate::labels;
-use crate::operators::said::cut;
+use crate::operators::report::cut;
 use akash_provider_core::cluster::{Reach, Reachable};
 use async_trait::async_trait;
 use std::collections::BTreeSet;
@@ -32,7 +32,7 @@ const LABEL: &str = "akash-probe";
 
 /// Request to a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct ProbeRequest {
     /// Hostname in the `Host` header and in the TLS server name.
     pub hostname: String,
     /// Address of the proxy, used without resolution.
@@ -43,7 +43,7 @@ pub struct Question {
 
 /// Response of a proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
+pub struct ProbeResponse {
     /// HTTP status code.
     pub status: u16,
     /// Start of the body; the prober chooses its length.
@@ -57,7 +57,7 @@ pub trait Prober: Debug + Send + Sync {
     ///
     /// # Errors
     /// Returns a short reason if there is no response.
-    async fn ask(&self, question: &Question) -> Result<Said, String>;
+    async fn ask(&self, question: &ProbeRequest) -> Result<ProbeResponse, String>;
 }
 
 /// Configuration of the probes.
@@ -70,7 +70,12 @@ pub struct Probe {
 }
 
 /// Probes hostnames until the cancellation.
-pub(super) async fn run(probe: Probe, shared: Arc<Shared>, notes: note::Notebook, until: CancellationToken) {
+pub(super) async fn run(
+    probe: Probe,
+    shared: Arc<Shared>,
+    notes: note_writer::NoteWriter,
+    until: CancellationToken,
+) {
     let wanted = {
         let shared = Arc::clone(&shared);
         move || accepted(&shared)
@@ -84,24 +89,24 @@ pub(super) async fn run(probe: Probe, shared: Arc<Shared>, notes: note::Notebook
             if is_well { every } else { every / 5 }
         }
     };
-    let changes = shared.board.changes();
-    rounds::run(probe.budget.per_minute, changes, wanted, ask, until).await;
+    let changes = shared.state.changes();
+    schedule::run(probe.budget.per_minute, changes, wanted, ask, until).await;
 }
 
 /// Returns the hostnames with an accepted route.
 fn accepted(shared: &Shared) -> BTreeSet<String> {
-    let inner = shared.board.inner();
+    let inner = shared.state.inner();
     let index = &inner.index;
     let is_accepted = |name: &String| {
         let host = index.host(name).and_then(|host| host.as_ref().ok());
         let route = host.and_then(|host| index.route(name, &host.namespace));
-        route.is_some_and(|route| route.accepted == Accepted::Yes && !route.is_going)
+        route.is_some_and(|route| route.accepted == Acceptance::Yes && !route.is_going)
     };
     index.names().into_iter().filter(is_accepted).collect()
 }
 
 /// Probes one hostname and reports the result; returns true if it responds.
-async fn look(probe: &Probe, shared: &Shared, notes: &note::Notebook, name: &str) -> bool {
+async fn look(probe: &Probe, shared: &Shared, notes: &note_writer::NoteWriter, name: &str) -> bool {
     let Some((entrance, has_certificate)) = whereabouts(shared, name) else {
         return false;
     };
@@ -135,21 +140,26 @@ async fn look(probe: &Probe, shared: &Shared, notes: &note::Notebook, name: &str
 }
 
 /// Returns the proxy address of a hostname and whether it has a certificate, or `None` without a route.
-fn whereabouts(shared: &Shared, name: &str) -> Option<(Option<Entrance>, bool)> {
-    let of_gateway = shared.front().entrance;
-    let inner = shared.board.inner();
+fn whereabouts(shared: &Shared, name: &str) -> Option<(Option<ProxyAddress>, bool)> {
+    let from_gateway = shared.route_parent().entrance;
+    let inner = shared.state.inner();
     let index = &inner.index;
     let host = index.host(name)?.as_ref().ok()?;
     let route = index.route(name, &host.namespace)?;
     let entrance = match index.mode().sort() {
         Sort::Ingress => route.entrance,
-        _ => of_gateway,
+        _ => from_gateway,
     };
     Some((entrance, route.refers_to(Sort::Certificate, name)))
 }
 
 /// Probes HTTP, and HTTPS if the hostname has a certificate.
-async fn question(prober: &dyn Prober, name: &str, at: Entrance, has_certificate: bool) -> (Reach, String) {
+async fn question(
+    prober: &dyn Prober,
+    name: &str,
+    at: ProxyAddress,
+    has_certificate: bool,
+) -> (Reach, String) {
     let hostname = name
         .strip_prefix('*')
         .map_or_else(|| name.to_owned(), |rest| format!("{LABEL}{rest}"));
@@ -157,7 +167,7 @@ async fn question(prober: &dyn Prober, name: &str, at: Entrance, has_certificate
     let mut answers = Vec::new();
     for (port, is_tls) in ports {
         let Some(port) = port else { continue };
-        let question = Question {
+        let question = ProbeRequest {
             hostname: hostname.clone(),
             address: SocketAddr::new(at.ip, port),
             is_tls,
@@ -178,7 +188,7 @@ async fn question(prober: &dyn Prober, name: &str, at: Entrance, has_certificate
 }
 
 /// Returns the status code of the tenant's service, or the reason why it did not respond.
-async fn answered(prober: &dyn Prober, question: &Question) -> Result<u16, String> {
+async fn answered(prober: &dyn Prober, question: &ProbeRequest) -> Result<u16, String> {
     let said = limited(prober, question).await?;
     match said.status {
         // Status codes of the proxy itself.
@@ -187,7 +197,7 @@ async fn answered(prober: &dyn Prober, question: &Question) -> Result<u16, Strin
             said.status
         )),
         404 => {
-            let nobody = Question {
+            let nobody = ProbeRequest {
                 hostname: NOBODY.to_owned(),
                 is_tls: false,
                 ..question.clone()
@@ -202,7 +212,7 @@ async fn answered(prober: &dyn Prober, question: &Question) -> Result<u16, Strin
     }
 }
 
-async fn limited(prober: &dyn Prober, question: &Question) -> Result<Said, String> {
+async fn limited(prober: &dyn Prober, question: &ProbeRequest) -> Result<ProbeResponse, String> {
     let asking = timeout(LIMIT, prober.ask(question));
     asking
         .await

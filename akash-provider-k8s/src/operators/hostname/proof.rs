@@ -5,13 +5,13 @@
 //! proof, a tenant does not get the hostname and does not block other tenants.
 
 use super::facts::Host;
-use super::note::Notebook;
+use super::note_writer::NoteWriter;
 use super::notes::{Proof, ProofState};
-use super::rounds::{self, Budget};
+use super::schedule::{self, Budget};
 use super::shared::Shared;
 use crate::hostnames::timestamp;
 use crate::labels;
-use crate::operators::said::cut;
+use crate::operators::report::cut;
 use akash_provider_core::types::Address;
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +48,7 @@ pub trait TxtLookup: Debug + Send + Sync {
 
 /// Configuration of the proofs.
 #[derive(Debug, Clone)]
-pub struct Proving {
+pub struct ProofConfig {
     /// Resolver.
     pub lookup: Arc<dyn TxtLookup>,
     /// Rate of the queries.
@@ -88,7 +88,12 @@ enum Finding {
 }
 
 /// Checks hostnames until the cancellation.
-pub(super) async fn run(proving: Proving, shared: Arc<Shared>, notes: Notebook, until: CancellationToken) {
+pub(super) async fn run(
+    proving: ProofConfig,
+    shared: Arc<Shared>,
+    notes: NoteWriter,
+    until: CancellationToken,
+) {
     let tries: Arc<Mutex<BTreeMap<String, Tries>>> = Arc::default();
     let wanted = {
         let (shared, tries) = (Arc::clone(&shared), Arc::clone(&tries));
@@ -128,20 +133,20 @@ pub(super) async fn run(proving: Proving, shared: Arc<Shared>, notes: Notebook, 
             again
         }
     };
-    let changes = shared.board.changes();
-    rounds::run(budget.per_minute, changes, wanted, ask, until).await;
+    let changes = shared.state.changes();
+    schedule::run(budget.per_minute, changes, wanted, ask, until).await;
 }
 
 /// Returns the hostnames that require a proof.
 fn wanted(shared: &Shared) -> BTreeSet<String> {
-    let inner = shared.board.inner();
+    let inner = shared.state.inner();
     let index = &inner.index;
     let needs = |name: &String| index.plan().needs_proof(name) && index.host(name).is_some_and(Result::is_ok);
     index.names().into_iter().filter(needs).collect()
 }
 
 fn host(shared: &Shared, name: &str) -> Option<Host> {
-    let inner = shared.board.inner();
+    let inner = shared.state.inner();
     inner.index.host(name)?.as_ref().ok().cloned()
 }
 

@@ -79,7 +79,7 @@ pub enum GatewayProvider {
 
 /// Objects that a route references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Refers {
+pub struct References {
     /// The HTTPRoute references the filter of its hostname.
     pub filter: bool,
     /// The Ingress references the Secret of its certificate.
@@ -120,12 +120,12 @@ impl Mode {
     /// Renders the route of a hostname without references.
     #[must_use]
     pub fn render(&self, name: &str, host: &Host, options: &HttpOptions) -> Value {
-        self.render_with(name, host, options, Refers::default())
+        self.render_with(name, host, options, References::default())
     }
 
     /// Renders the route of a hostname.
     #[must_use]
-    pub fn render_with(&self, name: &str, host: &Host, options: &HttpOptions, refers: Refers) -> Value {
+    pub fn render_with(&self, name: &str, host: &Host, options: &HttpOptions, refers: References) -> Value {
         let declaration = HostnameDeclaration {
             hostname: name.to_owned(),
             service: host.service.clone(),

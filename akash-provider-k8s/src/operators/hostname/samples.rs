@@ -2,13 +2,13 @@
 
 use super::facts::{Exposes, Host};
 use super::index::{Change, Event, Place, Plan};
-use super::live::Live;
-use super::note::Notebook;
+use super::live::LiveObject;
+use super::note_writer::NoteWriter;
 use super::notes::Notes;
-use super::route::{Mode, Refers};
+use super::route::{Mode, References};
 use super::shared::Shared;
 use super::sort::Sort;
-use crate::operators::queue::Patience;
+use crate::operators::queue::RetryPolicy;
 use crate::state::Definitions;
 use akash_provider_core::manifest::HttpOptions;
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
@@ -44,11 +44,11 @@ pub(super) fn host(tenant: u8) -> Host {
 }
 
 /// Returns the desired Ingress of a record, with this address in its status and an optional certificate.
-pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool) -> (Place, Live) {
+pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool) -> (Place, LiveObject) {
     let mode = Mode::default();
-    let refers = Refers {
+    let refers = References {
         certificate,
-        ..Refers::default()
+        ..References::default()
     };
     let mut object = mode.render_with(name, host, &HttpOptions::default(), refers);
     object["metadata"]["uid"] = json!("2");
@@ -57,12 +57,17 @@ pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool
     object["status"] = json!({"loadBalancer": {"ingress": addresses}});
     let object = serde_json::from_value(object).unwrap();
     let place = (host.namespace.clone(), name.to_owned());
-    (place, Live::of(&object, Sort::Ingress, &mode))
+    (place, LiveObject::new(&object, Sort::Ingress, &mode))
 }
 
 /// Returns the state of an operator after these lists.
-pub(super) fn shared(plan: Plan, hosts: &[(&str, Host)], routes: Vec<(Place, Live)>) -> Arc<Shared> {
-    let shared = Shared::new(plan, Patience::default(), Duration::ZERO, Definitions::default());
+pub(super) fn shared(plan: Plan, hosts: &[(&str, Host)], routes: Vec<(Place, LiveObject)>) -> Arc<Shared> {
+    let shared = Shared::new(
+        plan,
+        RetryPolicy::default(),
+        Duration::ZERO,
+        Definitions::default(),
+    );
     let manifests = hosts.iter().map(|(_, host)| {
         let options = BTreeMap::from([((host.service.clone(), host.port), HttpOptions::default())]);
         let lease = host.lease.clone();
@@ -86,7 +91,7 @@ pub(super) fn shared(plan: Plan, hosts: &[(&str, Host)], routes: Vec<(Place, Liv
         Event::Manifests(manifests),
         Event::Objects(Sort::Ingress, routes),
     ] {
-        shared.board.apply(event);
+        shared.state.apply(event);
     }
     Arc::new(shared)
 }
@@ -107,7 +112,7 @@ impl Cluster {
     }
 
     /// Returns a writer of notes for this cluster.
-    pub(super) fn notebook(&self) -> Notebook {
+    pub(super) fn notebook(&self) -> NoteWriter {
         let cluster = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let cluster = cluster.clone();
@@ -131,7 +136,7 @@ impl Cluster {
                 Ok::<_, std::io::Error>(answer.unwrap())
             }
         });
-        Notebook::new(&Client::new(service, "default"), "lease", Duration::from_secs(5))
+        NoteWriter::new(&Client::new(service, "default"), "lease", Duration::from_secs(5))
     }
 
     /// Returns the notes with this key, each with the name of its object.

@@ -2,13 +2,13 @@
 //! or the IngressClass.
 
 use super::facts::Host;
-use super::front::Front;
 use super::index::{Change, Delete, Event, Index, Plan, Work, Write};
-use super::live::Live;
+use super::live::LiveObject;
+use super::route_parent::RouteParent;
 use super::sort::Sort;
-use crate::operators::board::{self, Board};
 use crate::operators::guard::MissingRecord;
-use crate::operators::queue::Patience;
+use crate::operators::operator_state::{self, OperatorState};
+use crate::operators::queue::RetryPolicy;
 use crate::state::Definitions;
 use akash_provider_core::cluster::Reachable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -51,10 +51,10 @@ impl Deref for Hostnames {
     }
 }
 
-impl board::Index for Hostnames {
+impl operator_state::Index for Hostnames {
     type Event = Event;
     type Work = Work;
-    const KEPT: &'static str = "hostname has no valid route";
+    const PROBLEM: &'static str = "hostname has no valid route";
 
     fn apply(&mut self, event: Event) -> BTreeSet<String> {
         self.index.apply(event)
@@ -78,7 +78,7 @@ impl board::Index for Hostnames {
 
     /// Releases routes of the other mode after the handover time of the new route. The age of the new route is
     /// unknown after a restart, so the time starts when the operator first sees it.
-    fn ripen(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
+    fn apply_time_rules(&mut self, name: &str, work: &mut Work, now: Instant) -> Option<Instant> {
         if work.held.is_empty() {
             self.settling.remove(name);
             return None;
@@ -114,7 +114,7 @@ impl board::Index for Hostnames {
     }
 }
 
-impl board::Work for Work {
+impl operator_state::Work for Work {
     fn is_done(&self) -> bool {
         Self::is_done(self)
     }
@@ -139,12 +139,17 @@ impl board::Work for Work {
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) board: Arc<Board<Hostnames>>,
-    front: Mutex<Front>,
+    pub(super) state: Arc<OperatorState<Hostnames>>,
+    front: Mutex<RouteParent>,
 }
 
 impl Shared {
-    pub(super) fn new(plan: Plan, patience: Patience, handover: Duration, definitions: Definitions) -> Self {
+    pub(super) fn new(
+        plan: Plan,
+        patience: RetryPolicy,
+        handover: Duration,
+        definitions: Definitions,
+    ) -> Self {
         let hostnames = Hostnames {
             index: Index::new(plan),
             settling: BTreeMap::new(),
@@ -154,23 +159,23 @@ impl Shared {
         let kinds = Sort::ALL.map(Sort::plural);
         let watches = [HOSTS, MANIFESTS].into_iter().chain(kinds);
         Self {
-            board: Arc::new(Board::new(hostnames, patience, watches, definitions)),
-            front: Mutex::new(Front::default()),
+            state: Arc::new(OperatorState::new(hostnames, patience, watches, definitions)),
+            front: Mutex::new(RouteParent::default()),
         }
     }
 
-    pub(super) fn front(&self) -> Front {
+    pub(super) fn route_parent(&self) -> RouteParent {
         self.front.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Changes the state of the Gateway or the IngressClass.
-    pub(super) fn change_front<R>(&self, change: impl FnOnce(&mut Front) -> R) -> R {
+    pub(super) fn change_route_parent<R>(&self, change: impl FnOnce(&mut RouteParent) -> R) -> R {
         change(&mut self.front.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Stores the result of a probe; returns the record and the result that is noted on it.
     pub(super) fn reached(&self, name: &str, now: Reachable) -> Option<(Host, Option<Reachable>)> {
-        let mut inner = self.board.inner();
+        let mut inner = self.state.inner();
         let host = inner.index.host(name)?.as_ref().ok()?.clone();
         inner.index.reached.insert(name.to_owned(), now);
         let noted = host.notes.reachable.clone();
@@ -179,24 +184,24 @@ impl Shared {
 
     /// Records a written object.
     pub(super) fn written(&self, name: &str, write: &Write, meta: &ObjectMeta) {
-        self.board.inner().counts.written += 1;
+        self.state.inner().counts.written += 1;
         let place = (write.namespace.clone(), name.to_owned());
-        let live = Live::written(meta, &write.body);
-        self.board
+        let live = LiveObject::written(meta, &write.body);
+        self.state
             .apply(Event::Objects(write.sort, Change::Put(place, live)));
     }
 
     /// Records a deleted object.
     pub(super) fn deleted(&self, name: &str, deleted: &Delete) {
-        self.board.inner().counts.deleted += 1;
+        self.state.inner().counts.deleted += 1;
         let place = (deleted.namespace.clone(), name.to_owned());
-        self.board
+        self.state
             .apply(Event::Deleted(deleted.sort, place, deleted.uid.clone()));
     }
 
     /// Retries the hostnames of a lease without their back-off; returns the number of failed hostnames.
     pub(super) fn forget(&self, lease: &str) -> usize {
-        self.board.forget(|index, name| {
+        self.state.forget(|index, name| {
             let host = index.host(name).and_then(|host| host.as_ref().ok());
             host.is_some_and(|host| host.lease.to_string() == lease)
         })
@@ -206,19 +211,19 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operators::board::Next;
     use crate::operators::guard::Evidence;
     use crate::operators::hostname::samples;
+    use crate::operators::operator_state::Next;
     use std::collections::BTreeSet;
 
     /// Returns the hostnames with routes that the writer deletes now.
     fn deletions(shared: &Shared, now: Instant) -> Vec<String> {
         let mut deleted = Vec::new();
         loop {
-            match shared.board.next(now) {
-                Next::Turn(turn) => {
+            match shared.state.next(now) {
+                Next::WorkItem(turn) => {
                     assert!(turn.work.write.is_none(), "nothing to write");
-                    shared.board.finish(&turn, Ok(()), now);
+                    shared.state.finish(&turn, Ok(()), now);
                     deleted.push(turn.name);
                 }
                 Next::More => {}
@@ -239,7 +244,7 @@ mod tests {
         assert_eq!(deletions(&shared, at(0)), [""; 0]);
         let gone = |name: &String| {
             shared
-                .board
+                .state
                 .apply(Event::Hosts(Change::Gone(name.clone(), Ok(owner.clone()))))
         };
         names.iter().for_each(gone);
@@ -254,7 +259,7 @@ mod tests {
             "a DELETED event proves nothing"
         );
         assert_eq!(deletions(&shared, at(600)), [""; 0], "time proves nothing");
-        shared.board.learn(evidence(at(600)));
+        shared.state.learn(evidence(at(600)));
         assert_eq!(deletions(&shared, at(605)), [""; 0], "eight of eight are held");
         let status = shared.status(None, 10);
         assert_eq!(status.hold.unwrap().names, 8);
@@ -263,10 +268,10 @@ mod tests {
         // All records but one are restored; the route of the last is deleted after the confirmation.
         for name in &names[1..] {
             let host = Ok(owner.clone());
-            shared.board.apply(Event::Hosts(Change::Put(name.clone(), host)));
+            shared.state.apply(Event::Hosts(Change::Put(name.clone(), host)));
         }
         assert_eq!(deletions(&shared, at(606)), [""; 0]);
-        assert_eq!(shared.board.confirm(), 1);
+        assert_eq!(shared.state.confirm(), 1);
         assert_eq!(deletions(&shared, at(607)), ["n0.example.com"]);
         assert!(shared.status(None, 10).hold.is_none());
     }
@@ -275,14 +280,14 @@ mod tests {
     fn status_pages_contain_each_hostname_once() {
         let shared = Shared::new(
             Plan::default(),
-            Patience::default(),
+            RetryPolicy::default(),
             Duration::ZERO,
             Definitions::default(),
         );
         let names: BTreeSet<String> = (0..25).map(|n| format!("n{n}.example.com")).collect();
         let garbage = names.iter().map(|name| (name.clone(), Err("garbage".to_owned())));
         shared
-            .board
+            .state
             .apply(Event::Hosts(Change::Listed(garbage.collect())));
         let (mut seen, mut after, mut pages) = (Vec::new(), None::<String>, 0);
         loop {

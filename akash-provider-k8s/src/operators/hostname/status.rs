@@ -1,14 +1,14 @@
 //! Status of the hostname operator: desired, written and accepted state of each hostname, and its problems.
 
 use super::certificate::CertificateState;
-use super::front::Front;
-use super::live::Accepted;
+use super::live::Acceptance;
 use super::notes::Proof;
+use super::route_parent::RouteParent;
 use super::shared::{Hostnames, Shared};
 use super::sort::Sort;
 use crate::operators::Hold;
-use crate::operators::board::{Counts, Inner};
-use crate::operators::said::{Ignored, LeaseParts, WatchStatus};
+use crate::operators::operator_state::{Counts, Inner};
+use crate::operators::report::{IgnoredLease, LeaseParts, WatchStatus};
 use akash_provider_core::cluster::Reachable;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct Status {
     /// States of the watches, by watched kind.
     pub watches: BTreeMap<&'static str, WatchStatus>,
     /// State of the IngressClass or the Gateway.
-    pub front: Front,
+    pub front: RouteParent,
     /// Numbers of writes, deletions and failures since the start.
     pub counts: Counts,
     /// Number of queued and running hostnames.
@@ -50,7 +50,7 @@ pub struct HostnameStatus {
     /// The route is in its desired state.
     pub is_written: bool,
     /// Acceptance by the proxy.
-    pub accepted: Accepted,
+    pub accepted: Acceptance,
     /// Reason why the proxy does not apply the options of the tenant; only for SnippetsFilters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options_problem: Option<String>,
@@ -79,7 +79,7 @@ pub struct HostnameStatus {
 /// Hostname in the format of the Go operator at `/managed-hostnames`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Managed {
+pub struct ManagedHostname {
     /// Lease of the hostname.
     #[serde(rename = "LeaseID")]
     pub lease: LeaseParts,
@@ -96,7 +96,7 @@ pub struct Managed {
 impl Shared {
     /// Returns the status with at most `limit` hostnames after `after`.
     pub(super) fn status(&self, after: Option<&str>, limit: usize) -> Status {
-        let inner = self.board.inner();
+        let inner = self.state.inner();
         // One more hostname shows that another page follows.
         let names = inner.index.names_after(after, limit.saturating_add(1));
         let hostnames: BTreeMap<_, _> = names
@@ -111,7 +111,7 @@ impl Shared {
 
     /// Returns the status with one hostname, or `None` if it has no record and no route.
     pub(super) fn status_of(&self, name: &str) -> Option<Status> {
-        let inner = self.board.inner();
+        let inner = self.state.inner();
         let is_there = inner.index.has(name);
         let one = is_there.then(|| BTreeMap::from([(name.to_owned(), inner.hostname(name))]));
         one.map(|hostnames| self.with(&inner, hostnames, None))
@@ -125,8 +125,8 @@ impl Shared {
     ) -> Status {
         Status {
             is_ready: inner.index.is_known(),
-            watches: self.board.watch_status(inner),
-            front: self.front(),
+            watches: self.state.watch_status(inner),
+            front: self.route_parent(),
             counts: inner.counts,
             busy: inner.queue.busy(),
             hold: inner.hold(),
@@ -135,8 +135,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn managed(&self) -> BTreeMap<String, Managed> {
-        let inner = self.board.inner();
+    pub(super) fn managed(&self) -> BTreeMap<String, ManagedHostname> {
+        let inner = self.state.inner();
         let mut managed = BTreeMap::new();
         for name in inner.index.names() {
             let Some(Ok(host)) = inner.index.host(&name) else {
@@ -145,7 +145,7 @@ impl Shared {
             if inner.index.route(&name, &host.namespace).is_none() {
                 continue;
             }
-            let one = Managed {
+            let one = ManagedHostname {
                 lease: LeaseParts::from(&host.lease),
                 namespace: host.namespace.clone(),
                 external_port: host.port,
@@ -157,8 +157,8 @@ impl Shared {
         managed
     }
 
-    pub(super) fn ignored(&self) -> BTreeMap<String, Ignored> {
-        self.board.inner().ignored(|index, name| {
+    pub(super) fn ignored(&self) -> BTreeMap<String, IgnoredLease> {
+        self.state.inner().ignored(|index, name| {
             let host = index.host(name)?.as_ref().ok()?;
             Some((host.lease.clone(), name.to_owned()))
         })
@@ -183,7 +183,7 @@ impl Inner<Hostnames> {
             port: host.map(|host| host.port),
             // While a hostname is busy, its route may be outdated.
             is_written: live.is_some() && failed.is_none() && problem.is_none() && !self.queue.is_busy(name),
-            accepted: live.map_or(Accepted::Unsaid, |live| live.accepted.clone()),
+            accepted: live.map_or(Acceptance::Unknown, |live| live.accepted.clone()),
             options_problem: place.and_then(|place| self.index.options_problem(name, place)),
             certificate: has_issuer.then(|| {
                 let said = certificate.and_then(|live| live.certificate.clone());

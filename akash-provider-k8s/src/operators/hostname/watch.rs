@@ -2,14 +2,14 @@
 
 use super::facts::{self, Exposes, Fact, Host};
 use super::index::{Event, Place};
-use super::live::Live;
+use super::live::LiveObject;
 use super::route::Mode;
 use super::shared::{HOSTS, Hostnames, MANIFESTS};
 use super::sort::Sort;
 use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
-use crate::operators::board::Board;
-use crate::operators::intake::{Read, Watched, follow};
+use crate::operators::operator_state::OperatorState;
+use crate::operators::sink::{Read, WatchSpec, follow};
 use crate::state::WatchConfig;
 use crate::state::reading::{Bookkeeping, Reading};
 use akash_provider_core::manifest::with_star;
@@ -23,7 +23,7 @@ pub(super) fn start(
     client: &Client,
     namespace: &str,
     mode: &Mode,
-    board: &Arc<Board<Hostnames>>,
+    state: &Arc<OperatorState<Hostnames>>,
     config: WatchConfig,
 ) -> Vec<AbortOnDropHandle<()>> {
     let records = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
@@ -32,23 +32,23 @@ pub(super) fn start(
         Box::new(move |object| (with_star(&named(object)), facts::host(object)));
     let manifests: Read<String, Fact<Exposes>> =
         Box::new(move |object| (named(object), facts::manifest(object)));
-    let watched = |key, name| Watched {
+    let watched = |key, name| WatchSpec {
         key,
         name,
         // No selector: a record without labels declares a hostname too.
         labels: "",
         fields: "",
         may_be_absent: false,
-        reading: Reading::of::<Bookkeeping>(),
+        reading: Reading::new::<Bookkeeping>(),
     };
     let of_hosts = watched(HOSTS, "providerhosts.akash.network");
     let of_manifests = watched(MANIFESTS, "manifests.akash.network");
     let hosts_api = records(ApiResource::erase::<ProviderHost>(&()));
     let manifests_api = records(ApiResource::erase::<Manifest>(&()));
     let mut tasks = vec![
-        follow(board, of_hosts, hosts_api, hosts, Event::Hosts, config),
+        follow(state, of_hosts, hosts_api, hosts, Event::Hosts, config),
         follow(
-            board,
+            state,
             of_manifests,
             manifests_api,
             manifests,
@@ -57,24 +57,24 @@ pub(super) fn start(
         ),
     ];
     tasks.extend(Sort::ALL.map(|sort| {
-        let of_objects = Watched {
+        let of_objects = WatchSpec {
             key: sort.plural(),
             name: sort.plural(),
             // Objects without the label belong to no lease.
             labels: labels::SELECTOR,
             fields: "",
             may_be_absent: sort != mode.sort(),
-            reading: Reading::of::<Bookkeeping>(),
+            reading: Reading::new::<Bookkeeping>(),
         };
         let mode = mode.clone();
-        let read: Read<Place, Live> = Box::new(move |object| {
+        let read: Read<Place, LiveObject> = Box::new(move |object| {
             let namespace = object.metadata.namespace.clone().unwrap_or_default();
             let place = (namespace, with_star(&named(object)));
-            (place, Live::of(object, sort, &mode))
+            (place, LiveObject::new(object, sort, &mode))
         });
         let api = Api::all_with(client.clone(), &sort.resource());
         let event = move |change| Event::Objects(sort, change);
-        follow(board, of_objects, api, read, event, config)
+        follow(state, of_objects, api, read, event, config)
     }));
     tasks
 }

@@ -8,8 +8,8 @@ use super::index::{Delete, Work, Write};
 use super::shared::{Hostnames, Shared};
 use crate::apply::Calls;
 use crate::labels;
-use crate::operators::board::Board;
-use crate::operators::worker::Writes;
+use crate::operators::operator_state::OperatorState;
+use crate::operators::worker::ObjectWriter;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::manifest::without_star;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -23,11 +23,11 @@ pub(super) struct Writer {
     pub(super) calls: Calls,
 }
 
-impl Writes for Writer {
+impl ObjectWriter for Writer {
     type Index = Hostnames;
 
-    fn board(&self) -> &Board<Hostnames> {
-        &self.shared.board
+    fn state(&self) -> &OperatorState<Hostnames> {
+        &self.shared.state
     }
 
     async fn carry_out(&self, name: &str, work: &Work) -> Result<(), Error> {

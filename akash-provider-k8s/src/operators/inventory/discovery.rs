@@ -1,5 +1,5 @@
 //! Hardware discovery on nodes without GPU model labels: the discovery pod of a node, and its response. This module
-//! is pure; [`seeker`] runs the pods.
+//! is pure; [`runner`] runs the pods.
 //!
 //! The pod and its response match the Go operator. The response lists PCI cards and processors; Kubernetes reports
 //! the number of allocatable devices.
@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub mod seeker;
+pub mod runner;
 
 /// Maximum size of a response, in bytes. A node with sixteen cards returns a few hundred kilobytes.
-pub const ANSWER_MAX: usize = 1 << 20;
+pub const RESPONSE_MAX: usize = 1 << 20;
 /// Maximum number of cards of one node; a higher number is an error of the pod.
 pub const CARDS_MAX: usize = 256;
 /// Maximum number of processors of one node; a higher number is an error of the pod.
@@ -80,7 +80,7 @@ impl Machine {
 
     /// Creates the identity of a node.
     #[must_use]
-    pub fn of(node: &NodeView) -> Self {
+    pub fn from_node(node: &NodeView) -> Self {
         Self {
             uid: node.uid.clone(),
             boot: node.boot.clone(),
@@ -108,17 +108,17 @@ struct Answer {
 #[derive(Deserialize)]
 struct Card {
     address: Option<String>,
-    pci: Option<Numbers>,
+    pci: Option<PciDevice>,
 }
 
 #[derive(Deserialize)]
-struct Numbers {
-    vendor: Named,
-    product: Named,
+struct PciDevice {
+    vendor: PciId,
+    product: PciId,
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct PciId {
     id: String,
 }
 
@@ -146,12 +146,12 @@ impl Processor {
     pub fn read(answer: &[u8]) -> Result<Vec<Self>, String> {
         #[derive(Deserialize)]
         struct Answer {
-            processors: Option<Vec<Said>>,
+            processors: Option<Vec<RawProcessor>>,
             /// Some versions return the whole machine for every path.
             cpu: Option<Box<Self>>,
         }
         #[derive(Deserialize)]
-        struct Said {
+        struct RawProcessor {
             id: i64,
             #[serde(default)]
             vendor: String,
@@ -161,8 +161,8 @@ impl Processor {
             /// Name of the field in older versions.
             total_threads: Option<u32>,
         }
-        if answer.len() > ANSWER_MAX {
-            return Err(format!("the response is longer than {ANSWER_MAX} bytes"));
+        if answer.len() > RESPONSE_MAX {
+            return Err(format!("the response is longer than {RESPONSE_MAX} bytes"));
         }
         let answer: Answer =
             serde_json::from_slice(answer).map_err(|error| format!("invalid response: {error}"))?;
@@ -175,13 +175,13 @@ impl Processor {
             let words = text.trim().chars().filter(|letter| !letter.is_control());
             words.take(WORDS_MAX).collect()
         };
-        let read = |said: Said| Self {
-            id: said.id.to_string(),
-            vendor: words(&said.vendor),
-            model: words(&said.model),
-            threads: said
+        let read = |text: RawProcessor| Self {
+            id: text.id.to_string(),
+            vendor: words(&text.vendor),
+            model: words(&text.model),
+            threads: text
                 .total_hardware_threads
-                .or(said.total_threads)
+                .or(text.total_threads)
                 .unwrap_or(0)
                 .min(THREADS_MAX),
         };
@@ -195,8 +195,8 @@ impl Cards {
     /// # Errors
     /// Returns why the response is invalid.
     pub fn read(answer: &[u8]) -> Result<Self, String> {
-        if answer.len() > ANSWER_MAX {
-            return Err(format!("the response is longer than {ANSWER_MAX} bytes"));
+        if answer.len() > RESPONSE_MAX {
+            return Err(format!("the response is longer than {RESPONSE_MAX} bytes"));
         }
         let answer: Answer =
             serde_json::from_slice(answer).map_err(|error| format!("invalid response: {error}"))?;
@@ -333,7 +333,7 @@ pub fn progress(pod: &Value, node: &str) -> Progress {
     }
     let status = &pod["status"];
     let container = &status["containerStatuses"][0]["state"];
-    let said = |from: &Value| {
+    let text = |from: &Value| {
         let text = |key: &str| from[key].as_str().unwrap_or_default();
         // The text comes from other components, so its length is limited.
         let words = format!("{} {}", text("reason"), text("message"));
@@ -342,12 +342,12 @@ pub fn progress(pod: &Value, node: &str) -> Progress {
     match status["phase"].as_str().unwrap_or_default() {
         "Running" => Progress::Runs,
         "Failed" | "Succeeded" => {
-            let words = [said(status), said(&container["terminated"])].join(" ");
+            let words = [text(status), text(&container["terminated"])].join(" ");
             Progress::Fails(format!("the pod ended: {}", words.trim()))
         }
         _ => {
             let waiting = &container["waiting"];
-            let words = format!("the pod does not run: {}", said(waiting));
+            let words = format!("the pod does not run: {}", text(waiting));
             if HOPELESS.iter().any(|reason| waiting["reason"] == *reason) {
                 Progress::Fails(words)
             } else {

@@ -8,7 +8,7 @@ use super::database::Database;
 use super::discovery::{Cards, Machine, Processor, Processors};
 use super::node::NodeView;
 use super::rules::Rules;
-use super::wanted::{self, Wanted};
+use super::wanted::{self, DesiredLabels};
 use crate::operators::change::{Change, changed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -149,7 +149,7 @@ impl Index {
 
     /// Returns the desired labels of a node.
     #[must_use]
-    pub fn wanted(&self, node: &NodeView) -> Wanted {
+    pub fn wanted(&self, node: &NodeView) -> DesiredLabels {
         wanted::wanted(node, &self.rules, &self.offered, &self.list, self.found(node))
     }
 
@@ -157,7 +157,7 @@ impl Index {
     #[must_use]
     pub fn found(&self, node: &NodeView) -> Option<&Cards> {
         let (machine, cards) = self.found.get(&node.name)?;
-        (*machine == Machine::of(node)).then_some(cards)
+        (*machine == Machine::from_node(node)).then_some(cards)
     }
 
     /// Returns the discovered processors.
@@ -173,10 +173,10 @@ impl Index {
             return BTreeMap::new();
         }
         let unsaid = self.nodes().filter(|(_, node)| {
-            self.found(node).is_none() && wanted::is_unsaid(node, &self.rules, &self.list)
+            self.found(node).is_none() && wanted::needs_discovery(node, &self.rules, &self.list)
         });
         unsaid
-            .map(|(name, node)| (name.clone(), Machine::of(node)))
+            .map(|(name, node)| (name.clone(), Machine::from_node(node)))
             .collect()
     }
 

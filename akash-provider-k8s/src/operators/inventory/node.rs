@@ -56,7 +56,7 @@ fn matters(key: &str) -> bool {
 impl NodeView {
     /// Decodes a node. Invalid values count as missing.
     #[must_use]
-    pub fn of(node: &DynamicObject) -> Self {
+    pub fn from_object(node: &DynamicObject) -> Self {
         let (spec, status) = (&node.data["spec"], &node.data["status"]);
         let devices = |vendor: Vendor| whole(status["capacity"][vendor.resource()].as_str()?);
         let conditions = status["conditions"].as_array().into_iter().flatten();

@@ -2,11 +2,11 @@
 
 use super::database::Database;
 use super::discovery::Processors;
-use super::discovery::seeker::Desk;
+use super::discovery::runner::DiscoveryQueue;
 use super::index::{Event, Index, Work};
 use super::rules::Rules;
-use crate::operators::board::{self, Board};
-use crate::operators::queue::Patience;
+use crate::operators::operator_state::{self, OperatorState};
+use crate::operators::queue::RetryPolicy;
 use crate::state::Definitions;
 use akash_provider_core::inventory::{Inventory, Metrics};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -21,12 +21,12 @@ use tokio::sync::watch;
 pub(super) const NODES: &str = "nodes";
 pub(super) const CLASSES: &str = "storageclasses";
 
-impl board::Index for Index {
+impl operator_state::Index for Index {
     type Event = Event;
     type Work = Work;
-    const KEPT: &'static str = "node labels incomplete";
+    const PROBLEM: &'static str = "node labels incomplete";
 
-    const TOGETHER: bool = true;
+    const SHARES_PROBLEMS: bool = true;
 
     fn apply(&mut self, event: Event) -> BTreeSet<String> {
         Self::apply(self, event)
@@ -49,7 +49,7 @@ impl board::Index for Index {
     }
 }
 
-impl board::Work for Work {
+impl operator_state::Work for Work {
     fn is_done(&self) -> bool {
         self.write.is_none()
     }
@@ -65,11 +65,11 @@ impl board::Work for Work {
 
 /// Inventory that is computed on the first use, from the state at its creation.
 #[derive(Clone)]
-pub(super) struct Counted(Arc<LazyLock<Arc<dyn Inventory>, Count>>);
+pub(super) struct LazyInventory(Arc<LazyLock<Arc<dyn Inventory>, Count>>);
 
 type Count = Box<dyn FnOnce() -> Arc<dyn Inventory> + Send>;
 
-impl Counted {
+impl LazyInventory {
     pub(super) fn new(count: impl FnOnce() -> Arc<dyn Inventory> + Send + 'static) -> Self {
         Self(Arc::new(LazyLock::new(Box::new(count))))
     }
@@ -79,17 +79,17 @@ impl Counted {
     }
 }
 
-impl fmt::Debug for Counted {
+impl fmt::Debug for LazyInventory {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Counted").finish_non_exhaustive()
+        formatter.debug_tuple("LazyInventory").finish_non_exhaustive()
     }
 }
 
 /// Report of the cluster. The offered part is computed on the first use: with thousands of nodes that takes longer
 /// than a recount, and most changes are never read.
 #[derive(Debug, Clone)]
-pub struct Shown {
-    counted: Counted,
+pub struct ClusterReport {
+    counted: LazyInventory,
     rules: Arc<Rules>,
     offered: OnceLock<Metrics>,
     /// List of GPUs.
@@ -98,7 +98,7 @@ pub struct Shown {
     pub processors: Arc<Processors>,
 }
 
-impl Shown {
+impl ClusterReport {
     /// Returns the offered nodes and storage.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
@@ -117,33 +117,33 @@ impl Shown {
 
 /// Last count, before the rules.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Known {
+pub(super) struct LastCount {
     /// `None` before the first count.
-    pub(super) inventory: Option<Counted>,
+    pub(super) inventory: Option<LazyInventory>,
     /// Reason why the count may be outdated.
     pub(super) error: Option<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) board: Arc<Board<Index>>,
+    pub(super) state: Arc<OperatorState<Index>>,
     /// Lock order: before the state of the operator.
-    count: Mutex<Known>,
-    pub(super) shown: watch::Sender<Option<Arc<Shown>>>,
+    count: Mutex<LastCount>,
+    pub(super) shown: watch::Sender<Option<Arc<ClusterReport>>>,
     /// Queue of discovery; `None` without discovery. Lock order: before the state of the operator.
-    pub(super) desk: Option<Mutex<Desk>>,
+    pub(super) discovery_queue: Option<Mutex<DiscoveryQueue>>,
 }
 
 impl Shared {
     pub(super) fn new(rules: Rules, retry_delay: Duration, definitions: Definitions, looks: bool) -> Self {
-        let patience = Patience {
+        let patience = RetryPolicy {
             retry_delay,
             // The labels of a node are retried forever, with any refusal.
             refusals: u32::MAX,
-            ..Patience::default()
+            ..RetryPolicy::default()
         };
         Self {
-            board: Arc::new(Board::new(
+            state: Arc::new(OperatorState::new(
                 Index::new(rules),
                 patience,
                 [NODES, CLASSES],
@@ -151,28 +151,28 @@ impl Shared {
             )),
             count: Mutex::default(),
             shown: watch::Sender::new(None),
-            desk: looks.then(|| Mutex::new(Desk::new(patience))),
+            discovery_queue: looks.then(|| Mutex::new(DiscoveryQueue::new(patience))),
         }
     }
 
     /// Returns the queue of discovery.
-    pub(super) fn desk(&self) -> Option<MutexGuard<'_, Desk>> {
-        let desk = self.desk.as_ref()?;
-        Some(desk.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn discovery_queue(&self) -> Option<MutexGuard<'_, DiscoveryQueue>> {
+        let discovery_queue = self.discovery_queue.as_ref()?;
+        Some(discovery_queue.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn count(&self) -> Known {
+    pub(super) fn count(&self) -> LastCount {
         self.count.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Applies a change of the configuration, and publishes the report.
     pub(super) fn choose(&self, event: Event) {
-        self.board.apply(event);
+        self.state.apply(event);
         self.show(|_| ());
     }
 
     /// Stores a count, or the reason for its absence, and publishes the report.
-    pub(super) fn counted(&self, outcome: Result<Counted, String>) {
+    pub(super) fn counted(&self, outcome: Result<LazyInventory, String>) {
         self.show(|count| match outcome {
             Ok(inventory) => {
                 count.inventory = Some(inventory);
@@ -182,12 +182,12 @@ impl Shared {
         });
     }
 
-    fn show(&self, change: impl FnOnce(&mut Known)) {
+    fn show(&self, change: impl FnOnce(&mut LastCount)) {
         // Locked until the end, so that the last change is published last.
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut count);
         let (rules, list, processors) = {
-            let index = &self.board.inner().index;
+            let index = &self.state.inner().index;
             (
                 Arc::clone(index.rules()),
                 Arc::clone(index.list()),
@@ -197,7 +197,7 @@ impl Shared {
         let Some(counted) = count.inventory.clone() else {
             return;
         };
-        let shown = Shown {
+        let shown = ClusterReport {
             counted,
             rules,
             offered: OnceLock::new(),
@@ -215,13 +215,13 @@ impl Shared {
 
     /// Records written labels.
     pub(super) fn written(&self, name: &str, meta: ObjectMeta) {
-        self.board.inner().counts.written += 1;
+        self.state.inner().counts.written += 1;
         self.answered(name, meta);
     }
 
     /// Applies metadata from a response of the API server.
     pub(super) fn answered(&self, name: &str, meta: ObjectMeta) {
-        self.board.apply(Event::Answered(name.to_owned(), Box::new(meta)));
+        self.state.apply(Event::Answered(name.to_owned(), Box::new(meta)));
     }
 }
 

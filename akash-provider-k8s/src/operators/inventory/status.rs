@@ -1,12 +1,12 @@
 //! Status of the inventory operator.
 
-use super::discovery::seeker::{Desk, DiscoveryStatus, MachineStatus};
+use super::discovery::runner::{DiscoveryQueue, DiscoveryStatus, MachineStatus};
 use super::index::Index;
 use super::node::NodeView;
-use super::shared::{Known, Shared};
+use super::shared::{LastCount, Shared};
 use super::wanted::{self, Standing};
-use crate::operators::board::{Counts, Inner};
-use crate::operators::said::WatchStatus;
+use crate::operators::operator_state::{Counts, Inner};
+use crate::operators::report::WatchStatus;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
@@ -58,12 +58,12 @@ impl Shared {
     pub(super) fn status(&self) -> Status {
         let count = self.count();
         let now = Instant::now();
-        let desk = self.desk();
-        let inner = self.board.inner();
+        let discovery_queue = self.discovery_queue();
+        let inner = self.state.inner();
         let index = &inner.index;
         Status {
             is_ready: count.inventory.is_some() && index.is_known(),
-            watches: self.board.watch_status(&inner),
+            watches: self.state.watch_status(&inner),
             counts: inner.counts,
             busy: inner.queue.busy(),
             known_gpus: index.list().len(),
@@ -71,14 +71,15 @@ impl Shared {
                 .nodes()
                 .map(|(name, node)| {
                     let mut status = inner.node(name, node, now);
-                    let desk = desk.as_deref();
-                    status.discovery = desk.and_then(|desk| desk.machine(name, index.found(node), now));
+                    let discovery_queue = discovery_queue.as_deref();
+                    status.discovery = discovery_queue
+                        .and_then(|discovery_queue| discovery_queue.machine(name, index.found(node), now));
                     (name.clone(), status)
                 })
                 .collect(),
             ignored: ignored(index, &count),
             count_error: count.error,
-            discovery: desk.as_deref().map(Desk::status),
+            discovery: discovery_queue.as_deref().map(DiscoveryQueue::status),
         }
     }
 }
@@ -101,7 +102,7 @@ impl Inner<Index> {
     }
 }
 
-fn ignored(index: &Index, count: &Known) -> Vec<String> {
+fn ignored(index: &Index, count: &LastCount) -> Vec<String> {
     let rules = index.rules();
     let excluded = index.nodes().filter(|(name, _)| rules.excludes(name));
     let mut all: Vec<_> = excluded

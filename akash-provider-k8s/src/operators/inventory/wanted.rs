@@ -11,7 +11,7 @@ use crate::inventory::Vendor;
 use crate::inventory::gpu::PREFIX as GPU_PREFIX;
 use crate::inventory::node::CLASS_LABEL;
 use crate::labels::{self, Labels};
-use models::Known;
+use models::GpuModels;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,7 +39,7 @@ pub enum Standing {
 
 /// Desired labels of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DesiredLabels {
     /// State of the node in the offer.
     pub standing: Standing,
     /// Own labels, and [`GPU_PRESENT`] if desired.
@@ -57,8 +57,8 @@ pub fn wanted(
     classes: &BTreeSet<String>,
     list: &Database,
     found: Option<&Cards>,
-) -> Wanted {
-    let mut wanted = Wanted {
+) -> DesiredLabels {
+    let mut wanted = DesiredLabels {
         standing: standing(node, rules),
         labels: Labels::new(),
         notes: Vec::new(),
@@ -89,12 +89,17 @@ pub fn wanted(
 }
 
 /// Returns true for an offered node with devices of an unknown model.
-pub(super) fn is_unsaid(node: &NodeView, rules: &Rules, list: &Database) -> bool {
+pub(super) fn needs_discovery(node: &NodeView, rules: &Rules, list: &Database) -> bool {
     let mut vendors = Vendor::ALL.into_iter().zip(node.devices);
     standing(node, rules) == Standing::Offered
         && vendors.any(|(vendor, devices)| {
             let count = devices.filter(|count| (1..=DEVICES_MAX).contains(count));
-            count.is_some_and(|count| matches!(models::known(node, vendor, count, list), Known::Unsaid(_)))
+            count.is_some_and(|count| {
+                matches!(
+                    models::known(node, vendor, count, list),
+                    GpuModels::Undiscovered(_)
+                )
+            })
         })
 }
 
@@ -121,7 +126,7 @@ fn kept(node: &NodeView, start: &str) -> Labels {
     kept
 }
 
-impl Wanted {
+impl DesiredLabels {
     fn set(&mut self, key: String, value: impl Into<String>) {
         // The API server refuses all labels of a node if one key is invalid.
         if is_key(&key) {
@@ -163,20 +168,22 @@ impl Wanted {
             return;
         };
         let known = match count {
-            0 => Known::Nothing(format!("no {} GPU is available at the moment", vendor.name())),
-            count if count > DEVICES_MAX => Known::Nothing(format!(
+            0 => GpuModels::Unknown(format!("no {} GPU is available at the moment", vendor.name())),
+            count if count > DEVICES_MAX => GpuModels::Unknown(format!(
                 "{count} {} GPUs exceed the limit of a node",
                 vendor.name()
             )),
             count => match (models::known(node, vendor, count, list), found) {
-                (Known::Unsaid(_), Some(found)) => models::found(found, vendor, count, list),
+                (GpuModels::Undiscovered(_), Some(found)) => models::found(found, vendor, count, list),
                 (known, _) => known,
             },
         };
         match known {
-            Known::Models(models) => self.models(&start, &models, &there),
-            Known::Nothing(why) | Known::Unsaid(why) if there.is_empty() => self.notes.push(why),
-            Known::Nothing(why) | Known::Unsaid(why) => {
+            GpuModels::Models(models) => self.models(&start, &models, &there),
+            GpuModels::Unknown(why) | GpuModels::Undiscovered(why) if there.is_empty() => {
+                self.notes.push(why)
+            }
+            GpuModels::Unknown(why) | GpuModels::Undiscovered(why) => {
                 self.notes
                     .push(format!("{why}; the existing labels are unchanged"));
                 self.labels.extend(there);
@@ -216,7 +223,7 @@ impl Wanted {
 
 /// Returns the patch for the desired labels, or `None` if there is no difference. Other labels are unchanged.
 #[must_use]
-pub fn patch(node: &NodeView, wanted: &Wanted) -> Option<Value> {
+pub fn patch(node: &NodeView, wanted: &DesiredLabels) -> Option<Value> {
     let mut changes = Map::new();
     for (key, value) in &wanted.labels {
         // Of this label only the presence matters; its value is unchanged.

@@ -4,8 +4,8 @@ use super::index::{Event, Index};
 use super::node::NodeView;
 use super::shared::{CLASSES, NODES};
 use crate::labels;
-use crate::operators::board::Board;
-use crate::operators::intake::{Read, Watched, follow};
+use crate::operators::operator_state::OperatorState;
+use crate::operators::sink::{Read, WatchSpec, follow};
 use crate::state::WatchConfig;
 use crate::state::reading::{Bookkeeping, Parts, Reading};
 use k8s_openapi::api::core::v1::Node;
@@ -31,11 +31,11 @@ impl Parts for NodeLabelParts {
 /// Starts one task per kind.
 pub(super) fn start(
     client: &Client,
-    board: &Arc<Board<Index>>,
+    state: &Arc<OperatorState<Index>>,
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 2] {
     let nodes: Read<String, NodeView> = Box::new(|object| {
-        let view = NodeView::of(object);
+        let view = NodeView::from_object(object);
         (view.name.clone(), view)
     });
     let classes: Read<String, bool> = Box::new(class);
@@ -44,10 +44,10 @@ pub(super) fn start(
     let classes_api = all(ApiResource::erase::<StorageClass>(&()));
     [
         follow(
-            board,
-            Watched {
+            state,
+            WatchSpec {
                 // The field managers of labels are required.
-                reading: Reading::of::<NodeLabelParts>(),
+                reading: Reading::new::<NodeLabelParts>(),
                 ..watched(NODES)
             },
             nodes_api,
@@ -56,7 +56,7 @@ pub(super) fn start(
             config,
         ),
         follow(
-            board,
+            state,
             watched(CLASSES),
             classes_api,
             classes,
@@ -75,13 +75,13 @@ fn class(object: &DynamicObject) -> (String, bool) {
     (object.metadata.name.clone().unwrap_or_default(), offered)
 }
 
-const fn watched(key: &'static str) -> Watched {
-    Watched {
+const fn watched(key: &'static str) -> WatchSpec {
+    WatchSpec {
         key,
         name: key,
         labels: "",
         fields: "",
         may_be_absent: false,
-        reading: Reading::of::<Bookkeeping>(),
+        reading: Reading::new::<Bookkeeping>(),
     }
 }

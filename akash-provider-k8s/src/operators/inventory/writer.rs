@@ -4,8 +4,8 @@ use super::index::{Index, Work, Write};
 use super::node::MANAGER;
 use super::shared::Shared;
 use crate::apply::Calls;
-use crate::operators::board::Board;
-use crate::operators::worker::Writes;
+use crate::operators::operator_state::OperatorState;
+use crate::operators::worker::ObjectWriter;
 use akash_provider_core::error::{Error, ErrorKind};
 use kube::core::ApiResource;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ pub(super) struct Writer {
     pub(super) resource: ApiResource,
 }
 
-impl Writes for Writer {
+impl ObjectWriter for Writer {
     type Index = Index;
 
-    fn board(&self) -> &Board<Index> {
-        &self.shared.board
+    fn state(&self) -> &OperatorState<Index> {
+        &self.shared.state
     }
 
     async fn carry_out(&self, name: &str, work: &Work) -> Result<(), Error> {
@@ -55,7 +55,7 @@ impl Writer {
             return Ok(());
         };
         self.shared.answered(name, meta);
-        let now = self.shared.board.inner().index.work(name).write;
+        let now = self.shared.state.inner().index.work(name).write;
         match now {
             None => Ok(()),
             Some(now) if now.patch == write.patch => self.write(name, &now).await,

@@ -1,6 +1,6 @@
 //! Rendering of the Service of a leased address, with the annotations of MetalLB.
 
-use super::facts::Leased;
+use super::facts::LeasedPort;
 use crate::objects::leased_ip_service;
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ const POOL: &str = "address-pool";
 
 /// Prefixes of the written annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Words {
+pub enum AnnotationPrefix {
     /// `metallb.universe.tf/…`: as the Go operator, for every version of MetalLB.
     #[default]
     Old,
@@ -34,7 +34,7 @@ pub struct Mode {
     /// Pool of the addresses; `default` for any pool that MetalLB assigns automatically (`--metal-lb-pool`).
     pub pool: String,
     /// Prefixes of the annotations (`--metal-lb-annotations`).
-    pub words: Words,
+    pub words: AnnotationPrefix,
     /// Load balancer class of new Services (`--load-balancer-class`).
     pub class: Option<String>,
 }
@@ -43,7 +43,7 @@ impl Default for Mode {
     fn default() -> Self {
         Self {
             pool: DEFAULT_POOL.to_owned(),
-            words: Words::default(),
+            words: AnnotationPrefix::default(),
             class: None,
         }
     }
@@ -58,7 +58,7 @@ impl Mode {
 
     /// Renders the Service of a leased address.
     #[must_use]
-    pub fn render(&self, leased: &Leased) -> Value {
+    pub fn render(&self, leased: &LeasedPort) -> Value {
         let service = leased_ip_service(&leased.lease, &leased.ip, &self.pool);
         // Plain data always serializes to JSON.
         let mut body = serde_json::to_value(service).unwrap_or_default();
@@ -78,9 +78,9 @@ impl Mode {
 
     const fn prefixes(&self) -> &'static [&'static str] {
         match self.words {
-            Words::Old => &[OLD],
-            Words::New => &[NEW],
-            Words::Both => &[OLD, NEW],
+            AnnotationPrefix::Old => &[OLD],
+            AnnotationPrefix::New => &[NEW],
+            AnnotationPrefix::Both => &[OLD, NEW],
         }
     }
 }

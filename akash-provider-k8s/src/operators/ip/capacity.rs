@@ -5,8 +5,8 @@ use super::index::Index;
 use super::shared::{POOLS, SERVICES};
 use super::usage::Usage;
 use super::watch;
-use crate::operators::board::Board;
-use crate::operators::queue::Patience;
+use crate::operators::operator_state::OperatorState;
+use crate::operators::queue::RetryPolicy;
 use crate::state::{Definitions, WatchConfig};
 use akash_provider_core::types::Address;
 use kube::Client;
@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// Watch of pools and load balancers. Dropping the value ends the watches.
 #[derive(Debug)]
 pub(crate) struct Capacity {
-    board: Arc<Board<Index>>,
+    state: Arc<OperatorState<Index>>,
     #[expect(dead_code, reason = "dropping them ends the watches")]
     watches: [AbortOnDropHandle<()>; 2],
 }
@@ -38,25 +38,25 @@ impl Capacity {
         };
         let index = Index::new(provider.clone(), mode);
         // Records are never listed, so there is no work.
-        let board = Arc::new(Board::new(
+        let state = Arc::new(OperatorState::new(
             index,
-            Patience::default(),
+            RetryPolicy::default(),
             [SERVICES, POOLS],
             definitions,
         ));
-        let watches = watch::capacity(client, namespace, &board, config);
-        Self { board, watches }
+        let watches = watch::capacity(client, namespace, &state, config);
+        Self { state, watches }
     }
 
     /// Waits for a change.
-    pub(crate) async fn news(&self) {
-        self.board.news.notified().await;
+    pub(crate) async fn changed(&self) {
+        self.state.wake.notified().await;
     }
 
     /// Returns the total number of addresses and the number that other users hold, or `None` before both kinds were
     /// listed. During an outage the last state is retained.
     pub(crate) fn count(&self) -> Option<(u32, u32)> {
-        others(&self.board.inner().index)
+        others(&self.state.inner().index)
     }
 }
 
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::operators::Change;
     use crate::operators::ip::index::Event;
-    use crate::operators::ip::live::Live;
+    use crate::operators::ip::live::LiveService;
     use crate::operators::ip::pool::pool;
     use k8s_openapi::jiff::Timestamp;
     use serde_json::{Value, json};
@@ -87,7 +87,7 @@ mod tests {
     const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
     const OTHER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
 
-    fn live(provider: Option<&str>, ip: &str) -> Live {
+    fn live(provider: Option<&str>, ip: &str) -> LiveService {
         let labels = provider.map(|provider| {
             json!({
                 "akash.network": "true", "akash.network/service-target": "metal-lb",
@@ -101,7 +101,7 @@ mod tests {
             "spec": {"type": "LoadBalancer"},
             "status": {"loadBalancer": {"ingress": [{"ip": ip}]}},
         });
-        Live::of(&serde_json::from_value(object).unwrap(), Timestamp::UNIX_EPOCH)
+        LiveService::new(&serde_json::from_value(object).unwrap(), Timestamp::UNIX_EPOCH)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::crd::{Manifest, ProviderLeasedIP};
 use crate::labels;
 use crate::leased_ips::{declaration, lease_of, object_name};
 use crate::objects::leased_ip_service_name;
-use crate::operators::said::cut;
+use crate::operators::report::cut;
 use akash_provider_core::cluster::IpDeclaration;
 use akash_provider_core::manifest::hosts::ips_wanted;
 use akash_provider_core::manifest::is_service_name;
@@ -18,7 +18,7 @@ const SERVICE_NAME_MAX: usize = 63;
 
 /// Declaration of a port of a leased address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Leased {
+pub struct LeasedPort {
     /// Lease of the port.
     pub lease: LeaseId,
     /// Ports, service and sharing key.
@@ -27,7 +27,7 @@ pub struct Leased {
 
 /// Error of an invalid record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Bad {
+pub struct InvalidRecord {
     /// Reason, in at most 300 characters.
     pub problem: String,
     /// Service that the record may declare, if known.
@@ -35,9 +35,9 @@ pub struct Bad {
 }
 
 /// Decoded record, or its error.
-pub type Fact = Result<Leased, Bad>;
+pub type Fact = Result<LeasedPort, InvalidRecord>;
 
-impl Leased {
+impl LeasedPort {
     /// Returns the Service, as `NAMESPACE/NAME`.
     #[must_use]
     pub fn place(&self) -> String {
@@ -51,7 +51,7 @@ impl Leased {
 /// # Errors
 /// Returns why the record is invalid.
 pub fn leased(object: &DynamicObject) -> Fact {
-    let bad = |problem: String| Bad {
+    let bad = |problem: String| InvalidRecord {
         problem: cut(problem),
         place: None,
     };
@@ -67,10 +67,10 @@ pub fn leased(object: &DynamicObject) -> Fact {
             "invalid port {port} to {external} over `{protocol}`: expected 1 to 65535, TCP or UDP"
         ))
     })?;
-    let leased = Leased { lease, ip };
+    let leased = LeasedPort { lease, ip };
     let name = object.metadata.name.as_deref().unwrap_or_default();
     match problem(&leased, name) {
-        Some(problem) => Err(Bad {
+        Some(problem) => Err(InvalidRecord {
             problem: cut(problem),
             place: Some(leased.place()),
         }),
@@ -78,8 +78,8 @@ pub fn leased(object: &DynamicObject) -> Fact {
     }
 }
 
-fn problem(leased: &Leased, name: &str) -> Option<String> {
-    let Leased { lease, ip } = leased;
+fn problem(leased: &LeasedPort, name: &str) -> Option<String> {
+    let LeasedPort { lease, ip } = leased;
     if !is_service_name(&ip.service) {
         return Some(format!("invalid service name `{}`", ip.service));
     }
@@ -113,7 +113,7 @@ fn problem(leased: &Leased, name: &str) -> Option<String> {
 
 /// Leased addresses that a Manifest declares.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Declares {
+pub struct DeclaredIps {
     /// Provider of the lease.
     pub provider: Address,
     /// Names of the records of its addresses; `None` for an invalid Manifest.
@@ -122,7 +122,7 @@ pub struct Declares {
 
 /// Decodes a Manifest with labels that name its lease; returns `None` for any other object.
 #[must_use]
-pub fn manifest(object: &DynamicObject) -> Option<Declares> {
+pub fn manifest(object: &DynamicObject) -> Option<DeclaredIps> {
     let lease = object.metadata.labels.as_ref().and_then(labels::lease_of)?;
     if object.metadata.name.as_deref() != Some(lease.namespace().as_str()) {
         return None;
@@ -132,7 +132,7 @@ pub fn manifest(object: &DynamicObject) -> Option<Declares> {
     let recorded = manifest.and_then(|manifest| from_manifest(&manifest).ok());
     let ips = recorded.map(|recorded| ips_wanted(&recorded.deployment.group, &lease));
     let records = ips.map(|ips| ips.iter().map(object_name).collect());
-    Some(Declares {
+    Some(DeclaredIps {
         provider: lease.provider,
         records,
     })
@@ -141,7 +141,7 @@ pub fn manifest(object: &DynamicObject) -> Option<Declares> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operators::said::PROBLEM_MAX;
+    use crate::operators::report::PROBLEM_MAX;
     use serde_json::{Value, json};
 
     const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";

@@ -7,8 +7,8 @@
 //! provider, if the provider has records here, and if the Service is in the namespace of that lease.
 
 use super::balancer::Mode;
-use super::facts::{Bad, Declares, Fact, Leased};
-use super::live::Live;
+use super::facts::{DeclaredIps, Fact, InvalidRecord, LeasedPort};
+use super::live::LiveService;
 use super::pool::Pool;
 use crate::operators::change::{Change, changed};
 use crate::operators::guard::MissingRecord;
@@ -25,13 +25,13 @@ pub enum Event {
     /// Change of the records, by name.
     Records(Change<Name, Fact>),
     /// Change of the Manifests, by name; `None` for a Manifest without a lease.
-    Manifests(Change<Name, Option<Declares>>),
+    Manifests(Change<Name, Option<DeclaredIps>>),
     /// Change of all Services of the cluster, by namespace and name.
-    Services(Change<Name, Live>),
+    Services(Change<Name, LiveService>),
     /// Change of the pools of MetalLB, by name.
     Pools(Change<Name, Pool>),
     /// The writer wrote a Service.
-    Written(Name, Live),
+    Written(Name, LiveService),
     /// The writer deleted the Service with this place and UID.
     Deleted(Name, String),
 }
@@ -44,9 +44,9 @@ pub struct Index {
     records: Option<BTreeMap<Name, Fact>>,
     /// Records that declare a Service, by Service.
     claims: BTreeMap<Name, BTreeSet<Name>>,
-    manifests: Option<BTreeMap<Name, Option<Declares>>>,
+    manifests: Option<BTreeMap<Name, Option<DeclaredIps>>>,
     /// Load balancers, and Services with the labels of a leased address.
-    services: Option<BTreeMap<Name, Live>>,
+    services: Option<BTreeMap<Name, LiveService>>,
     /// Services by seat.
     seats: BTreeMap<Name, BTreeSet<Name>>,
     pools: Option<BTreeMap<Name, Pool>>,
@@ -174,7 +174,7 @@ impl Index {
 
     /// Returns the declaration of a Service, or `None` without exactly one declaration.
     #[must_use]
-    pub fn leased(&self, place: &str) -> Option<&Leased> {
+    pub fn leased(&self, place: &str) -> Option<&LeasedPort> {
         let mut claims = self.claims_of(place);
         let only = claims.next()?;
         let is_alone = claims.next().is_none();
@@ -188,7 +188,7 @@ impl Index {
 
     /// Returns a Service that is a load balancer or has the labels of a leased address.
     #[must_use]
-    pub fn live(&self, place: &str) -> Option<&Live> {
+    pub fn live(&self, place: &str) -> Option<&LiveService> {
         self.services.as_ref()?.get(place)
     }
 
@@ -198,7 +198,7 @@ impl Index {
     }
 
     /// Returns all load balancers, and other Services with the labels of a leased address.
-    pub fn services(&self) -> impl Iterator<Item = (&Name, &Live)> {
+    pub fn services(&self) -> impl Iterator<Item = (&Name, &LiveService)> {
         self.services.iter().flatten()
     }
 
@@ -262,7 +262,7 @@ impl Index {
     }
 
     /// Returns true if the Manifest of the lease exists and does not declare the seat.
-    fn has_given_up(&self, place: &str, live: &Live) -> bool {
+    fn has_given_up(&self, place: &str, live: &LiveService) -> bool {
         let namespace = place.split_once('/').map_or(place, |(namespace, _)| namespace);
         let manifest = self
             .manifests
@@ -275,7 +275,7 @@ impl Index {
         })
     }
 
-    fn with_record(&self, place: &str, leased: &Leased) -> Work {
+    fn with_record(&self, place: &str, leased: &LeasedPort) -> Work {
         if leased.lease.provider != self.provider {
             let provider = &leased.lease.provider;
             return Work::with_problem(format!(
@@ -298,7 +298,7 @@ impl Index {
     }
 
     /// Returns the write for a Service, or `None` in the desired state.
-    fn write(&self, place: &str, leased: &Leased) -> Result<Option<Write>, String> {
+    fn write(&self, place: &str, leased: &LeasedPort) -> Result<Option<Write>, String> {
         let body = self.mode.render(leased);
         let Some(live) = self.live(place) else {
             let write = Write {
@@ -329,7 +329,7 @@ impl Index {
     }
 
     /// Returns another own Service with this seat and without a record.
-    fn leftover_of(&self, place: &str, leased: &Leased) -> Option<&Name> {
+    fn leftover_of(&self, place: &str, leased: &LeasedPort) -> Option<&Name> {
         let seat = crate::leased_ips::object_name(&leased.ip);
         let others = self.seats.get(&seat)?.iter().filter(|other| *other != place);
         others
@@ -345,21 +345,21 @@ impl Index {
     }
 
     /// Returns true if an invalid record may declare this Service.
-    fn may_be_declared(&self, place: &str, live: &Live) -> bool {
+    fn may_be_declared(&self, place: &str, live: &LiveService) -> bool {
         let bad = |fact: &Fact| fact.as_ref().err().cloned();
         let records = self.records.iter().flatten();
         let mut bad = records.filter_map(|(name, fact)| Some((name, bad(fact)?)));
         let seat = live.seat();
-        bad.any(|(name, bad): (&Name, Bad)| {
+        bad.any(|(name, bad): (&Name, InvalidRecord)| {
             bad.place.as_deref() == Some(place) || seat.as_ref().is_none_or(|seat| seat == name)
         })
     }
 
-    fn is_of_provider(&self, live: &Live) -> bool {
+    fn is_of_provider(&self, live: &LiveService) -> bool {
         live.lease.as_ref().is_some_and(|l| l.provider == self.provider)
     }
 
-    fn is_ours(&self, place: &str, live: &Live) -> bool {
+    fn is_ours(&self, place: &str, live: &LiveService) -> bool {
         let home = place.split_once('/').map(|(namespace, _)| namespace);
         let lies_at_home = live.lease.as_ref().map(|lease| lease.namespace()).as_deref() == home;
         self.has_records && self.is_of_provider(live) && lies_at_home
@@ -430,9 +430,9 @@ impl Index {
         touched
     }
 
-    fn apply_manifests(&mut self, change: Change<Name, Option<Declares>>) -> BTreeSet<Name> {
+    fn apply_manifests(&mut self, change: Change<Name, Option<DeclaredIps>>) -> BTreeSet<Name> {
         let had = self.has_records;
-        let is_ours = |declares: &Declares| declares.provider == self.provider;
+        let is_ours = |declares: &DeclaredIps| declares.provider == self.provider;
         self.has_records |= change.values().flatten().any(is_ours);
         changed(&mut self.manifests, change);
         // Services without a record may be deleted once their provider is certain.
@@ -449,7 +449,7 @@ impl Index {
         self.removed.retain(|name| seats.contains_key(name));
     }
 
-    fn apply_services(&mut self, change: Change<Name, Live>) -> BTreeSet<Name> {
+    fn apply_services(&mut self, change: Change<Name, LiveService>) -> BTreeSet<Name> {
         match change {
             Change::Listed(all) => {
                 let before = self.services.replace(BTreeMap::new()).unwrap_or_default();
@@ -489,7 +489,7 @@ impl Index {
     }
 
     /// Applies a write; the assigned addresses are retained, because the response has no status.
-    fn apply_written(&mut self, place: &Name, mut live: Live) -> BTreeSet<Name> {
+    fn apply_written(&mut self, place: &Name, mut live: LiveService) -> BTreeSet<Name> {
         let known = self.live(place);
         if known.is_some_and(|known| live.version < known.version) {
             return BTreeSet::new();
@@ -501,13 +501,13 @@ impl Index {
         self.put_service(place, Some(live))
     }
 
-    fn put_service(&mut self, place: &Name, live: Option<Live>) -> BTreeSet<Name> {
+    fn put_service(&mut self, place: &Name, live: Option<LiveService>) -> BTreeSet<Name> {
         let Some(services) = &mut self.services else {
             // The first list contains this object too.
             return BTreeSet::new();
         };
         let live = live.filter(|live| live.is_leased || live.is_balancer);
-        let seat = |live: &Live| live.seat().filter(|_| live.is_leased);
+        let seat = |live: &LiveService| live.seat().filter(|_| live.is_leased);
         let new = live.clone();
         let old = match live {
             Some(live) => services.insert(place.clone(), live),
@@ -533,10 +533,10 @@ impl Index {
     }
 
     /// Returns the Service, and the Service that waits for its seat.
-    fn touched_by(&self, place: &Name, live: Option<&Live>) -> BTreeSet<Name> {
-        let record = live.and_then(Live::seat);
+    fn touched_by(&self, place: &Name, live: Option<&LiveService>) -> BTreeSet<Name> {
+        let record = live.and_then(LiveService::seat);
         let record = record.and_then(|seat| self.records.as_ref()?.get(&seat)?.as_ref().ok());
-        let waiting = record.map(Leased::place);
+        let waiting = record.map(LeasedPort::place);
         waiting.into_iter().chain([place.clone()]).collect()
     }
 }

@@ -19,7 +19,7 @@ const ADDRESSES_MAX: usize = 16;
 
 /// Existing Service.
 #[derive(Debug, Clone, PartialEq, Hash)]
-pub struct Live {
+pub struct LiveService {
     /// UID of the object.
     pub uid: String,
     /// Resource version of the object.
@@ -37,7 +37,7 @@ pub struct Live {
     /// Load balancer class, which is immutable.
     pub class: Option<String>,
     /// Addresses that the load balancer controller assigned.
-    pub given: Given,
+    pub given: Assignment,
     /// Time of the last observed change; at the start, the time of the list.
     pub changed: Timestamp,
     /// Time since when the Service has its assigned addresses.
@@ -48,7 +48,7 @@ pub struct Live {
 
 /// Status of a load balancer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Given {
+pub struct Assignment {
     /// Assigned addresses.
     pub addresses: Vec<IpAddr>,
     /// Number of entries in the status, including entries without an address.
@@ -64,10 +64,10 @@ pub struct Difference {
     pub is_surplus: bool,
 }
 
-impl Live {
+impl LiveService {
     /// Creates the value from an object of the API server that was observed at `now`.
     #[must_use]
-    pub fn of(object: &DynamicObject, now: Timestamp) -> Self {
+    pub fn new(object: &DynamicObject, now: Timestamp) -> Self {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
         let given = given(&object.data);
         let live = Self::with(&object.metadata, spec, now);
@@ -99,7 +99,7 @@ impl Live {
             lease: meta.labels.as_ref().and_then(labels::lease_of),
             ip: leads_to(meta, &spec),
             class: class.map(str::to_owned),
-            given: Given::default(),
+            given: Assignment::default(),
             changed: now,
             since: created.unwrap_or(now),
             // Of other Services only the addresses count.
@@ -202,11 +202,11 @@ fn leads_to(meta: &ObjectMeta, spec: &Value) -> Result<IpDeclaration, String> {
     })
 }
 
-fn given(data: &Value) -> Given {
+fn given(data: &Value) -> Assignment {
     let entries = data.pointer("/status/loadBalancer/ingress");
     let entries = entries.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let address = |entry: &Value| entry.get("ip")?.as_str()?.parse().ok();
-    Given {
+    Assignment {
         addresses: entries.iter().take(ADDRESSES_MAX).filter_map(address).collect(),
         entries: entries.len(),
     }

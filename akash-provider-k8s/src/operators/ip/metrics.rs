@@ -7,7 +7,7 @@
 use super::shared::Shared;
 use super::usage::Usage;
 use crate::hostnames::rfc3339;
-use crate::operators::said::cut;
+use crate::operators::report::cut;
 use akash_provider_core::error::chain_text;
 use futures::AsyncReadExt;
 use k8s_openapi::jiff::Timestamp;
@@ -27,7 +27,7 @@ const GATHER: Duration = Duration::from_secs(5);
 /// Maximum number of requests after one change, within about an hour.
 const TRIES: u32 = 7;
 /// Maximum size of a response, in bytes.
-const ANSWER_MAX: u64 = 4 << 20;
+const RESPONSE_MAX: u64 = 4 << 20;
 /// Metric with the number of addresses of a pool.
 const TOTAL: &str = "metallb_allocator_addresses_total";
 /// Metric with the number of used addresses of a pool.
@@ -52,7 +52,7 @@ pub struct MetricsStatus {
 
 /// Schedule of the requests.
 #[derive(Debug, Default)]
-struct Cadence {
+struct RequestSchedule {
     /// Own count at the last request.
     counted: Option<(u32, u32)>,
     /// Number of requests since the last change.
@@ -60,7 +60,7 @@ struct Cadence {
     is_same: bool,
 }
 
-impl Cadence {
+impl RequestSchedule {
     /// Returns the delay after the last request, or `None` until the own count changes.
     fn wait(&mut self, counted: Option<(u32, u32)>) -> Option<Duration> {
         // An unknown count cannot be compared.
@@ -116,10 +116,10 @@ impl Source {
         let answer = self.client.request_stream(request).await;
         let answer = answer.map_err(|error| chain_text(&error))?;
         let mut bytes = Vec::new();
-        let read = Box::pin(answer).take(ANSWER_MAX).read_to_end(&mut bytes).await;
+        let read = Box::pin(answer).take(RESPONSE_MAX).read_to_end(&mut bytes).await;
         read.map_err(|error| chain_text(&error))?;
-        if u64::try_from(bytes.len()).is_ok_and(|length| length >= ANSWER_MAX) {
-            return Err(format!("the response is longer than {ANSWER_MAX} bytes"));
+        if u64::try_from(bytes.len()).is_ok_and(|length| length >= RESPONSE_MAX) {
+            return Err(format!("the response is longer than {RESPONSE_MAX} bytes"));
         }
         String::from_utf8(bytes).map_err(|_| "the response is not valid UTF-8".to_owned())
     }
@@ -139,12 +139,12 @@ pub(super) async fn watch(source: Result<Source, String>, limit: Duration, share
             return;
         }
     };
-    let mut changes = shared.board.changes();
-    let mut cadence = Cadence::default();
+    let mut changes = shared.state.changes();
+    let mut cadence = RequestSchedule::default();
     let (mut last, mut asked): (Option<String>, Option<Instant>) = (None, None);
     loop {
         changes.borrow_and_update();
-        let usage = Usage::of(&shared.board.inner().index);
+        let usage = Usage::from_index(&shared.state.inner().index);
         let wait = cadence.wait(usage.known());
         let due = async {
             match (wait, asked) {
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn metrics_are_requested_after_a_change_with_back_off_while_counts_differ() {
-        let mut cadence = Cadence::default();
+        let mut cadence = RequestSchedule::default();
         assert_eq!(cadence.wait(None), None, "an unknown count cannot be compared");
         let mut waits = Vec::new();
         while let Some(wait) = cadence.wait(Some((16, 1))) {
@@ -346,7 +346,7 @@ mod tests {
     #[tokio::test]
     async fn controller_is_requested_and_a_long_response_is_limited() {
         assert_eq!(asked(said("100", "3")).await, Ok(said("100", "3")));
-        let endless = "x".repeat(usize::try_from(ANSWER_MAX).unwrap() + 1);
+        let endless = "x".repeat(usize::try_from(RESPONSE_MAX).unwrap() + 1);
         assert!(asked(endless).await.unwrap_err().contains("longer than"));
     }
 

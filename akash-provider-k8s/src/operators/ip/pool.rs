@@ -1,7 +1,7 @@
 //! Address pools of MetalLB, and their numbers of used addresses. Invalid pools never fail the count, and large
 //! ranges take constant time.
 
-use crate::operators::said::cut;
+use crate::operators::report::cut;
 use kube::core::DynamicObject;
 use serde_json::Value;
 use std::collections::BTreeSet;

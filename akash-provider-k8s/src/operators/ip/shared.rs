@@ -2,12 +2,12 @@
 
 use super::balancer::Mode;
 use super::index::{Event, Index, Work};
-use super::live::Live;
+use super::live::LiveService;
 use super::metrics::MetricsStatus;
-use super::usage::{News, Notice};
-use crate::operators::board::{self, Board};
+use super::usage::{NewNotices, Notice};
 use crate::operators::guard::MissingRecord;
-use crate::operators::queue::Patience;
+use crate::operators::operator_state::{self, OperatorState};
+use crate::operators::queue::RetryPolicy;
 use crate::state::Definitions;
 use akash_provider_core::types::Address;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -22,10 +22,10 @@ pub(super) const MANIFESTS: &str = "manifests";
 pub(super) const SERVICES: &str = "services";
 pub(super) const POOLS: &str = "ipaddresspools";
 
-impl board::Index for Index {
+impl operator_state::Index for Index {
     type Event = Event;
     type Work = Work;
-    const KEPT: &'static str = "leased address has no valid Service";
+    const PROBLEM: &'static str = "leased address has no valid Service";
 
     fn apply(&mut self, event: Event) -> BTreeSet<String> {
         Self::apply(self, event)
@@ -57,7 +57,7 @@ impl board::Index for Index {
     }
 }
 
-impl board::Work for Work {
+impl operator_state::Work for Work {
     fn is_done(&self) -> bool {
         Self::is_done(self)
     }
@@ -82,24 +82,29 @@ impl board::Work for Work {
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) board: Arc<Board<Index>>,
+    pub(super) state: Arc<OperatorState<Index>>,
     metrics: Mutex<MetricsStatus>,
     /// Notices that were logged, by Service.
-    told: Mutex<BTreeMap<String, Vec<Notice>>>,
+    logged: Mutex<BTreeMap<String, Vec<Notice>>>,
 }
 
 impl Shared {
-    pub(super) fn new(provider: Address, mode: Mode, patience: Patience, definitions: Definitions) -> Self {
+    pub(super) fn new(
+        provider: Address,
+        mode: Mode,
+        patience: RetryPolicy,
+        definitions: Definitions,
+    ) -> Self {
         let watches = [RECORDS, MANIFESTS, SERVICES, POOLS];
         Self {
-            board: Arc::new(Board::new(
+            state: Arc::new(OperatorState::new(
                 Index::new(provider, mode),
                 patience,
                 watches,
                 definitions,
             )),
             metrics: Mutex::default(),
-            told: Mutex::default(),
+            logged: Mutex::default(),
         }
     }
 
@@ -117,9 +122,9 @@ impl Shared {
     }
 
     /// Logs new notices, and stores all notices.
-    pub(super) fn tell(&self, notices: BTreeMap<String, Vec<Notice>>) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = News::of(&told, &notices);
+    pub(super) fn log(&self, notices: BTreeMap<String, Vec<Notice>>) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = NewNotices::new(&logged, &notices);
         for (service, notice) in &news.odd {
             tracing::warn!(
                 service,
@@ -134,25 +139,25 @@ impl Shared {
                 "addresses pending; check MetalLB and the free addresses of its pools"
             );
         }
-        *told = notices;
+        *logged = notices;
     }
 
     /// Records a written Service.
     pub(super) fn written(&self, place: &str, meta: &ObjectMeta, body: &Value) {
-        self.board.inner().counts.written += 1;
-        let live = Live::written(meta, body, Timestamp::now());
-        self.board.apply(Event::Written(place.to_owned(), live));
+        self.state.inner().counts.written += 1;
+        let live = LiveService::written(meta, body, Timestamp::now());
+        self.state.apply(Event::Written(place.to_owned(), live));
     }
 
     /// Records a deleted Service.
     pub(super) fn deleted(&self, place: &str, uid: &str) {
-        self.board.inner().counts.deleted += 1;
-        self.board.apply(Event::Deleted(place.to_owned(), uid.to_owned()));
+        self.state.inner().counts.deleted += 1;
+        self.state.apply(Event::Deleted(place.to_owned(), uid.to_owned()));
     }
 
     /// Retries the Services of a lease without their back-off; returns the number of failed Services.
     pub(super) fn forget(&self, lease: &str) -> usize {
-        self.board.forget(|index, place| {
+        self.state.forget(|index, place| {
             let leased = index.leased(place);
             leased.is_some_and(|leased| leased.lease.to_string() == lease)
         })

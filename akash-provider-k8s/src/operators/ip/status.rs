@@ -2,14 +2,14 @@
 //! formats of the Go operator.
 
 use super::index::Index;
-use super::live::Live;
+use super::live::LiveService;
 use super::metrics::MetricsStatus;
 use super::shared::{SERVICES, Shared};
 use super::usage::{self, Usage};
 use crate::hostnames::rfc3339;
 use crate::operators::Hold;
-use crate::operators::board::{Counts, Inner};
-use crate::operators::said::{Ignored, LeaseParts, WatchStatus};
+use crate::operators::operator_state::{Counts, Inner};
+use crate::operators::report::{IgnoredLease, LeaseParts, WatchStatus};
 use crate::state::WatchState;
 use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::LeaseId;
@@ -80,7 +80,7 @@ pub struct AddressStatus {
 /// Port of a leased address in the format of the Go operator at `/state`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Held {
+pub struct PortState {
     /// Time of the last observed change, in the format of Go.
     pub last_event_time: String,
     /// Lease of the port.
@@ -100,7 +100,7 @@ pub struct Held {
 /// Port of a leased address in the format of the Go operator at `/ip-lease-status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub struct Assigned {
+pub struct AssignedPort {
     /// Container port.
     pub port: u16,
     /// Port of the address.
@@ -116,13 +116,13 @@ pub struct Assigned {
 
 impl Shared {
     pub(super) fn status(&self) -> Status {
-        let inner = self.board.inner();
+        let inner = self.state.inner();
         let mut notices = usage::notices(&inner.index, Timestamp::now());
         let names = inner.index.names().into_iter();
         Status {
             is_ready: inner.index.is_known(),
-            watches: self.board.watch_status(&inner),
-            usage: Usage::of(&inner.index),
+            watches: self.state.watch_status(&inner),
+            usage: Usage::from_index(&inner.index),
             metallb: self.metrics(),
             counts: inner.counts,
             busy: inner.queue.busy(),
@@ -140,18 +140,18 @@ impl Shared {
 
     /// Returns the total and the used number of addresses.
     pub(super) fn usage(&self) -> Usage {
-        Usage::of(&self.board.inner().index)
+        Usage::from_index(&self.state.inner().index)
     }
 
-    pub(super) fn held(&self) -> BTreeMap<String, Vec<Held>> {
-        let inner = self.board.inner();
-        let mut held: BTreeMap<String, Vec<Held>> = BTreeMap::new();
+    pub(super) fn held(&self) -> BTreeMap<String, Vec<PortState>> {
+        let inner = self.state.inner();
+        let mut held: BTreeMap<String, Vec<PortState>> = BTreeMap::new();
         for (place, live) in inner.index.services() {
             let Some(leased) = inner.index.leased(place).filter(|_| live.is_leased) else {
                 continue;
             };
             let (lease, ip) = (&leased.lease, &leased.ip);
-            let one = Held {
+            let one = PortState {
                 last_event_time: live.changed.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),
                 lease_id: LeaseParts::from(lease),
                 namespace: lease.namespace(),
@@ -165,8 +165,8 @@ impl Shared {
         held
     }
 
-    pub(super) fn ignored(&self) -> BTreeMap<String, Ignored> {
-        self.board.inner().ignored(|index, place| {
+    pub(super) fn ignored(&self) -> BTreeMap<String, IgnoredLease> {
+        self.state.inner().ignored(|index, place| {
             let leased = index.leased(place)?;
             Some((leased.lease.clone(), leased.ip.sharing_key.clone()))
         })
@@ -177,8 +177,8 @@ impl Shared {
     /// # Errors
     /// Returns an error in the text of the Go operator if a Service of the lease has no address or is invalid, or if
     /// the watch of Services is down.
-    pub(super) fn assigned(&self, lease: &LeaseId) -> Result<Vec<Assigned>, String> {
-        let inner = self.board.inner();
+    pub(super) fn assigned(&self, lease: &LeaseId) -> Result<Vec<AssignedPort>, String> {
+        let inner = self.state.inner();
         // Later assignments would be missing.
         let down = inner.watches.get(SERVICES).and_then(WatchState::down_for);
         if let Some(down) = down.filter(|down| *down >= STALE) {
@@ -194,7 +194,7 @@ impl Shared {
     }
 }
 
-fn assigned(place: &str, live: &Live) -> Result<Assigned, String> {
+fn assigned(place: &str, live: &LiveService) -> Result<AssignedPort, String> {
     let name = place.split_once('/').map_or(place, |(_, name)| name);
     let invalid = |what: String| format!("metal lb error lease service error: service {name:?} {what}");
     let ([address], 1) = (live.given.addresses.as_slice(), live.given.entries) else {
@@ -205,7 +205,7 @@ fn assigned(place: &str, live: &Live) -> Result<Assigned, String> {
         .ip
         .as_ref()
         .map_err(|why| invalid(format!("is invalid: {why}")))?;
-    Ok(Assigned {
+    Ok(AssignedPort {
         port: ip.port,
         external_port: ip.external_port,
         service_name: ip.service.clone(),

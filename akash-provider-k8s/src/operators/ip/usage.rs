@@ -2,7 +2,7 @@
 
 use super::balancer::Mode;
 use super::index::Index;
-use super::live::Live;
+use super::live::LiveService;
 use super::pool::Pool;
 use crate::hostnames::rfc3339;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -12,7 +12,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 /// Time that a Service may wait for its address before it is logged.
-pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+pub(super) const LATE_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// Maximum number of Services in one log line; the status has all.
 const NAMED: usize = 5;
@@ -44,7 +44,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    pub(super) fn of(index: &Index) -> Self {
+    pub(super) fn from_index(index: &Index) -> Self {
         let balancers = index.services().filter(|(_, live)| live.is_balancer);
         let addresses: BTreeSet<IpAddr> = balancers
             .flat_map(|(_, live)| live.given.addresses.iter().copied())
@@ -149,17 +149,20 @@ impl fmt::Display for Notice {
 
 /// Notices that were not logged before.
 #[derive(Debug, Default)]
-pub(super) struct News<'a> {
+pub(super) struct NewNotices<'a> {
     late: Vec<&'a str>,
     /// Other notices, by Service.
     pub(super) odd: Vec<(&'a str, &'a Notice)>,
 }
 
-impl<'a> News<'a> {
-    pub(super) fn of(told: &BTreeMap<String, Vec<Notice>>, now: &'a BTreeMap<String, Vec<Notice>>) -> Self {
+impl<'a> NewNotices<'a> {
+    pub(super) fn new(
+        logged: &BTreeMap<String, Vec<Notice>>,
+        now: &'a BTreeMap<String, Vec<Notice>>,
+    ) -> Self {
         let mut news = Self::default();
         for (service, notices) in now {
-            let known = told.get(service);
+            let known = logged.get(service);
             for notice in notices.iter().filter(|n| known.is_none_or(|k| !k.contains(n))) {
                 match notice {
                     Notice::Late(_) => news.late.push(service),
@@ -186,12 +189,12 @@ impl<'a> News<'a> {
 /// Returns true while a Service waits for an address and is not late: only then does time alone change the notices.
 pub(super) fn is_waited(index: &Index, now: Timestamp) -> bool {
     let mut services = index.services().filter(|(_, live)| live.is_leased);
-    services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < PATIENCE))
+    services.any(|(_, live)| waiting(live).is_some_and(|since| now.duration_since(since) < LATE_AFTER))
 }
 
 /// Returns the notices about the assigned addresses, by Service.
 pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Notice>> {
-    let mut holders: BTreeMap<IpAddr, Vec<(&String, &Live)>> = BTreeMap::new();
+    let mut holders: BTreeMap<IpAddr, Vec<(&String, &LiveService)>> = BTreeMap::new();
     for (place, live) in index.services().filter(|(_, live)| live.is_balancer) {
         for address in &live.given.addresses {
             holders.entry(*address).or_default().push((place, live));
@@ -202,7 +205,7 @@ pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Not
         .filter(|(place, live)| live.is_leased && index.leased(place).is_some());
     let all = ours.map(|(place, live)| {
         let mut texts = Vec::new();
-        if let Some(since) = waiting(live).filter(|since| now.duration_since(*since) >= PATIENCE) {
+        if let Some(since) = waiting(live).filter(|since| now.duration_since(*since) >= LATE_AFTER) {
             texts.push(Notice::Late(since));
         }
         for address in &live.given.addresses {
@@ -216,7 +219,7 @@ pub(super) fn notices(index: &Index, now: Timestamp) -> BTreeMap<String, Vec<Not
 }
 
 /// Returns the time since when a Service waits for an address.
-pub(super) fn waiting(live: &Live) -> Option<Timestamp> {
+pub(super) fn waiting(live: &LiveService) -> Option<Timestamp> {
     (live.given.addresses.is_empty() && !live.is_going).then_some(live.since)
 }
 
@@ -238,10 +241,10 @@ fn outside(index: &Index, address: IpAddr) -> Option<String> {
 /// Returns a notice if another tenant or Service uses the address.
 fn shared_with<'a>(
     address: IpAddr,
-    own: &Live,
-    mut others: impl Iterator<Item = &'a (&'a String, &'a Live)>,
+    own: &LiveService,
+    mut others: impl Iterator<Item = &'a (&'a String, &'a LiveService)>,
 ) -> Option<String> {
-    let owner = |live: &Live| live.lease.as_ref().map(|lease| lease.owner().clone());
+    let owner = |live: &LiveService| live.lease.as_ref().map(|lease| lease.owner().clone());
     let other = others.find(|(_, other)| owner(other) != owner(own));
     other.map(|(place, other)| match owner(other) {
         Some(owner) => format!("the address {address} is shared with tenant {owner}, by Service {place}"),
@@ -263,18 +266,21 @@ mod tests {
             "ns/odd".to_owned(),
             vec![Notice::Odd("the address is shared".to_owned())],
         );
-        let news = News::of(&BTreeMap::new(), &now);
+        let news = NewNotices::new(&BTreeMap::new(), &now);
         assert_eq!(news.odd.len(), 1);
         let text = news.late().unwrap();
         assert!(text.starts_with("ns/web-0000, ns/web-0001"), "{text}");
         assert!(text.ends_with("ns/web-0004 and 995 more"), "{text}");
-        let again = News::of(&now, &now);
+        let again = NewNotices::new(&now, &now);
         assert!(
             again.late().is_none() && again.odd.is_empty(),
             "the notice was logged"
         );
         let before = now.clone();
         now.insert("ns/web-0001".to_owned(), late(9));
-        assert_eq!(News::of(&before, &now).late().as_deref(), Some("ns/web-0001"));
+        assert_eq!(
+            NewNotices::new(&before, &now).late().as_deref(),
+            Some("ns/web-0001")
+        );
     }
 }

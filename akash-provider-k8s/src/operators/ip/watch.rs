@@ -1,13 +1,13 @@
 //! Watches of records, Services and pools.
 
-use super::facts::{self, Declares, Fact};
+use super::facts::{self, DeclaredIps, Fact};
 use super::index::{Event, Index};
-use super::live::Live;
+use super::live::LiveService;
 use super::pool::{Pool, pool};
 use super::shared::{MANIFESTS, POOLS, RECORDS, SERVICES};
 use crate::crd::{Manifest, ProviderLeasedIP};
-use crate::operators::board::Board;
-use crate::operators::intake::{Read, Watched, follow};
+use crate::operators::operator_state::OperatorState;
+use crate::operators::sink::{Read, WatchSpec, follow};
 use crate::state::WatchConfig;
 use crate::state::reading::{Bookkeeping, Reading};
 use k8s_openapi::api::core::v1::Service;
@@ -22,11 +22,11 @@ pub(super) fn start(
     client: &Client,
     namespace: &str,
     metallb: &str,
-    board: &Arc<Board<Index>>,
+    state: &Arc<OperatorState<Index>>,
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 4] {
     let records: Read<String, Fact> = Box::new(move |object| (named(object), facts::leased(object)));
-    let manifests: Read<String, Option<Declares>> =
+    let manifests: Read<String, Option<DeclaredIps>> =
         Box::new(move |object| (named(object), facts::manifest(object)));
     let of_records = watched(RECORDS, "providerleasedips.akash.network");
     let of_manifests = watched(MANIFESTS, "manifests.akash.network");
@@ -34,12 +34,12 @@ pub(super) fn start(
     let records_api = within(ApiResource::erase::<ProviderLeasedIP>(&()));
     let manifests_api = within(ApiResource::erase::<Manifest>(&()));
     // All Services: an own Service may have lost the type LoadBalancer, and is repaired.
-    let services = follow_services(client, watched(SERVICES, "services"), board, config);
-    let pools = follow_pools(client, metallb, board, config);
+    let services = follow_services(client, watched(SERVICES, "services"), state, config);
+    let pools = follow_pools(client, metallb, state, config);
     [
-        follow(board, of_records, records_api, records, Event::Records, config),
+        follow(state, of_records, records_api, records, Event::Records, config),
         follow(
-            board,
+            state,
             of_manifests,
             manifests_api,
             manifests,
@@ -55,34 +55,34 @@ pub(super) fn start(
 pub(super) fn capacity(
     client: &Client,
     metallb: &str,
-    board: &Arc<Board<Index>>,
+    state: &Arc<OperatorState<Index>>,
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 2] {
-    let of_services = Watched {
+    let of_services = WatchSpec {
         // The provider watches the Services of its leases separately.
         fields: "spec.type=LoadBalancer",
         ..watched(SERVICES, "services")
     };
     [
-        follow_services(client, of_services, board, config),
-        follow_pools(client, metallb, board, config),
+        follow_services(client, of_services, state, config),
+        follow_pools(client, metallb, state, config),
     ]
 }
 
 fn follow_services(
     client: &Client,
-    of_services: Watched,
-    board: &Arc<Board<Index>>,
+    of_services: WatchSpec,
+    state: &Arc<OperatorState<Index>>,
     config: WatchConfig,
 ) -> AbortOnDropHandle<()> {
-    let services: Read<String, Live> = Box::new(move |object| {
+    let services: Read<String, LiveService> = Box::new(move |object| {
         let namespace = object.metadata.namespace.as_deref().unwrap_or_default();
         let place = format!("{namespace}/{}", named(object));
-        (place, Live::of(object, Timestamp::now()))
+        (place, LiveService::new(object, Timestamp::now()))
     });
     let services_api = Api::all_with(client.clone(), &ApiResource::erase::<Service>(&()));
     follow(
-        board,
+        state,
         of_services,
         services_api,
         services,
@@ -94,14 +94,14 @@ fn follow_services(
 fn follow_pools(
     client: &Client,
     metallb: &str,
-    board: &Arc<Board<Index>>,
+    state: &Arc<OperatorState<Index>>,
     config: WatchConfig,
 ) -> AbortOnDropHandle<()> {
     let pools: Read<String, Pool> = Box::new(move |object| (named(object), pool(object)));
     let of_pools = watched(POOLS, "ipaddresspools.metallb.io");
     let kind = GroupVersionKind::gvk("metallb.io", "v1beta1", "IPAddressPool");
     let pools_api = Api::namespaced_with(client.clone(), metallb, &ApiResource::from_gvk(&kind));
-    follow(board, of_pools, pools_api, pools, Event::Pools, config)
+    follow(state, of_pools, pools_api, pools, Event::Pools, config)
 }
 
 fn named(object: &DynamicObject) -> String {
@@ -110,13 +110,13 @@ fn named(object: &DynamicObject) -> String {
 
 /// Returns a watch without selectors: a record without labels declares an address too, and any Service may hold an
 /// address of a pool.
-fn watched(key: &'static str, name: &'static str) -> Watched {
-    Watched {
+fn watched(key: &'static str, name: &'static str) -> WatchSpec {
+    WatchSpec {
         key,
         name,
         labels: "",
         fields: "",
         may_be_absent: key == POOLS,
-        reading: Reading::of::<Bookkeeping>(),
+        reading: Reading::new::<Bookkeeping>(),
     }
 }

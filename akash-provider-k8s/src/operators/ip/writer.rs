@@ -4,8 +4,8 @@ use super::index::{Index, Work, Write};
 use super::shared::Shared;
 use crate::apply::Calls;
 use crate::labels;
-use crate::operators::board::Board;
-use crate::operators::worker::Writes;
+use crate::operators::operator_state::OperatorState;
+use crate::operators::worker::ObjectWriter;
 use akash_provider_core::error::{Error, ErrorKind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
@@ -21,11 +21,11 @@ pub(super) struct Writer {
     pub(super) resource: ApiResource,
 }
 
-impl Writes for Writer {
+impl ObjectWriter for Writer {
     type Index = Index;
 
-    fn board(&self) -> &Board<Index> {
-        &self.shared.board
+    fn state(&self) -> &OperatorState<Index> {
+        &self.shared.state
     }
 
     async fn carry_out(&self, place: &str, work: &Work) -> Result<(), Error> {

@@ -74,11 +74,11 @@ fn event_is_converted_to_the_form_of_the_gateway() {
 #[test]
 fn deleted_events_stay_and_repeated_events_are_stored_once() {
     let history = history();
-    let deleted = Guarded(Ok(event("a", "1", &at(5), json!({}))));
+    let deleted = Decoded(Ok(event("a", "1", &at(5), json!({}))));
     history.take(event("a", "1", &at(5), json!({})));
     history.take(event("b", "2", &at(4), json!({})));
     history.take(event("a", "1", &at(5), json!({})));
-    let mut recorder = Recorder(Arc::new(history));
+    let mut recorder = EventSink(Arc::new(history));
     recorder.deleted(deleted);
     let history = recorder.0;
     assert_eq!(reasons(&history), ["a 1", "b 2"]);

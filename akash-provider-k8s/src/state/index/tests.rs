@@ -6,13 +6,13 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 fn index() -> Index {
-    Index::new(Ours {
+    Index::new(LeaseFilter {
         provider: PROVIDER.parse().unwrap(),
         chain_id: "chain-1".to_owned(),
     })
 }
 
-fn apply<K: Watched>(index: &mut Index, object: K) -> Vec<Signal> {
+fn apply<K: WatchedKind>(index: &mut Index, object: K) -> Vec<Signal> {
     index.applied(&Arc::new(object))
 }
 

@@ -5,9 +5,9 @@ use akash_provider_core::cluster::{Cluster, HostnameDeclaration, HostnameNotes, 
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
 use akash_provider_k8s::operators::hostname::notes::ProofState;
-use akash_provider_k8s::operators::hostname::probe::{Probe, Prober, Question, Said};
-use akash_provider_k8s::operators::hostname::proof::{Proving, TxtLookup, record as proof_record};
-use akash_provider_k8s::operators::hostname::rounds::Budget;
+use akash_provider_k8s::operators::hostname::probe::{Probe, ProbeRequest, ProbeResponse, Prober};
+use akash_provider_k8s::operators::hostname::proof::{ProofConfig, TxtLookup, record as proof_record};
+use akash_provider_k8s::operators::hostname::schedule::Budget;
 use async_trait::async_trait;
 use k8s_openapi::api::networking::v1::Ingress;
 use kube::api::{Patch, PatchParams};
@@ -72,7 +72,7 @@ fn proving(world: &World, zone: &Arc<Zone>) -> Options {
         ..Plan::default()
     };
     Options {
-        proving: Some(Proving {
+        proving: Some(ProofConfig {
             lookup: Arc::clone(zone) as Arc<dyn TxtLookup>,
             budget: BUDGET,
         }),
@@ -170,16 +170,16 @@ fn a_name_gets_its_route_when_its_owner_has_proved_it_and_an_outage_of_dns_takes
 
 /// Answers every question with this status.
 #[derive(Debug, Default)]
-struct Answers(Mutex<(u16, Vec<Question>)>);
+struct Answers(Mutex<(u16, Vec<ProbeRequest>)>);
 
 #[async_trait]
 impl Prober for Answers {
-    async fn ask(&self, question: &Question) -> Result<Said, String> {
+    async fn ask(&self, question: &ProbeRequest) -> Result<ProbeResponse, String> {
         let mut inner = self.0.lock().unwrap();
         inner.1.push(question.clone());
         match inner.0 {
             0 => Err("the connection is refused".to_owned()),
-            status => Ok(Said {
+            status => Ok(ProbeResponse {
                 status,
                 body: Vec::new(),
             }),

@@ -2,7 +2,7 @@
 
 use super::*;
 use akash_provider_core::inventory::Pair;
-use akash_provider_k8s::operators::inventory::Shown;
+use akash_provider_k8s::operators::inventory::ClusterReport;
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use std::sync::Arc;
 
@@ -73,8 +73,8 @@ async fn shows(operator: &InventoryOperator, allocatable: u64, available: u64) {
         available,
     };
     let mut shown = operator.shown();
-    let is_it = |shown: &Option<Arc<Shown>>| {
-        let of = |shown: &Arc<Shown>| shown.metrics().storage.get(CEPH) == Some(&wanted);
+    let is_it = |shown: &Option<Arc<ClusterReport>>| {
+        let of = |shown: &Arc<ClusterReport>| shown.metrics().storage.get(CEPH) == Some(&wanted);
         shown.as_ref().is_some_and(of)
     };
     let found = tokio::time::timeout(Duration::from_secs(40), shown.wait_for(is_it)).await;

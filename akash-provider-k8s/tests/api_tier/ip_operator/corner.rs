@@ -6,7 +6,7 @@ use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::crd::convert::to_manifest;
 use akash_provider_k8s::labels;
 use akash_provider_k8s::operators::ip::{AddressStatus, IpOperator, Options};
-use akash_provider_k8s::operators::queue::Patience;
+use akash_provider_k8s::operators::queue::RetryPolicy;
 use akash_provider_k8s::state::WatchConfig;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -164,9 +164,9 @@ pub(crate) fn options(world: &World) -> Options {
     Options {
         manifest_namespace: own.clone(),
         metallb_namespace: own.clone(),
-        patience: Patience {
+        patience: RetryPolicy {
             retry_delay: Duration::from_millis(200),
-            ..Patience::default()
+            ..RetryPolicy::default()
         },
         watch_config: WatchConfig {
             wait_absent: Duration::from_millis(500),

@@ -2,7 +2,7 @@
 
 use super::super::values;
 use akash_provider_k8s::election::Timing;
-use akash_provider_k8s::operators::queue::Patience;
+use akash_provider_k8s::operators::queue::RetryPolicy;
 use clap::{Args, ValueEnum};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -87,8 +87,8 @@ pub struct PatienceArgs {
 impl PatienceArgs {
     /// The same for the queue.
     #[must_use]
-    pub fn patience(&self) -> Patience {
-        Patience {
+    pub fn patience(&self) -> RetryPolicy {
+        RetryPolicy {
             retry_delay: self.retry_delay,
             refusals: self.event_failure_limit,
             ignored: self.ignore_list_entry_limit,

@@ -5,7 +5,7 @@ use super::{ConfirmArgs, ForgetArgs};
 use crate::args::values;
 use akash_provider_core::types::Address;
 use akash_provider_k8s::operators::ip::Options;
-use akash_provider_k8s::operators::ip::balancer::{Mode, Words};
+use akash_provider_k8s::operators::ip::balancer::{AnnotationPrefix, Mode};
 use clap::{Args, Subcommand, ValueEnum};
 
 /// Settings of `operator ip`.
@@ -87,9 +87,9 @@ impl IpArgs {
             mode: Mode {
                 pool: self.pool.metal_lb_pool.clone(),
                 words: match self.metal_lb_annotations {
-                    WordsArg::UniverseTf => Words::Old,
-                    WordsArg::MetallbIo => Words::New,
-                    WordsArg::Both => Words::Both,
+                    WordsArg::UniverseTf => AnnotationPrefix::Old,
+                    WordsArg::MetallbIo => AnnotationPrefix::New,
+                    WordsArg::Both => AnnotationPrefix::Both,
                 },
                 class: self.load_balancer_class.clone(),
             },
@@ -150,7 +150,10 @@ mod tests {
         let given = parsed(&[PROVIDER]).unwrap();
         let own = Options::new(given.provider.clone());
         assert_eq!((&given.mode, given.patience), (&own.mode, own.patience));
-        assert_eq!((given.mode.words, given.mode.class), (Words::Old, None));
+        assert_eq!(
+            (given.mode.words, given.mode.class),
+            (AnnotationPrefix::Old, None)
+        );
         assert_eq!(given.prune_interval, own.prune_interval);
         assert_eq!(
             (

@@ -2,7 +2,7 @@
 
 use crate::args::values;
 use akash_provider_k8s::operators::hostname::index::ProofRule;
-use akash_provider_k8s::operators::hostname::rounds::Budget;
+use akash_provider_k8s::operators::hostname::schedule::Budget;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use std::net::{IpAddr, SocketAddr};

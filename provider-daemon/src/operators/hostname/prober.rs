@@ -1,7 +1,7 @@
 //! HTTP client of probes, with limits of time and size.
 
 use akash_provider_core::error::chain_text;
-use akash_provider_k8s::operators::hostname::probe::{Prober, Question, Said};
+use akash_provider_k8s::operators::hostname::probe::{ProbeRequest, ProbeResponse, Prober};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Request;
@@ -64,7 +64,7 @@ impl Http {
 
 #[async_trait]
 impl Prober for Http {
-    async fn ask(&self, question: &Question) -> Result<Said, String> {
+    async fn ask(&self, question: &ProbeRequest) -> Result<ProbeResponse, String> {
         let stream = within("connection", TcpStream::connect(question.address)).await?;
         if !question.is_tls {
             return within("response", talk(stream, question)).await;
@@ -91,8 +91,8 @@ async fn within<T, E: std::error::Error + 'static>(
 
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    question: &Question,
-) -> hyper::Result<Said> {
+    question: &ProbeRequest,
+) -> hyper::Result<ProbeResponse> {
     let mut builder = http1::Builder::new();
     builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
     let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
@@ -119,7 +119,7 @@ async fn talk(
         }
     }
     body.truncate(BODY_MAX);
-    Ok(Said { status, body })
+    Ok(ProbeResponse { status, body })
 }
 
 #[cfg(test)]
@@ -153,9 +153,9 @@ mod tests {
         (at, asked, AbortOnDropHandle::new(tokio::spawn(serving)))
     }
 
-    fn question(address: SocketAddr, is_tls: bool) -> Question {
+    fn question(address: SocketAddr, is_tls: bool) -> ProbeRequest {
         let hostname = "shop.example.com".to_owned();
-        Question {
+        ProbeRequest {
             hostname,
             address,
             is_tls,
@@ -245,7 +245,7 @@ mod tests {
         roots.add(der).unwrap();
         let http = Http::trusting(roots);
         assert_eq!(http.ask(&question(at, true)).await.unwrap().status, 204);
-        let other = Question {
+        let other = ProbeRequest {
             hostname: "bank.example.com".to_owned(),
             ..question(at, true)
         };

@@ -36,15 +36,15 @@ async fn hostname_operator_serves_and_is_not_ready_without_its_cluster() {
     let process = process();
     let router = router(&process);
     assert_eq!(ask(&router, "GET", "/health", NEAR).await, (200, "OK".to_owned()));
-    let (code, words) = ask(&router, "GET", "/readyz", NEAR).await;
+    let (code, pending) = ask(&router, "GET", "/readyz", NEAR).await;
     assert_eq!(code, 503);
     for kind in ["providerhosts", "manifests", "ingresses"] {
         assert!(
-            words.contains(&format!("initial list of {kind} pending")),
-            "{words}"
+            pending.contains(&format!("initial list of {kind} pending")),
+            "{pending}"
         );
     }
-    assert!(!words.contains("certificates"), "optional kind: {words}");
+    assert!(!pending.contains("certificates"), "optional kind: {pending}");
     for (path, text) in [("/managed-hostnames", "{}"), ("/ignore-list", "{}")] {
         assert_eq!(ask(&router, "GET", path, NEAR).await, (200, text.to_owned()));
     }
@@ -118,7 +118,7 @@ async fn forget_command_works_over_http() {
         rest_port: at.port(),
         output: Output::Json,
     };
-    let asked = tokio::task::spawn_blocking(move || crate::operators::forget::forget(&args, "hostname"))
+    let asked = tokio::task::spawn_blocking(move || crate::operators::commands::forget(&args, "hostname"))
         .await
         .unwrap();
     assert!(asked.is_ok(), "{asked:?}");
@@ -132,7 +132,7 @@ async fn forget_command_works_over_http() {
         rest_port: at.port(),
         output: Output::Text,
     };
-    let asked = tokio::task::spawn_blocking(move || crate::operators::forget::forget(&args, "hostname"))
+    let asked = tokio::task::spawn_blocking(move || crate::operators::commands::forget(&args, "hostname"))
         .await
         .unwrap();
     assert!(asked.unwrap_err().to_string().contains("no operator runs"));

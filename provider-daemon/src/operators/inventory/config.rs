@@ -29,7 +29,7 @@ pub(super) enum Source {
 
 impl Source {
     /// Creates the source from the value of a flag, which is a path if it ends with `yaml`.
-    pub(super) fn of(flag: &'static str, given: &str) -> Self {
+    pub(super) fn from_flag(flag: &'static str, given: &str) -> Self {
         if given.ends_with("yaml") {
             Self::File(given.into())
         } else {
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn invalid_rules_are_reported_with_line_and_key() {
         let wrong = |text: &str| Source::Inline("--config", String::new()).rules(text).unwrap_err();
-        for (text, words) in [
+        for (text, parts) in [
             (
                 "version: v1\nclusters: []",
                 &["line 2", "clusters", "cluster_storage"][..],
@@ -178,26 +178,28 @@ mod tests {
             ("version: v1\nexclude: [", &["line 2"]),
             ("version: v1\ncluster_storage: beta2", &["line 2"]),
         ] {
-            let told = wrong(text);
-            assert!(told.starts_with("--config: "), "{told}");
-            for word in words {
-                assert!(told.contains(word), "{word:?} is not in: {told}");
+            let error = wrong(text);
+            assert!(error.starts_with("--config: "), "{error}");
+            for part in parts {
+                assert!(error.contains(part), "{part:?} is not in: {error}");
             }
-            assert_eq!(told.lines().count(), 1, "{told}");
+            assert_eq!(error.lines().count(), 1, "{error}");
         }
     }
 
     #[test]
     fn flag_is_a_path_or_the_text_of_the_rules() {
         assert_eq!(
-            Source::of("--config", "/etc/x.yaml"),
+            Source::from_flag("--config", "/etc/x.yaml"),
             Source::File("/etc/x.yaml".into())
         );
         assert_eq!(
-            Source::of("--config", "version: v1"),
+            Source::from_flag("--config", "version: v1"),
             Source::Inline("--config", "version: v1".to_owned())
         );
-        let missing = Source::of("--config", "/nowhere/rules.yaml").text().unwrap_err();
+        let missing = Source::from_flag("--config", "/nowhere/rules.yaml")
+            .text()
+            .unwrap_err();
         assert!(missing.starts_with("/nowhere/rules.yaml: "), "{missing}");
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("long.yaml");

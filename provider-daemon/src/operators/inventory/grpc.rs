@@ -5,7 +5,7 @@
 //! The service is read-only.
 
 use super::super::serve::take;
-use super::Desk;
+use super::InventoryProcess;
 use super::shape::on_the_wire;
 use akash_provider_chain::proto::DESCRIPTORS;
 use akash_provider_chain::proto::akash::inventory::v1::Cluster;
@@ -49,7 +49,7 @@ const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs
 
 #[derive(Debug, Clone)]
 struct ClusterRpc {
-    desk: Arc<Desk>,
+    process: Arc<InventoryProcess>,
     /// Permits of subscribers.
     streams: Arc<Semaphore>,
     until: CancellationToken,
@@ -69,11 +69,11 @@ fn grpc() -> Grpc<ProstCodec<Cluster, ()>> {
 
 impl ClusterRpc {
     fn query(&self, request: Request<Body>) -> BoxFuture<'static, Response<Body>> {
-        let desk = Arc::clone(&self.desk);
+        let process = Arc::clone(&self.process);
         let method = service_fn(move |_: tonic::Request<()>| {
-            let desk = Arc::clone(&desk);
+            let process = Arc::clone(&process);
             async move {
-                let shown = desk.awaited().await;
+                let shown = process.awaited().await;
                 let shown =
                     shown.ok_or_else(|| tonic::Status::unavailable("first count of the cluster pending"))?;
                 Ok(tonic::Response::new(on_the_wire(&shown)))
@@ -97,12 +97,16 @@ impl tonic::server::ServerStreamingService<()> for Subscribe {
     type Future = Ready<Result<tonic::Response<Streamed>, tonic::Status>>;
 
     fn call(&mut self, _: tonic::Request<()>) -> Self::Future {
-        let ClusterRpc { desk, streams, until } = self.0.clone();
+        let ClusterRpc {
+            process,
+            streams,
+            until,
+        } = self.0.clone();
         let Ok(place) = streams.try_acquire_owned() else {
             let words = format!("limit of {STREAMS_MAX} subscribers reached; retry later");
             return ready(Err(tonic::Status::resource_exhausted(words)));
         };
-        let mut shown = desk.operator.shown();
+        let mut shown = process.operator.shown();
         shown.mark_changed();
         let changes = stream::unfold((shown, None), |(mut shown, told)| async move {
             loop {
@@ -148,9 +152,13 @@ impl Service<Request<Body>> for ClusterRpc {
     }
 }
 
-fn router(desk: Arc<Desk>, until: CancellationToken) -> Router {
+fn router(process: Arc<InventoryProcess>, until: CancellationToken) -> Router {
     let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-    let mut routes = Routes::new(ClusterRpc { desk, streams, until });
+    let mut routes = Routes::new(ClusterRpc {
+        process,
+        streams,
+        until,
+    });
     let describe = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTORS)
@@ -165,8 +173,8 @@ fn router(desk: Arc<Desk>, until: CancellationToken) -> Router {
 }
 
 /// Serves requests until the cancellation, and finishes running requests.
-pub(super) async fn serve(listener: TcpListener, desk: Arc<Desk>, until: CancellationToken) {
-    let (router, end) = (router(desk, until.clone()), until.clone());
+pub(super) async fn serve(listener: TcpListener, process: Arc<InventoryProcess>, until: CancellationToken) {
+    let (router, end) = (router(process, until.clone()), until.clone());
     let answer = move |stream, _| converse(stream, router.clone(), end.clone());
     take(listener, answer, until).await;
 }

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use url::Url;
 
 /// Name of the stored list in the state directory.
-const KEPT: &str = "gpus.json";
+const FILE_NAME: &str = "gpus.json";
 
 /// Source of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl List {
         };
         Self {
             source,
-            kept: folder.map(|folder| folder.join(KEPT)),
+            kept: folder.map(|folder| folder.join(FILE_NAME)),
             // The minimum interval protects the server.
             every: every.max(Duration::from_secs(1)),
             status: Mutex::new(status),

@@ -2,14 +2,14 @@
 
 use akash_provider_chain::proto::akash::inventory::v1 as wire;
 use akash_provider_gateway::inventory::cluster;
-use akash_provider_k8s::operators::inventory::Shown;
+use akash_provider_k8s::operators::inventory::ClusterReport;
 use akash_provider_k8s::operators::inventory::database::Model;
 use akash_provider_k8s::operators::inventory::discovery::Processor;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Converts a report to protobuf.
-pub(super) fn on_the_wire(shown: &Shown) -> wire::Cluster {
+pub(super) fn on_the_wire(shown: &ClusterReport) -> wire::Cluster {
     let mut cluster = cluster(shown.metrics());
     for node in &mut cluster.nodes {
         let cpu = node

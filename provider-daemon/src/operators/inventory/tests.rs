@@ -70,12 +70,12 @@ pub(super) fn recorded_node() -> Value {
     })
 }
 
-pub(super) fn desk(client: &Client, rules: Rules) -> Arc<Desk> {
+pub(super) fn process(client: &Client, rules: Rules) -> Arc<InventoryProcess> {
     let options = Options {
         rules,
         ..Options::default()
     };
-    Arc::new(Desk {
+    Arc::new(InventoryProcess {
         operator: InventoryOperator::start(client, options),
         list: Arc::new(List::new(list::Source::Nowhere, None, Duration::from_secs(1))),
         rules: Mutex::default(),
@@ -93,16 +93,19 @@ pub(super) async fn ask(router: &Router, path: &str) -> (u16, String) {
     (code, String::from_utf8(body.to_vec()).unwrap())
 }
 
-pub(super) async fn counted(desk: &Desk) -> Arc<Shown> {
-    let mut shown = desk.operator.shown();
+pub(super) async fn counted(process: &InventoryProcess) -> Arc<ClusterReport> {
+    let mut shown = process.operator.shown();
     let known = timeout(Duration::from_secs(60), shown.wait_for(Option::is_some));
     known.await.unwrap().unwrap().clone().unwrap()
 }
 
 #[tokio::test]
 async fn inventory_operator_serves_and_is_not_ready_without_its_cluster() {
-    let desk = desk(&silent(), Rules::default());
-    let router = router(&Arc::new(Process::<Desk>::new(Arc::clone(&desk), None)));
+    let process = process(&silent(), Rules::default());
+    let router = router(&Arc::new(Process::<InventoryProcess>::new(
+        Arc::clone(&process),
+        None,
+    )));
     for (path, text) in [("/health", "OK"), ("/metrics/health", ""), ("/metrics/ready", "")] {
         assert_eq!(ask(&router, path).await, (200, text.to_owned()), "{path}");
     }
@@ -116,7 +119,7 @@ async fn inventory_operator_serves_and_is_not_ready_without_its_cluster() {
     let begun = std::time::Instant::now();
     assert_eq!(ask(&router, "/v1/inventory").await, (500, String::new()));
     assert!(
-        begun.elapsed() >= desk.patience,
+        begun.elapsed() >= process.patience,
         "the request waits for the count"
     );
     let (code, status) = ask(&router, "/status").await;
@@ -126,9 +129,12 @@ async fn inventory_operator_serves_and_is_not_ready_without_its_cluster() {
 
 #[tokio::test(start_paused = true)]
 async fn cluster_is_served_in_the_format_of_the_go_operator() {
-    let desk = desk(&of_nodes(vec![recorded_node()]), Rules::default());
-    counted(&desk).await;
-    let router = router(&Arc::new(Process::<Desk>::new(Arc::clone(&desk), None)));
+    let process = process(&of_nodes(vec![recorded_node()]), Rules::default());
+    counted(&process).await;
+    let router = router(&Arc::new(Process::<InventoryProcess>::new(
+        Arc::clone(&process),
+        None,
+    )));
     let (code, text) = ask(&router, "/v1/inventory").await;
     assert_eq!(code, 200);
     assert!(
@@ -150,16 +156,16 @@ async fn changed_rules_apply_and_invalid_rules_do_not() {
     std::fs::write(&path, "version: v1").unwrap();
     let source = config::Source::File(path.clone());
     let (mut text, rules) = first_rules("--config", Some(&source)).unwrap();
-    let desk = desk(&of_nodes(vec![recorded_node()]), rules);
-    assert_eq!(counted(&desk).await.metrics().nodes.len(), 1);
+    let process = process(&of_nodes(vec![recorded_node()]), rules);
+    assert_eq!(counted(&process).await.metrics().nodes.len(), 1);
     let mut look = |content: Option<&str>| {
         match content {
             Some(content) => std::fs::write(&path, content).unwrap(),
             None => std::fs::remove_file(&path).unwrap(),
         }
-        look_at_rules(&desk, &source, &mut text);
-        let shown = desk.operator.shown().borrow().clone().unwrap();
-        (shown.metrics().nodes.len(), desk.page().rules.error)
+        look_at_rules(&process, &source, &mut text);
+        let shown = process.operator.shown().borrow().clone().unwrap();
+        (shown.metrics().nodes.len(), process.page().rules.error)
     };
     assert_eq!(look(Some("version: v1\nexclude: {nodes: [node1]}")), (0, None));
     let (nodes, error) = look(Some("version: v1\nexclude: {node: [x]}"));

@@ -115,15 +115,15 @@ async fn ip_operator_serves_and_is_not_ready_without_its_cluster() {
     assert_eq!(get_(&router, "/health").await, (200, "OK".to_owned()));
     let lease = format!("/ip-lease-status/{OWNER}/7/1/1");
     for path in ["/readyz", "/usage", "/state", "/ignored-leases", &lease] {
-        let (code, words) = get_(&router, path).await;
+        let (code, response) = get_(&router, path).await;
         assert_eq!(code, 503, "{path}");
         for kind in ["providerleasedips", "manifests", "services"] {
             assert!(
-                words.contains(&format!("initial list of {kind} pending")),
-                "{path}: {words}"
+                response.contains(&format!("initial list of {kind} pending")),
+                "{path}: {response}"
             );
         }
-        assert!(!words.contains("pools"), "optional kind: {words}");
+        assert!(!response.contains("pools"), "optional kind: {response}");
     }
     let (_, status) = get_(&router, "/status").await;
     let status: Value = serde_json::from_str(&status).unwrap();
@@ -181,11 +181,11 @@ async fn responses_match_the_go_operator() {
 #[tokio::test]
 async fn service_without_an_address_is_the_error_of_the_go_operator() {
     let (_process, router) = settled(&fixed(json!([service(&[])]), Some(pools())), true).await;
-    let (code, words) = get_(&router, &format!("/ip-lease-status/{OWNER}/7/1/1")).await;
-    let words: Value = serde_json::from_str(&words).unwrap();
+    let (code, response) = get_(&router, &format!("/ip-lease-status/{OWNER}/7/1/1")).await;
+    let response: Value = serde_json::from_str(&response).unwrap();
     let error =
         "metal lb error lease service error: service \"web-ip-80-tcp\" has 0 load balancers and is invalid";
-    assert_eq!((code, words), (500, json!({"Error": error, "Code": -1})));
+    assert_eq!((code, response), (500, json!({"Error": error, "Code": -1})));
     // A Service without a record is not in `/state`; its state is in `/status`.
     assert_eq!(get_(&router, "/state").await, (200, "{}".to_owned()));
     let (_, status) = get_(&router, "/status").await;
@@ -199,8 +199,8 @@ async fn service_without_an_address_is_the_error_of_the_go_operator() {
 async fn number_of_addresses_is_unknown_without_pools() {
     let (_process, router) = settled(&fixed(json!([]), None), false).await;
     assert_eq!(get_(&router, "/readyz").await.0, 200, "pools are optional");
-    let (code, words) = get_(&router, "/usage").await;
-    assert!(code == 503 && words.contains("unknown"), "{words}");
+    let (code, response) = get_(&router, "/usage").await;
+    assert!(code == 503 && response.contains("unknown"), "{response}");
     let (_, status) = get_(&router, "/status").await;
     assert!(
         status.contains("IPAddressPools of MetalLB are unknown"),

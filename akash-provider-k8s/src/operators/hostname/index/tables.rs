@@ -2,7 +2,7 @@
 
 use super::{Name, Place};
 use crate::operators::change::Change;
-use crate::operators::hostname::live::Live;
+use crate::operators::hostname::live::LiveObject;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -15,7 +15,7 @@ pub(super) enum Table {
     /// The cluster does not serve the kind.
     Absent,
     /// Objects by hostname and namespace.
-    Known(BTreeMap<Name, BTreeMap<Name, Live>>),
+    Known(BTreeMap<Name, BTreeMap<Name, LiveObject>>),
 }
 
 impl Table {
@@ -23,7 +23,7 @@ impl Table {
         matches!(self, Self::Known(_))
     }
 
-    const fn all(&self) -> Option<&BTreeMap<Name, BTreeMap<Name, Live>>> {
+    const fn all(&self) -> Option<&BTreeMap<Name, BTreeMap<Name, LiveObject>>> {
         match self {
             Self::Known(all) => Some(all),
             Self::Unknown | Self::Absent => None,
@@ -43,11 +43,11 @@ impl Table {
     }
 
     /// Returns the objects of a hostname, by namespace.
-    pub(super) fn of(&self, name: &str) -> impl Iterator<Item = (&Name, &Live)> {
+    pub(super) fn of(&self, name: &str) -> impl Iterator<Item = (&Name, &LiveObject)> {
         self.all().and_then(|all| all.get(name)).into_iter().flatten()
     }
 
-    pub(super) fn get(&self, name: &str, namespace: &str) -> Option<&Live> {
+    pub(super) fn get(&self, name: &str, namespace: &str) -> Option<&LiveObject> {
         self.all()?.get(name)?.get(namespace)
     }
 
@@ -59,7 +59,7 @@ impl Table {
     }
 
     /// Applies a change and returns the hostnames with changed objects.
-    pub(super) fn apply(&mut self, change: Change<Place, Live>) -> BTreeSet<Name> {
+    pub(super) fn apply(&mut self, change: Change<Place, LiveObject>) -> BTreeSet<Name> {
         match change {
             Change::Listed(all) => self.list(all),
             // Versions of one kind are ordered, so an event from before the writer's own write is dropped.
@@ -82,8 +82,8 @@ impl Table {
         }
     }
 
-    fn list(&mut self, all: BTreeMap<Place, Live>) -> BTreeSet<Name> {
-        let mut listed: BTreeMap<Name, BTreeMap<Name, Live>> = BTreeMap::new();
+    fn list(&mut self, all: BTreeMap<Place, LiveObject>) -> BTreeSet<Name> {
+        let mut listed: BTreeMap<Name, BTreeMap<Name, LiveObject>> = BTreeMap::new();
         for ((namespace, name), live) in all {
             listed.entry(name).or_default().insert(namespace, live);
         }
@@ -96,7 +96,7 @@ impl Table {
     }
 
     /// Inserts or removes an object. Before the first list this has no effect, and that list contains the object too.
-    pub(super) fn put(&mut self, name: &str, namespace: &str, live: Option<Live>) {
+    pub(super) fn put(&mut self, name: &str, namespace: &str, live: Option<LiveObject>) {
         let Self::Known(all) = self else {
             return;
         };

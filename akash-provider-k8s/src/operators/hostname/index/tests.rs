@@ -49,12 +49,12 @@ pub(super) fn exposes(lease: &LeaseId, read_timeout: u32) -> Exposes {
 }
 
 /// Returns the route of the API server after a write.
-pub(super) fn written(body: &Value, version: u64) -> Live {
+pub(super) fn written(body: &Value, version: u64) -> LiveObject {
     let mut metadata = body["metadata"].clone();
     metadata["uid"] = json!(format!("{}/{}", metadata["namespace"], metadata["name"]));
     metadata["resourceVersion"] = json!(version.to_string());
     let meta: ObjectMeta = serde_json::from_value(metadata).unwrap();
-    Live::written(&meta, body)
+    LiveObject::written(&meta, body)
 }
 
 /// Returns the object version in an event.
@@ -66,7 +66,7 @@ fn version_in(event: &mut Event) -> Option<&mut u64> {
 }
 
 /// Returns an object without its version.
-fn bare(live: &Live) -> Live {
+fn bare(live: &LiveObject) -> LiveObject {
     let mut live = live.clone();
     live.version = 0;
     live

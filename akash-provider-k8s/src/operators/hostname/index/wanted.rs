@@ -3,9 +3,9 @@
 use super::tables::Table;
 use super::{Index, Plan, Work, Write, host_owner as owner_of};
 use crate::operators::hostname::facts::Host;
-use crate::operators::hostname::live::Accepted;
+use crate::operators::hostname::live::Acceptance;
 use crate::operators::hostname::notes::ProofState;
-use crate::operators::hostname::route::{Mode, Refers};
+use crate::operators::hostname::route::{Mode, References};
 use crate::operators::hostname::sort::Sort;
 use crate::operators::hostname::{certificate, filter, proof};
 use serde_json::Value;
@@ -62,7 +62,7 @@ impl Index {
             }
             _ => None,
         };
-        let refers = Refers {
+        let refers = References {
             filter: self.refers(Sort::Filter, name, host),
             certificate: self.refers(Sort::Certificate, name, host),
         };
@@ -99,9 +99,9 @@ impl Index {
             route.is_some_and(|route| route.refers_to(sort, name))
         };
         match self.live(sort, name, &host.namespace).map(|live| &live.accepted) {
-            Some(Accepted::Yes) => true,
+            Some(Acceptance::Yes) => true,
             // An expired certificate is better than no certificate.
-            Some(Accepted::No(_)) if sort == Sort::Filter => false,
+            Some(Acceptance::No(_)) if sort == Sort::Filter => false,
             _ => as_it_is(),
         }
     }

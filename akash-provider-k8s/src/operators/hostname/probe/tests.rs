@@ -8,27 +8,27 @@ use std::sync::Mutex;
 
 /// Prober with a scripted response.
 #[derive(Debug)]
-struct Scripted {
-    said: fn(&Question) -> Result<Said, String>,
-    asked: Mutex<Vec<Question>>,
+struct ScriptedProber {
+    said: fn(&ProbeRequest) -> Result<ProbeResponse, String>,
+    asked: Mutex<Vec<ProbeRequest>>,
 }
 
 #[async_trait]
-impl Prober for Scripted {
-    async fn ask(&self, question: &Question) -> Result<Said, String> {
+impl Prober for ScriptedProber {
+    async fn ask(&self, question: &ProbeRequest) -> Result<ProbeResponse, String> {
         self.asked.lock().unwrap().push(question.clone());
         (self.said)(question)
     }
 }
 
-fn said(status: u16, body: &str) -> Result<Said, String> {
-    Ok(Said {
+fn said(status: u16, body: &str) -> Result<ProbeResponse, String> {
+    Ok(ProbeResponse {
         status,
         body: body.as_bytes().to_vec(),
     })
 }
 
-const AT: Entrance = Entrance {
+const AT: ProxyAddress = ProxyAddress {
     ip: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
     http: Some(80),
     https: Some(443),
@@ -37,9 +37,9 @@ const AT: Entrance = Entrance {
 async fn asked(
     name: &str,
     with_tls: bool,
-    said: fn(&Question) -> Result<Said, String>,
+    said: fn(&ProbeRequest) -> Result<ProbeResponse, String>,
 ) -> (Reach, String, usize) {
-    let prober = Scripted {
+    let prober = ScriptedProber {
         said,
         asked: Mutex::default(),
     };
@@ -55,7 +55,7 @@ async fn response_of_the_service_is_reachable_and_of_the_proxy_is_not() {
         (401, Reach::Yes),
         (500, Reach::Yes),
     ] {
-        let answer: fn(&Question) -> _ = match status {
+        let answer: fn(&ProbeRequest) -> _ = match status {
             200 => |_| said(200, ""),
             308 => |_| said(308, ""),
             401 => |_| said(401, ""),
@@ -74,7 +74,7 @@ async fn response_of_the_service_is_reachable_and_of_the_proxy_is_not() {
 async fn not_found_of_the_service_differs_from_not_found_of_the_proxy() {
     let (reach, why, _) = asked("a.example.com", false, |_| said(404, "no route")).await;
     assert!(reach == Reach::No && why.contains("without a route"), "{why}");
-    let own = |question: &Question| {
+    let own = |question: &ProbeRequest| {
         let words = if question.hostname == NOBODY {
             "no route"
         } else {
@@ -87,7 +87,7 @@ async fn not_found_of_the_service_differs_from_not_found_of_the_proxy() {
 
 #[tokio::test]
 async fn https_is_probed_with_a_certificate_and_a_wildcard_with_a_label() {
-    let only_http = |question: &Question| {
+    let only_http = |question: &ProbeRequest| {
         if question.is_tls {
             Err("the certificate has expired".to_owned())
         } else {
@@ -101,7 +101,7 @@ async fn https_is_probed_with_a_certificate_and_a_wildcard_with_a_label() {
         "{why}"
     );
     assert_eq!(count, 2);
-    let by_label = |question: &Question| {
+    let by_label = |question: &ProbeRequest| {
         said(
             if question.hostname == "akash-probe.example.com" {
                 200
@@ -116,30 +116,30 @@ async fn https_is_probed_with_a_certificate_and_a_wildcard_with_a_label() {
 
 /// Prober that never responds.
 #[derive(Debug)]
-struct Silent;
+struct SilentProber;
 
 #[async_trait]
-impl Prober for Silent {
-    async fn ask(&self, _: &Question) -> Result<Said, String> {
+impl Prober for SilentProber {
+    async fn ask(&self, _: &ProbeRequest) -> Result<ProbeResponse, String> {
         std::future::pending().await
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn probe_without_a_response_times_out() {
-    let asking = timeout(LIMIT * 3, question(&Silent, "a.example.com", AT, false));
+    let asking = timeout(LIMIT * 3, question(&SilentProber, "a.example.com", AT, false));
     let (reach, why) = asking.await.unwrap();
     assert!(reach == Reach::No && why.contains("no response in time"), "{why}");
 }
 
 #[tokio::test]
 async fn hostname_without_an_http_port_is_unknown() {
-    let nowhere = Entrance {
+    let nowhere = ProxyAddress {
         http: None,
         https: None,
         ..AT
     };
-    let prober = Scripted {
+    let prober = ScriptedProber {
         said: |_| said(200, ""),
         asked: Mutex::default(),
     };
@@ -180,11 +180,11 @@ const KEY: &str = labels::HOSTNAME_REACHABLE;
 
 /// Prober with a status code that the test sets.
 #[derive(Debug, Default)]
-struct Set(Mutex<u16>, Mutex<Vec<Question>>);
+struct FixedProber(Mutex<u16>, Mutex<Vec<ProbeRequest>>);
 
 #[async_trait]
-impl Prober for Set {
-    async fn ask(&self, question: &Question) -> Result<Said, String> {
+impl Prober for FixedProber {
+    async fn ask(&self, question: &ProbeRequest) -> Result<ProbeResponse, String> {
         self.1.lock().unwrap().push(question.clone());
         said(*self.0.lock().unwrap(), "")
     }
@@ -196,7 +196,7 @@ async fn only_a_changed_probe_result_is_noted() {
     let record = host(1);
     let routes = vec![route(NAME, &record, Some("10.0.0.7"), true)];
     let shared = shared(Plan::default(), &[(NAME, record.clone())], routes);
-    let (cluster, set) = (Cluster::new(), Arc::new(Set::default()));
+    let (cluster, set) = (Cluster::new(), Arc::new(FixedProber::default()));
     let probe = Probe {
         prober: Arc::clone(&set) as Arc<dyn Prober>,
         budget: Budget {
@@ -214,7 +214,7 @@ async fn only_a_changed_probe_result_is_noted() {
         noted.notes.reachable = last.map(|note| serde_json::from_value(note).unwrap());
         let change = crate::operators::Change::Put(NAME.to_owned(), Ok(noted));
         shared
-            .board
+            .state
             .apply(crate::operators::hostname::index::Event::Hosts(change));
     }
     let written = cluster.notes(KEY);
@@ -258,7 +258,7 @@ async fn noted_probe_result_is_reported_until_the_next_probe() {
     };
     assert_eq!(shown(), Reach::No);
     let probe = Probe {
-        prober: Arc::new(Set(Mutex::new(200), Mutex::default())),
+        prober: Arc::new(FixedProber(Mutex::new(200), Mutex::default())),
         budget: Budget {
             every: Duration::from_secs(600),
             per_minute: 60,

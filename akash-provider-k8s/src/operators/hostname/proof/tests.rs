@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering;
 
 /// Resolver with one response for all queries.
 #[derive(Debug)]
-struct Says(Result<Vec<String>, String>, Mutex<Vec<String>>);
+struct FixedLookup(Result<Vec<String>, String>, Mutex<Vec<String>>);
 
 #[async_trait]
-impl TxtLookup for Says {
+impl TxtLookup for FixedLookup {
     async fn txt(&self, name: &str) -> Result<Vec<String>, String> {
         self.1.lock().unwrap().push(name.to_owned());
         self.0.clone()
@@ -19,7 +19,7 @@ impl TxtLookup for Says {
 }
 
 async fn found(hostname: &str, host: &Host, says: Result<Vec<String>, String>) -> (Finding, Vec<String>) {
-    let says = Says(says, Mutex::default());
+    let says = FixedLookup(says, Mutex::default());
     let finding = find(&says, hostname, owner(host)).await;
     (finding, says.1.into_inner().unwrap())
 }
@@ -197,10 +197,10 @@ fn waiting_hostname_backs_off_and_is_noted_once() {
 
 /// Resolver that never responds.
 #[derive(Debug)]
-struct Silent;
+struct SilentLookup;
 
 #[async_trait]
-impl TxtLookup for Silent {
+impl TxtLookup for SilentLookup {
     async fn txt(&self, _: &str) -> Result<Vec<String>, String> {
         std::future::pending().await
     }
@@ -209,7 +209,7 @@ impl TxtLookup for Silent {
 #[tokio::test(start_paused = true)]
 async fn query_without_a_response_times_out() {
     let one = of(1);
-    let finding = timeout(LIMIT * 3, find(&Silent, "shop.example.com", owner(&one))).await;
+    let finding = timeout(LIMIT * 3, find(&SilentLookup, "shop.example.com", owner(&one))).await;
     assert_eq!(
         finding.unwrap(),
         Finding::Unknown("no response in time".to_owned())
@@ -235,7 +235,7 @@ fn automatic_hostnames_and_invalid_records_need_no_proof() {
     let shared = shared(plan(), &hosts, Vec::new());
     let garbage = crate::operators::Change::Put("odd.example.com".to_owned(), Err("garbage".to_owned()));
     shared
-        .board
+        .state
         .apply(crate::operators::hostname::index::Event::Hosts(garbage));
     let both = ["*.example.com", "shop.example.com"].map(str::to_owned);
     assert_eq!(wanted(&shared), BTreeSet::from(both));
@@ -246,11 +246,11 @@ async fn proof_that_cannot_be_noted_is_queried_again_soon() {
     const NAME: &str = "shop.example.com";
     let one = of(1);
     let value = record(NAME, owner(&one)).1;
-    let says = Arc::new(Says(Ok(vec![value]), Mutex::default()));
+    let says = Arc::new(FixedLookup(Ok(vec![value]), Mutex::default()));
     let shared = shared(plan(), &[(NAME, one)], Vec::new());
     let cluster = Cluster::new();
     cluster.code.store(403, Ordering::Relaxed);
-    let proving = Proving {
+    let proving = ProofConfig {
         lookup: Arc::clone(&says) as Arc<dyn TxtLookup>,
         budget: Budget {
             every: Duration::from_secs(3_600),

@@ -2,8 +2,8 @@ use super::*;
 use crate::inventory::Vendor;
 use proptest::prelude::*;
 
-#[path = "tests/seeking.rs"]
-mod seeking;
+#[path = "tests/runner.rs"]
+mod runner;
 
 fn card(address: &str, maker: &str, device: &str) -> Value {
     json!({"address": address, "index": 0, "pci": {
@@ -85,9 +85,9 @@ fn invalid_response_is_rejected() {
             .unwrap_err()
             .contains("257 cards exceed the limit of a node")
     );
-    let long = " ".repeat(ANSWER_MAX + 1);
+    let long = " ".repeat(RESPONSE_MAX + 1);
     assert!(refused(&long).contains("longer than"));
-    let just = format!("{}{}", r#"{"cards": []}"#, " ".repeat(ANSWER_MAX - 13));
+    let just = format!("{}{}", r#"{"cards": []}"#, " ".repeat(RESPONSE_MAX - 13));
     assert!(Cards::read(just.as_bytes()).is_ok());
 }
 
@@ -133,7 +133,7 @@ fn invalid_processors_are_rejected_and_names_are_truncated() {
             .unwrap_err()
             .contains("65 processors")
     );
-    let long = json!({"processors": [], "rest": "x".repeat(ANSWER_MAX)}).to_string();
+    let long = json!({"processors": [], "rest": "x".repeat(RESPONSE_MAX)}).to_string();
     assert!(read(&long).unwrap_err().contains("longer than"));
     for garbage in [
         "",

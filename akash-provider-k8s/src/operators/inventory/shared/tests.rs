@@ -3,8 +3,8 @@
 use super::super::discovery::{Cards, Machine, Processor};
 use super::super::node::NodeView;
 use super::*;
-use crate::operators::board::{Next, Turn};
 use crate::operators::change::Change;
+use crate::operators::operator_state::{Next, WorkItem};
 use crate::state::Definitions;
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::inventory::{ClusterSpec, NodeInventory, NodeSpec, Quantity};
@@ -26,24 +26,24 @@ fn view(name: &str, version: u64) -> NodeView {
 
 fn put(shared: &Shared, view: NodeView) {
     let change = Change::Put(view.name.clone(), view);
-    shared.board.apply(Event::Nodes(change));
+    shared.state.apply(Event::Nodes(change));
 }
 
 fn shared(nodes: &[&str]) -> Shared {
     let shared = Shared::new(Rules::default(), FIRST, Definitions::default(), false);
     let listed = nodes.iter().map(|name| ((*name).to_owned(), view(name, 1)));
-    shared.board.apply(Event::Nodes(Change::Listed(listed.collect())));
+    shared.state.apply(Event::Nodes(Change::Listed(listed.collect())));
     shared
-        .board
+        .state
         .apply(Event::Classes(Change::Listed(BTreeMap::new())));
     shared
 }
 
 /// Returns the next work item, or the time of the next one.
-fn next(shared: &Shared, now: Instant) -> Result<Turn<Work>, Option<Instant>> {
+fn next(shared: &Shared, now: Instant) -> Result<WorkItem<Work>, Option<Instant>> {
     loop {
-        match shared.board.next(now) {
-            Next::Turn(turn) => return Ok(turn),
+        match shared.state.next(now) {
+            Next::WorkItem(turn) => return Ok(turn),
             Next::More => {}
             Next::Nothing(due) => return Err(due),
         }
@@ -51,13 +51,13 @@ fn next(shared: &Shared, now: Instant) -> Result<Turn<Work>, Option<Instant>> {
 }
 
 /// The API server accepts a write.
-fn taken(shared: &Shared, turn: &Turn<Work>, version: u64, now: Instant) {
+fn taken(shared: &Shared, turn: &WorkItem<Work>, version: u64, now: Instant) {
     let meta = json!({
         "name": turn.name, "uid": format!("uid-{}", turn.name), "resourceVersion": version.to_string(),
         "labels": {"akash.network": "true"},
     });
     shared.written(&turn.name, serde_json::from_value(meta).unwrap());
-    shared.board.finish(turn, Ok(()), now);
+    shared.state.finish(turn, Ok(()), now);
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +84,7 @@ async fn failed_node_backs_off_without_delaying_other_nodes() {
         } else {
             ErrorKind::Denied
         };
-        shared.board.finish(&turn, refused(kind), now);
+        shared.state.finish(&turn, refused(kind), now);
         // An update of the kubelet does not shorten the back-off.
         put(&shared, view("bad", 100 + round));
         let due = next(&shared, now).unwrap_err().unwrap();
@@ -138,12 +138,12 @@ async fn no_node_is_reported_as_written_before_the_initial_lists() {
     let shared = Shared::new(Rules::default(), FIRST, Definitions::default(), false);
     shared.counted(Ok(count(ClusterSpec::default())));
     let listed = BTreeMap::from([("one".to_owned(), view("one", 1))]);
-    shared.board.apply(Event::Nodes(Change::Listed(listed)));
+    shared.state.apply(Event::Nodes(Change::Listed(listed)));
     let status = shared.status();
     assert!(!status.is_ready && !status.nodes["one"].is_written);
     assert!(next(&shared, Instant::now()).is_err());
     let none = Change::Listed(BTreeMap::new());
-    shared.board.apply(Event::Classes(none));
+    shared.state.apply(Event::Classes(none));
     assert!(shared.status().is_ready);
     taken(
         &shared,
@@ -154,8 +154,8 @@ async fn no_node_is_reported_as_written_before_the_initial_lists() {
     assert!(shared.status().nodes["one"].is_written);
 }
 
-fn count(spec: ClusterSpec) -> Counted {
-    Counted::new(move || Arc::new(NodeInventory::new(&spec)))
+fn count(spec: ClusterSpec) -> LazyInventory {
+    LazyInventory::new(move || Arc::new(NodeInventory::new(&spec)))
 }
 
 #[test]
@@ -207,10 +207,10 @@ fn discovered_processors_are_reported_at_once() {
     shared.counted(Ok(count(ClusterSpec::of_nodes([node]))));
     let mut told = shared.shown.subscribe();
     assert!(told.borrow_and_update().as_ref().unwrap().processors.is_empty());
-    let machine = Machine::of(&view("one", 1));
+    let machine = Machine::from_node(&view("one", 1));
     let seen = Processor::read(br#"{"processors": [{"id": 0, "model": "AMD EPYC"}]}"#).unwrap();
     shared
-        .board
+        .state
         .apply(Event::Found("one".to_owned(), machine, Cards::default()));
     shared.choose(Event::Processors("one".to_owned(), seen.clone()));
     assert!(told.has_changed().unwrap());

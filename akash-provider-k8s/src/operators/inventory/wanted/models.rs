@@ -9,17 +9,17 @@ use crate::inventory::gpu::vendor_labels;
 use std::collections::BTreeSet;
 
 /// Models of a vendor's devices on a node.
-pub(super) enum Known {
+pub(super) enum GpuModels {
     /// Models with their numbers of devices, which sum up to all devices.
     Models(Vec<(Model, i64)>),
     /// The models are unknown; the reason.
-    Nothing(String),
+    Unknown(String),
     /// The labels do not name the models, and discovery may find them; the reason.
-    Unsaid(String),
+    Undiscovered(String),
 }
 
 /// Returns the models by the labels of a node: PCI device IDs first, then labels of the vendor's tools.
-pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> Known {
+pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     let by_tools = vendor_labels::known(&node.labels, vendor);
     let product = match vendor {
@@ -27,7 +27,7 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
         Vendor::Amd => "amd.com/gpu.product-name",
     };
     if by_tools.is_none() && node.labels.contains_key(product) {
-        return Known::Nothing(format!(
+        return GpuModels::Unknown(format!(
             "{name} GPUs are shared or partitioned, by label {product}: no whole GPU is available"
         ));
     }
@@ -47,14 +47,14 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
     let is_labelled = !kept(node, &format!("{GPU_PREFIX}{name}.")).is_empty();
     // Existing labels may come from the list, so they stay until the list is read.
     if list.is_empty() && is_labelled && !numbers.is_empty() {
-        return Known::Nothing(UNREAD.to_owned());
+        return GpuModels::Unknown(UNREAD.to_owned());
     }
     let found: Option<Vec<&Model>> = numbers
         .iter()
         .map(|(maker, device)| list.model(maker, device))
         .collect();
     let models = distinct(found.unwrap_or_default());
-    let all = |model: Model| Known::Models(vec![(model, count)]);
+    let all = |model: Model| GpuModels::Models(vec![(model, count)]);
     match (models.as_slice(), by_tools) {
         ([only], _) => all((*only).clone()),
         // Tools of the vendor may name a device that the list lacks.
@@ -63,19 +63,21 @@ pub(super) fn known(node: &NodeView, vendor: Vendor, count: i64, list: &Database
             interface: spec.interface,
             memory_size: spec.memory_size,
         }),
-        ([], _) if numbers.is_empty() => Known::Unsaid(format!("the model of the {name} GPUs is unknown")),
+        ([], _) if numbers.is_empty() => {
+            GpuModels::Undiscovered(format!("the model of the {name} GPUs is unknown"))
+        }
         ([], _) => {
             let numbers: Vec<_> = numbers
                 .iter()
                 .take(NUMBERS)
                 .map(|(maker, device)| format!("{maker}:{device}"))
                 .collect();
-            Known::Nothing(format!(
+            GpuModels::Unknown(format!(
                 "the model of the {name} GPUs is unknown: the list of GPUs lacks {}",
                 numbers.join(", ").escape_debug()
             ))
         }
-        _ => Known::Unsaid(format!(
+        _ => GpuModels::Undiscovered(format!(
             "the number of {name} GPUs of each of {} models is unknown",
             models.len()
         )),
@@ -88,14 +90,14 @@ const NUMBERS: usize = 8;
 const UNREAD: &str = "the list of GPUs is pending";
 
 /// Returns the models by the discovered cards. Kubernetes reports the number of devices, cards only name the models.
-pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) -> Known {
+pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) -> GpuModels {
     let name = vendor.name();
     if list.is_empty() {
-        return Known::Nothing(UNREAD.to_owned());
+        return GpuModels::Unknown(UNREAD.to_owned());
     }
     let (seen, unreadable) = (cards.count(vendor), cards.unreadable(vendor));
     if seen < count {
-        return Known::Nothing(format!(
+        return GpuModels::Unknown(format!(
             "{seen} {name} cards were discovered for {count} devices: GPUs are shared or partitioned, or cards are missing"
         ));
     }
@@ -105,7 +107,7 @@ pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) 
     let mut models: Vec<(&Model, i64)> = Vec::new();
     for (model, device, count) in looked_up {
         let Some(model) = model else {
-            return Known::Nothing(format!(
+            return GpuModels::Unknown(format!(
                 "the list of GPUs lacks the discovered {name} card {device}"
             ));
         };
@@ -117,12 +119,12 @@ pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) 
     let owned = |(model, count): (&Model, i64)| (model.clone(), count);
     match models.as_slice() {
         _ if unreadable > 0 => {
-            Known::Nothing(format!("{unreadable} discovered {name} cards have no device ID"))
+            GpuModels::Unknown(format!("{unreadable} discovered {name} cards have no device ID"))
         }
         // A surplus card may serve a display. All devices have this model.
-        [(only, _)] => Known::Models(vec![((*only).clone(), count)]),
-        _ if seen == count => Known::Models(models.into_iter().map(owned).collect()),
-        _ => Known::Nothing(format!(
+        [(only, _)] => GpuModels::Models(vec![((*only).clone(), count)]),
+        _ if seen == count => GpuModels::Models(models.into_iter().map(owned).collect()),
+        _ => GpuModels::Unknown(format!(
             "{seen} {name} cards of {} models were discovered, and the models of the {count} devices are unknown",
             models.len()
         )),

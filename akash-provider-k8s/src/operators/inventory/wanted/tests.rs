@@ -14,7 +14,7 @@ fn node(change: impl FnOnce(&mut Value)) -> NodeView {
         "status": {"capacity": {"cpu": "4"}, "conditions": [{"type": "Ready", "status": "True"}]},
     });
     change(&mut node);
-    NodeView::of(&serde_json::from_value::<DynamicObject>(node).unwrap())
+    NodeView::from_object(&serde_json::from_value::<DynamicObject>(node).unwrap())
 }
 
 fn gpu_node(count: &str, labels: Value) -> NodeView {
@@ -38,7 +38,7 @@ fn classes() -> BTreeSet<String> {
     ["beta2", "other"].map(str::to_owned).into()
 }
 
-fn of(view: &NodeView) -> Wanted {
+fn of(view: &NodeView) -> DesiredLabels {
     wanted(view, &rules(), &classes(), &list(), None)
 }
 
@@ -202,7 +202,7 @@ fn only_nodes_without_model_labels_are_discovered() {
             false,
         ),
     ] {
-        assert_eq!(is_unsaid(&view, &rules(), &list()), is_looked_at, "{name}");
+        assert_eq!(needs_discovery(&view, &rules(), &list()), is_looked_at, "{name}");
     }
 }
 

@@ -4,7 +4,7 @@ mod explore;
 
 use super::*;
 use crate::labels;
-use crate::operators::ip::balancer::{DEFAULT_POOL, Words};
+use crate::operators::ip::balancer::{AnnotationPrefix, DEFAULT_POOL};
 use akash_provider_core::cluster::IpDeclaration;
 use akash_provider_core::manifest::Proto;
 use akash_provider_core::types::{DeploymentId, GroupId, LeaseId, OrderId};
@@ -29,8 +29,8 @@ fn lease(tenant: u8, dseq: u64) -> LeaseId {
 }
 
 /// Returns port 80 of an endpoint of the tenant, for a service.
-fn leased(lease: &LeaseId, endpoint: &str, service: &str) -> Leased {
-    Leased {
+fn leased(lease: &LeaseId, endpoint: &str, service: &str) -> LeasedPort {
+    LeasedPort {
         lease: lease.clone(),
         ip: IpDeclaration {
             service: service.to_owned(),
@@ -42,44 +42,44 @@ fn leased(lease: &LeaseId, endpoint: &str, service: &str) -> Leased {
     }
 }
 
-fn name(leased: &Leased) -> String {
+fn name(leased: &LeasedPort) -> String {
     crate::leased_ips::object_name(&leased.ip)
 }
 
 fn bad(place: Option<String>) -> Fact {
-    Err(Bad {
+    Err(InvalidRecord {
         problem: "garbage".to_owned(),
         place,
     })
 }
 
 /// Returns the Service of the API server after a write.
-fn written(body: &Value, version: u64) -> Live {
+fn written(body: &Value, version: u64) -> LiveService {
     let mut object = body.clone();
     let meta = &mut object["metadata"];
     meta["uid"] = json!(format!("{}/{}", meta["namespace"], meta["name"]));
     meta["resourceVersion"] = json!(version.to_string());
-    Live::of(&serde_json::from_value(object).unwrap(), Timestamp::UNIX_EPOCH)
+    LiveService::new(&serde_json::from_value(object).unwrap(), Timestamp::UNIX_EPOCH)
 }
 
-fn service(leased: &Leased, version: u64) -> Live {
+fn service(leased: &LeasedPort, version: u64) -> LiveService {
     written(&Mode::default().render(leased), version)
 }
 
-fn records(all: &[Leased]) -> BTreeMap<String, Fact> {
+fn records(all: &[LeasedPort]) -> BTreeMap<String, Fact> {
     all.iter().map(|one| (name(one), Ok(one.clone()))).collect()
 }
 
 /// Returns the declarations of a valid Manifest.
-fn declares(provider: Address, all: &[Leased]) -> Option<Declares> {
-    Some(Declares {
+fn declares(provider: Address, all: &[LeasedPort]) -> Option<DeclaredIps> {
+    Some(DeclaredIps {
         provider,
         records: Some(all.iter().map(name).collect()),
     })
 }
 
 /// Returns an index with these objects and a Manifest of the provider.
-fn index(declared: BTreeMap<String, Fact>, services: &[(String, Live)]) -> Index {
+fn index(declared: BTreeMap<String, Fact>, services: &[(String, LiveService)]) -> Index {
     let mut index = Index::new(provider(), Mode::default());
     let manifests = BTreeMap::from([("some".to_owned(), declares(provider(), &[]))]);
     index.apply(Event::Manifests(Change::Listed(manifests)));
@@ -115,7 +115,7 @@ fn no_work_before_records_manifests_and_services_were_listed() {
 #[test]
 fn service_of_an_uncertain_provider_is_not_deleted() {
     let one = leased(&lease(1, 1), "front", "web");
-    let known = |manifests: Option<Address>, place: String, live: Live| {
+    let known = |manifests: Option<Address>, place: String, live: LiveService| {
         let mut index = Index::new(provider(), Mode::default());
         let manifests = BTreeMap::from([(
             "some".to_owned(),
@@ -255,7 +255,7 @@ fn record_of_another_provider_is_reported_and_not_written() {
 }
 
 /// Returns the Service that `CreateIPPassthrough` of the Go operator writes, with the defaults of the API server.
-fn go_service(one: &Leased, pool: Option<&str>) -> DynamicObject {
+fn go_service(one: &LeasedPort, pool: Option<&str>) -> DynamicObject {
     let mut object_labels = labels::lease(&one.lease);
     object_labels.insert("akash.network".to_owned(), "true".to_owned());
     object_labels.insert("akash.network/service-target".to_owned(), "metal-lb".to_owned());
@@ -288,7 +288,7 @@ fn go_service(one: &Leased, pool: Option<&str>) -> DynamicObject {
 fn service_of_the_go_operator_is_in_its_desired_state() {
     let one = leased(&lease(1, 1), "front", "web");
     for pool in [None, Some("public")] {
-        let live = Live::of(&go_service(&one, pool), Timestamp::UNIX_EPOCH);
+        let live = LiveService::new(&go_service(&one, pool), Timestamp::UNIX_EPOCH);
         let mode = Mode {
             pool: pool.unwrap_or(DEFAULT_POOL).to_owned(),
             ..Mode::default()
@@ -302,7 +302,7 @@ fn service_of_the_go_operator_is_in_its_desired_state() {
         let difference = live.differs(&other.render(&one)).unwrap();
         assert_eq!(difference.is_surplus, pool.is_some(), "{difference:?}");
         let new = Mode {
-            words: Words::New,
+            words: AnnotationPrefix::New,
             ..mode.clone()
         };
         assert!(
@@ -310,7 +310,7 @@ fn service_of_the_go_operator_is_in_its_desired_state() {
             "the old annotations are removed"
         );
         let both = Mode {
-            words: Words::Both,
+            words: AnnotationPrefix::Both,
             ..mode
         };
         assert!(!live.differs(&both.render(&one)).unwrap().is_surplus);
@@ -362,7 +362,7 @@ fn write_retains_assigned_addresses_and_times() {
         object["metadata"]["resourceVersion"] = json!(version.to_string());
         let ingress: Vec<_> = ips.iter().map(|ip| json!({"ip": ip})).collect();
         object["status"] = json!({"loadBalancer": {"ingress": ingress}});
-        Live::of(&serde_json::from_value(object).unwrap(), at(second))
+        LiveService::new(&serde_json::from_value(object).unwrap(), at(second))
     };
     let put = |index: &mut Index, live| drop(index.apply(Event::Services(Change::Put(one.place(), live))));
     put(&mut index, seen(1, 10, &[]));
@@ -406,7 +406,7 @@ fn write_retains_assigned_addresses_and_times() {
 fn leased_ip_missing_at_the_start_is_explained_only_by_its_manifest() {
     let one = leased(&lease(1, 1), "front", "web");
     let other = leased(&lease(1, 1), "back", "web");
-    let unreadable = Some(Declares {
+    let unreadable = Some(DeclaredIps {
         provider: provider(),
         records: None,
     });

@@ -1,17 +1,17 @@
 //! Tests of the gRPC port with a tonic client.
 
-use super::super::tests::{desk, of_nodes, recorded_node, silent};
+use super::super::tests::{of_nodes, process, recorded_node, silent};
 use super::*;
 use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
 use http::uri::PathAndQuery;
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 
-async fn serving(desk: &Arc<Desk>) -> (String, CancellationToken) {
+async fn serving(process: &Arc<InventoryProcess>) -> (String, CancellationToken) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let until = CancellationToken::new();
-    tokio::spawn(serve(listener, Arc::clone(desk), until.clone()));
+    tokio::spawn(serve(listener, Arc::clone(process), until.clone()));
     (address, until)
 }
 
@@ -48,8 +48,8 @@ async fn subscribe(channel: &Channel) -> Result<tonic::Streaming<Cluster>, tonic
 
 #[tokio::test]
 async fn subscriber_receives_the_cluster_and_its_changes() {
-    let desk = desk(&of_nodes(vec![recorded_node()]), Rules::default());
-    let (address, until) = serving(&desk).await;
+    let process = process(&of_nodes(vec![recorded_node()]), Rules::default());
+    let (address, until) = serving(&process).await;
     let channel = connect(&address).await;
     let mut stream = subscribe(&channel).await.unwrap();
     let first = timeout(Duration::from_secs(60), stream.message())
@@ -61,7 +61,7 @@ async fn subscriber_receives_the_cluster_and_its_changes() {
     assert_eq!(query(&channel, "QueryCluster").await.unwrap(), first);
     let mut rules = Rules::default();
     rules.exclude(Pattern::new("node1").unwrap()).unwrap();
-    desk.operator.set_rules(rules);
+    process.operator.set_rules(rules);
     let second = timeout(Duration::from_secs(10), stream.message())
         .await
         .unwrap()
@@ -82,8 +82,8 @@ async fn subscriber_receives_the_cluster_and_its_changes() {
 
 #[tokio::test]
 async fn query_is_unavailable_before_the_first_count_and_subscribers_are_limited() {
-    let desk = desk(&silent(), Rules::default());
-    let (address, _until) = serving(&desk).await;
+    let process = process(&silent(), Rules::default());
+    let (address, _until) = serving(&process).await;
     let channel = connect(&address).await;
     assert_eq!(
         query(&channel, "QueryCluster").await.unwrap_err().code(),

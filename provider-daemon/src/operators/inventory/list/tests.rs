@@ -111,7 +111,7 @@ async fn invalid_list_keeps_the_last_valid_one_over_a_restart() {
         seen = follow => seen,
     };
     assert_eq!(seen, [(1, false, 1), (1, true, 1), (1, false, 1)]);
-    let text = std::fs::read_to_string(folder.path().join(KEPT)).unwrap();
+    let text = std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap();
     assert_eq!(text, LIST);
     // Restart without a network.
     let nobody = Source::Network(Url::parse("http://127.0.0.1:9/devices/gpus").unwrap());
@@ -132,7 +132,7 @@ async fn invalid_list_keeps_the_last_valid_one_over_a_restart() {
     }
     assert_eq!((list.status().devices, operator.status().known_gpus), (1, 1));
     // A damaged stored list is reported and ignored.
-    std::fs::write(folder.path().join(KEPT), "{").unwrap();
+    std::fs::write(folder.path().join(FILE_NAME), "{").unwrap();
     let operator = InventoryOperator::start(&silent(), Options::default());
     let list = Arc::new(List::new(
         Source::Nowhere,
@@ -143,5 +143,5 @@ async fn invalid_list_keeps_the_last_valid_one_over_a_restart() {
         never = Arc::clone(&list).keep(&operator) => match never {},
         () = sleep(Duration::from_millis(100)) => {}
     }
-    assert!(list.status().error.unwrap().contains(KEPT));
+    assert!(list.status().error.unwrap().contains(FILE_NAME));
 }

@@ -1,6 +1,6 @@
 //! Comparison with a recorded response of the Go operator.
 
-use super::super::tests::{counted, desk, of_nodes, recorded_node};
+use super::super::tests::{counted, of_nodes, process, recorded_node};
 use super::*;
 use akash_provider_chain::proto::akash::provider::v1::Status;
 use akash_provider_k8s::operators::inventory::database::Database;
@@ -22,8 +22,8 @@ fn recorded() -> wire::Cluster {
 #[tokio::test(start_paused = true)]
 async fn recorded_node_matches_the_go_operator() {
     let mut recorded = recorded();
-    let desk = desk(&of_nodes(vec![recorded_node()]), Rules::default());
-    let mut shown = (*counted(&desk).await).clone();
+    let process = process(&of_nodes(vec![recorded_node()]), Rules::default());
+    let mut shown = (*counted(&process).await).clone();
     shown.list = Arc::new(Database::read(LIST.as_bytes()).unwrap());
     let seen =
         br#"{"processors": [{"id": 0, "total_threads": 2, "vendor": "AuthenticAMD", "model": "AMD EPYC"}]}"#;
@@ -56,8 +56,8 @@ async fn devices_of_an_unknown_model_pass_the_liveness_check() {
     let mut node = recorded_node();
     let labels = node["metadata"]["labels"].as_object_mut().unwrap();
     labels.retain(|key, _| !key.starts_with("akash.network/capabilities"));
-    let desk = desk(&of_nodes(vec![node]), Rules::default());
-    let shown = counted(&desk).await;
+    let process = process(&of_nodes(vec![node]), Rules::default());
+    let shown = counted(&process).await;
     let text = in_json(&on_the_wire(&shown), false);
     let value: Value = serde_json::from_slice(&text).unwrap();
     let gpu = &value["nodes"][0]["resources"]["gpu"];
@@ -65,7 +65,7 @@ async fn devices_of_an_unknown_model_pass_the_liveness_check() {
         (&gpu["quantity"]["capacity"], &gpu["info"]),
         (&json!("0"), &Value::Null)
     );
-    let ignored = desk.operator.status().ignored.join("\n");
+    let ignored = process.operator.status().ignored.join("\n");
     assert!(ignored.contains("2 nvidia GPUs of unknown model"), "{ignored}");
 }
 

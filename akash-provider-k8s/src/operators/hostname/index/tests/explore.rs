@@ -2,8 +2,8 @@
 //! arrive once, twice or are missed until the next list; the writer works in between, also on outdated state.
 
 use super::*;
-use crate::operators::board::turns;
-use crate::operators::explore::{News, World as Explored, explore};
+use crate::operators::explore::{PendingEvents, World as Explored, explore};
+use crate::operators::operator_state::names_to_reconcile;
 use std::hash::{DefaultHasher, Hash};
 
 /// Number of steps of a sequence.
@@ -19,7 +19,7 @@ enum Step {
     /// The hostname is declared for, or moves to, the second lease.
     Second,
     /// The hostname moves to a lease of another tenant.
-    Stranger,
+    OtherTenant,
     /// The record is removed.
     Undeclared,
     /// The record becomes invalid.
@@ -41,7 +41,7 @@ enum Step {
 const STEPS: [Step; 11] = [
     Step::First,
     Step::Second,
-    Step::Stranger,
+    Step::OtherTenant,
     Step::Undeclared,
     Step::Garbage,
     Step::Options,
@@ -57,9 +57,9 @@ const STEPS: [Step; 11] = [
 struct World {
     hosts: BTreeMap<Name, Fact<Host>>,
     manifests: BTreeMap<Name, Fact<Exposes>>,
-    routes: BTreeMap<Place, Live>,
+    routes: BTreeMap<Place, LiveObject>,
     version: u64,
-    news: News<Event>,
+    pending: PendingEvents<Event>,
     index: Index,
     /// A later write of the bystander fails the test.
     bystander_is_written: bool,
@@ -74,27 +74,27 @@ impl World {
             manifests: manifests.collect(),
             routes: BTreeMap::new(),
             version: 1,
-            news: News::default(),
+            pending: PendingEvents::default(),
             index: Index::new(Mode::default()),
             bystander_is_written: false,
         };
         world.list();
         world.works();
-        world.news.waiting.clear();
+        world.pending.waiting.clear();
         world.bystander_is_written = true;
         world
     }
 
     fn list(&mut self) {
-        self.news.waiting.clear();
-        self.tell(Event::Objects(Sort::Ingress, Change::Listed(self.routes.clone())));
-        self.tell(Event::Hosts(Change::Listed(self.hosts.clone())));
-        self.tell(Event::Manifests(Change::Listed(self.manifests.clone())));
+        self.pending.waiting.clear();
+        self.receive(Event::Objects(Sort::Ingress, Change::Listed(self.routes.clone())));
+        self.receive(Event::Hosts(Change::Listed(self.hosts.clone())));
+        self.receive(Event::Manifests(Change::Listed(self.manifests.clone())));
     }
 
     fn declare(&mut self, host: Fact<Host>) {
         self.hosts.insert(NAME.to_owned(), host.clone());
-        self.news
+        self.pending
             .waiting
             .push(Event::Hosts(Change::Put(NAME.to_owned(), host)));
     }
@@ -103,7 +103,7 @@ impl World {
 impl Explored for World {
     type Step = Step;
     type Event = Event;
-    type Made = BTreeMap<Place, Live>;
+    type Outcome = BTreeMap<Place, LiveObject>;
     const STEPS: &'static [Step] = &STEPS;
     const ENDS: &'static [Step] = &[Step::Arrives, Step::Missed];
 
@@ -112,11 +112,11 @@ impl Explored for World {
         match step {
             Step::First => self.declare(Ok(host(&lease(1, 1)))),
             Step::Second => self.declare(Ok(host(&second))),
-            Step::Stranger => self.declare(Ok(host(&lease(2, 3)))),
+            Step::OtherTenant => self.declare(Ok(host(&lease(2, 3)))),
             Step::Garbage => self.declare(Err("garbage".to_owned())),
             Step::Undeclared => {
                 if let Some(host) = self.hosts.remove(NAME) {
-                    self.news
+                    self.pending
                         .waiting
                         .push(Event::Hosts(Change::Gone(NAME.to_owned(), host)));
                 }
@@ -124,13 +124,13 @@ impl Explored for World {
             Step::Options => {
                 let fact: Fact<Exposes> = Ok(exposes(&second, 5_000));
                 self.manifests.insert(second.namespace(), fact.clone());
-                self.news
+                self.pending
                     .waiting
                     .push(Event::Manifests(Change::Put(second.namespace(), fact)));
             }
             Step::NoManifest => {
                 if let Some(fact) = self.manifests.remove(&second.namespace()) {
-                    self.news
+                    self.pending
                         .waiting
                         .push(Event::Manifests(Change::Gone(second.namespace(), fact)));
                 }
@@ -142,12 +142,12 @@ impl Explored for World {
         }
     }
 
-    fn news(&mut self) -> &mut News<Event> {
-        &mut self.news
+    fn pending(&mut self) -> &mut PendingEvents<Event> {
+        &mut self.pending
     }
 
     fn apply(&mut self, event: Event) -> BTreeSet<Name> {
-        turns(
+        names_to_reconcile(
             &mut self.index,
             Index::is_known,
             |index| index.apply(event),
@@ -177,56 +177,56 @@ impl Explored for World {
             let place = (write.namespace.clone(), name.to_owned());
             let live = written(&write.body, self.version);
             self.routes.insert(place.clone(), live.clone());
-            self.news.waiting.push(Event::Objects(
+            self.pending.waiting.push(Event::Objects(
                 Sort::Ingress,
                 Change::Put(place.clone(), live.clone()),
             ));
-            self.tell(Event::Objects(Sort::Ingress, Change::Put(place, live)));
+            self.receive(Event::Objects(Sort::Ingress, Change::Put(place, live)));
         }
         for gone in work.deletes {
             self.version += 1;
             let place = (gone.namespace, name.to_owned());
             if let Some(mut live) = self.routes.remove(&place) {
                 live.version = self.version;
-                self.news
+                self.pending
                     .waiting
                     .push(Event::Objects(Sort::Ingress, Change::Gone(place.clone(), live)));
             }
-            self.tell(Event::Deleted(Sort::Ingress, place, gone.uid));
+            self.receive(Event::Deleted(Sort::Ingress, place, gone.uid));
         }
         let routes = self.routes.keys().filter(|(_, there)| *there == name).count();
         assert!(routes <= 1, "`{name}` has {routes} routes");
     }
 
     fn identify(&self, state: &mut DefaultHasher) {
-        (&self.hosts, &self.manifests, &self.routes, &self.news).hash(state);
+        (&self.hosts, &self.manifests, &self.routes, &self.pending).hash(state);
         let known = &self.index;
         (&known.hosts, &known.manifests, &known.objects, &known.providers).hash(state);
     }
 
     fn versions(&mut self) -> Vec<&mut u64> {
-        let told = self.news.waiting.iter_mut().filter_map(version_in);
+        let pending_versions = self.pending.waiting.iter_mut().filter_map(version_in);
         let known = self.index.objects.values_mut().flat_map(Table::versions);
         let routes = self.routes.values_mut().map(|live| &mut live.version);
         [&mut self.version]
             .into_iter()
-            .chain(told)
+            .chain(pending_versions)
             .chain(known)
             .chain(routes)
             .collect()
     }
 
-    fn anew(&self) -> Self {
-        let mut anew = self.clone();
-        anew.index = Index::new(Mode::default());
-        anew.news.touched.clear();
-        anew.list();
-        anew.works();
-        anew
+    fn restarted(&self) -> Self {
+        let mut restarted = self.clone();
+        restarted.index = Index::new(Mode::default());
+        restarted.pending.touched.clear();
+        restarted.list();
+        restarted.works();
+        restarted
     }
 
     /// Returns the routes without their versions.
-    fn made(&self) -> BTreeMap<Place, Live> {
+    fn made(&self) -> BTreeMap<Place, LiveObject> {
         let routes = self.routes.iter();
         routes.map(|(place, live)| (place.clone(), bare(live))).collect()
     }

@@ -4,9 +4,9 @@
 //! fresh start.
 
 use super::*;
-use crate::operators::board::turns;
-use crate::operators::explore::{News, World as Explored, explore};
+use crate::operators::explore::{PendingEvents, World as Explored, explore};
 use crate::operators::hostname::certificate::{Issuer, IssuerKind};
+use crate::operators::operator_state::names_to_reconcile;
 use std::hash::{DefaultHasher, Hash};
 
 /// Number of steps of a sequence.
@@ -23,7 +23,7 @@ enum Step {
     /// The hostname is declared for the second lease of the tenant.
     Second,
     /// The hostname moves to a lease of another tenant.
-    Stranger,
+    OtherTenant,
     /// The record is removed.
     Undeclared,
     /// The options of the first lease change.
@@ -47,7 +47,7 @@ enum Step {
 const STEPS: [Step; 12] = [
     Step::Switches,
     Step::Second,
-    Step::Stranger,
+    Step::OtherTenant,
     Step::Undeclared,
     Step::Options,
     Step::Accepted,
@@ -83,10 +83,10 @@ struct World {
     plan: Plan,
     hosts: BTreeMap<Name, Fact<Host>>,
     manifests: BTreeMap<Name, Fact<Exposes>>,
-    objects: BTreeMap<Sort, BTreeMap<Place, Live>>,
+    objects: BTreeMap<Sort, BTreeMap<Place, LiveObject>>,
     has_filters: bool,
     version: u64,
-    news: News<Event>,
+    pending: PendingEvents<Event>,
     index: Index,
     time_passed: bool,
 }
@@ -104,7 +104,7 @@ impl World {
             objects: Sort::ALL.map(|sort| (sort, BTreeMap::new())).into(),
             has_filters: true,
             version: 1,
-            news: News::default(),
+            pending: PendingEvents::default(),
             time_passed: false,
         };
         world.settle(Step::Missed);
@@ -112,30 +112,30 @@ impl World {
     }
 
     fn list(&mut self) {
-        self.news.waiting.clear();
-        self.tell(Event::Hosts(Change::Listed(self.hosts.clone())));
-        self.tell(Event::Manifests(Change::Listed(self.manifests.clone())));
+        self.pending.waiting.clear();
+        self.receive(Event::Hosts(Change::Listed(self.hosts.clone())));
+        self.receive(Event::Manifests(Change::Listed(self.manifests.clone())));
         for (sort, all) in self.objects.clone() {
             let event = match sort {
                 Sort::Filter if !self.has_filters => Event::Absent(sort),
                 _ => Event::Objects(sort, Change::Listed(all)),
             };
-            self.tell(event);
+            self.receive(event);
         }
     }
 
     fn declare(&mut self, lease: &LeaseId) {
         self.hosts.insert(WIDE.to_owned(), Ok(host(lease)));
         let event = Event::Hosts(Change::Put(WIDE.to_owned(), Ok(host(lease))));
-        self.news.waiting.push(event);
+        self.pending.waiting.push(event);
     }
 
     fn controllers(&mut self, accepts: bool) {
         for (sort, all) in &mut self.objects {
             for (place, live) in all {
                 let is_news = match (accepts, &live.accepted) {
-                    (true, said) => *said != Accepted::Yes,
-                    (false, said) => *said == Accepted::Unsaid,
+                    (true, said) => *said != Acceptance::Yes,
+                    (false, said) => *said == Acceptance::Unknown,
                 };
                 // Ingress controllers report no conditions.
                 if !is_news || *sort == Sort::Ingress {
@@ -144,12 +144,12 @@ impl World {
                 self.version += 1;
                 live.version = self.version;
                 live.accepted = if accepts {
-                    Accepted::Yes
+                    Acceptance::Yes
                 } else {
-                    Accepted::No("why".to_owned())
+                    Acceptance::No("why".to_owned())
                 };
                 let event = Event::Objects(*sort, Change::Put(place.clone(), live.clone()));
-                self.news.waiting.push(event);
+                self.pending.waiting.push(event);
             }
         }
     }
@@ -167,8 +167,8 @@ impl World {
             .unwrap()
             .insert(place.clone(), live.clone());
         let event = Event::Objects(write.sort, Change::Put(place, live));
-        self.news.waiting.push(event.clone());
-        self.tell(event);
+        self.pending.waiting.push(event.clone());
+        self.receive(event);
         self.check_references(name);
     }
 
@@ -179,9 +179,9 @@ impl World {
         if let Some(mut live) = self.objects.get_mut(&gone.sort).unwrap().remove(&place) {
             live.version = self.version;
             let event = Event::Objects(gone.sort, Change::Gone(place.clone(), live));
-            self.news.waiting.push(event);
+            self.pending.waiting.push(event);
         }
-        self.tell(Event::Deleted(gone.sort, place, gone.uid.clone()));
+        self.receive(Event::Deleted(gone.sort, place, gone.uid.clone()));
         self.check_references(name);
     }
 
@@ -198,7 +198,7 @@ impl World {
         let new = self.objects[&main].get(&(host.namespace.clone(), name.to_owned()));
         let new = new.unwrap_or_else(|| panic!("{name} is left without a route"));
         let serves = match main {
-            Sort::HttpRoute => new.accepted == Accepted::Yes,
+            Sort::HttpRoute => new.accepted == Acceptance::Yes,
             _ => self.time_passed,
         };
         assert!(
@@ -219,7 +219,7 @@ impl World {
                 // Filters that were removed with their kind are created again when the index lists their kind.
                 let goes = |event: &Event| *event == Event::Absent(Sort::Filter);
                 let is_late =
-                    self.index.live(sort, name, &place.0).is_none() || self.news.waiting.iter().any(goes);
+                    self.index.live(sort, name, &place.0).is_none() || self.pending.waiting.iter().any(goes);
                 assert!(
                     !route.refers_to(sort, name) || is_there || is_late,
                     "{sort:?} of {name} is missing"
@@ -232,7 +232,7 @@ impl World {
 impl Explored for World {
     type Step = Step;
     type Event = Event;
-    type Made = BTreeMap<(Sort, Place), Live>;
+    type Outcome = BTreeMap<(Sort, Place), LiveObject>;
     const STEPS: &'static [Step] = &STEPS;
     const ENDS: &'static [Step] = &[Step::Arrives, Step::Missed];
 
@@ -242,14 +242,14 @@ impl Explored for World {
                 let is_ingress = self.plan.mode.sort() == Sort::Ingress;
                 self.plan = if is_ingress { gateway() } else { ingress() };
                 self.index = Index::new(self.plan.clone());
-                self.news.touched.clear();
+                self.pending.touched.clear();
                 self.list();
             }
             Step::Second => self.declare(&lease(1, 2)),
-            Step::Stranger => self.declare(&lease(2, 3)),
+            Step::OtherTenant => self.declare(&lease(2, 3)),
             Step::Undeclared => {
                 if let Some(host) = self.hosts.remove(WIDE) {
-                    self.news
+                    self.pending
                         .waiting
                         .push(Event::Hosts(Change::Gone(WIDE.to_owned(), host)));
                 }
@@ -258,7 +258,7 @@ impl Explored for World {
                 let first = lease(1, 1);
                 let fact: Fact<Exposes> = Ok(exposes(&first, 5_000));
                 self.manifests.insert(first.namespace(), fact.clone());
-                self.news
+                self.pending
                     .waiting
                     .push(Event::Manifests(Change::Put(first.namespace(), fact)));
             }
@@ -267,7 +267,7 @@ impl Explored for World {
             Step::Filters => {
                 self.has_filters = !self.has_filters;
                 self.objects.insert(Sort::Filter, BTreeMap::new());
-                self.news.waiting.push(if self.has_filters {
+                self.pending.waiting.push(if self.has_filters {
                     Event::Objects(Sort::Filter, Change::Listed(BTreeMap::new()))
                 } else {
                     Event::Absent(Sort::Filter)
@@ -277,7 +277,7 @@ impl Explored for World {
             Step::Missed => self.list(),
             Step::Waits => {
                 self.time_passed = true;
-                self.news.touched = self.index.names();
+                self.pending.touched = self.index.names();
                 self.works();
                 self.time_passed = false;
             }
@@ -285,12 +285,12 @@ impl Explored for World {
         }
     }
 
-    fn news(&mut self) -> &mut News<Event> {
-        &mut self.news
+    fn pending(&mut self) -> &mut PendingEvents<Event> {
+        &mut self.pending
     }
 
     fn apply(&mut self, event: Event) -> BTreeSet<Name> {
-        turns(
+        names_to_reconcile(
             &mut self.index,
             Index::is_known,
             |index| index.apply(event),
@@ -316,36 +316,36 @@ impl Explored for World {
     }
 
     fn identify(&self, state: &mut DefaultHasher) {
-        (&self.hosts, &self.manifests, &self.objects, &self.news).hash(state);
+        (&self.hosts, &self.manifests, &self.objects, &self.pending).hash(state);
         (self.plan.mode.sort(), self.has_filters).hash(state);
         let known = &self.index;
         (&known.hosts, &known.manifests, &known.objects, &known.providers).hash(state);
     }
 
     fn versions(&mut self) -> Vec<&mut u64> {
-        let told = self.news.waiting.iter_mut().filter_map(version_in);
+        let pending_versions = self.pending.waiting.iter_mut().filter_map(version_in);
         let known = self.index.objects.values_mut().flat_map(Table::versions);
         let objects = self.objects.values_mut().flat_map(BTreeMap::values_mut);
         let objects = objects.map(|live| &mut live.version);
         [&mut self.version]
             .into_iter()
-            .chain(told)
+            .chain(pending_versions)
             .chain(known)
             .chain(objects)
             .collect()
     }
 
-    fn anew(&self) -> Self {
-        let mut anew = self.clone();
-        anew.index = Index::new(anew.plan.clone());
-        anew.news.touched.clear();
-        anew.settle(Step::Missed);
-        anew
+    fn restarted(&self) -> Self {
+        let mut restarted = self.clone();
+        restarted.index = Index::new(restarted.plan.clone());
+        restarted.pending.touched.clear();
+        restarted.settle(Step::Missed);
+        restarted
     }
 
     /// Returns the objects without their versions.
-    fn made(&self) -> BTreeMap<(Sort, Place), Live> {
-        let of = |(sort, all): (&Sort, &BTreeMap<Place, Live>)| {
+    fn made(&self) -> BTreeMap<(Sort, Place), LiveObject> {
+        let of = |(sort, all): (&Sort, &BTreeMap<Place, LiveObject>)| {
             let sort = *sort;
             let bare = all
                 .iter()

@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::inventory::Vendor;
-use crate::operators::board::turns;
+use crate::operators::operator_state::names_to_reconcile;
 
 /// Number of steps of a sequence; every end state is checked.
 const DEPTH: u32 = 4;
@@ -95,7 +95,7 @@ impl World {
     }
 
     fn tell(&mut self, event: Event) {
-        let touched = turns(
+        let touched = names_to_reconcile(
             &mut self.index,
             Index::is_known,
             |index| index.apply(event),

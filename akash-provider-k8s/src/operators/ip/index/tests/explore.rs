@@ -2,8 +2,8 @@
 //! arrive once, twice or are missed until the next list; the writer works in between, also on outdated state.
 
 use super::*;
-use crate::operators::board::turns;
-use crate::operators::explore::{News, World as Explored, explore};
+use crate::operators::explore::{PendingEvents, World as Explored, explore};
+use crate::operators::operator_state::names_to_reconcile;
 use std::hash::{DefaultHasher, Hash};
 
 /// Number of steps of a sequence.
@@ -57,19 +57,19 @@ const STEPS: [Step; 12] = [
 #[derive(Clone)]
 struct World {
     records: BTreeMap<Name, Fact>,
-    services: BTreeMap<Name, Live>,
+    services: BTreeMap<Name, LiveService>,
     version: u64,
-    news: News<Event>,
+    pending: PendingEvents<Event>,
     index: Index,
     /// A later write of a Service that no step changes fails the test.
     others_are_written: bool,
 }
 
-fn first() -> Leased {
+fn first() -> LeasedPort {
     leased(&lease(1, 1), "front", "web")
 }
 
-fn bystander() -> Leased {
+fn bystander() -> LeasedPort {
     leased(&lease(2, 3), "front", "web")
 }
 
@@ -81,32 +81,36 @@ impl World {
             records: records(&[bystander()]),
             services: BTreeMap::from([(theirs.place(), service(&theirs, 1))]),
             version: 1,
-            news: News::default(),
+            pending: PendingEvents::default(),
             index: Index::new(provider(), Mode::default()),
             others_are_written: false,
         };
         world.list();
         world.works();
-        world.news.waiting.clear();
+        world.pending.waiting.clear();
         world.others_are_written = true;
         world
     }
 
     fn list(&mut self) {
-        self.news.waiting.clear();
-        self.tell(Event::Services(Change::Listed(self.services.clone())));
-        self.tell(Event::Records(Change::Listed(self.records.clone())));
-        self.tell(Event::Manifests(Change::Listed(BTreeMap::new())));
+        self.pending.waiting.clear();
+        self.receive(Event::Services(Change::Listed(self.services.clone())));
+        self.receive(Event::Records(Change::Listed(self.records.clone())));
+        self.receive(Event::Manifests(Change::Listed(BTreeMap::new())));
     }
 
     fn declare(&mut self, record: Name, fact: Fact) {
         self.records.insert(record.clone(), fact.clone());
-        self.news.waiting.push(Event::Records(Change::Put(record, fact)));
+        self.pending
+            .waiting
+            .push(Event::Records(Change::Put(record, fact)));
     }
 
     fn undeclare(&mut self, record: Name) {
         if let Some(fact) = self.records.remove(&record) {
-            self.news.waiting.push(Event::Records(Change::Gone(record, fact)));
+            self.pending
+                .waiting
+                .push(Event::Records(Change::Gone(record, fact)));
         }
     }
 
@@ -120,14 +124,16 @@ impl World {
         body["metadata"]["annotations"] = json!({});
         let live = written(&body, self.version);
         self.services.insert(place.clone(), live.clone());
-        self.news.waiting.push(Event::Services(Change::Put(place, live)));
+        self.pending
+            .waiting
+            .push(Event::Services(Change::Put(place, live)));
     }
 }
 
 impl Explored for World {
     type Step = Step;
     type Event = Event;
-    type Made = BTreeMap<Name, Live>;
+    type Outcome = BTreeMap<Name, LiveService>;
     const STEPS: &'static [Step] = &STEPS;
     const ENDS: &'static [Step] = &[Step::Arrives, Step::Missed];
 
@@ -154,12 +160,12 @@ impl Explored for World {
         }
     }
 
-    fn news(&mut self) -> &mut News<Event> {
-        &mut self.news
+    fn pending(&mut self) -> &mut PendingEvents<Event> {
+        &mut self.pending
     }
 
     fn apply(&mut self, event: Event) -> BTreeSet<Name> {
-        turns(
+        names_to_reconcile(
             &mut self.index,
             Index::is_known,
             |index| index.apply(event),
@@ -190,20 +196,20 @@ impl Explored for World {
             self.version += 1;
             if let Some(mut live) = self.services.remove(place) {
                 live.version = self.version;
-                self.news
+                self.pending
                     .waiting
                     .push(Event::Services(Change::Gone(place.to_owned(), live)));
             }
-            self.tell(Event::Deleted(place.to_owned(), uid));
+            self.receive(Event::Deleted(place.to_owned(), uid));
         }
         if let Some(write) = work.write {
             self.version += 1;
             let live = written(&write.body, self.version);
             self.services.insert(place.to_owned(), live.clone());
-            self.news
+            self.pending
                 .waiting
                 .push(Event::Services(Change::Put(place.to_owned(), live.clone())));
-            self.tell(Event::Written(place.to_owned(), live));
+            self.receive(Event::Written(place.to_owned(), live));
         }
         let seat = name(&first());
         let taken = self
@@ -214,31 +220,35 @@ impl Explored for World {
     }
 
     fn identify(&self, state: &mut DefaultHasher) {
-        (&self.records, &self.services, &self.news).hash(state);
+        (&self.records, &self.services, &self.pending).hash(state);
         let known = &self.index;
         (&known.records, &known.claims, &known.manifests, &known.services).hash(state);
         (&known.seats, &known.pools, known.has_records).hash(state);
     }
 
     fn versions(&mut self) -> Vec<&mut u64> {
-        let told = self.news.waiting.iter_mut().filter_map(version_in);
+        let pending_versions = self.pending.waiting.iter_mut().filter_map(version_in);
         let known = self.index.services.iter_mut().flat_map(BTreeMap::values_mut);
         let lives = known.chain(self.services.values_mut());
         let lives = lives.map(|live| &mut live.version);
-        [&mut self.version].into_iter().chain(told).chain(lives).collect()
+        [&mut self.version]
+            .into_iter()
+            .chain(pending_versions)
+            .chain(lives)
+            .collect()
     }
 
-    fn anew(&self) -> Self {
-        let mut anew = self.clone();
-        anew.index = Index::new(provider(), Mode::default());
-        anew.news.touched.clear();
-        anew.list();
-        anew.works();
-        anew
+    fn restarted(&self) -> Self {
+        let mut restarted = self.clone();
+        restarted.index = Index::new(provider(), Mode::default());
+        restarted.pending.touched.clear();
+        restarted.list();
+        restarted.works();
+        restarted
     }
 
     /// Returns the Services without their versions.
-    fn made(&self) -> BTreeMap<Name, Live> {
+    fn made(&self) -> BTreeMap<Name, LiveService> {
         let mut made = self.services.clone();
         made.values_mut().for_each(|live| live.version = 0);
         made
@@ -248,7 +258,7 @@ impl Explored for World {
         for name in self.index.names() {
             assert!(self.index.work(&name).is_done(), "{name} is not settled");
         }
-        let declared: Vec<&Leased> = self
+        let declared: Vec<&LeasedPort> = self
             .records
             .values()
             .filter_map(|fact| fact.as_ref().ok())

@@ -5,7 +5,7 @@ use super::super::super::database::tests::LIST;
 use super::super::super::index::Event;
 use super::super::super::rules::Rules;
 use super::super::super::shared::Shared;
-use super::super::seeker::Seeker;
+use super::super::runner::DiscoveryRunner;
 use super::*;
 use crate::apply::Calls;
 use crate::cluster::LeadershipGate;
@@ -161,7 +161,7 @@ struct World {
     shared: Arc<Shared>,
     until: CancellationToken,
     gate: LeadershipGate,
-    seeking: AbortOnDropHandle<()>,
+    runner: AbortOnDropHandle<()>,
 }
 
 fn view(name: &str, boot: &str, count: i64) -> NodeView {
@@ -201,31 +201,31 @@ impl World {
             crate::state::Definitions::default(),
             true,
         ));
-        shared.board.apply(Event::Nodes(Change::Listed(nodes)));
+        shared.state.apply(Event::Nodes(Change::Listed(nodes)));
         shared
-            .board
+            .state
             .apply(Event::Classes(Change::Listed(BTreeMap::new())));
         shared
-            .board
+            .state
             .apply(Event::List(Database::read(LIST.as_bytes()).unwrap()));
         let (until, gate) = (CancellationToken::new(), LeadershipGate::new(true));
         let client = client(&server);
         let calls =
             Calls::new(client.clone(), Duration::from_secs(10), "look at a machine").guarded(gate.clone());
-        let seeker = Seeker::new(&shared, &client, calls, options());
-        let seeking = AbortOnDropHandle::new(tokio::spawn(seeker.run(until.clone())));
+        let runner = DiscoveryRunner::new(&shared, &client, calls, options());
+        let runner = AbortOnDropHandle::new(tokio::spawn(runner.run(until.clone())));
         Self {
             server,
             shared,
             until,
             gate,
-            seeking,
+            runner,
         }
     }
 
     fn put(&self, view: NodeView) {
         self.shared
-            .board
+            .state
             .apply(Event::Nodes(Change::Put(view.name.clone(), view)));
     }
 
@@ -239,7 +239,7 @@ impl World {
 
     /// Returns the desired model label of a node.
     fn a100(&self, node: &str) -> Option<String> {
-        let work = self.shared.board.inner().index.work(node);
+        let work = self.shared.state.inner().index.work(node);
         let labels = &work.write?.wanted["labels"];
         labels["akash.network/capabilities.gpu.vendor.nvidia.model.a100"]
             .as_str()
@@ -326,7 +326,7 @@ async fn node_is_discovered_once_and_again_after_a_reboot_or_with_other_devices(
 
 #[tokio::test(start_paused = true)]
 async fn failed_discovery_is_reported_and_delays_no_other_node() {
-    let long = " ".repeat(ANSWER_MAX + 1);
+    let long = " ".repeat(RESPONSE_MAX + 1);
     let negative = r#"{"cards": -4}"#.to_owned();
     let thousands = json!({"cards": vec![card("", "10de", "20b5"); 3_000]}).to_string();
     let rows = [
@@ -386,7 +386,7 @@ async fn failed_discovery_is_reported_and_delays_no_other_node() {
     world.until.cancel();
     pass(10).await;
     assert!(
-        world.seeking.is_finished() && world.pods().is_empty(),
+        world.runner.is_finished() && world.pods().is_empty(),
         "{:?}",
         world.pods()
     );
@@ -461,7 +461,7 @@ async fn labels_do_not_wait_for_processors() {
     };
     let world = World::with(&[("one", two()), ("mute", Fate::SaysCards(cards))], Vec::new());
     let processors = |node: &str| {
-        let inner = world.shared.board.inner();
+        let inner = world.shared.state.inner();
         inner.index.processors().get(node).cloned()
     };
     pass(10).await;
@@ -488,7 +488,7 @@ async fn labels_do_not_wait_for_processors() {
     assert!(processors("one").is_some(), "the new node is discovered too");
     world
         .shared
-        .board
+        .state
         .apply(Event::Nodes(Change::Listed(BTreeMap::new())));
     assert_eq!(processors("one"), None);
 }

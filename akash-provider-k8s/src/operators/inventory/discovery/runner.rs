@@ -6,13 +6,13 @@
 use super::super::index::Event;
 use super::super::shared::Shared;
 use super::{
-    ANSWER_MAX, Cards, LABELS, Machine, Options, PORT, Processor, Progress, START, name, pod, progress,
+    Cards, LABELS, Machine, Options, PORT, Processor, Progress, RESPONSE_MAX, START, name, pod, progress,
     selector,
 };
 use crate::apply::Calls;
 use crate::error::from_kube;
 use crate::inventory::Vendor;
-use crate::operators::queue::{Patience, Queue};
+use crate::operators::queue::{Queue, RetryPolicy};
 use crate::pages;
 use akash_provider_core::error::{Error, ErrorKind};
 use futures::stream::{FuturesUnordered, StreamExt};
@@ -38,9 +38,9 @@ const PACE: Duration = Duration::from_secs(1);
 /// Maximum time until a pod runs, including the pull of its image.
 const START_TIME: Duration = Duration::from_secs(120);
 /// Maximum time for a response.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
+const RESPONSE_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of requests to a running pod, which may not listen at once.
-const QUESTIONS: u32 = 5;
+const REQUESTS_MAX: u32 = 5;
 /// Name of the cleanup in errors.
 const LEFTOVERS: &str = "remove old discovery pods";
 
@@ -76,14 +76,14 @@ pub struct MachineStatus {
 
 /// Queue of nodes to discover, and its status.
 #[derive(Debug)]
-pub(in super::super) struct Desk {
+pub(in super::super) struct DiscoveryQueue {
     queue: Queue,
     machines: BTreeMap<String, Machine>,
     status: DiscoveryStatus,
 }
 
-impl Desk {
-    pub(in super::super) fn new(patience: Patience) -> Self {
+impl DiscoveryQueue {
+    pub(in super::super) fn new(patience: RetryPolicy) -> Self {
         Self {
             queue: Queue::new(patience),
             machines: BTreeMap::new(),
@@ -166,14 +166,14 @@ impl Desk {
 
 /// Runner of the discovery pods.
 #[derive(Clone)]
-pub(in super::super) struct Seeker {
+pub(in super::super) struct DiscoveryRunner {
     shared: Arc<Shared>,
     client: Client,
     calls: Calls,
     options: Arc<Options>,
 }
 
-impl Seeker {
+impl DiscoveryRunner {
     pub(in super::super) fn new(
         shared: &Arc<Shared>,
         client: &Client,
@@ -198,45 +198,49 @@ impl Seeker {
         // On a regular stop this process is still the leader and removes its pods. Otherwise the next leader removes
         // them.
         if until.is_cancelled() {
-            let _ = timeout(ANSWER_TIME, self.clear()).await;
+            let _ = timeout(RESPONSE_TIME, self.clear()).await;
         }
     }
 
     async fn work(&self) {
         // The previous leadership may have ended during a discovery.
-        self.on_desk(|desk| {
-            desk.queue.restart();
-            desk.machines.clear();
+        self.with_queue(|discovery_queue| {
+            discovery_queue.queue.restart();
+            discovery_queue.machines.clear();
         });
         let mut wait = EVERY;
         while let Err(error) = self.clear().await {
-            self.on_desk(|desk| {
-                if desk.status.error.replace(error.to_string()).is_none() {
+            self.with_queue(|discovery_queue| {
+                if discovery_queue.status.error.replace(error.to_string()).is_none() {
                     tracing::warn!(%error, "cannot remove old discovery pods, retrying");
                 }
             });
             sleep(wait).await;
             wait = (wait * 2).min(Duration::from_secs(300));
         }
-        self.on_desk(|desk| desk.status.error = None);
+        self.with_queue(|discovery_queue| discovery_queue.status.error = None);
         let mut looks = FuturesUnordered::new();
-        let mut touches = self.shared.board.touches();
+        let mut touches = self.shared.state.touches();
         let (mut is_news, mut next_look) = (true, Instant::now());
         loop {
             let now = Instant::now();
             if is_news && now >= next_look {
                 (is_news, next_look) = (false, now + EVERY);
-                let unseen = self.shared.board.inner().index.unseen();
-                self.on_desk(|desk| desk.set(unseen));
+                let unseen = self.shared.state.inner().index.unseen();
+                self.with_queue(|discovery_queue| discovery_queue.set(unseen));
             }
             while looks.len() < AT_ONCE {
-                let Some(Some((node, machine))) = self.on_desk(|desk| desk.next(Instant::now())) else {
+                let Some(Some((node, machine))) =
+                    self.with_queue(|discovery_queue| discovery_queue.next(Instant::now()))
+                else {
                     break;
                 };
                 looks.push(self.turn(node, machine));
             }
             // A failed node is retried after its back-off, if the limit of pods allows it.
-            let due = self.on_desk(|desk| desk.queue.due()).flatten();
+            let due = self
+                .with_queue(|discovery_queue| discovery_queue.queue.due())
+                .flatten();
             let due = due.filter(|_| looks.len() < AT_ONCE);
             let wake = due.into_iter().chain(is_news.then_some(next_look)).min();
             tokio::select! {
@@ -247,8 +251,10 @@ impl Seeker {
         }
     }
 
-    fn on_desk<R>(&self, change: impl FnOnce(&mut Desk) -> R) -> Option<R> {
-        self.shared.desk().map(|mut desk| change(&mut desk))
+    fn with_queue<R>(&self, change: impl FnOnce(&mut DiscoveryQueue) -> R) -> Option<R> {
+        self.shared
+            .discovery_queue()
+            .map(|mut discovery_queue| change(&mut discovery_queue))
     }
 
     async fn turn(&self, node: String, machine: Machine) {
@@ -256,13 +262,13 @@ impl Seeker {
             Ok((cards, processors)) => {
                 tracing::info!(node, ?cards, ?processors, "hardware discovered");
                 self.shared
-                    .board
+                    .state
                     .apply(Event::Found(node.clone(), machine, cards));
                 self.shared.choose(Event::Processors(node.clone(), processors));
-                self.on_desk(|desk| desk.done(&node));
+                self.with_queue(|discovery_queue| discovery_queue.done(&node));
             }
             Err(error) => {
-                self.on_desk(|desk| desk.failed(&node, &error, Instant::now()));
+                self.with_queue(|discovery_queue| discovery_queue.failed(&node, &error, Instant::now()));
             }
         }
     }
@@ -333,7 +339,7 @@ impl Seeker {
                         Cards::read(&answer).map_err(|why| self.error(ErrorKind::Unavailable, why))?;
                     return Ok((cards, self.processors(name, node).await));
                 }
-                Err(error) if questions + 1 >= QUESTIONS => return Err(error),
+                Err(error) if questions + 1 >= REQUESTS_MAX => return Err(error),
                 Err(_) => questions += 1,
             }
             sleep(PACE).await;
@@ -379,10 +385,10 @@ impl Seeker {
             let answer = answer.map_err(|error| from_kube(self.calls.operation(), error))?;
             let status = answer.status();
             // An error response has the same size limit.
-            let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await;
+            let body = Limited::new(answer.into_body(), RESPONSE_MAX).collect().await;
             let body = body.map_err(|error| {
                 let why = if error.is::<LengthLimitError>() {
-                    format!("the response is longer than {ANSWER_MAX} bytes")
+                    format!("the response is longer than {RESPONSE_MAX} bytes")
                 } else {
                     format!("the response was interrupted: {error}")
                 };
@@ -396,10 +402,10 @@ impl Seeker {
             }
             Ok(body.to_vec())
         };
-        match timeout(ANSWER_TIME, asked).await {
+        match timeout(RESPONSE_TIME, asked).await {
             Ok(answer) => answer,
             Err(_) => {
-                let why = format!("the pod does not respond within {ANSWER_TIME:?}");
+                let why = format!("the pod does not respond within {RESPONSE_TIME:?}");
                 Err(self.error(ErrorKind::Timeout, why))
             }
         }
@@ -409,7 +415,7 @@ impl Seeker {
     async fn clear(&self) -> Result<(), Error> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.options.namespace);
         let params = ListParams::default().labels(&selector());
-        let found = pages::metadata(&api, params, ANSWER_TIME, LEFTOVERS).await?;
+        let found = pages::metadata(&api, params, RESPONSE_TIME, LEFTOVERS).await?;
         let pods = ApiResource::erase::<Pod>(&());
         let namespace = &self.options.namespace;
         for meta in found.into_iter().map(|pod| pod.metadata) {

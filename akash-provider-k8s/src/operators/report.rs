@@ -1,6 +1,6 @@
 //! Status types that all operators share, in the format of the Go operators.
 
-use super::board::{Index, Inner};
+use super::operator_state::{Index, Inner};
 use crate::hostnames::rfc3339;
 use crate::state::WatchState;
 use akash_provider_core::types::LeaseId;
@@ -43,7 +43,7 @@ pub struct LeaseParts {
 /// Lease in the ignore list, in the format of the Go operators.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Ignored {
+pub struct IgnoredLease {
     /// Hostnames that failed; the IP operator reports sharing keys in this field.
     pub hostnames: Vec<String>,
     /// Error of the last failure.
@@ -72,7 +72,7 @@ impl From<&LeaseId> for LeaseParts {
 }
 
 impl WatchStatus {
-    pub(super) fn of(watch: &WatchState, is_needed: bool) -> Self {
+    pub(super) fn new(watch: &WatchState, is_needed: bool) -> Self {
         Self {
             is_needed,
             synced: watch.synced,
@@ -87,7 +87,7 @@ impl<I: Index> Inner<I> {
         let statuses = self
             .watches
             .iter()
-            .map(|(key, watch)| (*key, WatchStatus::of(watch, self.index.needs(key))));
+            .map(|(key, watch)| (*key, WatchStatus::new(watch, self.index.needs(key))));
         statuses.collect()
     }
 
@@ -95,9 +95,9 @@ impl<I: Index> Inner<I> {
     pub(super) fn ignored(
         &self,
         of: impl Fn(&I, &str) -> Option<(LeaseId, String)>,
-    ) -> BTreeMap<String, Ignored> {
+    ) -> BTreeMap<String, IgnoredLease> {
         let now = Instant::now();
-        let mut leases: BTreeMap<String, Ignored> = BTreeMap::new();
+        let mut leases: BTreeMap<String, IgnoredLease> = BTreeMap::new();
         let failures = self.queue.failures().map(|(name, failed)| {
             let kind = format!("{:?}", failed.kind);
             (name, failed.error.clone(), kind, failed.at, failed.failures)
@@ -111,7 +111,7 @@ impl<I: Index> Inner<I> {
                 continue;
             };
             let failed_at = date_of(at, now);
-            let entry = leases.entry(lease.to_string()).or_insert_with(|| Ignored {
+            let entry = leases.entry(lease.to_string()).or_insert_with(|| IgnoredLease {
                 hostnames: Vec::new(),
                 last_error: String::new(),
                 last_error_type: String::new(),

@@ -1,6 +1,6 @@
 //! Client of the socket: the operator commands.
 
-use super::{ANSWER_MAX, Answer, LeaseLine, Question, WORK_LIMIT, path};
+use super::{LeaseLine, RESPONSE_MAX, Request, Response, WORK_LIMIT, path};
 use crate::args::Output;
 use crate::args::operator::{
     BreakerAction, EndLeaseArgs, HardenArgs, OperatorCommand, ReconcileArgs, ReleaseArgs,
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// The provider ends its work, and reports the timeout, before this limit.
-const ANSWER_LIMIT: Duration = WORK_LIMIT.saturating_add(Duration::from_secs(10));
+const RESPONSE_LIMIT: Duration = WORK_LIMIT.saturating_add(Duration::from_secs(10));
 
 /// Runs a command against the provider with this home directory.
 ///
@@ -38,14 +38,14 @@ pub fn run(command: &OperatorCommand, home: &Path) -> anyhow::Result<ExitCode> {
 }
 
 fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
-    let Answer::Breaker {
+    let Response::Breaker {
         tripped,
         held_owners,
         recent,
         allowed,
         waiting,
         shut_because,
-    } = granted(ask(home, &Question::Breaker)?)?
+    } = granted(ask(home, &Request::Breaker)?)?
     else {
         bail!(odd());
     };
@@ -82,8 +82,8 @@ fn show(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
 
 fn release(home: &Path, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
     let owner = args.owner.clone();
-    let question = Question::ReleaseBreaker { owner };
-    let Answer::Released { was_tripped, waited } = granted(ask(home, &question)?)? else {
+    let request = Request::ReleaseBreaker { owner };
+    let Response::Released { was_tripped, waited } = granted(ask(home, &request)?)? else {
         bail!(odd());
     };
     let value = json!({ "was_tripped": was_tripped, "waited": waited });
@@ -104,7 +104,7 @@ fn release(home: &Path, args: &ReleaseArgs) -> anyhow::Result<ExitCode> {
 
 fn reconcile(home: &Path, args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
     let (dry_run, confirm) = (args.dry_run, args.confirm);
-    let Answer::Scanned { findings } = granted(ask(home, &Question::Scan { dry_run, confirm })?)? else {
+    let Response::Scanned { findings } = granted(ask(home, &Request::Scan { dry_run, confirm })?)? else {
         bail!(odd());
     };
     let value = json!({ "dry_run": dry_run, "findings": findings });
@@ -118,14 +118,14 @@ fn reconcile(home: &Path, args: &ReconcileArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn leases(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
-    let Answer::Leases { leases } = granted(ask(home, &Question::Leases)?)? else {
+    let Response::Leases { leases } = granted(ask(home, &Request::Leases)?)? else {
         bail!(odd());
     };
     print(output, &json!({ "leases": leases }), || {
         if leases.is_empty() {
             return "no leases\n".to_owned();
         }
-        leases.iter().map(told).collect()
+        leases.iter().map(describe).collect()
     });
     Ok(ExitCode::SUCCESS)
 }
@@ -135,7 +135,7 @@ fn leases(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// Returns an error if no provider runs with the home directory, or if the connection fails.
 pub fn operators(home: &Path, output: Output) -> anyhow::Result<ExitCode> {
-    let Answer::Operators { operators } = granted(ask(home, &Question::Operators)?)? else {
+    let Response::Operators { operators } = granted(ask(home, &Request::Operators)?)? else {
         bail!(odd());
     };
     print(output, &json!({ "operators": operators }), || {
@@ -167,7 +167,7 @@ fn works(name: &str, status: &Value) -> String {
 }
 
 /// Formats a lease as one line, followed by one line per problem.
-fn told(line: &LeaseLine) -> String {
+fn describe(line: &LeaseLine) -> String {
     let health = match line.health {
         Health::Good => "healthy",
         Health::Bad => "unhealthy",
@@ -216,7 +216,7 @@ fn clock(line: &LeaseLine) -> Option<String> {
 
 fn end_lease(home: &Path, args: &EndLeaseArgs) -> anyhow::Result<ExitCode> {
     let (lease, reason) = (args.lease.clone(), args.reason.on_chain());
-    let Answer::Ending = granted(ask(home, &Question::EndLease { lease, reason })?)? else {
+    let Response::Ending = granted(ask(home, &Request::EndLease { lease, reason })?)? else {
         bail!(odd());
     };
     let value = json!({ "lease": args.lease.to_string(), "reason": reason, "ending": true });
@@ -231,7 +231,7 @@ fn end_lease(home: &Path, args: &EndLeaseArgs) -> anyhow::Result<ExitCode> {
 
 fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {
     let leases: Vec<LeaseId> = if args.all {
-        let Answer::Leases { leases } = granted(ask(home, &Question::Leases)?)? else {
+        let Response::Leases { leases } = granted(ask(home, &Request::Leases)?)? else {
             bail!(odd());
         };
         leases.into_iter().map(|line| line.lease).collect()
@@ -240,11 +240,11 @@ fn harden(home: &Path, args: &HardenArgs) -> anyhow::Result<ExitCode> {
     };
     let mut code = ExitCode::SUCCESS;
     for lease in leases {
-        let question = Question::Harden { lease: lease.clone() };
-        let problem = match ask(home, &question)? {
-            Answer::Hardened => None,
+        let request = Request::Harden { lease: lease.clone() };
+        let problem = match ask(home, &request)? {
+            Response::Hardened => None,
             // A refusal concerns one lease only, so the other leases are still hardened.
-            Answer::Refused { message } => Some(message),
+            Response::Refused { message } => Some(message),
             _ => bail!(odd()),
         };
         let value = json!({ "lease": lease.to_string(), "hardened": problem.is_none(), "problem": problem });
@@ -273,10 +273,10 @@ fn lines(texts: &[String]) -> String {
         .collect()
 }
 
-fn granted(answer: Answer) -> anyhow::Result<Answer> {
-    match answer {
-        Answer::Refused { message } => bail!("the provider refused: {}", plain::line(&message)),
-        answer => Ok(answer),
+fn granted(response: Response) -> anyhow::Result<Response> {
+    match response {
+        Response::Refused { message } => bail!("the provider refused: {}", plain::line(&message)),
+        response => Ok(response),
     }
 }
 
@@ -284,7 +284,7 @@ fn odd() -> &'static str {
     "unexpected response of the provider; use the version of the running provider"
 }
 
-fn ask(home: &Path, question: &Question) -> anyhow::Result<Answer> {
+fn ask(home: &Path, request: &Request) -> anyhow::Result<Response> {
     let at = path(home);
     let mut stream = UnixStream::connect(&at).map_err(|error| {
         let remedy = match error.kind() {
@@ -299,24 +299,26 @@ fn ask(home: &Path, question: &Question) -> anyhow::Result<Answer> {
         anyhow::Error::new(error).context(format!("{}: {remedy}", at.display()))
     })?;
     let asking = || format!("cannot query the provider at {}", at.display());
-    stream.set_read_timeout(Some(ANSWER_LIMIT)).with_context(asking)?;
     stream
-        .set_write_timeout(Some(ANSWER_LIMIT))
+        .set_read_timeout(Some(RESPONSE_LIMIT))
         .with_context(asking)?;
-    let mut line = serde_json::to_vec(question)?;
+    stream
+        .set_write_timeout(Some(RESPONSE_LIMIT))
+        .with_context(asking)?;
+    let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line).with_context(asking)?;
-    let mut answer = Vec::new();
-    let mut reading = BufReader::new(stream.take(ANSWER_MAX));
-    reading.read_until(b'\n', &mut answer).with_context(asking)?;
+    let mut response = Vec::new();
+    let mut reading = BufReader::new(stream.take(RESPONSE_MAX));
+    reading.read_until(b'\n', &mut response).with_context(asking)?;
     // A final line break shows that the response is complete.
-    if !answer.ends_with(b"\n") {
+    if !response.ends_with(b"\n") {
         bail!(
             "{}: the provider stopped, or rejected this account, before it responded",
             at.display()
         );
     }
-    serde_json::from_slice(&answer).with_context(odd)
+    serde_json::from_slice(&response).with_context(odd)
 }
 
 #[cfg(test)]
@@ -333,14 +335,14 @@ mod tests {
     #[test]
     fn missing_provider_is_an_error_with_a_remedy() {
         let home = home("nobody");
-        let error = ask(&home, &Question::Breaker).unwrap_err();
+        let error = ask(&home, &Request::Breaker).unwrap_err();
         assert!(
             format!("{error:#}").contains("no provider runs with this home directory"),
             "{error:#}"
         );
         // A leftover socket.
         drop(std::os::unix::net::UnixListener::bind(path(&home)).unwrap());
-        let error = ask(&home, &Question::Breaker).unwrap_err();
+        let error = ask(&home, &Request::Breaker).unwrap_err();
         assert!(
             format!("{error:#}").contains("no provider runs with this home directory"),
             "{error:#}"
@@ -366,7 +368,7 @@ mod tests {
             last_error: None,
             payout_error: (health == Health::Unknown).then(|| "sdk/5: insufficient funds".to_owned()),
         };
-        let text = |health, ms| told(&line(health, ms)).replace(&lease.to_string(), "L");
+        let text = |health, ms| describe(&line(health, ms)).replace(&lease.to_string(), "L");
         let away = Health::Out(Outage::NodeAway);
         assert_eq!(
             text(away, 12_000),
@@ -388,16 +390,16 @@ mod tests {
         let home = home("odd");
         let listener = std::os::unix::net::UnixListener::bind(path(&home)).unwrap();
         let answering = std::thread::spawn(move || {
-            for answer in ["", "{\"answer\":\"tomorrow\"}\n"] {
+            for response in ["", "{\"answer\":\"tomorrow\"}\n"] {
                 let (stream, _) = listener.accept().unwrap();
                 let mut reading = BufReader::new(stream);
                 reading.read_line(&mut String::new()).unwrap();
-                reading.get_mut().write_all(answer.as_bytes()).unwrap();
+                reading.get_mut().write_all(response.as_bytes()).unwrap();
             }
         });
-        let error = ask(&home, &Question::Breaker).unwrap_err().to_string();
+        let error = ask(&home, &Request::Breaker).unwrap_err().to_string();
         assert!(error.contains("before it responded"), "{error}");
-        let error = ask(&home, &Question::Breaker).unwrap_err().to_string();
+        let error = ask(&home, &Request::Breaker).unwrap_err().to_string();
         assert!(error.contains("use the version"), "{error}");
         answering.join().unwrap();
         std::fs::remove_dir_all(&home).unwrap();

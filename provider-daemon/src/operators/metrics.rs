@@ -93,12 +93,12 @@ pub(super) fn of_watches(watches: &BTreeMap<&'static str, WatchStatus>) -> [Meas
 
 /// Metrics of one request.
 #[derive(Debug)]
-pub(super) struct Registered {
+pub(super) struct MetricsCollector {
     operator: &'static str,
     measures: Vec<Measure>,
 }
 
-impl Registered {
+impl MetricsCollector {
     pub(super) fn new(operator: &'static str, measures: Vec<Measure>) -> Self {
         Self { operator, measures }
     }
@@ -113,7 +113,7 @@ impl Registered {
     }
 }
 
-impl Collector for Registered {
+impl Collector for MetricsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         for measure in &self.measures {
             let kind = if measure.counts {
@@ -149,7 +149,7 @@ mod tests {
                 .with([("state", "a \"b\"\n\\")], 0.0),
             Measure::counter("writes", "Objects written").with([], 7.0),
         ];
-        let text = Registered::new("hostname", measures).text().unwrap();
+        let text = MetricsCollector::new("hostname", measures).text().unwrap();
         let expected = "# HELP provider_operator_objects Objects by state\n\
                         # TYPE provider_operator_objects gauge\n\
                         provider_operator_objects{operator=\"hostname\",state=\"written\"} 3.0\n\

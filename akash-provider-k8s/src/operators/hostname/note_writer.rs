@@ -16,13 +16,13 @@ const NOTE: &str = "note on a hostname's record";
 
 /// Writer of notes. The first failure of a series is logged; the operator works without notes.
 #[derive(Debug, Clone)]
-pub(super) struct Notebook {
+pub(super) struct NoteWriter {
     records: Api<ProviderHost>,
     limit: Duration,
     has_failed: Arc<AtomicBool>,
 }
 
-impl Notebook {
+impl NoteWriter {
     pub(super) fn new(client: &Client, namespace: &str, limit: Duration) -> Self {
         Self {
             records: Api::namespaced(client.clone(), namespace),

@@ -23,12 +23,12 @@ pub struct Budget {
 
 /// Schedule of the checks.
 #[derive(Debug, Default)]
-struct Rounds {
+struct Schedule {
     due: BTreeMap<String, Instant>,
     asked: BTreeSet<String>,
 }
 
-impl Rounds {
+impl Schedule {
     /// Returns the hostname that has waited longest, new hostnames first. Otherwise returns the time of the next
     /// check, if any is scheduled.
     fn next(&mut self, wanted: &BTreeSet<String>, now: Instant) -> Result<String, Option<Instant>> {
@@ -63,7 +63,7 @@ pub(super) async fn run<F: Future<Output = Duration>>(
     until: CancellationToken,
 ) {
     let pause = Duration::from_secs(60) / per_minute.max(1);
-    let mut rounds = Rounds::default();
+    let mut rounds = Schedule::default();
     let mut open = FuturesUnordered::new();
     let mut names = BTreeSet::new();
     changes.mark_changed();
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn new_hostname_is_checked_first_and_others_after_their_interval() {
-        let mut rounds = Rounds::default();
+        let mut rounds = Schedule::default();
         let start = Instant::now();
         let later = |seconds| start + Duration::from_secs(seconds);
         let all = names(&["a", "b"]);

@@ -2,8 +2,8 @@
 //!
 //! Objects are decoded one by one, so an invalid object becomes a value of the index and does not end the list.
 
-use super::board::{Board, Index};
 use super::change::Change;
+use super::operator_state::{Index, OperatorState};
 use crate::state::follow::{Follower, Report, Sink};
 use crate::state::reading::Reading;
 use crate::state::{WatchConfig, WatchState};
@@ -20,7 +20,7 @@ pub(super) type Read<K, V> = Box<dyn Fn(&DynamicObject) -> (K, V) + Send>;
 
 /// Kind and selection of a watch.
 #[derive(Clone, Copy)]
-pub(super) struct Watched {
+pub(super) struct WatchSpec {
     /// Name in the status.
     pub(super) key: &'static str,
     /// Name in logs.
@@ -37,8 +37,8 @@ pub(super) struct Watched {
 
 /// Starts a task that watches one kind.
 pub(super) fn follow<I, K, V>(
-    board: &Arc<Board<I>>,
-    watched: Watched,
+    state: &Arc<OperatorState<I>>,
+    watched: WatchSpec,
     api: Api<DynamicObject>,
     read: Read<K, V>,
     event: impl Fn(Change<K, V>) -> I::Event + Send + 'static,
@@ -55,16 +55,16 @@ where
         fields: watched.fields.into(),
         is_metadata: false,
         reading: watched.reading,
-        definitions: board.definitions.clone(),
-        sink: Intake {
-            board: Arc::clone(board),
+        definitions: state.definitions.clone(),
+        sink: IndexSink {
+            state: Arc::clone(state),
             read,
             event: Box::new(event),
             listed: BTreeMap::new(),
         },
-        report: Fares {
+        report: WatchReport {
             watched,
-            board: Arc::clone(board),
+            state: Arc::clone(state),
         },
         watch_config,
     };
@@ -72,21 +72,21 @@ where
 }
 
 /// Destination of the objects of one kind.
-struct Intake<I: Index, K, V> {
-    board: Arc<Board<I>>,
+struct IndexSink<I: Index, K, V> {
+    state: Arc<OperatorState<I>>,
     read: Read<K, V>,
     event: Box<dyn Fn(Change<K, V>) -> I::Event + Send>,
     /// Objects of the current list, applied when the list is complete.
     listed: BTreeMap<K, V>,
 }
 
-impl<I: Index, K, V> Intake<I, K, V> {
-    fn tell(&self, change: Change<K, V>) {
-        self.board.apply((self.event)(change));
+impl<I: Index, K, V> IndexSink<I, K, V> {
+    fn apply(&self, change: Change<K, V>) {
+        self.state.apply((self.event)(change));
     }
 }
 
-impl<I: Index, K: Ord + Send, V: Send> Sink<DynamicObject> for Intake<I, K, V> {
+impl<I: Index, K: Ord + Send, V: Send> Sink<DynamicObject> for IndexSink<I, K, V> {
     fn begin(&mut self) {
         self.listed.clear();
     }
@@ -98,33 +98,33 @@ impl<I: Index, K: Ord + Send, V: Send> Sink<DynamicObject> for Intake<I, K, V> {
 
     fn complete(&mut self, _: Instant) {
         let listed = std::mem::take(&mut self.listed);
-        self.tell(Change::Listed(listed));
+        self.apply(Change::Listed(listed));
     }
 
     fn applied(&mut self, object: DynamicObject) {
         let (key, value) = (self.read)(&object);
-        self.tell(Change::Put(key, value));
+        self.apply(Change::Put(key, value));
     }
 
     fn deleted(&mut self, object: DynamicObject) {
         let (key, value) = (self.read)(&object);
-        self.tell(Change::Gone(key, value));
+        self.apply(Change::Gone(key, value));
     }
 }
 
 /// State of one watch.
-struct Fares<I> {
-    watched: Watched,
-    board: Arc<Board<I>>,
+struct WatchReport<I> {
+    watched: WatchSpec,
+    state: Arc<OperatorState<I>>,
 }
 
-impl<I: Index> Fares<I> {
+impl<I: Index> WatchReport<I> {
     fn change<R>(&self, change: impl FnOnce(&mut WatchState) -> R) -> R {
-        change(self.board.inner().watches.entry(self.watched.key).or_default())
+        change(self.state.inner().watches.entry(self.watched.key).or_default())
     }
 }
 
-impl<I: Index> Report for Fares<I> {
+impl<I: Index> Report for WatchReport<I> {
     fn name(&self) -> &'static str {
         self.watched.name
     }
@@ -153,7 +153,7 @@ impl<I: Index> Report for Fares<I> {
         if self.watched.may_be_absent
             && let Some(event) = I::absent(self.watched.key)
         {
-            self.board.apply(event);
+            self.state.apply(event);
         }
         self.change(|watch| {
             watch.failed(error, Instant::now());

@@ -1,7 +1,7 @@
 //! Watch of the IngressClass or the Gateway of the routes. Routes are created without it, but serve no traffic, so
 //! its absence is logged.
 
-use super::entrance::Entrance;
+use super::proxy_address::ProxyAddress;
 use super::route::Mode;
 use super::shared::Shared;
 use crate::state::WatchConfig;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 /// State of the IngressClass or the Gateway.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Front {
+pub struct RouteParent {
     /// Kind and name, for display.
     pub name: String,
     /// Presence in the cluster; `None` before the first list.
@@ -25,7 +25,7 @@ pub struct Front {
     pub error: Option<String>,
     /// Address of a Gateway, from its status.
     #[serde(skip)]
-    pub entrance: Option<Entrance>,
+    pub entrance: Option<ProxyAddress>,
 }
 
 /// Watches the object forever.
@@ -44,20 +44,20 @@ pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, share
         }
     };
     let object = object.to_owned();
-    shared.change_front(|front| front.name = name);
+    shared.change_route_parent(|front| front.name = name);
     let follower = Follower {
         api,
         labels: "",
         fields: format!("metadata.name={object}").into(),
         is_metadata: false,
-        reading: Reading::of::<Bookkeeping>(),
-        definitions: shared.board.definitions.clone(),
-        sink: Intake {
+        reading: Reading::new::<Bookkeeping>(),
+        definitions: shared.state.definitions.clone(),
+        sink: RouteParentSink {
             object,
             shared: Arc::clone(&shared),
             listed: None,
         },
-        report: Fares(shared),
+        report: RouteParentReport(shared),
         watch_config: WatchConfig {
             // Only the status uses this watch, and an account may lack the permission permanently.
             wait_max: config.wait_absent_max,
@@ -68,7 +68,7 @@ pub(super) async fn watch(client: Client, mode: Mode, config: WatchConfig, share
 }
 
 /// Sink of the watch.
-struct Intake {
+struct RouteParentSink {
     /// Name of the object. A server without field selectors returns other objects too.
     object: String,
     shared: Arc<Shared>,
@@ -77,22 +77,22 @@ struct Intake {
 }
 
 /// Presence of the object, with its address.
-type Found = Option<Entrance>;
+type Found = Option<ProxyAddress>;
 
-impl Intake {
+impl RouteParentSink {
     fn found(&self, object: &DynamicObject) -> Option<Found> {
         let is_it = object.metadata.name.as_ref() == Some(&self.object);
-        is_it.then(|| Entrance::of_gateway(&object.data))
+        is_it.then(|| ProxyAddress::from_gateway(&object.data))
     }
 
-    fn tell(&self, found: Option<Found>) {
-        tell(&self.shared, found, None);
+    fn update(&self, found: Option<Found>) {
+        update(&self.shared, found, None);
     }
 }
 
-fn tell(shared: &Shared, found: Option<Found>, error: Option<String>) {
+fn update(shared: &Shared, found: Option<Found>, error: Option<String>) {
     let is_there = found.is_some();
-    let (before, name) = shared.change_front(|front| {
+    let (before, name) = shared.change_route_parent(|front| {
         let before = front.is_there.replace(is_there);
         front.entrance = found.flatten();
         front.error = error;
@@ -107,7 +107,7 @@ fn tell(shared: &Shared, found: Option<Found>, error: Option<String>) {
     }
 }
 
-impl Sink<DynamicObject> for Intake {
+impl Sink<DynamicObject> for RouteParentSink {
     fn begin(&mut self) {
         self.listed = None;
     }
@@ -118,26 +118,26 @@ impl Sink<DynamicObject> for Intake {
     }
 
     fn complete(&mut self, _: Instant) {
-        self.tell(self.listed);
+        self.update(self.listed);
     }
 
     fn applied(&mut self, object: DynamicObject) {
         if let Some(found) = self.found(&object) {
-            self.tell(Some(found));
+            self.update(Some(found));
         }
     }
 
     fn deleted(&mut self, object: DynamicObject) {
         if self.found(&object).is_some() {
-            self.tell(None);
+            self.update(None);
         }
     }
 }
 
 /// State of the watch. During an outage the last state is retained.
-struct Fares(Arc<Shared>);
+struct RouteParentReport(Arc<Shared>);
 
-impl Report for Fares {
+impl Report for RouteParentReport {
     fn name(&self) -> &'static str {
         "IngressClass or Gateway"
     }
@@ -147,7 +147,7 @@ impl Report for Fares {
     }
 
     fn works(&self) {
-        self.0.change_front(|front| front.error = None);
+        self.0.change_route_parent(|front| front.error = None);
     }
 
     fn may_be_absent(&self) -> bool {
@@ -155,14 +155,15 @@ impl Report for Fares {
     }
 
     fn absent(&self, error: String) -> bool {
-        let is_news = self.0.front().error.is_none();
+        let is_news = self.0.route_parent().error.is_none();
         // Without the kind the object cannot exist.
-        tell(&self.0, None, Some(error));
+        update(&self.0, None, Some(error));
         is_news
     }
 
     fn failed(&self, error: String, _: Instant) -> bool {
-        self.0.change_front(|front| front.error.replace(error).is_none())
+        self.0
+            .change_route_parent(|front| front.error.replace(error).is_none())
     }
 }
 
@@ -170,7 +171,7 @@ impl Report for Fares {
 mod tests {
     use super::*;
     use crate::operators::hostname::index::Plan;
-    use crate::operators::queue::Patience;
+    use crate::operators::queue::RetryPolicy;
     use crate::state::Definitions;
     use serde_json::json;
     use std::time::Duration;
@@ -188,19 +189,19 @@ mod tests {
     fn gateway_is_watched_by_name_and_an_outage_retains_its_last_state() {
         let shared = Shared::new(
             Plan::default(),
-            Patience::default(),
+            RetryPolicy::default(),
             Duration::ZERO,
             Definitions::default(),
         );
         let shared = Arc::new(shared);
-        let fares = Fares(Arc::clone(&shared));
-        let mut intake = Intake {
+        let fares = RouteParentReport(Arc::clone(&shared));
+        let mut intake = RouteParentSink {
             object: "gate".to_owned(),
             shared: Arc::clone(&shared),
             listed: None,
         };
         let seen = || {
-            let front = shared.front();
+            let front = shared.route_parent();
             let ip = front.entrance.map(|entrance| entrance.ip.to_string());
             (front.is_there, ip, front.error.is_some())
         };

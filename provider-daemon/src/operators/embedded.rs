@@ -1,7 +1,7 @@
 //! Operators in the process of a provider, for clusters without operator pods.
 
-use super::hostname::Inquiry;
-use super::inventory::{self, Desk};
+use super::hostname::HostnameChecks;
+use super::inventory::{self, InventoryProcess};
 use super::pod;
 use super::process::{Operator, Process, elected};
 use crate::args::KubernetesArgs;
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Operator of any kind.
-trait Part: Send + Sync {
+trait EmbeddedOperator: Send + Sync {
     fn name(&self) -> &'static str;
     fn status(&self) -> Value;
     fn confirm(&self) -> Option<String>;
@@ -38,14 +38,14 @@ trait Part: Send + Sync {
 }
 
 /// Operator with its election and its background task.
-struct Running<O> {
+struct RunningOperator<O> {
     process: Process<O>,
     #[expect(dead_code, reason = "dropping it ends the task")]
     beside: AbortOnDropHandle<()>,
 }
 
-impl<O: Operator> Running<O> {
-    fn boxed(operator: O, election: Election) -> Box<dyn Part> {
+impl<O: Operator> RunningOperator<O> {
+    fn boxed(operator: O, election: Election) -> Box<dyn EmbeddedOperator> {
         let process = Process::new(operator, Some(election));
         let beside = Arc::clone(&process.operator).beside(CancellationToken::new());
         let beside = task::kept(O::NAME, beside);
@@ -53,7 +53,7 @@ impl<O: Operator> Running<O> {
     }
 }
 
-impl<O: Operator> Part for Running<O> {
+impl<O: Operator> EmbeddedOperator for RunningOperator<O> {
     fn name(&self) -> &'static str {
         O::NAME
     }
@@ -82,13 +82,13 @@ impl<O: Operator> Part for Running<O> {
 
 /// Validated settings of the operators, read before the first request to the cluster.
 #[derive(Debug, Default)]
-pub(crate) struct Prepared {
+pub(crate) struct OperatorPlan {
     wanted: Vec<InsideArg>,
-    inquiry: Inquiry,
+    checks: HostnameChecks,
     inventory: Option<inventory::Plan>,
 }
 
-impl Prepared {
+impl OperatorPlan {
     /// Reads the flags: the operators of `--with-operators`, or the defaults. Hostnames under `own_domain` need no
     /// proof. `home` stores the list of GPUs.
     ///
@@ -114,7 +114,7 @@ impl Prepared {
                  it to the stand-alone operator"
             );
         }
-        let inquiry = Inquiry::new(&args.names, args.names.rule(Some(own_domain))?)?;
+        let checks = HostnameChecks::new(&args.names, args.names.rule(Some(own_domain))?)?;
         let rules = args.inventory_config.as_deref();
         let inventory = wanted
             .contains(&InsideArg::Inventory)
@@ -122,7 +122,7 @@ impl Prepared {
             .transpose()?;
         Ok(Self {
             wanted,
-            inquiry,
+            checks,
             inventory,
         })
     }
@@ -131,9 +131,9 @@ impl Prepared {
 /// Operators in this process. Each takes part in the election of its kind, with pods and other providers. Dropping
 /// the value stops them at once.
 #[derive(Default)]
-pub(crate) struct Inside(Vec<Box<dyn Part>>);
+pub(crate) struct EmbeddedOperators(Vec<Box<dyn EmbeddedOperator>>);
 
-impl Debug for Inside {
+impl Debug for EmbeddedOperators {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list()
             .entries(self.0.iter().map(|part| part.name()))
@@ -141,27 +141,27 @@ impl Debug for Inside {
     }
 }
 
-impl Inside {
+impl EmbeddedOperators {
     /// Starts the selected operators. Requires a tokio runtime.
     pub(crate) fn start(
         client: &Client,
         args: &KubernetesArgs,
         provider: &Address,
         definitions: &Definitions,
-        prepared: Prepared,
+        prepared: OperatorPlan,
     ) -> Self {
-        let Prepared {
+        let OperatorPlan {
             wanted,
-            inquiry,
+            checks,
             mut inventory,
         } = prepared;
-        let mut inquiry = Some(inquiry);
+        let mut checks = Some(checks);
         let parts = wanted.into_iter().filter_map(|one| match one {
             InsideArg::None => None,
             // A repeated name starts one operator.
-            InsideArg::Hostname => inquiry
+            InsideArg::Hostname => checks
                 .take()
-                .map(|inquiry| hostname(client, args, definitions, inquiry)),
+                .map(|checks| hostname(client, args, definitions, checks)),
             InsideArg::Ip => Some(ip(client, args, definitions, provider)),
             InsideArg::Inventory => inventory
                 .take()
@@ -190,8 +190,8 @@ fn hostname(
     client: &Client,
     args: &KubernetesArgs,
     definitions: &Definitions,
-    inquiry: Inquiry,
-) -> Box<dyn Part> {
+    checks: HostnameChecks,
+) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, HostnameOperator::NAME);
     let mut options = Options {
         manifest_namespace: args.k8s_manifest_ns.clone(),
@@ -204,8 +204,8 @@ fn hostname(
         definitions: definitions.clone(),
         ..Options::default()
     };
-    inquiry.give(&mut options);
-    Running::boxed(HostnameOperator::start(client, options), election)
+    checks.give(&mut options);
+    RunningOperator::boxed(HostnameOperator::start(client, options), election)
 }
 
 fn ip(
@@ -213,7 +213,7 @@ fn ip(
     args: &KubernetesArgs,
     definitions: &Definitions,
     provider: &Address,
-) -> Box<dyn Part> {
+) -> Box<dyn EmbeddedOperator> {
     let election = contend(client, args, IpOperator::NAME);
     let options = ip::Options {
         manifest_namespace: args.k8s_manifest_ns.clone(),
@@ -226,7 +226,7 @@ fn ip(
         definitions: definitions.clone(),
         ..ip::Options::new(provider.clone())
     };
-    Running::boxed(IpOperator::start(client, options), election)
+    RunningOperator::boxed(IpOperator::start(client, options), election)
 }
 
 fn labels(
@@ -234,8 +234,8 @@ fn labels(
     args: &KubernetesArgs,
     definitions: &Definitions,
     plan: inventory::Plan,
-) -> Box<dyn Part> {
-    let election = contend(client, args, Desk::NAME);
+) -> Box<dyn EmbeddedOperator> {
+    let election = contend(client, args, InventoryProcess::NAME);
     let mut options = InventoryOptions {
         gate: election.gate(),
         discovery: args.discovery.options(None),
@@ -243,7 +243,7 @@ fn labels(
     };
     options.count.definitions = definitions.clone();
     // No client requests the cluster here, so there is no wait.
-    Running::boxed(plan.start(client, options, Duration::ZERO), election)
+    RunningOperator::boxed(plan.start(client, options, Duration::ZERO), election)
 }
 
 fn contend(client: &Client, args: &KubernetesArgs, name: &str) -> Election {
@@ -267,10 +267,10 @@ mod tests {
         kubernetes: KubernetesArgs,
     }
 
-    fn prepared(words: &[&str], usual: &[InsideArg], own_domain: &str) -> Result<Prepared, String> {
+    fn prepared(words: &[&str], usual: &[InsideArg], own_domain: &str) -> Result<OperatorPlan, String> {
         let flags = Flags::try_parse_from([&["test"], words].concat());
         let flags = flags.map_err(|error| error.to_string())?;
-        Prepared::read(&flags.kubernetes, usual, own_domain, None).map_err(|error| error.to_string())
+        OperatorPlan::read(&flags.kubernetes, usual, own_domain, None).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -312,7 +312,7 @@ mod tests {
         ];
         let mut options = Options::default();
         let read = prepared(&words, &[], "ingress.example.com").unwrap();
-        read.inquiry.give(&mut options);
+        read.checks.give(&mut options);
         let probe = options.probe.unwrap().budget;
         assert_eq!((probe.per_minute, probe.every), (5, Duration::from_secs(180)));
         assert_eq!(options.plan.proof.unwrap().own_domain, "ingress.example.com");
@@ -320,7 +320,7 @@ mod tests {
         let mut options = Options::default();
         prepared(&[], &[InsideArg::Hostname], "")
             .unwrap()
-            .inquiry
+            .checks
             .give(&mut options);
         assert!(options.probe.is_none() && options.plan.proof.is_none() && options.proving.is_none());
         assert!(
@@ -331,7 +331,7 @@ mod tests {
 
     #[tokio::test]
     async fn settings_without_their_operator_are_rejected() {
-        for (words, own_domain, remedy) in [
+        for (flags, own_domain, remedy) in [
             (&["--probe"][..], "example.com", "--with-operators hostname"),
             (
                 &["--with-operators=ip,inventory", "--hostname-proof=dns-txt"],
@@ -344,8 +344,8 @@ mod tests {
                 "--deployment-ingress-domain",
             ),
         ] {
-            let refused = prepared(words, &[], own_domain).unwrap_err();
-            assert!(refused.contains(remedy), "{words:?}: {refused}");
+            let refused = prepared(flags, &[], own_domain).unwrap_err();
+            assert!(refused.contains(remedy), "{flags:?}: {refused}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 /// Address and ports of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Entrance {
+pub struct ProxyAddress {
     /// First IP address in the status.
     pub ip: IpAddr,
     /// HTTP port.
@@ -18,9 +18,9 @@ pub struct Entrance {
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
 
-impl Entrance {
+impl ProxyAddress {
     /// Reads the status of an Ingress. The default ports are 80 and 443.
-    pub(super) fn of_ingress(status: Option<&Value>) -> Option<Self> {
+    pub(super) fn from_ingress(status: Option<&Value>) -> Option<Self> {
         let all = list(status?, "/loadBalancer/ingress");
         let (ip, one) = all.filter_map(|one| Some((address(one, "/ip")?, one))).next()?;
         let ports: Vec<u16> = list(one, "/ports").filter_map(port).collect();
@@ -41,7 +41,7 @@ impl Entrance {
     }
 
     /// Reads the first address and the listener ports of a Gateway.
-    pub(super) fn of_gateway(gateway: &Value) -> Option<Self> {
+    pub(super) fn from_gateway(gateway: &Value) -> Option<Self> {
         let is_ip = |one: &&Value| {
             one.pointer("/type")
                 .and_then(Value::as_str)
@@ -88,8 +88,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn shown(entrance: Option<Entrance>) -> String {
-        let Some(Entrance { ip, http, https }) = entrance else {
+    fn shown(entrance: Option<ProxyAddress>) -> String {
+        let Some(ProxyAddress { ip, http, https }) = entrance else {
             return "none".to_owned();
         };
         let text = |port: Option<u16>| port.map_or_else(|| "-".to_owned(), |port| port.to_string());
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn ingress_status_has_the_proxy_address() {
         let of = |list: Value| {
-            shown(Entrance::of_ingress(Some(
+            shown(ProxyAddress::from_ingress(Some(
                 &json!({"loadBalancer": {"ingress": list}}),
             )))
         };
@@ -128,7 +128,7 @@ mod tests {
         ] {
             assert_eq!(of(none.clone()), "none", "{none}");
         }
-        assert_eq!(shown(Entrance::of_ingress(None)), "none");
+        assert_eq!(shown(ProxyAddress::from_ingress(None)), "none");
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
                 {"protocol": "TLS", "port": 9443}, {"protocol": "HTTP", "port": 8080}, {"protocol": "HTTPS", "port": 8443},
             ]);
             let gateway = json!({"spec": {"listeners": listeners}, "status": {"addresses": addresses}});
-            shown(Entrance::of_gateway(&gateway))
+            shown(ProxyAddress::from_gateway(&gateway))
         };
         assert_eq!(
             of(json!([{"type": "IPAddress", "value": "10.0.0.7"}])),

@@ -2,8 +2,8 @@
 //! the counters.
 
 use super::guard::{Evidence, Guard, Hold, MissingRecord, Wait};
-use super::queue::{Patience, Queue};
-use super::said::WatchStatus;
+use super::queue::{Queue, RetryPolicy};
+use super::report::WatchStatus;
 use crate::apply::hash;
 use crate::state::definitions::DEFINITIONS;
 use crate::state::{Definitions, WatchState};
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 /// Minimum interval between two logs of the same problem with different numbers of names.
-const TOLD_EVERY: Duration = Duration::from_secs(300);
+const LOG_INTERVAL: Duration = Duration::from_secs(300);
 /// Maximum number of names per lock of the state.
 const LOOKS: usize = 64;
 
@@ -29,7 +29,7 @@ pub(super) trait Index: Debug + Send + 'static {
     /// Work for a name.
     type Work: Work;
     /// Log message for a name that is not in its declared state.
-    const KEPT: &'static str;
+    const PROBLEM: &'static str;
 
     /// Applies an event and returns the names it affects.
     fn apply(&mut self, event: Self::Event) -> BTreeSet<String>;
@@ -49,12 +49,12 @@ pub(super) trait Index: Debug + Send + 'static {
     }
 
     /// Applies time-dependent rules to `work` and returns when to reconcile the name again.
-    fn ripen(&mut self, _name: &str, _work: &mut Self::Work, _now: Instant) -> Option<Instant> {
+    fn apply_time_rules(&mut self, _name: &str, _work: &mut Self::Work, _now: Instant) -> Option<Instant> {
         None
     }
 
     /// Names with the same problem are logged as one line with their number.
-    const TOGETHER: bool = false;
+    const SHARES_PROBLEMS: bool = false;
 
     /// Removes state of names that are not in the index.
     fn prune(&mut self) {}
@@ -110,7 +110,7 @@ pub(super) struct Problem {
 
 /// Returns the names to reconcile after an event: none before the initial lists are complete, then all names once,
 /// then the names the event affects.
-pub(super) fn turns<I>(
+pub(super) fn names_to_reconcile<I>(
     index: &mut I,
     is_known: impl Fn(&I) -> bool,
     apply: impl FnOnce(&mut I) -> BTreeSet<String>,
@@ -133,14 +133,14 @@ pub(super) struct Inner<I> {
     pub(super) watches: BTreeMap<&'static str, WatchState>,
     pub(super) problems: BTreeMap<String, Problem>,
     /// Problems that were logged.
-    together: Together,
+    log: ProblemLog,
     pub(super) counts: Counts,
     guard: Guard,
 }
 
 /// Name to reconcile and its work.
 #[derive(Debug)]
-pub(super) struct Turn<W> {
+pub(super) struct WorkItem<W> {
     pub(super) name: String,
     pub(super) work: W,
     /// Hash of the objects to write.
@@ -151,7 +151,7 @@ pub(super) struct Turn<W> {
 #[derive(Debug)]
 pub(super) enum Next<W> {
     /// Work for a name, which is running from then on.
-    Turn(Turn<W>),
+    WorkItem(WorkItem<W>),
     /// More names to check after other users of the lock.
     More,
     /// No work before this time or the next change.
@@ -159,10 +159,10 @@ pub(super) enum Next<W> {
 }
 
 #[derive(Debug)]
-pub(super) struct Board<I> {
+pub(super) struct OperatorState<I> {
     inner: Mutex<Inner<I>>,
     /// Wakes the writer.
-    pub(super) news: Notify,
+    pub(super) wake: Notify,
     /// Notifies about applied events.
     changes: watch::Sender<()>,
     /// Notifies about applied events that affect a name. The heartbeat of a node affects none.
@@ -175,10 +175,10 @@ pub(super) struct Board<I> {
     pub(super) evidence_wanted: Notify,
 }
 
-impl<I: Index> Board<I> {
+impl<I: Index> OperatorState<I> {
     pub(super) fn new(
         index: I,
-        patience: Patience,
+        patience: RetryPolicy,
         watches: impl IntoIterator<Item = &'static str>,
         definitions: Definitions,
     ) -> Self {
@@ -189,11 +189,11 @@ impl<I: Index> Board<I> {
                 queue: Queue::new(patience),
                 watches: watches.collect(),
                 problems: BTreeMap::new(),
-                together: Together::default(),
+                log: ProblemLog::default(),
                 counts: Counts::default(),
                 guard: Guard::default(),
             }),
-            news: Notify::new(),
+            wake: Notify::new(),
             changes: watch::Sender::new(()),
             touches: watch::Sender::new(()),
             definitions,
@@ -220,15 +220,15 @@ impl<I: Index> Board<I> {
     /// Applies a change from a watch or from the writer.
     pub(super) fn apply(&self, event: I::Event) {
         let mut inner = self.inner();
-        let turns = turns(
+        let names = names_to_reconcile(
             &mut inner.index,
             I::is_known,
             |index| index.apply(event),
             I::names,
         );
         let is_known = inner.index.is_known();
-        let is_touched = !turns.is_empty();
-        inner.queue.changed(turns);
+        let is_touched = !names.is_empty();
+        inner.queue.changed(names);
         // Receivers lock the state at once.
         drop(inner);
         self.ready
@@ -237,7 +237,7 @@ impl<I: Index> Board<I> {
         if is_touched {
             self.touches.send_replace(());
         }
-        self.news.notify_one();
+        self.wake.notify_one();
     }
 
     /// Subscribes to all applied events.
@@ -253,8 +253,8 @@ impl<I: Index> Board<I> {
     /// Returns the states of the watches, including the watch of definitions if a kind is missing.
     pub(super) fn watch_status(&self, inner: &Inner<I>) -> BTreeMap<&'static str, WatchStatus> {
         let mut status = inner.watch_status();
-        let fares = self.definitions.fares();
-        status.extend(fares.map(|watch| (DEFINITIONS, WatchStatus::of(&watch, false))));
+        let fares = self.definitions.watch_state();
+        status.extend(fares.map(|watch| (DEFINITIONS, WatchStatus::new(&watch, false))));
         status
     }
 
@@ -263,11 +263,11 @@ impl<I: Index> Board<I> {
         for _ in 0..LOOKS {
             let Some(name) = inner.queue.next(now) else {
                 // All problems are recorded, so their numbers are final.
-                let again = inner.tell_together(now);
+                let again = inner.log_shared_problems(now);
                 return Next::Nothing(inner.queue.due().into_iter().chain(again).min());
             };
             let mut work = inner.index.work(&name);
-            if let Some(later) = inner.index.ripen(&name, &mut work, now) {
+            if let Some(later) = inner.index.apply_time_rules(&name, &mut work, now) {
                 inner.queue.remind(&name, later);
             }
             if let Some(wait) = inner.withhold(&name, &mut work, now) {
@@ -284,7 +284,7 @@ impl<I: Index> Board<I> {
                     },
                 );
             } else {
-                inner.tell(&name, work.problem().map(str::to_owned), now);
+                inner.log_problem(&name, work.problem().map(str::to_owned), now);
             }
             if work.is_done() {
                 inner.queue.rest(&name);
@@ -294,14 +294,14 @@ impl<I: Index> Board<I> {
             let hash = (!hashes.is_empty()).then(|| hashes.join(" "));
             let may_write = |hash: &String| inner.queue.may_write(&name, hash, now);
             if hash.as_ref().is_none_or(may_write) {
-                return Next::Turn(Turn { name, work, hash });
+                return Next::WorkItem(WorkItem { name, work, hash });
             }
         }
         Next::More
     }
 
     /// Ends the run of a name.
-    pub(super) fn finish(&self, turn: &Turn<I::Work>, outcome: Result<(), Error>, now: Instant) {
+    pub(super) fn finish(&self, turn: &WorkItem<I::Work>, outcome: Result<(), Error>, now: Instant) {
         let mut inner = self.inner();
         match outcome {
             Ok(()) => inner.queue.done(&turn.name, turn.hash.clone(), now),
@@ -311,7 +311,7 @@ impl<I: Index> Board<I> {
                 inner.queue.failed(&turn.name, &error, now);
                 // Later failures are in the status.
                 if is_first {
-                    tracing::warn!(name = turn.name, error = %error, "{}, retrying", I::KEPT);
+                    tracing::warn!(name = turn.name, error = %error, "{}, retrying", I::PROBLEM);
                 }
             }
         }
@@ -344,7 +344,7 @@ impl<I: Index> Board<I> {
         let names: Vec<String> = inner.guard.names().cloned().collect();
         inner.queue.changed(names);
         drop(inner);
-        self.news.notify_one();
+        self.wake.notify_one();
         changed
     }
 
@@ -355,7 +355,7 @@ impl<I: Index> Board<I> {
         inner.queue.prune(|name| names.contains(name));
         let before = inner.problems.len();
         inner.problems.retain(|name, _| names.contains(name));
-        inner.together.is_due |= inner.problems.len() != before;
+        inner.log.is_due |= inner.problems.len() != before;
         inner.index.prune();
     }
 
@@ -365,7 +365,7 @@ impl<I: Index> Board<I> {
         let Inner { index, queue, .. } = &mut *inner;
         let forgotten = queue.forget(|name| is_meant(index, name));
         drop(inner);
-        self.news.notify_one();
+        self.wake.notify_one();
         forgotten
     }
 }
@@ -391,30 +391,30 @@ impl<I: Index> Inner<I> {
         Some(wait)
     }
 
-    fn tell(&mut self, name: &str, problem: Option<String>, now: Instant) {
+    fn log_problem(&mut self, name: &str, problem: Option<String>, now: Instant) {
         let Some(text) = problem else {
-            self.together.is_due |= self.problems.remove(name).is_some();
+            self.log.is_due |= self.problems.remove(name).is_some();
             return;
         };
         // Logged on the first occurrence only.
         if self.problems.get(name).is_none_or(|known| known.text != text) {
-            if !I::TOGETHER {
-                tracing::warn!(name, problem = text, "{}", I::KEPT);
+            if !I::SHARES_PROBLEMS {
+                tracing::warn!(name, problem = text, "{}", I::PROBLEM);
             }
-            self.together.is_due = true;
+            self.log.is_due = true;
             let since = now;
             self.problems.insert(name.to_owned(), Problem { text, since });
         }
     }
 
     /// Logs problems that several names share; returns when to check again.
-    fn tell_together(&mut self, now: Instant) -> Option<Instant> {
-        if !I::TOGETHER {
+    fn log_shared_problems(&mut self, now: Instant) -> Option<Instant> {
+        if !I::SHARES_PROBLEMS {
             return None;
         }
-        let (said, again) = self.together.news(&self.problems, now);
-        for Said { text, names, example } in said {
-            tracing::warn!(names, example, problem = text, "{}", I::KEPT);
+        let (said, again) = self.log.due(&self.problems, now);
+        for ProblemCount { text, names, example } in said {
+            tracing::warn!(names, example, problem = text, "{}", I::PROBLEM);
         }
         again
     }
@@ -422,7 +422,7 @@ impl<I: Index> Inner<I> {
 
 /// Problems that were logged, with the number of names.
 #[derive(Debug, Default)]
-struct Together {
+struct ProblemLog {
     /// A problem was added or removed.
     is_due: bool,
     /// Number of names and time of the last log, by problem.
@@ -431,16 +431,20 @@ struct Together {
 
 /// Problem to log.
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct ProblemCount {
     text: String,
     names: usize,
     example: String,
 }
 
-impl Together {
+impl ProblemLog {
     /// Returns the problems to log, and when to check again. A known problem is due when its number of names changed
-    /// and [`TOLD_EVERY`] has passed.
-    fn news(&mut self, problems: &BTreeMap<String, Problem>, now: Instant) -> (Vec<Said>, Option<Instant>) {
+    /// and [`LOG_INTERVAL`] has passed.
+    fn due(
+        &mut self,
+        problems: &BTreeMap<String, Problem>,
+        now: Instant,
+    ) -> (Vec<ProblemCount>, Option<Instant>) {
         if !std::mem::take(&mut self.is_due) {
             return (Vec::new(), None);
         }
@@ -450,13 +454,13 @@ impl Together {
         }
         // A problem that disappears and returns is not logged more often than others.
         self.said
-            .retain(|text, (_, at)| counts.contains_key(text.as_str()) || now < *at + TOLD_EVERY);
+            .retain(|text, (_, at)| counts.contains_key(text.as_str()) || now < *at + LOG_INTERVAL);
         let (mut news, mut again) = (Vec::new(), None);
         for (text, (names, example)) in counts {
             match self.said.get(text) {
                 Some((said, _)) if *said == names => continue,
-                Some((_, at)) if now < *at + TOLD_EVERY => {
-                    let at = *at + TOLD_EVERY;
+                Some((_, at)) if now < *at + LOG_INTERVAL => {
+                    let at = *at + LOG_INTERVAL;
                     again = Some(again.map_or(at, |first: Instant| first.min(at)));
                     continue;
                 }
@@ -464,7 +468,7 @@ impl Together {
             }
             self.said.insert(text.to_owned(), (names, now));
             let (text, example) = (text.to_owned(), example.clone());
-            news.push(Said { text, names, example });
+            news.push(ProblemCount { text, names, example });
         }
         self.is_due = again.is_some();
         (news, again)
@@ -477,7 +481,7 @@ mod tests {
 
     #[test]
     fn shared_problem_is_logged_once_and_again_after_its_number_changed() {
-        let mut together = Together::default();
+        let mut log = ProblemLog::default();
         let mut problems = BTreeMap::new();
         let begun = Instant::now();
         let after = |minutes: u64| begun + Duration::from_secs(60 * minutes);
@@ -486,8 +490,8 @@ mod tests {
             problems.insert(name.to_owned(), Problem { text, since: begun });
         };
         let mut news = |problems: &BTreeMap<String, Problem>, minutes| {
-            together.is_due = true;
-            let (said, again) = together.news(problems, after(minutes));
+            log.is_due = true;
+            let (said, again) = log.due(problems, after(minutes));
             let said = said.into_iter().map(|said| (said.text, said.names, said.example));
             (said.collect::<Vec<_>>(), again)
         };
@@ -520,13 +524,13 @@ mod tests {
 
     #[test]
     fn unchanged_problems_are_not_counted_again() {
-        let mut together = Together::default();
+        let mut log = ProblemLog::default();
         let problem = Problem {
             text: "no model".to_owned(),
             since: Instant::now(),
         };
         let problems = BTreeMap::from([("one".to_owned(), problem)]);
-        assert_eq!(together.news(&problems, Instant::now()), (Vec::new(), None));
+        assert_eq!(log.due(&problems, Instant::now()), (Vec::new(), None));
     }
 
     #[test]
@@ -539,7 +543,7 @@ mod tests {
                 BTreeSet::from(["one".to_owned()])
             };
             let all = |_: &u32| BTreeSet::from(["one".to_owned(), "two".to_owned()]);
-            turns(&mut lists, |lists| *lists >= 2, touched, all).len()
+            names_to_reconcile(&mut lists, |lists| *lists >= 2, touched, all).len()
         };
         assert_eq!([turns(1), turns(1), turns(2), turns(2)], [0, 0, 2, 1]);
     }
