@@ -91,6 +91,12 @@ impl Refusal {
         }
     }
 
+    /// Returns true where the account lacked the money at the first reading and has it now.
+    fn is_over(&self, held: &BTreeMap<Denom, u128>) -> bool {
+        let has_enough = amount(held, &self.missing.denom) >= self.missing.amount;
+        self.is_read && !self.is_unexplained && has_enough
+    }
+
     fn read(&mut self, held: &BTreeMap<Denom, u128>) {
         if !self.is_read {
             self.is_read = true;
@@ -225,6 +231,8 @@ impl Wallet {
         let is_more = |denom: &Denom| is_first || amount(&read, denom) > amount(&before, denom);
         let has_more = read.keys().any(is_more);
         if !self.is_outdated {
+            // Also where an outdated reading showed the money before, so that it is not more now.
+            self.refused.retain(|_, refusal| !refusal.is_over(&read));
             let refusals = self.refused.values_mut().chain(&mut self.fee_refused);
             for refusal in refusals {
                 refusal.read(&read);

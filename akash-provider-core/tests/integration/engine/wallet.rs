@@ -298,6 +298,27 @@ fn a_reading_that_is_older_than_the_refusal_brings_no_second_bid() {
 }
 
 #[test]
+fn money_that_an_outdated_reading_shows_first_is_bid_with_after_the_next_one() {
+    let mut world = with(&[uact(900_000), uakt(900_000)]);
+    world.hold = Some(is_bid);
+    let order = world.order(1, &web());
+    empty(&mut world, "uact");
+    world.refuse(is_bid, TxError::InsufficientFunds, "undefined/1");
+    // The next reading explains the refusal, and the second bid uses the other coin.
+    world.settle();
+    assert_eq!(world.count(is_bid), 2);
+    // Money comes while the second bid is under way, and a reading that shows it while the bid is refused.
+    world.market.fund(&us(), &uact(900_000));
+    world.hold = Some(|call| is_bid(call) || is_look(call));
+    world.wait(MINUTE + Duration::from_secs(1));
+    world.refuse(is_bid, TxError::InsufficientFunds, "undefined/1");
+    world.hold = None;
+    world.settle();
+    world.wait(MINUTE);
+    assert_eq!(phase(&world, &order), OrderPhase::Open);
+}
+
+#[test]
 fn a_bid_that_parameters_refuse_waits_until_they_were_read() {
     for (error, code) in [
         (TxError::Deposit, "market/28"),
