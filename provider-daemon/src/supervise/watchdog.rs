@@ -75,7 +75,7 @@ fn log(change: &StallChange) {
             ?since,
             "part stalled without a heartbeat; the systemd watchdog gets no keep-alive"
         ),
-        StallChange::Recovered(part) => tracing::info!(part = part.name(), "part recovered"),
+        StallChange::Recovered(part) => tracing::warn!(part = part.name(), "part recovered"),
     }
 }
 
