@@ -302,7 +302,10 @@ pub fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
             };
             replay.run(&mut recording, args.until, &mut watch)?;
             if count == 0 {
-                bail!("no turn in {} concerns the given order or lease", args.dir.display());
+                bail!(
+                    "no turn in {} concerns the given order or lease",
+                    args.dir.display()
+                );
             }
         }
     }
