@@ -233,7 +233,7 @@ fn a_provider_runs_the_hostname_operator_in_its_own_process_and_hands_its_work_o
     };
     until("it works", || hostname_operator(&stage).to_string(), works);
     let (_, told, _) = stage.ran(&["operator", "status"]);
-    assert_eq!(told, "hostname: works\n");
+    assert_eq!(told, "hostname: active\n");
     let said = hostname_operator(&stage);
     assert_eq!(said["election"]["identity"], holder(&cluster).as_str());
     provider.signal(Signal::SIGTERM);
@@ -288,7 +288,7 @@ fn a_provider_labels_the_nodes_of_its_cluster_by_the_rules_that_it_is_given() {
         || said()["is_ready"] == true && said()["election"]["is_leader"] == true,
     );
     let (_, told, _) = stage.ran(&["operator", "status"]);
-    assert_eq!(told, "inventory: works\n");
+    assert_eq!(told, "inventory: active\n");
     assert_eq!(said()["nodes"]["run-master"]["standing"], "excluded");
     // Other rules are read while it runs, as those of one in a pod are.
     std::fs::write(&rules, "version: v1\n").unwrap();
