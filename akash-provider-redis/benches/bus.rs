@@ -7,7 +7,6 @@ use akash_provider_core::bus::{Bus, Delivery, EventStream, FanOut, LocalBus};
 use akash_provider_core::types::{Event, OrderId, Topic};
 use akash_provider_redis::RedisBus;
 use futures::StreamExt;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -30,7 +29,7 @@ fn main() -> Result<(), Failed> {
         .enable_all()
         .build()?;
     let folder = tempfile::tempdir()?;
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = testbed::free_port()?;
     let (at, dir) = (port.to_string(), folder.path().display().to_string());
     let words = ["--bind", "127.0.0.1", "--save", "", "--port", &at, "--dir", &dir].map(str::to_owned);
     let Some(_redis) = Redis::start("redis-server", port, folder.path(), &words)? else {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Proxy {
     /// The program cannot be had or does not start: with what it says.
     pub fn start(dir: &Path) -> Result<Self> {
         fs::create_dir_all(dir).map_err(|error| Error::at(dir, error))?;
-        let port = free_port()?;
+        let port = crate::free_port()?;
         let file = dir.join("haproxy.cfg");
         write(&file, &configuration(port, 0, &BTreeMap::new()))?;
         let log_file = dir.join("haproxy.log");
@@ -124,12 +124,6 @@ impl Drop for Proxy {
 
 fn write(file: &Path, text: &str) -> Result<()> {
     fs::write(file, text).map_err(|error| Error::at(file, error))
-}
-
-fn free_port() -> Result<u16> {
-    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    let bound = bound.map_err(|error| Error::new(format!("no port is free: {error}")))?;
-    Ok(bound.port())
 }
 
 fn ask(port: u16) -> std::io::Result<String> {

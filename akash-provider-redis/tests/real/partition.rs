@@ -1,6 +1,5 @@
 //! A network that falls apart: server and clients in namespaces of their own, with a wire between them that is cut.
 
-use crate::server::free_port;
 use crate::{fact, next, publish, told};
 use akash_provider_core::bus::Bus;
 use akash_provider_core::types::Topic;
@@ -10,6 +9,7 @@ use std::fs::File;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use testbed::Redis;
+use testbed::free_port;
 
 const SERVER: &str = "10.252.0.1";
 const CLIENT: &str = "10.252.0.2";
@@ -111,7 +111,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 fn a_reader_that_was_cut_off_reads_all_of_it_and_a_publisher_is_told_in_seconds() {
     let Some(network) = Network::new() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let port = free_port();
+    let port = free_port().unwrap();
     let started = inside(&network.server, || {
         let (at, dir) = (port.to_string(), folder.path().display().to_string());
         let words = [

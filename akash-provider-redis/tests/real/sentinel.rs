@@ -1,12 +1,13 @@
 //! The server is whom sentinels name, and that changes.
 
-use crate::server::{Server, free_port};
+use crate::server::Server;
 use crate::{PATIENCE, next, publish, told};
 use akash_provider_core::bus::{Bus, Delivery, EventStream};
 use akash_provider_core::election::{Beside, Claim, ElectionStore};
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_redis::{Location, RedisBus, RedisElection};
 use std::time::{Duration, Instant};
+use testbed::free_port;
 
 pub(crate) struct Set {
     pub(crate) master: Server,
@@ -18,7 +19,7 @@ impl Set {
     pub(crate) async fn start() -> Option<Self> {
         let master = Server::start()?;
         let of = ["--replicaof", "127.0.0.1", &master.port.to_string()];
-        let replica = Server::on(free_port(), &of)?;
+        let replica = Server::on(free_port().unwrap(), &of)?;
         let sentinel = Server::sentinel(master.port)?;
         let set = Self {
             master,
@@ -39,7 +40,7 @@ impl Set {
 
     /// Of two sentinels the first is not there.
     pub(crate) fn location(&self) -> Location {
-        let (none, one) = (free_port(), self.sentinel.port);
+        let (none, one) = (free_port().unwrap(), self.sentinel.port);
         format!("redis-sentinel://127.0.0.1:{none},127.0.0.1:{one}/main")
             .parse()
             .unwrap()

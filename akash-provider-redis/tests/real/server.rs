@@ -2,10 +2,9 @@
 
 use akash_provider_redis::Location;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use std::net::TcpListener;
 use std::path::Path;
 use tempfile::TempDir;
-use testbed::Redis;
+use testbed::{Redis, free_port};
 
 pub(crate) struct Server {
     pub(crate) redis: Redis,
@@ -13,18 +12,10 @@ pub(crate) struct Server {
     folder: TempDir,
 }
 
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
-}
-
 impl Server {
     /// `None`, and a line that says why, where this machine has none.
     pub(crate) fn start() -> Option<Self> {
-        Self::on(free_port(), &[])
+        Self::on(free_port().unwrap(), &[])
     }
 
     pub(crate) fn on(port: u16, more: &[&str]) -> Option<Self> {
@@ -46,7 +37,7 @@ impl Server {
 
     /// With TLS, a user and nothing for strangers.
     pub(crate) fn secured() -> Option<Self> {
-        let port = free_port();
+        let port = free_port().unwrap();
         Self::run("redis-server", port, |folder| {
             certify(folder);
             let file = |name: &str| folder.join(name).display().to_string();
@@ -81,7 +72,7 @@ impl Server {
 
     /// A sentinel that watches the master at this port under the name `main`, and decides alone.
     pub(crate) fn sentinel(master: u16) -> Option<Self> {
-        let port = free_port();
+        let port = free_port().unwrap();
         Self::run("redis-sentinel", port, |folder| {
             let file = folder.join("sentinel.conf");
             let text = format!(

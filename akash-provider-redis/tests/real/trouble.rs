@@ -1,11 +1,12 @@
 //! Connections that break, servers that forget, hang or are not there.
 
-use crate::server::{Server, free_port};
+use crate::server::Server;
 use crate::{fact, next, publish, told};
 use akash_provider_core::bus::{Bus, Delivery};
 use akash_provider_core::types::Topic;
 use akash_provider_redis::RedisBus;
 use std::time::{Duration, Instant};
+use testbed::free_port;
 
 #[tokio::test]
 async fn after_a_connection_that_broke_a_reader_goes_on_where_it_was() {
@@ -160,7 +161,7 @@ async fn a_server_that_hangs_costs_seconds_and_not_the_bus() {
 
 #[tokio::test]
 async fn without_a_server_everything_says_so_and_where_it_looked() {
-    let port = free_port();
+    let port = free_port().unwrap();
     let place = format!("redis://user:secret@127.0.0.1:{port}");
     let bus = RedisBus::new(place.parse().unwrap());
     let errors = [

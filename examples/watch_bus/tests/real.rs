@@ -5,7 +5,6 @@ use akash_provider_core::types::{Dec, DecCoin, Event, LeaseId, Topic};
 use akash_provider_redis::{Location, RedisBus};
 use std::error::Error;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ const LEASE: &str =
 
 #[tokio::test]
 async fn won_lease_is_printed() -> Result<(), Box<dyn Error>> {
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = testbed::free_port()?;
     let folder = tempfile::tempdir()?;
     let words = ["--port", &port.to_string(), "--save", ""].map(str::to_owned);
     let Some(_redis) = testbed::Redis::start("redis-server", port, folder.path(), &words)? else {

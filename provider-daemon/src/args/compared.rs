@@ -1,5 +1,5 @@
-//! Which settings of `run` all instances of a provider must have alike, in one declaration: a test fails for a flag that is
-//! in neither list.
+//! Settings of `run` that all instances of a provider must share, in one declaration. A test fails for a flag that is
+//! not in one of the lists.
 
 use akash_provider_core::types::Address;
 use bigdecimal::BigDecimal;
@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Value,
-    /// The content of the file at the path. Each instance may have it elsewhere.
+    /// The content of the file at the path. Instances may have different paths.
     Content,
     /// The content of the file, or the value where it is not the path of a file.
     ContentOrValue,

@@ -1,7 +1,7 @@
 //! Two providers of one account on one cluster, of which a Lease says which one works.
 
 use crate::on_a_chain::Node;
-use crate::stage::{Running, Stage, free, until};
+use crate::stage::{Running, Stage, until};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::BidState;
 use nix::sys::signal::Signal;
@@ -166,7 +166,7 @@ fn an_instance_of_another_cluster_under_the_same_name_stands_by_and_says_why() {
     let _alone = cluster.exclusive().unwrap();
     let mut stage = Stage::new("api-tier-ha-clusters", true);
     stage.start_node(Some(Duration::from_millis(500)));
-    let port = free().port();
+    let port = testbed::free_port().unwrap();
     let Some(_redis) = stage.redis(port, &[]) else {
         return;
     };

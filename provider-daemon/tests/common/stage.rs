@@ -15,13 +15,12 @@ use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
-use testbed::Redis;
+use testbed::{Redis, free_port};
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsAcceptor;
 
@@ -46,20 +45,6 @@ pub(crate) fn until(what: &str, told: impl Fn() -> String, mut done: impl FnMut(
     while !done() {
         assert!(Instant::now() < deadline, "{what}: not in time\n{}", told());
         std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// Returns an unused loopback address below the ports that the system assigns to connections.
-pub(crate) fn free() -> SocketAddr {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    loop {
-        let offset = std::process::id()
-            .wrapping_mul(97)
-            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
-        let port = 10_000 + u16::try_from(offset % 20_000).unwrap();
-        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port)) {
-            return listener.local_addr().unwrap();
-        }
     }
 }
 
@@ -109,7 +94,7 @@ impl Stage {
             }
         });
         // The node may come later, and again.
-        let at = free();
+        let at = (Ipv4Addr::LOCALHOST, free_port().unwrap()).into();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()

@@ -8,7 +8,7 @@ use akash_provider_devnet::keys::Keys;
 use akash_provider_gateway::auth::token::{Algorithm, encode};
 use fault_proxy::{Faults, Proxy};
 use serde_json::{Value, json};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Output};
 use std::time::UNIX_EPOCH;
 use tokio::runtime::Runtime;
@@ -55,8 +55,8 @@ impl Network {
             .unwrap();
         let upstream = node.trim_start_matches("http://");
         let way = runtime.block_on(Proxy::start(upstream, 1)).unwrap();
-        // A port that was free a moment ago, since a provider comes back where it was.
-        let gateway = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // A provider comes back where it was, so its port is chosen here.
+        let gateway = (Ipv4Addr::LOCALHOST, testbed::free_port().unwrap()).into();
         let network = Self {
             runtime,
             way,

@@ -1,6 +1,6 @@
 //! What happens is published on a Redis too, and the provider does not care whether there is one.
 
-use crate::stage::{Stage, free};
+use crate::stage::Stage;
 use akash_provider_core::market::TenantMsg;
 use nix::sys::signal::Signal;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const PASSWORD: [&str; 2] = ["--requirepass", "hunter2"];
 #[test]
 fn what_happens_is_read_by_another_process_and_a_bus_that_dies_costs_no_lease() {
     let mut stage = Stage::new("bus", true);
-    let port = free().port();
+    let port = testbed::free_port().unwrap();
     let Some(server) = stage.redis(port, &PASSWORD) else {
         return;
     };

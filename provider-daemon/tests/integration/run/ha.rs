@@ -1,7 +1,7 @@
 //! Two providers of one account, of which one works: whatever becomes of it, the other takes over, and no order is
 //! answered twice or never.
 
-use crate::stage::{Running, Stage, free, until};
+use crate::stage::{Running, Stage, until};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{BidState, DeploymentId};
 use nix::sys::signal::Signal;
@@ -31,7 +31,7 @@ impl Pair {
     /// `None`, and a line that says why, where this machine has no Redis.
     fn new(name: &str) -> Option<Self> {
         let mut stage = Stage::new(name, true);
-        let port = free().port();
+        let port = testbed::free_port().unwrap();
         let server = stage.redis(port, &[])?;
         stage.start_node(FAST);
         Some(Self {

@@ -1,0 +1,27 @@
+//! Unused ports for servers that are told their port before they start.
+
+use crate::error::{Error, Result};
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Below the ports that the system assigns to outgoing connections.
+const FIRST: u16 = 10_000;
+const COUNT: u32 = 20_000;
+
+/// Returns an unused port of loopback. No outgoing connection takes the port before its server starts.
+///
+/// # Errors
+/// All ports of the range are in use.
+pub fn free_port() -> Result<u16> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..COUNT {
+        // Processes that run at the same time start at different ports.
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let offset = std::process::id().wrapping_mul(97).wrapping_add(next) % COUNT;
+        let port = u16::try_from(offset).map_or(FIRST, |offset| FIRST + offset);
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(Error::new("no port of loopback is unused"))
+}
