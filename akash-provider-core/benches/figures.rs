@@ -1,8 +1,8 @@
-//! Speed, as figures: one JSON object a line, `{"name", "value", "unit"}`. `cargo xtask bench` holds them
-//! against what we aim at. What a figure costs in memory is measured by the bench `memory`.
+//! Speed benchmarks. Each line of the output is one JSON object: `{"name", "value", "unit"}`. `cargo xtask
+//! bench` compares the figures with their targets. The bench `memory` measures memory use.
 
 #[path = "support/fixture.rs"]
-#[expect(dead_code, reason = "both benches share it and each uses its part")]
+#[expect(dead_code, reason = "each bench uses a part of the shared module")]
 mod fixture;
 
 use akash_provider_core::engine::{Call, Completion, Engine, Input};
@@ -16,14 +16,15 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Long enough for a steady mean, short enough that all figures together take seconds.
+/// Measuring time of one figure: long enough for a steady mean, short enough to measure all figures in
+/// seconds.
 const MEASURE_FOR: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(10)
 } else {
     Duration::from_millis(500)
 };
 
-/// Orders in hand, against which a hundred are compared.
+/// Number of pending orders of the large case, compared with a case of one hundred.
 const MANY: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 
 type Failed = Box<dyn std::error::Error>;
@@ -38,13 +39,14 @@ fn main() -> Result<(), Failed> {
     price(&world)
 }
 
-/// `--histories COUNT`: nothing else, for a tool that counts instructions.
+/// Returns the count of `--histories COUNT`. With this argument the bench runs histories only, for a profiler
+/// that counts instructions.
 fn histories_asked_for() -> Result<Option<u64>, Failed> {
     let mut words = std::env::args().skip_while(|word| word != "--histories");
     match (words.next(), words.next()) {
         (None, _) => Ok(None),
         (Some(_), Some(count)) => Ok(Some(count.parse()?)),
-        (Some(_), None) => Err("--histories: a count is missing".into()),
+        (Some(_), None) => Err("missing count for --histories".into()),
     }
 }
 
@@ -55,7 +57,7 @@ fn only_histories(world: &World, count: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whole order histories, and what one event costs with few and with many orders in hand.
+/// Measures whole order histories, and the time of one event with few and with many pending orders.
 fn engine(world: &World) -> Result<(), Failed> {
     let mut engine = world.engine()?;
     let (mut dseq, mut inputs) = (0, 0);
@@ -63,10 +65,10 @@ fn engine(world: &World) -> Result<(), Failed> {
         dseq += 1;
         inputs += history(world, &mut engine, dseq);
     });
-    #[expect(clippy::cast_precision_loss, reason = "a count of inputs is far below 2^52")]
+    #[expect(clippy::cast_precision_loss, reason = "the count of inputs is below 2^52")]
     let each = inputs as f64 / dseq as f64;
     if each < 5.0 {
-        return Err(format!("a history took {each} inputs: the order was declined").into());
+        return Err(format!("a history has {each} inputs: the order was declined").into());
     }
     print("engine_inputs_per_s", each / history_us * 1e6, "1/s");
     print("order_history_us", history_us, "us");
@@ -78,7 +80,7 @@ fn engine(world: &World) -> Result<(), Failed> {
     Ok(())
 }
 
-/// One order from its event to a lost bid; returns how many inputs that took.
+/// Runs one order from its event to a lost bid and returns the number of inputs.
 fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
     let order = world.order(dseq);
     let mut inputs = 0;
@@ -116,16 +118,17 @@ fn history(world: &World, engine: &mut Engine, dseq: u64) -> u64 {
     inputs + 1
 }
 
-/// One event for one of so many orders in hand, each in its turn.
+/// Returns the mean time of one event, in microseconds, with `orders` pending orders. The events visit all
+/// orders.
 fn event_us(world: &World, orders: u64) -> Result<f64, Failed> {
     let mut engine = world.engine_with_bids(orders)?;
     let in_hand = engine.status(now(1)).orders.len();
     if in_hand as u64 != orders {
-        return Err(format!("{in_hand} orders are in hand instead of {orders}").into());
+        return Err(format!("expected {orders} pending orders, found {in_hand}").into());
     }
     let mut dseq = 0;
     Ok(micros(|| {
-        // A stride that meets every order and no two neighbours.
+        // The stride visits every order and no two neighbours in a row.
         dseq = (dseq + 7_919) % orders;
         let id = world.bid_id(dseq + 1);
         engine.step(
@@ -138,7 +141,8 @@ fn event_us(world: &World, orders: u64) -> Result<f64, Failed> {
     }))
 }
 
-/// One order on a thousand nodes: the first takes it, and none takes it.
+/// Measures the fit of one order on a thousand nodes: in the best case on the first node, in the worst case
+/// on none.
 fn fit(world: &World) {
     let units = &world.spec.resources;
     let mut roomy = NodeInventory::new(&nodes_of(1_000, 1_000_000));
@@ -182,19 +186,19 @@ fn price(world: &World) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The mean time of one call, in microseconds, after a tenth of the time spent on warming up.
+/// Returns the mean time of one call in microseconds. A tenth of the measuring time is spent on warming up.
 fn micros<T>(mut call: impl FnMut() -> T) -> f64 {
     run_for(MEASURE_FOR / 10, &mut call);
     let (calls, took) = run_for(MEASURE_FOR, &mut call);
     took.as_secs_f64() * 1e6 / f64::from(calls)
 }
 
-/// Calls between two looks at the clock, so that looking costs nothing.
+/// Number of calls between two readings of the clock, so that the readings do not affect the figure.
 const BATCH: u32 = 64;
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "a bench reads the clock; nothing it measures does"
+    reason = "a bench measures time; the measured code does not read the clock"
 )]
 fn run_for<T>(time: Duration, call: &mut impl FnMut() -> T) -> (u32, Duration) {
     let begun = Instant::now();

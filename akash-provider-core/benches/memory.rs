@@ -1,17 +1,18 @@
-//! Size, as figures: one JSON object a line, `{"name", "value", "unit"}`. `cargo xtask bench` holds them
-//! against what we aim at.
+//! Memory benchmarks. Each line of the output is one JSON object: `{"name", "value", "unit"}`. `cargo xtask
+//! bench` compares the figures with their targets.
 //!
-//! Every allocation of this program is counted, which costs time; speed is measured by the bench `figures`.
+//! The global allocator of this program counts every allocation, which costs time. The bench `figures`
+//! measures speed.
 
 #[path = "support/fixture.rs"]
-#[expect(dead_code, reason = "both benches share it and each uses its part")]
+#[expect(dead_code, reason = "each bench uses a part of the shared module")]
 mod fixture;
 
 use akash_provider_core::inventory::node_inventory::NodeInventory;
 use akash_provider_core::inventory::{AdjustOptions, Inventory};
 use fixture::{World, nodes_of};
 
-/// Leases held at once.
+/// Number of active leases.
 const LEASES: u64 = if cfg!(debug_assertions) { 1_000 } else { 100_000 };
 
 type Failed = Box<dyn std::error::Error>;
@@ -31,7 +32,7 @@ fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Bytes allocated by one fit on so many nodes, all of them tried in vain but the last.
+/// Returns the bytes allocated by one fit on `nodes` nodes, of which only the last has enough capacity.
 fn fit_bytes(world: &World, nodes: usize) -> i64 {
     let mut spec = nodes_of(nodes, 10);
     if let Some(last) = spec.nodes.last_mut() {
@@ -42,7 +43,7 @@ fn fit_bytes(world: &World, nodes: usize) -> i64 {
     i64::try_from(allocation_counter::measure(fit).bytes_total).unwrap_or(i64::MAX)
 }
 
-/// Bytes that what `make` returns keeps allocated.
+/// Returns the bytes that the result of `make` keeps allocated.
 fn held<T>(make: impl FnOnce() -> Result<T, Failed>) -> Result<i64, Failed> {
     let mut made = None;
     let bytes = allocation_counter::measure(|| made = Some(make())).bytes_current;

@@ -1,4 +1,4 @@
-//! Worlds the benches measure in: ids, orders, leases and clusters in any number.
+//! Fixtures of the benches: ids, orders, leases and clusters in any number.
 
 use akash_provider_core::Config;
 use akash_provider_core::cluster;
@@ -22,7 +22,7 @@ type Failed = Box<dyn std::error::Error>;
 const MI: u64 = 1 << 20;
 const TI: i64 = 1 << 40;
 
-/// Our account and a tenant's, and the group every order asks for.
+/// Accounts of the provider and a tenant, and the group that every order requests.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) provider: Address,
@@ -175,12 +175,12 @@ impl World {
         Ok(engine)
     }
 
-    /// An engine that knows an empty chain and an empty cluster.
+    /// Creates an engine with an empty chain snapshot and an empty cluster.
     pub(crate) fn engine(&self) -> Result<Engine, Failed> {
         self.engine_of(self.snapshot(), Vec::new())
     }
 
-    /// An engine with so many open bids of ours.
+    /// Creates an engine with `count` open bids of the provider.
     pub(crate) fn engine_with_bids(&self, count: u64) -> Result<Engine, Failed> {
         let mut snapshot = self.snapshot();
         snapshot.orders = (1..=count).map(|n| self.order(n)).collect();
@@ -188,7 +188,7 @@ impl World {
         self.engine_of(snapshot, Vec::new())
     }
 
-    /// An engine with so many leases that all run and owe nothing.
+    /// Creates an engine with `count` running leases and no pending work.
     pub(crate) fn engine_with_leases(&self, count: u64) -> Result<Engine, Failed> {
         let mut snapshot = self.snapshot();
         snapshot.bids = (1..=count).map(|n| self.bid(n, BidState::Active)).collect();
@@ -238,7 +238,8 @@ impl World {
         }
     }
 
-    /// Feeds a snapshot and a cluster, and answers every call until nothing is owed but what comes by the clock.
+    /// Feeds a snapshot and a cluster to a new engine, and responds to its calls until only timers are
+    /// pending.
     fn engine_of(
         &self,
         snapshot: Snapshot,
@@ -266,7 +267,7 @@ impl World {
                         });
                         Completion::Balances(Ok(coins.collect()))
                     }
-                    other => return Err(format!("nobody answers {other:?}").into()),
+                    other => return Err(format!("unexpected call {other:?}").into()),
                 };
                 next.extend(engine.step(now(0), Input::Completed(id, completion)));
             }
@@ -276,7 +277,7 @@ impl World {
     }
 }
 
-/// The calls among some effects.
+/// Returns the calls among `effects`.
 pub(crate) fn calls(effects: Vec<Effect>) -> impl Iterator<Item = (EffectId, Call)> {
     effects.into_iter().filter_map(|effect| match effect {
         Effect::Call(id, call) => Some((id, call)),
@@ -291,7 +292,7 @@ pub(crate) fn now(mono: u64) -> Now {
     }
 }
 
-/// So many nodes with so many milli-CPU each and ample memory.
+/// Creates `count` nodes with `cpu` millicores each and ample memory.
 pub(crate) fn nodes_of(count: usize, cpu: i64) -> ClusterSpec {
     ClusterSpec::of_nodes((0..count).map(|i| NodeSpec::new(format!("node-{i}"), cpu, 400 * TI, 400 * TI)))
 }
