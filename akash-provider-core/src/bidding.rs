@@ -1,11 +1,11 @@
-//! Whether to bid: a pure decision, and a decline is a value with its reason.
+//! The bid decision as pure functions. A decline is a value with its reason.
 //!
 //! ```text
 //!  should_bid ──► Capacity::fit ──► check_bid_count ──► price_request ──► a strategy ──► judge_price
-//!  may we         is there room     does it take one    of what it would get             is it worth it
+//!  may bid        enough capacity   bids left           of the reserved units            worth a bid
 //! ```
-//! The engine goes this way with every order and keeps what it reserves; [`screen()`] goes it with a copy and keeps
-//! nothing. Everything is passed in, so nothing that is known can be stale.
+//! The engine runs these steps for every order and keeps the reservation. [`screen()`] runs them on a copy of
+//! the capacity and reserves nothing. All inputs are arguments, so no input can be stale.
 
 pub mod attributes;
 pub mod capabilities;
@@ -33,198 +33,202 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Why we do not bid. `code` is for counting, `Display` for people.
+/// Reason why the provider does not bid on an order. `code` is for metrics, `Display` for operators.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Decline {
-    /// The order asks for attributes we do not declare.
-    #[error("the order asks for {key}={value}, which this provider does not declare")]
+    /// The order requires attributes that the provider does not declare.
+    #[error("the order requires {key}={value}, which this provider does not declare")]
     Attributes {
         /// Key of the first unmatched requirement.
         key: String,
-        /// Its value as the order asks for it.
+        /// Its value as the order requires it.
         value: String,
     },
-    /// We bid only on orders that ask for our configured attributes.
-    #[error("this provider bids only on orders that ask for {key}={value}")]
+    /// The provider is configured to bid only on orders with certain attributes, and this order lacks one.
+    #[error("this provider bids only on orders that require {key}={value}")]
     NotForUs {
         /// Key of the first configured attribute that the order lacks.
         key: String,
-        /// Its value as it is configured.
+        /// Its configured value.
         value: String,
     },
     /// No declared storage capability has all attributes of a volume.
-    #[error("unit {unit}: volume `{volume}` wants {wanted}, which no declared storage capability offers")]
+    #[error("unit {unit}: volume `{volume}` requires {wanted}, which no declared storage capability offers")]
     Storage {
         /// Resource id of the unit.
         unit: u32,
         /// Name of the volume in its unit.
         volume: String,
-        /// Attributes that the volume asks for, for people.
+        /// Attributes that the volume requires, as text.
         wanted: String,
     },
-    /// None of the acceptable GPU models is declared.
+    /// The provider declares none of the GPU models that the order accepts.
     #[error("unit {unit}: none of the GPU models {wanted} is declared by this provider")]
     Gpu {
         /// Resource id of the unit.
         unit: u32,
-        /// Models that the unit accepts, for people.
+        /// Models that the unit accepts, as text.
         wanted: String,
     },
     /// A unit has too many volumes.
-    #[error("unit {unit} has {volumes} volumes; at most {limit} are served")]
+    #[error("unit {unit} has {volumes} volumes; the limit is {limit}")]
     TooManyVolumes {
         /// Resource id of the unit.
         unit: u32,
-        /// Volumes that the unit asks for.
+        /// Number of volumes that the unit requests.
         volumes: u32,
-        /// Most volumes of a unit that are served, as configured.
+        /// Configured maximum number of volumes per unit.
         limit: u32,
     },
-    /// The required audits are missing.
-    #[error("the order asks for signatures: {missing}")]
+    /// The provider lacks a required audit.
+    #[error("the order requires signatures: {missing}")]
     SignedBy {
-        /// Signatures that are missing, for people.
+        /// Missing signatures, as text.
         missing: String,
     },
-    /// It names more auditors than are asked.
-    #[error("the order names {auditors} auditors; orders with more than {limit} are not looked at")]
+    /// The order names more auditors than the provider queries for one order.
+    #[error("the order names {auditors} auditors; the limit is {limit}")]
     TooManyAuditors {
-        /// Auditors that the order names.
+        /// Number of auditors that the order names.
         auditors: u32,
-        /// Most auditors that are asked about one order.
+        /// Maximum number of auditors queried for one order.
         limit: u32,
     },
-    /// Looking at it would cost more than one order may.
-    #[error("the order takes {value} {what}; orders with more than {limit} are not looked at")]
+    /// The evaluation of the order would exceed the limit for one order.
+    #[error("the order has {value} {what}; the limit is {limit}")]
     TooLarge {
-        /// What there is too much of.
+        /// Name of the exceeded quantity.
         what: String,
-        /// How much of it.
+        /// Value of the quantity in the order.
         value: u64,
-        /// Most of it that an order may take.
+        /// Maximum value for one order.
         limit: u64,
     },
-    /// The group breaks a limit of the network.
+    /// The group violates a limit of the network.
     #[error("the group is invalid: {problem}")]
     InvalidGroup {
-        /// Which limit is broken and where, for people.
+        /// Violated limit and its location, as text.
         problem: String,
     },
-    /// The order asks for a reclamation window that we do not offer.
+    /// The order requires a reclamation window that the provider does not offer.
     #[error(
-        "the order asks for a reclamation window of at least {wanted_s} s; this provider offers {offered}"
+        "the order requires a reclamation window of at least {wanted_s} s; this provider offers {offered}"
     )]
     Reclamation {
         /// Shortest window that the order accepts, in seconds, rounded up.
         wanted_s: u64,
-        /// Window we offer in seconds, or `none`, for people.
+        /// Offered window in seconds, or `none`, as text.
         offered: String,
     },
-    /// The chain takes no bid with the window this provider offers.
+    /// The chain accepts no bid with the reclamation window of this provider.
     #[error(
-        "this provider offers a reclamation window of {offered_s} s; the chain takes {min_s} s to {max_s} s"
+        "this provider offers a reclamation window of {offered_s} s; the chain accepts {min_s} s to {max_s} s"
     )]
     ReclamationRange {
-        /// Window we offer, in whole seconds.
+        /// Offered window, in whole seconds.
         offered_s: u64,
-        /// Shortest the chain takes, in seconds.
+        /// Minimum that the chain accepts, in seconds.
         min_s: u64,
-        /// Longest the chain takes, in seconds.
+        /// Maximum that the chain accepts, in seconds.
         max_s: u64,
     },
-    /// The order takes no more bids.
-    #[error("the order has {bids} bids already; the chain takes another one only up to {limit}")]
+    /// The order has reached the maximum number of bids.
+    #[error("the order already has {bids} bids; the chain accepts another bid only up to {limit}")]
     OrderFull {
-        /// Bids that count: open, active and closed ones.
+        /// Number of open, active and closed bids.
         bids: u32,
-        /// The chain's `order_max_bids`; a bid gets in while there are no more than these.
+        /// The chain parameter `order_max_bids`. The chain accepts a bid while the number of bids does not
+        /// exceed this value.
         limit: u32,
     },
-    /// Our deposit is not accepted.
-    #[error("the configured bid deposit {configured} is below what the chain asks: {minimum}")]
+    /// The chain does not accept the deposit of the provider.
+    #[error("the configured bid deposit {configured} is below the minimum of the chain: {minimum}")]
     Deposit {
-        /// Deposits that we would pay, for people.
+        /// Configured deposits, as text.
         configured: String,
-        /// What the chain accepts.
+        /// Deposits that the chain accepts, as text.
         minimum: String,
     },
-    /// The cluster has no room for all of its replicas.
+    /// The cluster cannot place all replicas of the order.
     #[error("{message}")]
     InsufficientCapacity {
-        /// What was missing, in one line.
+        /// Missing capacity, in one line.
         message: String,
     },
-    /// Services are to be reached by hostname and the backend makes none lead anywhere.
-    #[error("the order wants {wanted} services behind hostnames and this provider's cluster serves none")]
+    /// Services need hostnames and the backend does not route hostnames.
+    #[error(
+        "the order needs hostnames for {wanted} services and this provider's cluster serves no hostnames"
+    )]
     NoHostnames {
-        /// Endpoints behind hostnames that the order has.
+        /// Number of endpoints with hostnames in the order.
         wanted: u32,
     },
-    /// Leased IPs are wanted and the backend has none.
-    #[error("no leased IPs available: the order wants {wanted} and this provider leases none")]
+    /// The order needs leased IPs and the backend has none.
+    #[error("no leased IPs available: the order needs {wanted} and this provider leases none")]
     NoLeasedIps {
-        /// Leased IPs that the order needs.
+        /// Number of leased IPs that the order needs.
         wanted: u32,
     },
-    /// Not enough leased IPs are free.
+    /// Too few leased IPs are free.
     #[error("insufficient number of IPs: unable to reserve {wanted}, {free} are free")]
     LeasedIpsExhausted {
-        /// Leased IPs that the order needs.
+        /// Number of leased IPs that the order needs.
         wanted: u32,
-        /// Leased IPs neither in use nor promised.
+        /// Number of leased IPs that are not in use and not reserved.
         free: u32,
     },
-    /// Not enough external ports are free.
-    #[error("the order wants {wanted} external ports, {free} are free")]
+    /// Too few external ports are free.
+    #[error("the order needs {wanted} external ports, {free} are free")]
     ExternalPortsExhausted {
-        /// External ports that the order needs.
+        /// Number of external ports that the order needs.
         wanted: u32,
-        /// External ports that no reservation holds.
+        /// Number of external ports without a reservation.
         free: u32,
     },
-    /// No price could be calculated.
+    /// The price calculation failed.
     #[error("no price: {message}")]
     Price {
-        /// What went wrong, for people.
+        /// Cause of the failure, as text.
         message: String,
     },
-    /// The price is in another denomination than the order's.
+    /// The calculated price has another denomination than the order.
     #[error("the price is in {price}, the order in {order}")]
     PriceDenom {
-        /// Denomination of the price that was calculated.
+        /// Denomination of the calculated price.
         price: String,
-        /// Denomination that the tenant pays in.
+        /// Denomination in which the tenant pays.
         order: String,
     },
-    /// The price is above what the tenant pays.
+    /// The price is above the maximum of the order.
     #[error("the price {price} is above the tenant's maximum {maximum}")]
     PriceTooHigh {
-        /// Price that was calculated, with its denomination.
+        /// Calculated price, with its denomination.
         price: String,
-        /// Most that the tenant pays for the group per block, with its denomination.
+        /// Maximum price of the group per block, with its denomination.
         maximum: String,
     },
     /// The chain refused the bid.
     #[error("the chain refused the bid: {message}")]
     Refused {
-        /// The chain's words, for people.
+        /// Error text of the chain.
         message: String,
     },
-    /// We have bid on this order before; the chain allows one bid ever.
-    #[error("this provider has bid on the order before and the chain allows one bid ever")]
+    /// The provider has already bid on this order. The chain allows one bid per order, also after the bid is
+    /// closed.
+    #[error("this provider has already bid on the order and the chain allows one bid per order")]
     AlreadyBid,
-    /// What is needed to decide could not be found out.
+    /// Data that the decision needs could not be read.
     #[error("not decided: {message}")]
     Unknown {
-        /// What went wrong, for people.
+        /// Cause of the failure, as text.
         message: String,
     },
 }
 
 impl Decline {
-    /// The reason alone.
+    /// Returns the reason without its details.
     #[must_use]
     pub const fn code(&self) -> DeclineCode {
         match self {
@@ -255,7 +259,7 @@ impl Decline {
         }
     }
 
-    /// True when the same order might be worth a bid later, because what is missing can come back.
+    /// Returns whether the same order can be worth a bid later, for example after capacity is freed.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(
@@ -271,27 +275,28 @@ impl Decline {
     }
 }
 
-/// What is known about ourselves and the market when an order is looked at.
+/// Data about the provider and the market that a bid decision uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// Our attributes as the chain has them at this moment; `None` while we are not registered, and then nothing is
-    /// bid on.
+    /// Attributes of the provider as currently registered on the chain. `None` means not registered: every
+    /// order is declined.
     pub attributes: Option<&'a [Attribute]>,
-    /// What auditors have signed about us.
+    /// Attributes of the provider that auditors have signed.
     pub audited: &'a [AuditedAttributes],
-    /// Market parameters; `None` while they are not known, and then nothing is checked against them.
+    /// Market parameters of the chain. With `None` the checks that need them are skipped.
     pub params: Option<&'a MarketParams>,
-    /// Bids of others on the order that count against the chain's limit; `None` where they were not counted. Looked at
-    /// once the order has a place ([`check_bid_count`]).
+    /// Number of bids by other providers on the order that count against the limit of the chain. `None` skips
+    /// the check. Used after the order is placed ([`check_bid_count`]).
     pub bids: Option<u32>,
 }
 
-/// Whether we may bid on an order.
+/// Checks whether the provider may bid on an order.
 ///
-/// The checks and their order are the network's: placement attributes, our own required attributes,
-/// capabilities, number of volumes, signatures, limits of the group. Then what the chain would refuse a bid
-/// for although it is never looked at by today's provider: the reclamation window and the deposit. Before all
-/// of them an order is left alone that would cost too much to look at ([`check_size`]).
+/// [`check_size`] runs first and declines orders that are too expensive to evaluate. The following checks and
+/// their order are those of the network: placement attributes, required attributes of the provider,
+/// capabilities, number of volumes, signatures, limits of the group. The reclamation window and the deposit
+/// are checked last. The Go provider does not check these two, but the chain refuses a bid that violates
+/// them.
 ///
 /// # Errors
 /// The first reason not to bid.
@@ -301,12 +306,12 @@ pub fn should_bid(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(
 
 fn check(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Decline> {
     let group = &*order.spec;
-    // Before all other checks, because their cost grows with the order.
+    // First, because the cost of all other checks grows with the order.
     check_size(group)?;
     let ours = facts.attributes.ok_or_else(|| Decline::Unknown {
         message: "this provider is not registered on the chain".to_owned(),
     })?;
-    // It needs our attributes, and still comes before any of them is compared.
+    // The estimate needs the attributes of the provider, and must run before any attribute is compared.
     size::check_comparisons(group, facts, config)?;
     let requirements = &group.requirements;
     if let Some(unmet) = attributes::first_unmet(&requirements.attributes, ours) {
@@ -330,7 +335,7 @@ fn check(order: &Order, facts: &Facts<'_>, config: &Config) -> Result<(), Declin
         .map_or(Ok(()), |params| check_deposit(params, config))
 }
 
-/// A service that nobody can reach is no use to its tenant.
+/// Declines services that no client could reach.
 fn check_hostnames(group: &GroupSpec, config: &Config) -> Result<(), Decline> {
     let endpoints = group.resources.iter().flat_map(|unit| &unit.resources.endpoints);
     let behind_hostnames = endpoints.filter(|endpoint| endpoint.kind == EndpointKind::SharedHttp);
@@ -340,9 +345,11 @@ fn check_hostnames(group: &GroupSpec, config: &Config) -> Result<(), Decline> {
     }
 }
 
-/// Whether an order still takes a bid. `bids` are its open, active and closed ones; lost ones do not count.
+/// Checks whether an order accepts another bid. `bids` counts open, active and closed bids. Lost bids do not
+/// count.
 ///
-/// The chain refuses a bid when there are *more* than its limit, so one more than the limit gets in.
+/// The chain refuses a bid when the order has *more* bids than the limit, so the order can get one bid more
+/// than the limit.
 ///
 /// # Errors
 /// [`Decline::OrderFull`].
@@ -374,7 +381,7 @@ fn check_reclamation(
     params: Option<&MarketParams>,
     config: &Config,
 ) -> Result<(), Decline> {
-    // A window of zero is none, on either side.
+    // A window of zero means no window, for the order and for the provider.
     let offered = config.reclamation_window.filter(|w| !w.is_zero());
     let wanted = wanted.filter(|w| !w.is_zero());
     if let Some(wanted) = wanted.filter(|wanted| offered.is_none_or(|o| o < *wanted)) {
@@ -396,15 +403,15 @@ fn check_reclamation(
     Ok(())
 }
 
-/// So that a limit read back from a decline is one that holds.
+/// Rounds up, so that a limit taken from a decline is sufficient.
 fn whole_seconds_up(window: Duration) -> u64 {
     window
         .as_secs()
         .saturating_add(u64::from(window.subsec_nanos() > 0))
 }
 
-/// The deposits that a bid may have: those of the configured ones that the chain takes, by preference; all of them
-/// while its parameters are not known. Which of them is paid is a matter of what the account has.
+/// Returns the configured deposits that the chain accepts, by preference. Without parameters all configured
+/// deposits are returned. The caller chooses by the balance of the account.
 pub fn deposits<'a>(config: &'a Config, params: Option<&MarketParams>) -> impl Iterator<Item = &'a Coin> {
     let taken = move |deposit: &&Coin| {
         let enough = |least: &Coin| least.denom == deposit.denom && deposit.amount >= least.amount;
@@ -413,7 +420,7 @@ pub fn deposits<'a>(config: &'a Config, params: Option<&MarketParams>) -> impl I
     config.bid_deposits().filter(taken)
 }
 
-/// Whether the chain takes any of the configured deposits.
+/// Checks that the chain accepts at least one of the configured deposits.
 ///
 /// # Errors
 /// [`Decline::Deposit`].
@@ -434,7 +441,7 @@ pub fn check_deposit(params: &MarketParams, config: &Config) -> Result<(), Decli
     })
 }
 
-/// `key=value` pairs for a decline, shortened where a tenant made them very long.
+/// Formats attributes as `key=value` pairs for a decline. At most twelve pairs are listed.
 fn show_attributes(attributes: &[Attribute]) -> String {
     const SHOWN: usize = 12;
     let mut shown: Vec<String> = attributes

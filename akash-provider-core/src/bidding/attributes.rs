@@ -1,38 +1,41 @@
-//! Matching of attributes, by the rule the chain applies too: the key of a requirement is a shell-style
-//! pattern, the value is compared byte by byte.
+//! Matching of attributes by the rule of the chain: the key of a requirement is a shell pattern, the value is
+//! compared byte by byte.
 
 use crate::types::Attribute;
 use std::collections::BTreeSet;
 
-/// Longest key the chain takes, in characters: a letter, 126 more, and a wildcard or one more.
+/// Maximum length of a key, in characters: a letter, 126 more, and a wildcard or one more.
 const MAX_KEY_LENGTH: usize = 128;
 
-/// True when `required` is met by `offered`.
+/// Returns whether `offered` satisfies `required`.
 #[must_use]
 pub fn matches(required: &Attribute, offered: &Attribute) -> bool {
     key_and_value_match(required, &offered.key, &offered.value)
 }
 
-/// Every requirement is met by something offered; nothing required is always met.
+/// Returns whether the offered attributes satisfy every requirement. An empty list of requirements is
+/// satisfied.
 #[must_use]
 pub fn is_subset(required: &[Attribute], offered: &[Attribute]) -> bool {
     first_unmet(required, offered).is_none()
 }
 
-/// The first requirement nothing offered meets.
+/// Returns the first requirement that no offered attribute satisfies.
 #[must_use]
 pub fn first_unmet<'a>(required: &'a [Attribute], offered: &[Attribute]) -> Option<&'a Attribute> {
     required.iter().find(|r| !offered.iter().any(|o| matches(r, o)))
 }
 
-/// At least one requirement is met; of no requirements none is.
+/// Returns whether at least one requirement is satisfied. For an empty list of requirements the result is
+/// false.
 #[must_use]
 pub fn any_of(required: &[Attribute], offered: &[Attribute]) -> bool {
     required.iter().any(|r| offered.iter().any(|o| matches(r, o)))
 }
 
-/// A key the chain accepts in a requirement: a letter, then letters, digits and `_ / . -`, and at the very
-/// end perhaps one `*`; 2 to 128 characters, the last of 128 being a letter, digit, `_` or `*`.
+/// Returns whether the chain accepts `key` in a requirement: a letter, then letters, digits and `_ / . -`,
+/// with an optional `*` at the end. The length is 2 to 128 characters. The 128th character must be a letter,
+/// digit, `_` or `*`.
 #[must_use]
 pub fn is_valid_key(key: &str) -> bool {
     let word = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
@@ -44,21 +47,21 @@ pub fn is_valid_key(key: &str) -> bool {
         return false;
     }
     match *last {
-        // The wildcard stands behind at least one character more than the leading letter.
+        // The wildcard follows at least one character after the leading letter.
         b'*' => !middle.is_empty(),
         last if word(last) => true,
         last => inner(last) && key.len() < MAX_KEY_LENGTH,
     }
 }
 
-/// The first key that is not valid, or that is there twice, with what is wrong about it.
+/// Checks that all keys are valid and that no key occurs twice.
 ///
 /// # Errors
-/// The offending key and the rule it breaks.
+/// The first invalid key and the rule it violates.
 pub fn check_keys(attributes: &[Attribute]) -> Result<(), InvalidKey> {
     let mut seen = BTreeSet::new();
     for attribute in attributes {
-        // Two beyond the limit are enough to show that it is too long.
+        // Two characters beyond the limit show that the key is too long.
         let shown = || attribute.key.chars().take(MAX_KEY_LENGTH + 2).collect::<String>();
         if !is_valid_key(&attribute.key) {
             return Err(InvalidKey::Malformed(shown()));
@@ -70,17 +73,17 @@ pub fn check_keys(attributes: &[Attribute]) -> Result<(), InvalidKey> {
     Ok(())
 }
 
-/// What is wrong with an attribute key.
+/// Rule that an attribute key violates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidKey {
-    /// Not of the accepted form.
+    /// The key does not have the accepted form.
     #[error(
         "attribute key `{0}` must be a letter followed by 1 to 127 letters, digits or `_/.-`, with `*` only at the end"
     )]
     Malformed(String),
-    /// The same key is there twice.
-    #[error("attribute key `{0}` is there twice")]
+    /// The key occurs twice.
+    #[error("attribute key `{0}` occurs twice")]
     Duplicate(String),
 }
 
@@ -88,11 +91,12 @@ pub(super) fn key_and_value_match(required: &Attribute, key: &str, value: &str) 
     required.value == value && glob(&required.key, key)
 }
 
-/// Shell-style match of a whole name: `*` is any run without `/`, `?` one character but `/`, `[a-z]` and
-/// `[^a-z]` one character of a class, `\` takes the next character as it is. A malformed pattern matches
+/// Shell-style match of a whole name. `*` matches any run without `/`, `?` one character except `/`, `[a-z]`
+/// and `[^a-z]` one character of a class. `\` takes the next character literally. A malformed pattern matches
 /// nothing.
 ///
-/// As in the network's tools the first place a part fits after a `*` is final, and a class may match `/`.
+/// As in the tools of the network, the first position where a part matches after a `*` is final, and a class
+/// can match `/`.
 #[must_use]
 pub fn glob(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern, name);
@@ -109,7 +113,7 @@ pub fn glob(pattern: &str, name: &str) -> bool {
     name.is_empty()
 }
 
-/// Splits a pattern after its leading stars and the part up to the next star outside a class.
+/// Splits a pattern into its leading stars, the part up to the next star outside a class, and the rest.
 fn next_part(pattern: &str) -> (bool, &str, &str) {
     let part = pattern.trim_start_matches('*');
     let star = part.len() < pattern.len();
@@ -130,8 +134,8 @@ fn next_part(pattern: &str) -> (bool, &str, &str) {
     (star, part, "")
 }
 
-/// Finds where `part` fits `name`: at its start, or after a star at the first place no `/` lies before.
-/// The last part must reach the end. What is left of the name behind it.
+/// Matches `part` against `name`: at the start, or after a star at the first position without a `/` before
+/// it. The last part must reach the end. Returns the rest of the name behind the match.
 fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a str> {
     let mut from = name;
     loop {
@@ -150,11 +154,11 @@ fn place<'a>(star: bool, part: &str, name: &'a str, last: bool) -> Option<&'a st
 
 struct Malformed;
 
-/// Fits a part without stars to the start of `name`; what is left of the name when it does.
+/// Matches a part without stars at the start of `name` and returns the rest of the name.
 fn fit<'a>(part: &str, name: &'a str) -> Result<Option<&'a str>, Malformed> {
     let (mut pattern, mut name) = (part.chars(), name.chars());
     let mut fits = true;
-    // The pattern is read to its end even where it does not fit, so that a malformed one is always found.
+    // The whole pattern is read even without a match, so that a malformed pattern is always detected.
     while let Some(p) = pattern.next() {
         let c = if fits { name.next() } else { None };
         let one = match p {
@@ -168,7 +172,7 @@ fn fit<'a>(part: &str, name: &'a str) -> Result<Option<&'a str>, Malformed> {
     Ok(fits.then_some(name.as_str()))
 }
 
-/// Reads a class behind its `[`; true when `c` is in it.
+/// Reads a class after its `[` and returns whether the class contains `c`.
 fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Malformed> {
     let negated = pattern.as_str().starts_with('^');
     if negated {
@@ -177,7 +181,7 @@ fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Mal
     let mut found = false;
     let mut first = true;
     loop {
-        // Not at its beginning, because a class without members is malformed.
+        // A `]` in the first position is an error, because a class without members is malformed.
         if !first && pattern.as_str().starts_with(']') {
             pattern.next();
             return Ok(c.is_some() && found != negated);
@@ -193,7 +197,7 @@ fn class(pattern: &mut std::str::Chars<'_>, c: Option<char>) -> Result<bool, Mal
     }
 }
 
-/// One end of a range; it must not be the last of the pattern, because the class has to be closed.
+/// Reads one end of a range. The pattern must continue, because the class has to be closed.
 fn class_char(pattern: &mut std::str::Chars<'_>) -> Result<char, Malformed> {
     let c = match pattern.next() {
         None | Some('-' | ']') => return Err(Malformed),

@@ -1,4 +1,4 @@
-//! Storage and GPU capabilities a provider declares, against what an order wants.
+//! Comparison of the declared storage and GPU capabilities with an order.
 
 use super::attributes::key_and_value_match;
 use super::{Decline, show_attributes};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(super) const STORAGE: &str = "capabilities/storage/";
 pub(super) const GPU: &str = "capabilities/gpu/";
 
-/// What a provider's attributes say about its hardware.
+/// Hardware capabilities, parsed from the attributes of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities<'a> {
     /// Key and value pairs of `capabilities/storage/<n>/<key>`, by `<n>`.
@@ -18,7 +18,7 @@ pub struct Capabilities<'a> {
 }
 
 impl<'a> Capabilities<'a> {
-    /// Picks the capabilities out of a provider's attributes; those of another shape are left out.
+    /// Parses the capabilities in `attributes`. Attributes of another form are ignored.
     #[must_use]
     pub fn of(attributes: &'a [Attribute]) -> Self {
         let mut storage: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
@@ -35,13 +35,14 @@ impl<'a> Capabilities<'a> {
         Self { storage, gpu }
     }
 
-    /// Checks every volume and every GPU request of some units.
+    /// Checks every volume and every GPU request of `units`.
     ///
-    /// A volume without attributes is always served; any other needs *one* declared set with all its
-    /// attributes. A unit with GPU attributes needs one of them declared; without any, this says nothing.
+    /// A volume without attributes is always accepted. Any other volume needs *one* declared set with all its
+    /// attributes. A unit with GPU attributes needs one of them declared. Without GPU attributes every GPU is
+    /// accepted.
     ///
     /// # Errors
-    /// [`Decline::Storage`] or [`Decline::Gpu`] for the first that is not served.
+    /// [`Decline::Storage`] or [`Decline::Gpu`] for the first volume or GPU that is not offered.
     pub fn check(&self, units: &[ResourceUnit]) -> Result<(), Decline> {
         units.iter().try_for_each(|unit| self.check_unit(unit))
     }
@@ -57,7 +58,7 @@ impl<'a> Capabilities<'a> {
                 });
             }
         }
-        // Models without a device are asked for by nobody.
+        // GPU models without a GPU request nothing.
         if resources.gpu.units > 0 && !self.offers_gpu(&resources.gpu.attributes) {
             return Err(Decline::Gpu {
                 unit: resources.id,
@@ -139,7 +140,7 @@ mod tests {
             .is_err()
         );
         assert!(check(&[("capabilities/gpu/vendor/nvidia/model/h100", "false")], either).is_err());
-        // Without attributes the check is left out, and without GPUs the attributes do not matter.
+        // Without attributes the check is skipped. Without GPUs the attributes do not matter.
         assert!(check(&[], gpu_unit(&[])).is_ok());
         let mut none = gpu_unit(&["vendor/nvidia/model/a100"]);
         none.resources.gpu.units = 0;
@@ -171,7 +172,7 @@ mod tests {
         let decline = check(&torn, wanted()).unwrap_err();
         assert_eq!(
             decline.to_string(),
-            "unit 7: volume `data` wants class=beta3, persistent=true, which no declared storage capability offers"
+            "unit 7: volume `data` requires class=beta3, persistent=true, which no declared storage capability offers"
         );
         let odd_shapes = [
             ("capabilities/storage/1/x/class", "beta3"),

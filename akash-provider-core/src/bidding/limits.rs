@@ -1,5 +1,5 @@
-//! Limits of a group that hold for the whole network. An order that breaks one cannot become a lease, so a
-//! bid on it would only cost fees.
+//! Limits of the network for a group. An order that violates a limit cannot become a lease, so a bid would
+//! only cost fees.
 
 use super::attributes::{InvalidKey, check_keys};
 use crate::types::price::Dec;
@@ -9,27 +9,27 @@ use std::collections::BTreeSet;
 
 const MI: u64 = 1 << 20;
 const TI: u64 = 1 << 40;
-/// Most replicas' worth of one resource in a group.
+/// Maximum of a resource per group, as a multiple of the maximum per unit.
 const GROUP_FACTOR: u128 = 50;
 
-/// Least CPU of a unit, in thousandths of a core.
+/// Minimum CPU of a unit, in thousandths of a core.
 pub const MIN_UNIT_CPU: u64 = 10;
-/// Most CPU of a unit, in thousandths of a core.
+/// Maximum CPU of a unit, in thousandths of a core.
 pub const MAX_UNIT_CPU: u64 = 384_000;
-/// Most GPUs of a unit.
+/// Maximum number of GPUs of a unit.
 pub const MAX_UNIT_GPUS: u64 = 24;
-/// Least memory of a unit, in bytes.
+/// Minimum memory of a unit, in bytes.
 pub const MIN_UNIT_MEMORY: u64 = MI;
-/// Most memory of a unit, in bytes.
+/// Maximum memory of a unit, in bytes.
 pub const MAX_UNIT_MEMORY: u64 = 2 * TI;
-/// Least size of a volume, in bytes.
+/// Minimum size of a volume, in bytes.
 pub const MIN_VOLUME: u64 = 5 * MI;
-/// Most size of a volume, in bytes.
+/// Maximum size of a volume, in bytes.
 pub const MAX_VOLUME: u64 = 32 * TI;
-/// Highest price of one replica, in units of the denomination per block.
+/// Maximum price of one replica, in units of the denomination per block.
 pub const MAX_UNIT_PRICE: i64 = 10_000_000;
 
-/// A limit of the network that a group breaks.
+/// Limit of the network that a group violates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidGroup {
@@ -37,15 +37,15 @@ pub enum InvalidGroup {
     #[error("the group has no name")]
     NoName,
     /// The group has no resource units.
-    #[error("the group asks for no resources")]
+    #[error("the group requests no resources")]
     NoUnits,
-    /// A resource id of 0.
+    /// A resource id is 0.
     #[error("a unit has resource id 0; ids start at 1")]
     ZeroId,
-    /// Two units with the same id.
-    #[error("resource id {0} is there twice")]
+    /// Two units have the same id.
+    #[error("resource id {0} occurs twice")]
     DuplicateId(u32),
-    /// A quantity out of its range.
+    /// A quantity is out of its range.
     #[error(
         "unit {unit}: {what} is {}, must be from {} to {}",
         format(.measure, .value), format(.measure, .min), format(.measure, .max)
@@ -53,32 +53,32 @@ pub enum InvalidGroup {
     OutOfRange {
         /// Resource id of the unit.
         unit: u32,
-        /// Which quantity.
+        /// Name of the quantity.
         what: &'static str,
         /// Unit of the numbers.
         measure: Measure,
-        /// Amount that the unit asks for.
+        /// Requested amount.
         value: u64,
-        /// Least that the network allows.
+        /// Minimum that the network allows.
         min: u64,
-        /// Most that the network allows.
+        /// Maximum that the network allows.
         max: u64,
     },
-    /// GPU attributes without a GPU.
-    #[error("unit {unit} names GPU models and asks for no GPU")]
+    /// A unit has GPU attributes without a GPU.
+    #[error("unit {unit} names GPU models and requests no GPU")]
     GpuAttributesWithoutGpu {
         /// Resource id of the unit.
         unit: u32,
     },
-    /// An attribute key that is not accepted.
+    /// An attribute key is invalid.
     #[error("{place}: {problem}")]
     Key {
-        /// Place within the group, for people.
+        /// Location within the group, as text.
         place: String,
-        /// The rule that it breaks.
+        /// Violated rule.
         problem: InvalidKey,
     },
-    /// A price below zero or too high.
+    /// A price is negative or too high.
     #[error("unit {unit}: the price {price} must be from 0 to {MAX_UNIT_PRICE}")]
     Price {
         /// Resource id of the unit.
@@ -86,33 +86,33 @@ pub enum InvalidGroup {
         /// Price that the tenant offers for one replica.
         price: Dec,
     },
-    /// The units have prices in several denominations.
+    /// The prices of the units have several denominations.
     #[error("the group mixes the denominations {first} and {other}; one is allowed")]
     MixedDenoms {
         /// Denomination of the first unit's price.
         first: String,
-        /// One that differs from it.
+        /// First denomination that differs.
         other: String,
     },
-    /// A sum over all replicas out of its range.
+    /// A sum over all replicas is out of its range.
     #[error(
         "the group requests {} {what} in all, must be {}at most {}",
         format(.measure, .value), if .above < &0 { "" } else { "above 0 and " }, format(.measure, .max)
     )]
     Total {
-        /// Which quantity.
+        /// Name of the quantity.
         what: &'static str,
         /// Unit of the numbers.
         measure: Measure,
         /// Sum over all replicas of all units.
         value: u128,
-        /// It must be above this; -1 allows zero.
+        /// Lower bound, exclusive; -1 allows zero.
         above: i8,
-        /// Most that the network allows.
+        /// Maximum that the network allows.
         max: u128,
     },
-    /// The sum of the prices is beyond what a price can be.
-    #[error("the group's price is beyond what a price can be")]
+    /// The sum of the prices overflows the price type.
+    #[error("the group's price is too large")]
     PriceOverflow,
 }
 
@@ -120,10 +120,10 @@ fn format<N: Copy + Into<u128>>(measure: &Measure, number: &N) -> String {
     measure.format((*number).into())
 }
 
-/// Checks a group against the network's limits.
+/// Checks a group against the limits of the network.
 ///
 /// # Errors
-/// The first limit it breaks.
+/// The first violated limit.
 pub fn check_group(group: &GroupSpec) -> Result<(), InvalidGroup> {
     if group.name.is_empty() {
         return Err(InvalidGroup::NoName);
@@ -353,7 +353,7 @@ mod tests {
             g.resources[0].resources.storage = vec![volume(32 << 40), volume(32 << 40)];
             g.resources[0].count = count;
         };
-        // Each volume counts by itself.
+        // Each volume has its own limit.
         holds_with(|g| volumes(g, 50));
         assert!(total(&broken_by(|g| volumes(g, 51))));
         let none = broken_by(|g| g.resources[0].count = 0);

@@ -1,4 +1,4 @@
-//! What is asked for a price, and whether the answer is worth a bid.
+//! The request for a price, and the check of the calculated price.
 
 use super::Decline;
 use crate::error::Failure;
@@ -6,8 +6,8 @@ use crate::pricing::{PRICE_PRECISION, PriceRequest};
 use crate::types::{DecCoin, GroupSpec, Order, ResourceUnit};
 use std::sync::Arc;
 
-/// What a price is asked for: an order with the units that are, or would be, reserved for it. How much of the cluster
-/// is in use only the ledger knows, which adds it.
+/// Creates the price request for an order and the units that are, or would be, reserved for it. The ledger
+/// adds the utilization of the cluster.
 #[must_use]
 pub fn price_request(order: &Order, units: Arc<Vec<ResourceUnit>>) -> PriceRequest {
     PriceRequest {
@@ -20,11 +20,11 @@ pub fn price_request(order: &Order, units: Arc<Vec<ResourceUnit>>) -> PriceReque
     }
 }
 
-/// The price to bid for a group, from what a strategy has answered.
+/// Returns the price to bid for a group, from the response of a pricing strategy.
 ///
 /// # Errors
-/// [`Decline::Price`] when there is none, [`Decline::InvalidGroup`] when the units of the group have no common price,
-/// and what [`check_price`] has against it.
+/// [`Decline::Price`] when the strategy failed, [`Decline::InvalidGroup`] when the units of the group have no
+/// common price, and the errors of [`check_price`].
 pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Result<DecCoin, Decline> {
     let price = answer.map_err(|failure| Decline::Price {
         message: failure.message,
@@ -36,12 +36,11 @@ pub fn judge_price(group: &GroupSpec, answer: Result<DecCoin, Failure>) -> Resul
     Ok(price)
 }
 
-/// Whether a price is worth a bid: the tenant's denomination, above zero and not above `maximum`, which may
-/// be reached.
+/// Checks that a price has the denomination of the tenant, is above zero and does not exceed `maximum`.
 ///
 /// # Errors
-/// [`Decline::PriceDenom`], [`Decline::Price`] or [`Decline::PriceTooHigh`]. The denomination is first: a
-/// price in another one makes the chain fail instead of refuse.
+/// [`Decline::PriceDenom`], [`Decline::Price`] or [`Decline::PriceTooHigh`]. The denomination is checked
+/// first, because the chain fails on a price in another denomination instead of refusing it.
 pub fn check_price(price: &DecCoin, maximum: &DecCoin) -> Result<(), Decline> {
     if price.denom != maximum.denom {
         return Err(Decline::PriceDenom {

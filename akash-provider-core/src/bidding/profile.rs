@@ -1,19 +1,19 @@
-//! The reverse of the bidding rules: what a provider must declare so that given groups pass them. For
-//! development, where the provider is made to fit the orders.
+//! The reverse of the bidding rules: the attributes a provider must declare to accept given groups.
+//! Development environments use this module to fit the provider to the orders.
 
 use super::{auditors, capabilities};
 use crate::types::{Attribute, AuditedAttributes, GroupSpec};
 use std::collections::BTreeSet;
 
-/// The attributes a provider must declare, and the audits it must have, for all `groups` to be accepted:
-/// placement attributes, one storage capability per kind of volume, all GPU models, and the signatures of
-/// every auditor a group names and of `auditor`.
+/// Returns the attributes and audits that a provider needs to accept all `groups`: placement attributes, one
+/// storage capability per kind of volume, all GPU models, and the signatures of `auditor` and of every
+/// auditor that a group names.
 ///
-/// A wildcard at the end of a key is filled in (`region/*` becomes `region/any`). Groups that want different
-/// values of one key are all satisfied, with that key declared several times.
+/// A wildcard at the end of a key is replaced (`region/*` becomes `region/any`). When groups require
+/// different values of one key, the key is declared several times.
 #[must_use]
 pub fn accepting_profile(groups: &[GroupSpec], auditor: &str) -> (Vec<Attribute>, Vec<AuditedAttributes>) {
-    // In order, so that the same groups always make the same profile.
+    // Sorted, so that the same groups always result in the same profile.
     let mut placement = BTreeSet::new();
     let mut volumes = BTreeSet::new();
     let mut gpus = BTreeSet::new();
@@ -46,7 +46,7 @@ pub fn accepting_profile(groups: &[GroupSpec], auditor: &str) -> (Vec<Attribute>
     (declared, audited.collect())
 }
 
-/// An attribute that meets the requirement and has no wildcard.
+/// Returns an attribute without a wildcard that satisfies the requirement.
 fn concrete(required: &Attribute) -> Attribute {
     let Some(stem) = required.key.strip_suffix('*') else {
         return required.clone();

@@ -1,4 +1,4 @@
-//! What would become of an order: every question of a bid in its order, and nothing is kept of the answers.
+//! Evaluation of an order without side effects: the steps of a bid in their order, without a reservation.
 
 use super::{Decline, Facts, check_bid_count, judge_price, price_request, should_bid};
 use crate::engine::reservations::Capacity;
@@ -8,29 +8,29 @@ use crate::pricing::PriceRequest;
 use crate::types::{DecCoin, Order, ResourceUnit};
 use std::sync::Arc;
 
-/// What would become of an order.
+/// Result of the evaluation of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// What would be bid, or the first reason not to bid.
+    /// Bid that the provider would place, or the first reason not to bid.
     pub bid: Result<Offer, Decline>,
-    /// Which nodes have room for it, whatever else speaks against a bid.
+    /// Capacity of each node for the order, independent of other reasons against a bid.
     pub explanation: Explanation,
 }
 
-/// What a bid would say.
+/// Content of a bid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
-    /// For the whole group, per block.
+    /// Price of the whole group, per block.
     pub price: DecCoin,
-    /// The units that would be reserved: commit levels applied, GPU models concrete.
+    /// Units that would be reserved, with commit levels applied and concrete GPU models.
     pub units: Arc<Vec<ResourceUnit>>,
 }
 
 impl Offer {
-    /// The bid that follows from an answer to what [`consider`] said to ask for.
+    /// Creates the offer for a price request from the response of a pricing strategy.
     ///
     /// # Errors
-    /// What [`judge_price`] has against the answer.
+    /// The errors of [`judge_price`].
     pub fn priced(request: &PriceRequest, answer: Result<DecCoin, Failure>) -> Result<Self, Decline> {
         let price = judge_price(&request.group, answer).map_err(Decline::shortened)?;
         let units = request.allocated.clone().unwrap_or_default();
@@ -38,15 +38,15 @@ impl Offer {
     }
 }
 
-/// Everything that is looked at before a price is asked for, and what to ask it for. It takes as long as the group is
-/// large and the cluster has nodes: up to some milliseconds.
+/// Runs all checks before the price calculation and returns the price request. The duration grows with the
+/// size of the group and the number of nodes, up to some milliseconds.
 ///
 /// # Errors
-/// The first reason not to bid: the one for which the engine would decline the order.
+/// The first reason not to bid, as the engine would report it.
 pub fn consider(order: &Order, facts: &Facts<'_>, capacity: &mut Capacity) -> Result<PriceRequest, Decline> {
     should_bid(order, facts, capacity.config())?;
     let units = capacity.fit(&order.spec).map_err(Decline::shortened)?;
-    // After the place, as in the engine: the bids of others are counted only for an order that has one.
+    // After the placement, as in the engine: bids of others are counted only for an order that can be placed.
     if let (Some(bids), Some(params)) = (facts.bids, facts.params) {
         check_bid_count(bids, params)?;
     }
@@ -56,11 +56,11 @@ pub fn consider(order: &Order, facts: &Facts<'_>, capacity: &mut Capacity) -> Re
     Ok(request)
 }
 
-/// What would become of an order: [`consider`], the price within
-/// [`pricing_timeout`](crate::config::Config::pricing_timeout), and why each node has room or not.
+/// Evaluates an order: [`consider`], the price within
+/// [`pricing_timeout`](crate::config::Config::pricing_timeout), and the capacity of each node.
 ///
-/// It is what the engine does with the order when nothing happens in between, but for what only doing it shows: whether
-/// the chain takes the bid, and whether the account can pay for it.
+/// The result equals the decision of the engine in the same state. Only the engine can detect that the chain
+/// refuses the bid or that the account cannot pay for the bid.
 #[cfg(feature = "runtime")]
 pub async fn screen(
     order: &Order,
@@ -78,10 +78,10 @@ pub async fn screen(
 
 #[cfg(feature = "runtime")]
 impl Offer {
-    /// Asks a strategy for the price, for at most so long.
+    /// Requests the price from a strategy and waits for at most `limit`.
     ///
     /// # Errors
-    /// As of [`Offer::priced`]; no answer in time is no price.
+    /// The errors of [`Offer::priced`]. A timeout is a failed price calculation.
     pub async fn asked(
         request: &PriceRequest,
         pricing: &dyn crate::pricing::PricingStrategy,
@@ -92,7 +92,7 @@ impl Offer {
             Err(_) => Err(Failure {
                 kind: crate::error::ErrorKind::Timeout,
                 transient: true,
-                message: format!("calculate price: no answer within {limit:?}"),
+                message: format!("calculate price: no response within {limit:?}"),
             }),
         };
         Self::priced(request, answer)

@@ -1,15 +1,16 @@
-//! Audits an order asks for.
+//! Check of the audits that an order requires.
 
 use super::{Decline, attributes};
 use crate::types::{Attribute, AuditedAttributes, GroupSpec, SignedBy};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Auditors an order may name. Each is a question to the node, and nobody trusts more than a few.
+/// Maximum number of auditors an order may name. Each auditor costs a query to the node, and real orders name
+/// a few.
 pub const AUDITORS_MAX: usize = 32;
-/// Auditors named in a decline.
+/// Maximum number of auditors named in a decline.
 const SHOWN: usize = 3;
 
-/// The distinct auditors an order names, in order of first mention: `all_of`, then `any_of`.
+/// Returns the distinct auditors of an order in order of first mention: `all_of`, then `any_of`.
 #[must_use]
 pub fn auditors(group: &GroupSpec) -> Vec<&str> {
     let signed_by = &group.requirements.signed_by;
@@ -21,7 +22,7 @@ pub fn auditors(group: &GroupSpec) -> Vec<&str> {
         .collect()
 }
 
-/// Checks that an order does not name more auditors than anybody asks. Each mention counts.
+/// Checks the number of auditors that an order names. Repeated names count.
 ///
 /// # Errors
 /// [`Decline::TooManyAuditors`].
@@ -36,13 +37,13 @@ pub(super) fn check_count(signed_by: &SignedBy) -> Result<(), Decline> {
     Ok(())
 }
 
-/// Checks that the audits asked for exist and cover the attributes asked for.
+/// Checks that the required audits exist and cover the required attributes.
 ///
-/// Every auditor of `all_of` must have signed all of them and, where `any_of` names some, at least one of
-/// those too. Where an auditor has several records the last one counts.
+/// Every auditor of `all_of` must have signed all attributes. If `any_of` is not empty, at least one of its
+/// auditors must have signed them too. When an auditor has several records, the last one counts.
 ///
 /// # Errors
-/// [`Decline::SignedBy`] naming the first audit that is missing.
+/// [`Decline::SignedBy`] with the first missing audit.
 pub(super) fn check(
     signed_by: &SignedBy,
     required: &[Attribute],
@@ -57,7 +58,9 @@ pub(super) fn check(
         .collect();
     for auditor in &signed_by.all_of {
         let Some(signed) = records.get(auditor.as_str()) else {
-            return Err(missing(format!("{auditor} has signed nothing of this provider")));
+            return Err(missing(format!(
+                "{auditor} has not signed any attribute of this provider"
+            )));
         };
         if let Some(unmet) = attributes::first_unmet(required, signed) {
             return Err(missing(format!(
@@ -80,7 +83,7 @@ pub(super) fn check(
         named.push_str(&format!(" and {} more", any_of.len() - SHOWN));
     }
     Err(missing(format!(
-        "none of {named} has signed all attributes asked for"
+        "none of {named} has signed all required attributes"
     )))
 }
 
@@ -128,8 +131,8 @@ mod tests {
         assert!(!ok(&mixed, &[record("X", &both)]));
         assert!(!ok(&mixed, &[record("Z", &both)]));
         assert!(ok(&mixed, &[record("X", &both), record("Z", &both)]));
-        assert!(!ok(&any, &[]), "an audit asked for and no record");
-        assert!(ok(&signed_by(&[], &[]), &[]), "nothing asked for");
+        assert!(!ok(&any, &[]), "an audit is required and no record exists");
+        assert!(ok(&signed_by(&[], &[]), &[]), "no audit is required");
     }
 
     #[test]
@@ -139,15 +142,15 @@ mod tests {
         let all = signed_by(&["X"], &[]);
         assert_eq!(
             text(&all, &[]),
-            "the order asks for signatures: X has signed nothing of this provider"
+            "the order requires signatures: X has not signed any attribute of this provider"
         );
         assert_eq!(
             text(&all, &[record("X", &[])]),
-            "the order asks for signatures: X has not signed region=us"
+            "the order requires signatures: X has not signed region=us"
         );
         assert_eq!(
             text(&signed_by(&[], &["X", "Y"]), &[]),
-            "the order asks for signatures: none of X, Y has signed all attributes asked for"
+            "the order requires signatures: none of X, Y has signed all required attributes"
         );
     }
 

@@ -1,20 +1,23 @@
-//! How much one order may cost us: anybody may place one, and the chain limits little but its bytes.
+//! Limits on the cost of the evaluation of one order. Any account can create orders, and the chain limits
+//! little but their size in bytes.
 //!
-//! Whatever is looked at for an order is bounded here by a number, before it is looked at. The numbers are far
-//! beyond what anybody deploys.
+//! Each limit is checked before the work it bounds. The limits are much higher than the needs of real
+//! deployments.
 
 use super::{Decline, Facts, signed_by};
 use crate::config::Config;
 use crate::types::{AuditedAttributes, GroupSpec};
 
-/// Units of one order. Each is placed by itself, and again for each GPU model that is tried.
+/// Maximum number of units of one order. Each unit is placed separately, and again for each GPU model that is
+/// tried.
 pub const UNITS_MAX: usize = 512;
-/// Comparisons of an attribute that an order asks for with one that is declared or signed.
+/// Maximum number of comparisons of a requested attribute with a declared or signed attribute.
 pub const COMPARISONS_MAX: usize = 1_000_000;
-/// Characters of one text in a decline: tenants choose them, and people, logs and memory bear them.
+/// Maximum length of one text in a decline, in characters. Tenants choose these texts, and logs and memory
+/// hold them.
 const TEXT_MAX: usize = 400;
 
-/// What can be said before anything is asked.
+/// Checks the limits that depend on the group alone.
 ///
 /// # Errors
 /// [`Decline::TooLarge`] or [`Decline::TooManyAuditors`].
@@ -23,7 +26,7 @@ pub fn check_size(group: &GroupSpec) -> Result<(), Decline> {
     signed_by::check_count(&group.requirements.signed_by)
 }
 
-/// What comparing with everything known would cost at most.
+/// Checks the maximum number of attribute comparisons for an order.
 pub(super) fn check_comparisons(
     group: &GroupSpec,
     facts: &Facts<'_>,
@@ -36,7 +39,7 @@ pub(super) fn check_comparisons(
         .iter()
         .map(|AuditedAttributes { attributes, .. }| attributes.len());
     let against = signed.fold(ours, usize::saturating_add);
-    // Saturating: what does not fit the number is beyond the limit anyway.
+    // Saturating: an overflow exceeds the limit as well.
     let placement = asked.saturating_mul(against.saturating_add(config.required_attributes.len()));
     let of_units = group.resources.iter().map(|unit| {
         let volumes = unit
@@ -63,7 +66,8 @@ fn limit(what: &str, value: usize, limit: usize) -> Result<(), Decline> {
 }
 
 impl Decline {
-    /// The same with texts of a bounded length, whatever a tenant, a node or a script put into them.
+    /// Returns the decline with texts of bounded length, because tenants, nodes and scripts choose these
+    /// texts.
     #[must_use]
     pub fn shortened(mut self) -> Self {
         match &mut self {
@@ -99,13 +103,13 @@ fn cut_all(texts: [&mut String; 2]) {
     texts.into_iter().for_each(cut);
 }
 
-/// A text of a bounded length.
+/// Cuts a text to the maximum length.
 pub(crate) fn cut(text: &mut String) {
-    // By characters, because a cut within one would leave no text.
+    // Counts characters, because a cut within a character would panic.
     if let Some((at, _)) = text.char_indices().nth(TEXT_MAX) {
         text.truncate(at);
         text.push('…');
-        // Declines are kept by the hundred, and a text may have been very long.
+        // Hundreds of declines are stored, and a text may have been very long.
         text.shrink_to_fit();
     }
 }
@@ -139,14 +143,11 @@ mod tests {
         assert_eq!(declined.code().as_str(), "too_many_auditors");
         assert_eq!(
             declined.to_string(),
-            "the order names 33 auditors; orders with more than 32 are not looked at"
+            "the order names 33 auditors; the limit is 32"
         );
         group.resources.push(unit(1));
         let declined = check_size(&group).unwrap_err();
-        assert_eq!(
-            declined.to_string(),
-            "the order takes 513 units; orders with more than 512 are not looked at"
-        );
+        assert_eq!(declined.to_string(), "the order has 513 units; the limit is 512");
     }
 
     #[test]
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(
             check_comparisons(&group, &facts, &config()),
             Ok(()),
-            "just a million"
+            "exactly one million"
         );
         group.resources[0].resources.gpu.attributes = attributes(1_001);
         let declined = check_comparisons(&group, &facts, &config()).unwrap_err();
@@ -212,7 +213,7 @@ mod tests {
             message: format!("{message}ü"),
         };
         let Decline::Unknown { message: cut } = longer.shortened() else {
-            panic!("another reason")
+            panic!("unexpected decline")
         };
         assert_eq!(cut, format!("{message}…"));
     }

@@ -50,7 +50,7 @@ fn placement_attributes_must_be_ours() {
     assert_eq!(decline.code().as_str(), "attributes");
     assert_eq!(
         decline.to_string(),
-        "the order asks for region/*=us, which this provider does not declare"
+        "the order requires region/*=us, which this provider does not declare"
     );
     let ours = [attribute("region/west", "us")];
     assert_eq!(
@@ -182,7 +182,7 @@ fn w9_changed_attributes_and_audits_count_at_once() {
     );
 }
 
-/// An order that fails every check of a provider that declares nothing.
+/// An order that fails every check of a provider without declared attributes.
 fn wrong_in_every_way() -> Order {
     let mut group = group();
     group.requirements.attributes = vec![attribute("region", "us")];
@@ -289,7 +289,7 @@ fn w12_the_reclamation_window_is_checked_before_anything_is_reserved() {
     wants.reclamation_min_window = Some(2 * HOUR);
     assert_eq!(
         should_bid(&wants, &facts, &config()).unwrap_err().to_string(),
-        "the order asks for a reclamation window of at least 7200 s; this provider offers none"
+        "the order requires a reclamation window of at least 7200 s; this provider offers none"
     );
 }
 
@@ -312,7 +312,7 @@ fn w12_the_deposit_is_checked_against_the_chains_minimum() {
     let low = with("499999uact").unwrap_err();
     assert_eq!(
         low.to_string(),
-        "the configured bid deposit 499999uact is below what the chain asks: 500000uakt or 500000uact"
+        "the configured bid deposit 499999uact is below the minimum of the chain: 500000uakt or 500000uact"
     );
     assert_eq!(with("9999999uatom").unwrap_err().code().as_str(), "deposit");
 }
@@ -320,7 +320,11 @@ fn w12_the_deposit_is_checked_against_the_chains_minimum() {
 #[test]
 fn w12_an_order_with_too_many_bids_is_left_alone() {
     let params = params();
-    assert_eq!(check_bid_count(20, &params), Ok(()), "the chain takes a 21st");
+    assert_eq!(
+        check_bid_count(20, &params),
+        Ok(()),
+        "the chain accepts a 21st bid"
+    );
     assert_eq!(
         check_bid_count(21, &params),
         Err(Decline::OrderFull { bids: 21, limit: 20 })
@@ -486,7 +490,7 @@ fn every_decline_has_a_code_of_its_own() {
     ];
     let codes: std::collections::BTreeSet<_> = declines.iter().map(Decline::code).collect();
     assert_eq!(codes.len(), declines.len());
-    // The code is also the tag of the reason in JSON, so that logs, events and status agree.
+    // The code is also the tag of the reason in JSON, so that logs, events and status use the same names.
     for decline in &declines {
         let json = serde_json::to_value(decline).unwrap();
         assert_eq!(json["reason"], decline.code().as_str());
