@@ -1,5 +1,5 @@
-//! The bus: facts and retained status for other parts and processes. Outbound only: no engine input comes
-//! from it, so a lossy or remote bus costs nobody a bid.
+//! The bus publishes events and retained status to other components and processes. The engine reads no input
+//! from the bus, so a lossy or remote bus cannot lose a bid.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -18,7 +18,8 @@ pub use fan_out::FanOut;
 pub use leader::LeaderBus;
 pub use local::{LocalBus, QUEUE_LIMIT};
 
-/// What a subscriber gets: an event, or word of those it lost. A reader answers both, so neither may hide behind a `_`.
+/// Item of a subscriber's stream: an event, or a notice about lost events. A consumer must handle both and
+/// should not match either with `_`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delivery {
     /// An event of a topic.
@@ -28,26 +29,28 @@ pub enum Delivery {
         /// The event itself; all subscribers share it.
         event: Arc<Event>,
     },
-    /// So many events of its topics were lost to this subscriber, because it was too slow. `None` where nobody can
-    /// know how many: a bus outside of the process was replaced by one that is behind. The last event of each of its
-    /// retained topics follows then. Never silence.
+    /// The subscriber was too slow and lost this number of events of its topics. The number is `None` when
+    /// the loss cannot be counted, for example after a remote bus was replaced by one with older state. In
+    /// that case the last event of each retained topic follows.
     Lagged(Option<u64>),
 }
 
-/// A subscriber's stream; dropping it unsubscribes.
+/// Stream of one subscriber. Dropping the stream unsubscribes.
 pub type EventStream = BoxStream<'static, Delivery>;
 
-/// Carries events outwards.
+/// Transport of events to other components and processes.
 ///
 /// # Contract
-/// First in, first out for each subscriber, across all topics it subscribed to. Everyone gets everything of their
-/// topics, once, and nothing of others. Retained topics ([`Topic::is_retained`]) keep their last event, others none.
+/// Each subscriber receives the events of its topics in the order of publication across these topics, each
+/// event once, and no event of other topics. Retained topics ([`Topic::is_retained`]) keep their last event,
+/// other topics keep none.
 ///
-/// What waits for one subscriber has a limit, and the publisher waits for no one: a subscriber that cannot keep up
-/// gets [`Delivery::Lagged`] with how many it lost at least, where that can be known. One that goes away disturbs nobody.
+/// The queue of a subscriber is bounded, and the publisher never waits for a subscriber. A subscriber that is
+/// too slow receives [`Delivery::Lagged`] with the minimum number of lost events, if known. A dropped
+/// subscriber does not affect the others.
 ///
 /// # Errors
-/// `Unavailable` when the bus cannot be reached; publishing is then lost and the provider goes on.
+/// `Unavailable` when the bus cannot be reached. The event is then lost and the provider continues.
 ///
 /// # Implementing
 /// Run `bus::conformance::suite` (feature `conformance`) on it.
@@ -55,10 +58,10 @@ pub type EventStream = BoxStream<'static, Delivery>;
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Bus: fmt::Debug + Send + Sync + 'static {
-    /// Publishes an event; returns when the bus has it, not when anyone has read it.
+    /// Publishes an event. Returns when the bus has accepted the event, without waiting for subscribers.
     async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error>;
 
-    /// Publishes several, in their order; says of each whether the bus has it.
+    /// Publishes several events in order and returns one result per event.
     async fn publish_all(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         let mut outcomes = Vec::with_capacity(events.len());
         for (topic, event) in events {
@@ -67,14 +70,14 @@ pub trait Bus: fmt::Debug + Send + Sync + 'static {
         outcomes
     }
 
-    /// How many events are best given to [`Bus::publish_all`] at most: more than 1 where they cost less together.
+    /// Maximum useful number of events for one [`Bus::publish_all`]; more than 1 where a batch is cheaper.
     fn at_once(&self) -> usize {
         1
     }
 
-    /// Subscribes to topics. Events published after this returns are delivered.
+    /// Subscribes to topics. Events published after the return of this function are delivered.
     async fn subscribe(&self, topics: &[Topic]) -> Result<EventStream, Error>;
 
-    /// The last event of a retained topic, if any.
+    /// Returns the last event of a retained topic.
     async fn last(&self, topic: Topic) -> Result<Option<Arc<Event>>, Error>;
 }

@@ -1,4 +1,4 @@
-//! The suite every [`Bus`] passes.
+//! The conformance suite of [`Bus`].
 //!
 //! ```
 //! use akash_provider_core::bus::{LocalBus, conformance};
@@ -14,12 +14,13 @@ use crate::types::{Address, DeploymentId, Event, GroupId, OrderId, Topic};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the suite needs to know of a bus.
+/// Parameters of the suite for one bus.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// How long a delivery may take.
+    /// Maximum time of one delivery.
     pub patience: Duration,
-    /// Events of 4 KiB published to a subscriber that does not read; more than the bus keeps for one.
+    /// Number of 4 KiB events published to a subscriber that does not read. The number must exceed the queue
+    /// of one subscriber.
     pub flood: u32,
 }
 
@@ -37,7 +38,7 @@ fn fact(number: u32) -> Arc<Event> {
     Arc::new(Event::BreakerTripped { wanted: number })
 }
 
-/// An event of the flood, so large that the buffers of a connection do not hold all of them.
+/// Creates an event of the flood, large enough that the buffers of a connection cannot hold the whole flood.
 fn large(number: u32) -> Arc<Event> {
     let owner = Address::from_bytes(&[7; 20]).expect("20 bytes are an address");
     let deployment = DeploymentId {
@@ -62,7 +63,7 @@ async fn next(stream: &mut EventStream, rule: &Rule) -> Delivery {
     }
 }
 
-/// The next delivery, which is this one.
+/// Expects `expected` as the next delivery.
 async fn gets(stream: &mut EventStream, expected: &Delivery, rule: &Rule) {
     let got = next(stream, rule).await;
     rule.holds(
@@ -77,10 +78,10 @@ impl Setup {
     }
 }
 
-/// Runs every check on a bus that nobody else publishes to.
+/// Runs every check on a bus without other publishers.
 ///
 /// # Panics
-/// Names the rule that the bus breaks.
+/// When the bus violates a rule. The message names the rule.
 pub async fn suite(bus: &dyn Bus, setup: &Setup) {
     subscribers_get_their_topics_in_order(bus, setup).await;
     retained_topics_keep_their_last_event(bus, setup).await;
@@ -88,10 +89,10 @@ pub async fn suite(bus: &dyn Bus, setup: &Setup) {
     a_dropped_subscriber_disturbs_nobody(bus, setup).await;
 }
 
-/// First in, first out; everyone gets everything of their topics and nothing else.
+/// Checks that every subscriber receives all events of its topics in order, and no other events.
 ///
 /// # Panics
-/// When it is not so.
+/// When the bus violates the rule.
 pub async fn subscribers_get_their_topics_in_order(bus: &dyn Bus, setup: &Setup) {
     let rule = setup.rule("subscribers get their topics in order");
     let mut facts = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
@@ -114,10 +115,10 @@ pub async fn subscribers_get_their_topics_in_order(bus: &dyn Bus, setup: &Setup)
     }
 }
 
-/// The last event of a status topic is kept; facts are not.
+/// Checks that the last event of a status topic is retained, and that other topics retain nothing.
 ///
 /// # Panics
-/// When it is not so.
+/// When the bus violates the rule.
 pub async fn retained_topics_keep_their_last_event(bus: &dyn Bus, setup: &Setup) {
     let rule = setup.rule("retained topics keep their last event");
     for topic in Topic::ALL {
@@ -136,13 +137,13 @@ pub async fn retained_topics_keep_their_last_event(bus: &dyn Bus, setup: &Setup)
     }
 }
 
-/// Every event is delivered, or counted in a `Lagged`, and what is delivered is in order; and not everything waits:
-/// what is kept for one subscriber has a limit.
+/// Checks that every event is delivered in order or counted in a `Lagged`, and that the queue of one
+/// subscriber is bounded.
 ///
 /// # Panics
-/// When it is not so.
+/// When the bus violates the rule.
 pub async fn a_slow_subscriber_is_told_what_it_lost(bus: &dyn Bus, setup: &Setup) {
-    let rule = setup.rule("a slow subscriber is told what it lost");
+    let rule = setup.rule("a slow subscriber receives the number of lost events");
     let mut stream = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
     for number in 0..setup.flood {
         rule.ok("publish", bus.publish(Topic::Facts, large(number))).await;
@@ -154,7 +155,7 @@ pub async fn a_slow_subscriber_is_told_what_it_lost(bus: &dyn Bus, setup: &Setup
                 let lost = lost.unwrap_or(0);
                 rule.holds(
                     lost > 0,
-                    "`Lagged` was expected to count what was lost and counts nothing",
+                    "`Lagged` was expected to count lost events and counted none",
                 );
                 lagged = true;
                 accounted += lost;
@@ -172,26 +173,26 @@ pub async fn a_slow_subscriber_is_told_what_it_lost(bus: &dyn Bus, setup: &Setup
     rule.holds(
         accounted == u64::from(setup.flood),
         format!(
-            "of {} events each was expected to be delivered or counted as lost once; it were {accounted}",
+            "each of {} events was expected to be delivered or counted as lost once; the total is {accounted}",
             setup.flood
         ),
     );
     rule.holds(
         lagged,
         format!(
-            "what waits for a subscriber that does not read was expected to have a limit below {} events \
-             (Setup::flood): nothing was lost",
+            "the queue of a subscriber that does not read was expected to have a limit below {} events \
+             (Setup::flood): no event was lost",
             setup.flood
         ),
     );
 }
 
-/// A subscriber that goes away leaves the others as they were.
+/// Checks that a dropped subscriber does not affect the others.
 ///
 /// # Panics
-/// When it is not so.
+/// When the bus violates the rule.
 pub async fn a_dropped_subscriber_disturbs_nobody(bus: &dyn Bus, setup: &Setup) {
-    let rule = setup.rule("a dropped subscriber disturbs nobody");
+    let rule = setup.rule("a dropped subscriber does not affect others");
     let gone = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
     let mut stays = rule.ok("subscribe", bus.subscribe(&[Topic::Facts])).await;
     drop(gone);

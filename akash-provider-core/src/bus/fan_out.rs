@@ -1,4 +1,4 @@
-//! One bus for the own process and others for those outside.
+//! A bus for this process that forwards to other buses.
 
 use super::{Bus, EventStream};
 use crate::error::Error;
@@ -9,31 +9,31 @@ use async_trait::async_trait;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Publishes on one bus and passes everything on to others, none of which can hold up the first.
+/// Publishes on one bus and forwards every event to other buses, without waiting for them.
 ///
-/// Subscribers and [`Bus::last`] are served by the first. What goes to each other waits in a queue of its own: facts
-/// that find no room there are lost and counted in the log, the latest status of each topic is published until the
-/// bus has it.
+/// The first bus serves subscribers and [`Bus::last`]. Every other bus has its own queue. When the queue is
+/// full, facts are dropped and the number of dropped facts is logged. The latest status of each topic is
+/// published again until the bus accepts it.
 ///
 /// ```
 /// use akash_provider_core::bus::{Bus, FanOut, LocalBus};
 /// use std::sync::Arc;
 ///
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// let elsewhere = Arc::new(LocalBus::new());
-/// let bus = FanOut::new(Arc::new(LocalBus::new()), vec![elsewhere]);
+/// let remote = Arc::new(LocalBus::new());
+/// let bus = FanOut::new(Arc::new(LocalBus::new()), vec![remote]);
 /// # let _: &dyn Bus = &bus;
 /// # }
 /// ```
 #[derive(Debug)]
 pub struct FanOut {
     first: Arc<dyn Bus>,
-    /// Empty once they were let go.
+    /// Empty after [`FanOut::finish`].
     others: Mutex<Vec<Outlet>>,
 }
 
 impl FanOut {
-    /// Must be called within a Tokio runtime: each of the others has a task there.
+    /// Creates the bus. Must be called within a Tokio runtime, because each other bus gets a task.
     #[must_use]
     pub fn new(first: Arc<dyn Bus>, others: Vec<Arc<dyn Bus>>) -> Self {
         let others = others.into_iter().map(Outlet::start).collect();
@@ -41,8 +41,8 @@ impl FanOut {
         Self { first, others }
     }
 
-    /// Lets the others take what waits for them, each for at most `limit`, and passes nothing on to them any more.
-    /// Dropping the bus instead gives up what waits.
+    /// Stops forwarding and waits up to `limit` for the other buses to publish their queues. Dropping the
+    /// `FanOut` instead discards the queues.
     pub async fn finish(&self, limit: Duration) {
         let others = std::mem::take(&mut *lock(&self.others));
         let others = others.into_iter().map(|outlet| outlet.finish(limit));
@@ -54,7 +54,7 @@ impl FanOut {
 impl Bus for FanOut {
     async fn publish(&self, topic: Topic, event: Arc<Event>) -> Result<(), Error> {
         for outlet in &*lock(&self.others) {
-            // What finds no room is counted there.
+            // The outlet counts the events that do not fit in the queue.
             outlet.hand_over(topic, Arc::clone(&event));
         }
         self.first.publish(topic, event).await

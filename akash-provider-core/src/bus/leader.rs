@@ -19,14 +19,14 @@ use tokio::time::Instant;
 /// Maximum number of facts a standby stores for a take-over; the oldest are dropped first.
 const FACTS_MAX: usize = 4096;
 
-/// Publishes while this instance leads, and stores what the next leader has to publish while it does not.
+/// Publishes while this instance leads. As a standby, stores the events that the next leader has to publish.
 ///
-/// A standby observes the same facts as the leader. It stores those with an [id](Event::id) of the last `window`, and
-/// the latest status of each topic, and publishes them with its first event as the leader: what happened between the
-/// failure of one leader and the start of the next is not lost. A fact that the old leader has published arrives a
-/// second time with the same id.
+/// A standby observes the same facts as the leader. The standby stores facts with an [id](Event::id) that are
+/// younger than `window`, and the latest status of each topic. After a fail-over, these events are published
+/// before the first event of the new leader, so that events between the failure and the take-over are not
+/// lost. A fact that the old leader has already published arrives a second time with the same id.
 ///
-/// Subscribers and [`Bus::last`] are always served by the inner bus.
+/// The inner bus always serves subscribers and [`Bus::last`].
 #[derive(Debug)]
 pub struct LeaderBus<B> {
     bus: B,
@@ -105,8 +105,8 @@ impl<B: Bus> Bus for LeaderBus<B> {
             stored.drop_older(self.window);
             stored.events()
         };
-        // Before the new events, because a stored status must not follow a later one. What the bus does not take now
-        // stays stored for the next publication.
+        // Stored events are published before the new events, because a stored status must not follow a later
+        // status. Events that the bus does not accept stay stored for the next publication.
         if !stored.is_empty() {
             let outcomes = self.bus.publish_all(&stored).await;
             let mut left = lock(&self.stored);

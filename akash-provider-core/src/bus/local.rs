@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-/// Events that wait for one subscriber before the oldest are given up: some minutes of a busy provider.
+/// Default length of a subscriber's queue: some minutes of events of a busy provider.
 pub const QUEUE_LIMIT: usize = 1024;
 
-/// A bus in memory. Each subscriber has a queue of its own with a limit; the oldest events of a slow one are
-/// replaced by one [`Delivery::Lagged`]. A clone is the same bus.
+/// A bus in memory. Each subscriber has its own bounded queue. One [`Delivery::Lagged`] replaces the oldest
+/// events of a slow subscriber. Clones share the same bus.
 #[derive(Debug, Clone)]
 pub struct LocalBus {
     state: Arc<Mutex<State>>,
@@ -38,13 +38,13 @@ impl Default for LocalBus {
 }
 
 impl LocalBus {
-    /// A bus whose subscribers may lag by [`QUEUE_LIMIT`] events.
+    /// Creates a bus with queues of [`QUEUE_LIMIT`] events.
     #[must_use]
     pub fn new() -> Self {
         Self::with_limit(QUEUE_LIMIT)
     }
 
-    /// A bus whose subscribers may lag by `limit` events; at least 2, for a lag notice and an event.
+    /// Creates a bus with queues of `limit` events. The minimum is 2: a lag notice and an event.
     #[must_use]
     pub fn with_limit(limit: usize) -> Self {
         Self {
@@ -54,11 +54,11 @@ impl LocalBus {
     }
 }
 
-/// Adds a delivery; a full queue gives up its oldest events and says at its head how many they were.
+/// Adds a delivery. A full queue drops its oldest events and reports their number at its head.
 fn enqueue(queue: &mut VecDeque<Delivery>, limit: usize, delivery: Delivery) {
     if queue.len() >= limit {
         let mut lost = 0;
-        // Down to where there is room for the word of what was lost, and for what comes.
+        // Leaves space for the lag notice and the new delivery.
         while queue.len() + 2 > limit {
             match queue.pop_front() {
                 Some(Delivery::Lagged(n)) => lost += n.unwrap_or(1),

@@ -19,7 +19,7 @@ async fn pointers_to_a_bus_conform() {
     suite(&(Box::new(LocalBus::new()) as Box<dyn Bus>), &Setup::default()).await;
 }
 
-/// One mistake each.
+/// One violation of the contract each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     LosesInSilence,
@@ -45,7 +45,7 @@ use Mistake as M;
 const CAUGHT: [(Mistake, &str); 16] = [
     (
         M::LosesInSilence,
-        "a slow subscriber is told what it lost: after 0 events, lost ones counted",
+        "a slow subscriber receives the number of lost events: after 0 events, lost ones counted",
     ),
     (
         M::KeepsEverything,
@@ -53,15 +53,15 @@ const CAUGHT: [(Mistake, &str); 16] = [
     ),
     (
         M::PublishHangs,
-        "`publish` was expected to answer within 5s and did not",
+        "`publish` was expected to respond within 5s and did not",
     ),
     (
         M::SubscribeHangs,
-        "`subscribe` was expected to answer within 5s and did not",
+        "`subscribe` was expected to respond within 5s and did not",
     ),
     (
         M::LastHangs,
-        "`last` was expected to answer within 5s and did not",
+        "`last` was expected to respond within 5s and did not",
     ),
     (
         M::KeepsFacts,
@@ -81,7 +81,7 @@ const CAUGHT: [(Mistake, &str); 16] = [
     ),
     (
         M::WaitsForReaders,
-        "a slow subscriber is told what it lost: `publish` was expected to answer within 5s",
+        "a slow subscriber receives the number of lost events: `publish` was expected to respond within 5s",
     ),
     (
         M::LosesOne,
@@ -97,11 +97,11 @@ const CAUGHT: [(Mistake, &str); 16] = [
     ),
     (
         M::CountsNothing,
-        "a slow subscriber is told what it lost: `Lagged` was expected to count",
+        "a slow subscriber receives the number of lost events: `Lagged` was expected to count",
     ),
     (
         M::FailsWithoutReaders,
-        "a dropped subscriber disturbs nobody: `publish` was expected to succeed",
+        "a dropped subscriber does not affect others: `publish` was expected to succeed",
     ),
     (
         M::Repeats,
@@ -128,7 +128,7 @@ impl Bus for Liar {
         if self.mistake == M::PublishHangs {
             std::future::pending::<()>().await;
         }
-        // As a connection does, which takes 8 MiB that nobody has read yet.
+        // Like the buffers of a connection, which accept 8 MiB before the peer reads.
         let bytes = serde_json::to_vec(&event).map_or(0, |text| text.len());
         let waiting = self
             .waiting
@@ -148,7 +148,7 @@ impl Bus for Liar {
             return Err(crate::Error::new(
                 ErrorKind::Internal,
                 "publish",
-                "a reader was closed",
+                "a subscriber was closed",
             ));
         }
         if self.mistake == M::Reorders && topic == Topic::Facts && *event == *fact(4) {
@@ -232,12 +232,16 @@ async fn every_mistake_is_found_and_said() {
             ..Setup::default()
         };
         let failure = crate::conformance::verdict(suite(&liar, &setup)).await;
-        let failure = failure.unwrap_or_else(|| panic!("{mistake:?} is not found"));
-        assert!(failure.contains(expected), "{mistake:?} is found as: {failure}");
+        let failure = failure.unwrap_or_else(|| panic!("{mistake:?} is not detected"));
+        assert!(
+            failure.contains(expected),
+            "{mistake:?} is detected with another message: {failure}"
+        );
     }
 }
 
-/// A bus that relies on the buffers of connections: a byte for each byte of an event, and no limit of its own.
+/// A bus that relies on the buffers of connections, one byte per byte of an event, and has no limit of its
+/// own.
 #[derive(Debug, Default)]
 struct TcpBus {
     readers: Mutex<Vec<TcpStream>>,
@@ -294,7 +298,7 @@ async fn the_flood_is_more_than_the_buffers_of_a_connection() {
     };
     let failure =
         crate::conformance::verdict(a_slow_subscriber_is_told_what_it_lost(&TcpBus::default(), &setup)).await;
-    let failure = failure.expect("a bus without a limit is found");
-    let expected = "`publish` was expected to answer within 200ms and did not";
+    let failure = failure.expect("a bus without a limit is detected");
+    let expected = "`publish` was expected to respond within 200ms and did not";
     assert!(failure.contains(expected), "{failure}");
 }
