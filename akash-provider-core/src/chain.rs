@@ -1,4 +1,4 @@
-//! The chain client: what the provider asks, sends and hears.
+//! The chain client: queries, transactions and events.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

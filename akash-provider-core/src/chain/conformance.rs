@@ -1,7 +1,8 @@
-//! The suite every [`ChainClient`] passes.
+//! The conformance suite of [`ChainClient`].
 //!
-//! The suite needs somebody who acts as the tenant and makes blocks: a [`Driver`]. On a live chain it signs the
-//! tenant's transactions and waits for blocks; [`MemoryDriver`] does it for [`MemoryChain`](super::MemoryChain).
+//! The suite needs a [`Driver`] that acts as the tenant and makes blocks. On a live chain the driver signs
+//! the transactions of the tenant and waits for blocks. [`MemoryDriver`] drives a
+//! [`MemoryChain`](super::MemoryChain).
 //!
 //! ```
 //! use akash_provider_core::chain::conformance::{self, MemoryDriver};
@@ -12,8 +13,8 @@
 //! # }
 //! ```
 //!
-//! A suite cannot cause an outage: a client's tests do, for [`a_failed_query_is_never_an_absence`]. Unknown outcomes of
-//! transactions are not checked here.
+//! The suite cannot cause an outage. The tests of a client call [`a_failed_query_is_never_an_absence`]
+//! themselves. The suite does not check unknown outcomes of transactions.
 
 mod driver;
 mod leases;
@@ -38,16 +39,17 @@ pub use outage::a_failed_query_is_never_an_absence;
 use std::pin::pin;
 use std::time::Duration;
 
-/// Blocks that a transaction may take to land.
+/// Maximum number of blocks until a transaction is included.
 const BLOCKS_MAX: u32 = 20;
-/// How long any one call may take, of the client as of the driver, and the next item of a stream.
+/// Maximum time of one call of the client or the driver, and of the next item of a stream.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs every check. The driver's provider and rival are registered and can pay deposits, its tenant can pay
-/// for a few deployments; other users of the chain do not disturb.
+/// Runs every check. The provider and the competing provider of the driver must be registered and able to pay
+/// deposits. The tenant must be able to pay for a few deployments. Other users of the chain do not affect the
+/// result.
 ///
 /// # Panics
-/// Names the rule that the client breaks.
+/// When the client violates a rule. The message names the rule.
 pub async fn suite(client: &dyn ChainClient, driver: &dyn Driver) {
     what_is_not_there_is_none(client, driver).await;
     events_come_block_by_block(client, driver).await;
@@ -62,7 +64,7 @@ pub async fn suite(client: &dyn ChainClient, driver: &dyn Driver) {
 
 type Events = BoxStream<'static, Result<ChainEvent, Error>>;
 
-/// A bid of the provider on an order of the driver's.
+/// Returns the id of the provider's bid on an order of the driver.
 pub(super) fn bid_id(order: &OrderId, provider: &Address) -> BidId {
     BidId {
         order: order.clone(),
@@ -83,7 +85,7 @@ pub(super) fn create_bid(id: &BidId, driver: &dyn Driver) -> Msg {
     }
 }
 
-/// Sends and makes blocks until the outcome is known.
+/// Sends a transaction and makes blocks until the outcome is known.
 pub(super) async fn send(
     client: &dyn ChainClient,
     driver: &dyn Driver,
@@ -136,17 +138,17 @@ pub(super) async fn next(events: &mut Events, what: &Rule) -> ChainEvent {
     }
 }
 
-/// The first item, which is a `Resync`.
+/// Expects a `Resync` as the first item.
 pub(super) async fn resync(events: &mut Events, what: &Rule) -> Snapshot {
     match next(events, what).await {
         ChainEvent::Resync(snapshot) => snapshot.as_ref().clone(),
         other => what.broken(format!(
-            "a subscription was expected to begin with a `Resync` and began with {other:?}"
+            "a subscription was expected to start with a `Resync` and started with {other:?}"
         )),
     }
 }
 
-/// Facts about a deployment until `last` is seen, and then its block's end.
+/// Collects the facts about a deployment up to `last`, then waits for the end of the block.
 pub(super) async fn facts_until(
     events: &mut Events,
     deployment: &DeploymentId,
@@ -189,13 +191,13 @@ fn of_deployment(event: &ChainEvent, deployment: &DeploymentId) -> bool {
     }
 }
 
-/// What does not exist is an empty answer and no error.
+/// Checks that a query for a missing record returns an empty result, not an error.
 ///
 /// # Panics
-/// When it is not so.
+/// When the client violates the rule.
 pub async fn what_is_not_there_is_none(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = &rule("what is not there is none");
-    let nobody = Address::from_bytes(&[77; 20]).expect("20 bytes are an address");
+    let what = &rule("missing records are empty results");
+    let unknown = Address::from_bytes(&[77; 20]).expect("20 bytes are an address");
     let order = driver.no_order();
     let id = bid_id(&order, &driver.provider());
     assert_eq!(
@@ -222,7 +224,7 @@ pub async fn what_is_not_there_is_none(client: &dyn ChainClient, driver: &dyn Dr
     let us = driver.provider();
     let audit = client.auditor_attributes(nobody.as_str(), &us);
     let audit = what.ok("auditor_attributes", audit).await;
-    assert_eq!(audit, None, "{what}: nobody has signed anything");
+    assert_eq!(audit, None, "{what}: no auditor has signed");
     assert_eq!(
         what.ok("balance", client.balance(&nobody, "uact")).await.amount,
         0,
@@ -232,21 +234,24 @@ pub async fn what_is_not_there_is_none(client: &dyn ChainClient, driver: &dyn Dr
     assert_eq!(
         there.map(|p| p.owner),
         Some(driver.provider()),
-        "{what}: but we are"
+        "{what}: the provider is registered"
     );
     let sync = what.ok("sync_info", client.sync_info()).await;
-    assert!(!sync.catching_up, "{what}: a node that catches up is not asked");
+    assert!(
+        !sync.catching_up,
+        "{what}: a node that is catching up must not be queried"
+    );
     let ahead = what
         .ok("block_time", client.block_time(sync.height + 1_000_000))
         .await;
-    assert_eq!(ahead, None, "{what}: a block to come has no time");
+    assert_eq!(ahead, None, "{what}: a future block has no time");
 }
 
-/// `Resync` first, then facts in their order, each block closed by `Block` with a greater height; a later
-/// subscription begins with what happened before it.
+/// Checks the order of events: first `Resync`, then facts in order, and after each block a `Block` with a
+/// greater height. A later subscription starts with the current state.
 ///
 /// # Panics
-/// When it is not so.
+/// When the client violates the rule.
 pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("events come block by block");
     let mut events = client.subscribe(&driver.provider());
@@ -277,7 +282,11 @@ pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn D
         assert!(block.0 > height, "{what}: block {} after {height}", block.0);
         height = block.0;
         let time = what.ok("block_time", client.block_time(height)).await;
-        assert_eq!(time, Some(block.1), "{what}: both say the same time");
+        assert_eq!(
+            time,
+            Some(block.1),
+            "{what}: query and event report the same time"
+        );
     }
     let late = resync(&mut client.subscribe(&driver.provider()), what).await;
     assert!(
@@ -286,19 +295,19 @@ pub async fn events_come_block_by_block(client: &dyn ChainClient, driver: &dyn D
     );
     assert!(
         late.height >= height,
-        "{what}: a Resync is not older than what was told"
+        "{what}: a Resync is not older than the last event"
     );
     what.answer("Driver::close_deployment", driver.close_deployment(&id))
         .await;
 }
 
-/// A bid is seen by query and event after it is committed; a second one on the order, also after the first is
-/// closed, is `BidExists`.
+/// Checks that a committed bid is visible by query and by event. A second bid on the order is refused with
+/// `BidExists`, also after the first bid is closed.
 ///
 /// # Panics
-/// When it is not so.
+/// When the client violates the rule.
 pub async fn a_bid_lands_once(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = &rule("a bid lands once");
+    let what = &rule("an order accepts one bid");
     let order = what
         .answer("Driver::create_deployment", driver.create_deployment(1))
         .await
@@ -314,7 +323,7 @@ pub async fn a_bid_lands_once(client: &dyn ChainClient, driver: &dyn Driver) {
         "{what}: read at {} after {height}",
         seen.height
     );
-    let bid = what.there("the answer", seen.value);
+    let bid = what.there("the result", seen.value);
     assert_eq!((bid.state, bid.created_at), (BidState::Open, height), "{what}");
     assert_eq!(bid.price, driver.price(), "{what}");
     let price = driver.price();
@@ -336,10 +345,10 @@ pub async fn a_bid_lands_once(client: &dyn ChainClient, driver: &dyn Driver) {
     .await;
 }
 
-/// When one message of a transaction is refused, none of them happens.
+/// Checks that a transaction has no effect when one of its messages is refused.
 ///
 /// # Panics
-/// When it is not so.
+/// When the client violates the rule.
 pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("a transaction is all or nothing");
     let order = what
@@ -363,14 +372,14 @@ pub async fn a_transaction_is_all_or_nothing(client: &dyn ChainClient, driver: &
     .await;
 }
 
-/// An update replaces the whole record, the addresses of the people behind it too.
+/// Checks that an update replaces the whole provider record, including the contact addresses.
 ///
 /// # Panics
-/// When it is not so.
+/// When the client violates the rule.
 pub async fn a_provider_record_comes_back_as_it_was_sent(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = &rule("a provider's record comes back as it was sent");
+    let what = &rule("a provider's record equals the sent record");
     let before = what.ok("provider", client.provider(&driver.provider())).await;
-    let before = what.there("the answer", before);
+    let before = what.there("the result", before);
     let mut record = before.clone();
     record.attributes.push(Attribute::new("conformance", "true"));
     record.info = ProviderInfo {
@@ -384,10 +393,10 @@ pub async fn a_provider_record_comes_back_as_it_was_sent(client: &dyn ChainClien
     }
 }
 
-/// Small pages, one after the other, give every record of the filter once.
+/// Checks that consecutive small pages return every matching record once.
 ///
 /// # Panics
-/// When it is not so.
+/// When the client violates the rule.
 pub async fn pages_cover_everything_once(client: &dyn ChainClient, driver: &dyn Driver) {
     let what = &rule("pages cover everything once");
     let mut wanted = what
@@ -406,7 +415,7 @@ pub async fn pages_cover_everything_once(client: &dyn ChainClient, driver: &dyn 
     let mut seen = Vec::new();
     loop {
         let page = what.ok("orders", client.orders(&filter, request.clone())).await;
-        assert!(page.items.len() <= 2, "{what}: a page keeps its limit");
+        assert!(page.items.len() <= 2, "{what}: a page does not exceed its limit");
         seen.extend(page.items.into_iter().map(|o| o.id));
         match page.next {
             Some(key) => request.key = Some(key),

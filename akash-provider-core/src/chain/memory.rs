@@ -1,8 +1,8 @@
-//! A chain in memory: a [`Market`] behind the chain port, with faults on demand.
+//! A chain in memory: a [`Market`] behind the chain port, with fault injection.
 //!
-//! Blocks are made by [`MemoryChain::advance`]. What tenants do is executed at once; transactions of providers
-//! wait for the next block (or make a block of their own, see [`Inclusion`]). Events are told when their block
-//! is complete. Nothing here reads a clock.
+//! [`MemoryChain::advance`] makes blocks. Messages of tenants are executed at once. Transactions of providers
+//! wait for the next block or make their own block, see [`Inclusion`]. Events are sent when their block is
+//! complete. This module reads no clock.
 
 mod query;
 #[cfg(test)]
@@ -21,48 +21,50 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Events that wait for one subscriber before they are replaced by a `Resync`: some thousand busy blocks.
+/// Maximum length of a subscriber's queue: events of some thousand busy blocks. A `Resync` replaces a full
+/// queue.
 const QUEUE_LIMIT: usize = 4096;
 
-/// Lifetime of a transaction in block time.
+/// Lifetime of a transaction, in block time.
 const TX_LIFETIME: Duration = Duration::from_secs(60);
 
-/// When a transaction gets into a block.
+/// Time at which a transaction is included in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inclusion {
-    /// In the block that the next [`MemoryChain::advance`] completes; its outcome is known only then.
+    /// In the block that the next [`MemoryChain::advance`] completes. The outcome is known after this block.
     NextBlock,
-    /// At once: every transaction, of a provider or a tenant, completes a block.
+    /// At once: every transaction of a provider or a tenant completes a block.
     Immediate {
-        /// How much later than the block before it.
+        /// Time between the previous block and the new block.
         block_time: Duration,
     },
 }
 
-/// What becomes of a transaction.
+/// Injected result of a broadcast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It gets into a block and its outcome is told.
+    /// The transaction is included and the caller receives the outcome.
     Included,
-    /// It is not sent, and that is known: an error.
+    /// The transaction is not sent and the caller receives an error.
     NotSent,
-    /// Its outcome is `Unknown`.
+    /// The caller receives the outcome `Unknown`.
     Unknown {
-        /// It lands so many blocks after the next one (unless it has expired by then); `None` for never.
+        /// Number of blocks after the next block until the transaction is included, unless it expires
+        /// earlier. `None` means never.
         lands_after: Option<u32>,
     },
 }
 
-/// How long queries fail.
+/// Duration of an outage of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
-    /// For so many queries.
+    /// The given number of queries fail.
     Next(u32),
-    /// For every query until [`MemoryChain::restore_queries`].
+    /// Every query fails until [`MemoryChain::restore_queries`].
     UntilRestored,
 }
 
-/// A chain in memory. A clone is the same chain.
+/// A chain in memory. Clones share the same chain.
 ///
 /// ```
 /// use akash_provider_core::chain::{ChainQuery, MemoryChain};
@@ -98,17 +100,18 @@ struct State {
     deaf: bool,
     keep: Keep,
     maker: Maker,
-    /// The market may differ from what the maker has seen last.
+    /// Whether the market may have changed since the block maker observed it.
     touched: bool,
 }
 
-/// Who puts transactions of its own into every block, and sees it complete: what serves the chain to others.
-/// It is called with the chain locked, so it must not call the chain.
+/// Adds transactions to every block and observes every completed block, to serve the chain to remote clients.
+/// The chain is locked during a call, so the block maker must not call the chain.
 pub trait BlockMaker: Send + 'static {
-    /// A block of this time is about to be completed: executes what waits; the facts.
+    /// Executes pending transactions in a block with the given time and returns the facts.
     fn execute(&mut self, market: &mut Market, time: BlockTime) -> Vec<ChainEvent>;
-    /// A block is complete. `direct` are the facts of what was done to the chain itself; `touched` is false when
-    /// nothing but the maker can have changed the market since the block before.
+    /// Receives a completed block. `direct` are the facts of messages that did not pass through the block
+    /// maker. `touched` is false when only the block maker can have changed the market since the previous
+    /// block.
     fn completed(&mut self, market: &Market, direct: &[ChainEvent], touched: bool);
 }
 
@@ -121,7 +124,7 @@ impl fmt::Debug for Maker {
     }
 }
 
-/// What is done with every state of the market.
+/// Function that stores every state of the market.
 #[derive(Default)]
 struct Keep(Option<Keeper>);
 
@@ -145,7 +148,7 @@ struct Pending {
 struct Subscriber {
     provider: Address,
     feed: Feed<Result<ChainEvent, Error>>,
-    /// Facts of the block under construction that its `Resync` contained already.
+    /// Number of facts of the block under construction that the `Resync` of this subscriber already contains.
     known: usize,
 }
 
@@ -160,13 +163,13 @@ impl fmt::Debug for MemoryChain {
 }
 
 impl MemoryChain {
-    /// A new chain; transactions wait for the next block.
+    /// Creates a chain on which transactions wait for the next block.
     #[must_use]
     pub fn new(config: MarketConfig) -> Self {
         Self::with_market(Market::new(config))
     }
 
-    /// A chain that goes on from a market.
+    /// Creates a chain that continues from `market`.
     #[must_use]
     pub fn with_market(market: Market) -> Self {
         let state = State {
@@ -191,67 +194,70 @@ impl MemoryChain {
         }
     }
 
-    /// Looks at the market, or prepares it (money, parameters, keys). Transactions belong to
-    /// [`MemoryChain::tenant`] and the port: events of those made here are told to nobody.
+    /// Calls `look` with the market, to read it or to set balances, parameters and keys. Subscribers receive
+    /// no events of these changes. Use [`MemoryChain::tenant`] and the chain port for transactions.
     pub fn market<R>(&self, look: impl FnOnce(&mut Market) -> R) -> R {
         let mut state = lock(&self.state);
         state.touched = true;
         look(&mut state.market)
     }
 
-    /// From now on `maker` takes part in every block; it replaces the one before.
+    /// Sets the block maker for all following blocks.
     pub fn set_block_maker(&self, maker: impl BlockMaker) {
         lock(&self.state).maker = Maker(Some(Box::new(maker)));
     }
 
-    /// From now on every change of the market is handed to `keep` before anybody is told of it: after a tenant
-    /// acted, and after a block. What [`MemoryChain::market`] changes is handed over with the next of them.
+    /// Sets a function that stores the market. The function is called after a tenant's message and after a
+    /// block, before subscribers are notified. Changes made by [`MemoryChain::market`] are stored with the
+    /// next call.
     pub fn keep(&self, keep: impl FnMut(&Market) + Send + 'static) {
         lock(&self.state).keep = Keep(Some(Box::new(keep)));
     }
 
-    /// A tenant or an auditor acts.
+    /// Executes a message of a tenant or an auditor.
     ///
     /// # Errors
-    /// The network's refusal.
+    /// The refusal of the network.
     pub fn tenant(&self, msg: TenantMsg) -> Result<Vec<ChainEvent>, Rejection> {
         let mut state = lock(&self.state);
         let events = state.market.tenant(msg)?;
         state.touched = true;
         state.facts.extend(events.iter().cloned());
-        // Kept before anybody is told, so that nobody knows of what a restart would forget.
+        // Stored before subscribers are notified, so that a restart cannot lose an observed change.
         state.save();
         state.close_block_if_immediate();
         Ok(events)
     }
 
-    /// Completes a block `elapsed` after the one before it, with every transaction that waits; its height.
+    /// Completes a block with all pending transactions, `elapsed` after the previous block. Returns its
+    /// height.
     pub fn advance(&self, elapsed: Duration) -> Height {
         lock(&self.state).close_block(elapsed)
     }
 
-    /// Transactions that wait for a block.
+    /// Returns the number of pending transactions.
     #[must_use]
     pub fn waiting(&self) -> usize {
         lock(&self.state).pool.len()
     }
 
-    /// When transactions get into a block from now on.
+    /// Sets when transactions are included in a block.
     pub fn set_inclusion(&self, inclusion: Inclusion) {
         lock(&self.state).inclusion = inclusion;
     }
 
-    /// Events that may wait for a subscriber before a `Resync` replaces them; at least 1.
+    /// Sets the maximum number of queued events of a subscriber, at least 1. A `Resync` replaces a full
+    /// queue.
     pub fn set_queue_limit(&self, limit: usize) {
         lock(&self.state).queue_limit = limit.max(1);
     }
 
-    /// Decides about the next broadcast that has no fate yet; without one a transaction is included.
+    /// Sets the result of the next broadcast without a set result. By default a transaction is included.
     pub fn next_fate(&self, fate: Fate) {
         lock(&self.state).fates.push_back(fate);
     }
 
-    /// Queries fail from now on.
+    /// Makes queries fail.
     pub fn fail_queries(&self, outage: Outage) {
         lock(&self.state).outage = Some(outage);
     }
@@ -261,28 +267,29 @@ impl MemoryChain {
         lock(&self.state).outage = None;
     }
 
-    /// Queries are answered from the present state from now on, whatever happens later: a node that hangs.
+    /// Makes queries return the present state until [`MemoryChain::thaw_reads`], like a node that hangs.
     pub fn freeze_reads(&self) {
         let mut state = lock(&self.state);
         state.stale = Some(Box::new(state.market.clone()));
     }
 
-    /// Queries are answered from the newest state again.
+    /// Makes queries return the newest state again.
     pub fn thaw_reads(&self) {
         lock(&self.state).stale = None;
     }
 
-    /// What a second endpoint is taken to say about every record.
+    /// Sets the response of a simulated second endpoint for every record.
     pub fn set_agreement(&self, agreement: Agreement) {
         lock(&self.state).agreement = agreement;
     }
 
-    /// What the node says of itself.
+    /// Sets whether the node reports that it is catching up.
     pub fn set_catching_up(&self, catching_up: bool) {
         lock(&self.state).catching_up = catching_up;
     }
 
-    /// Subscribers get an error and then nothing: every event from now on is lost.
+    /// Interrupts event streams: subscribers receive an error and lose all events until
+    /// [`MemoryChain::restore_events`].
     pub fn interrupt_events(&self) {
         let mut state = lock(&self.state);
         state.deaf = true;
@@ -297,7 +304,7 @@ impl MemoryChain {
         state.subscribers.retain_mut(pushed);
     }
 
-    /// Subscribers get a `Resync` and everything after it.
+    /// Restores event streams: subscribers receive a `Resync` and all later events.
     pub fn restore_events(&self) {
         let mut state = lock(&self.state);
         state.deaf = false;
@@ -324,7 +331,7 @@ impl State {
             let outcome = self.include(&pending, height);
             replies.extend(pending.reply.map(|reply| (reply, outcome)));
         }
-        // What is there so far was done to the chain itself; what follows is the maker's.
+        // These facts are of direct messages; the block maker adds further facts.
         let direct = self.facts.len();
         if let Maker(Some(maker)) = &mut self.maker {
             let time = self.market.time().plus(elapsed);
@@ -338,7 +345,7 @@ impl State {
         self.facts.push(block);
         self.save();
         for (reply, outcome) in replies {
-            // The caller may have gone away; the transaction is in the block all the same.
+            // The caller may have stopped waiting; the transaction is included in any case.
             drop(reply.send(outcome));
         }
         let facts = std::mem::take(&mut self.facts);
@@ -370,12 +377,12 @@ impl State {
         }
     }
 
-    /// Tells a complete block; who has no room for it gets the whole present instead.
+    /// Sends a complete block to all subscribers. A subscriber with a full queue receives a `Resync` instead.
     fn tell(&mut self, facts: &[ChainEvent]) {
         let (market, limit, deaf) = (&self.market, self.queue_limit, self.deaf);
         self.subscribers.retain_mut(|subscriber| {
             let news = facts
-                // Who came within this block had its first facts with the `Resync`.
+                // Facts before the subscription are part of the subscriber's first `Resync`.
                 .get(std::mem::take(&mut subscriber.known)..)
                 .unwrap_or_default();
             let provider = &subscriber.provider;
@@ -423,12 +430,12 @@ impl ChainTx for MemoryChain {
             let message = "a transaction needs at least one message";
             return Err(Error::new(ErrorKind::Invalid, OPERATION, message));
         }
-        // The lock is not held while the outcome is waited for.
+        // The lock is released before waiting for the outcome.
         let outcome = {
             let mut state = lock(&self.state);
             match state.fates.pop_front().unwrap_or(Fate::Included) {
                 Fate::NotSent => {
-                    let message = "no node takes transactions; nothing was sent";
+                    let message = "no node accepts transactions; the transaction was not sent";
                     return Err(Error::new(ErrorKind::Unavailable, OPERATION, message));
                 }
                 Fate::Unknown { lands_after } => {
@@ -447,7 +454,7 @@ impl ChainTx for MemoryChain {
         };
         outcome
             .await
-            .map_err(|e| Error::new(ErrorKind::Stopped, OPERATION, "the chain is gone").with_source(e))
+            .map_err(|e| Error::new(ErrorKind::Stopped, OPERATION, "the chain was dropped").with_source(e))
     }
 }
 
@@ -457,7 +464,7 @@ impl ChainEvents for MemoryChain {
         let (feed, stream) = Feed::new();
         let first = resync(&state.market, provider);
         feed.update(|queue| queue.push_back(Ok(first)));
-        // Under the same lock as the first picture, so that no fact is missing between the two.
+        // Under the same lock as the snapshot, so that no fact between the two is missing.
         let known = state.facts.len();
         state.subscribers.push(Subscriber {
             provider: provider.clone(),

@@ -1,4 +1,4 @@
-//! The traits [`ChainQuery`], [`ChainTx`], [`ChainEvents`] and their sum [`ChainClient`].
+//! The traits [`ChainQuery`], [`ChainTx`] and [`ChainEvents`], and their sum [`ChainClient`].
 
 use crate::error::{Error, ErrorKind};
 use crate::types::{
@@ -11,36 +11,36 @@ use futures::stream::BoxStream;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which orders a question is about; the default takes all.
+/// Filter of a query for orders. The default matches all orders.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OrderFilter {
-    /// Only in this state.
+    /// State of the orders; `None` matches any.
     pub state: Option<OrderState>,
-    /// Only of this deployment.
+    /// Deployment of the orders; `None` matches any.
     pub deployment: Option<DeploymentId>,
 }
 
 impl OrderFilter {
-    /// True for an order that the question is about.
+    /// Returns whether the filter matches an order.
     #[must_use]
     pub fn takes(&self, record: &Order) -> bool {
         takes(self.state.as_ref(), &record.state) && takes(self.deployment.as_ref(), record.id.deployment())
     }
 }
 
-/// Which bids a question is about; the default takes all.
+/// Filter of a query for bids. The default matches all bids.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BidFilter {
-    /// Only on this order.
+    /// Order of the bids; `None` matches any.
     pub order: Option<OrderId>,
-    /// Only of this provider.
+    /// Provider of the bids; `None` matches any.
     pub provider: Option<Address>,
-    /// Only in this state.
+    /// State of the bids; `None` matches any.
     pub state: Option<BidState>,
 }
 
 impl BidFilter {
-    /// True for a bid that the question is about.
+    /// Returns whether the filter matches a bid.
     #[must_use]
     pub fn takes(&self, record: &Bid) -> bool {
         takes(self.order.as_ref(), &record.id.order)
@@ -49,19 +49,19 @@ impl BidFilter {
     }
 }
 
-/// Which leases a question is about; the default takes all.
+/// Filter of a query for leases. The default matches all leases.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LeaseFilter {
-    /// Only of this provider.
+    /// Provider of the leases; `None` matches any.
     pub provider: Option<Address>,
-    /// Only of this deployment.
+    /// Deployment of the leases; `None` matches any.
     pub deployment: Option<DeploymentId>,
-    /// Only in this state.
+    /// State of the leases; `None` matches any.
     pub state: Option<LeaseState>,
 }
 
 impl LeaseFilter {
-    /// True for a lease that the question is about.
+    /// Returns whether the filter matches a lease.
     #[must_use]
     pub fn takes(&self, record: &LeaseRecord) -> bool {
         takes(self.provider.as_ref(), &record.lease.id.provider)
@@ -74,35 +74,36 @@ fn takes<T: PartialEq>(filter: Option<&T>, value: &T) -> bool {
     filter.is_none_or(|wanted| wanted == value)
 }
 
-/// Which page; opaque key from the page before.
+/// Request for one page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PageRequest {
-    /// `None` for the first.
+    /// Opaque key from the previous page; `None` for the first page.
     pub key: Option<Vec<u8>>,
-    /// At most so many; 0 for the backend's own limit.
+    /// Maximum number of records; 0 for the default of the backend.
     pub limit: u32,
 }
 
-/// A page of a listing.
+/// Page of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// Its records, at most as many as were asked for.
+    /// Records of the page, at most the requested number.
     pub items: Vec<T>,
     /// Key of the next page; `None` at the end.
     pub next: Option<Vec<u8>>,
 }
 
-/// Records of a page when the question names no number, as the network's default.
+/// Default number of records per page, as on the network.
 const PAGE_DEFAULT: usize = 100;
-/// Most records of a page.
+/// Maximum number of records per page.
 const PAGE_MAX: usize = 1000;
 
 impl<T> Page<T> {
-    /// One page of records that come in the order of their ids: 100 when the request names no number, 1000 at most.
-    /// The key is the id of the last one, so records that come or go between two pages neither repeat nor hide another.
+    /// Returns one page of records that are sorted by id: 100 records if the request has no limit, at most
+    /// 1000. The page key is the id of the last record. Records that are added or removed between two pages
+    /// do not hide or repeat other records.
     ///
     /// # Errors
-    /// `Invalid` when the key is none that a page before gave.
+    /// `Invalid` when the key was not returned by a previous page.
     pub fn of<I>(
         operation: &'static str,
         records: impl Iterator<Item = T>,
@@ -117,7 +118,7 @@ impl<T> Page<T> {
             Some(key) => {
                 let text = std::str::from_utf8(key).ok();
                 let id = text.and_then(|t| t.parse::<I>().ok());
-                let wrong = "the page key is not one that a page before gave";
+                let wrong = "the page key was not returned by a previous page";
                 Some(id.ok_or_else(|| Error::new(ErrorKind::Invalid, operation, wrong))?)
             }
         };
@@ -126,10 +127,10 @@ impl<T> Page<T> {
             Ok(limit) => limit.min(PAGE_MAX),
             Err(_) => PAGE_MAX,
         };
-        // Compared and not looked for: the record that gave the key may be gone.
+        // Compared by order instead of searched, because the record that gave the key may be deleted.
         let mut rest = records.skip_while(|r| after.as_ref().is_some_and(|a| id(r) <= *a));
         let items: Vec<T> = rest.by_ref().take(limit).collect();
-        // One more is asked for, so that the last page is known to be the last.
+        // One more record is read to detect the last page.
         let more = rest.next().is_some();
         let last = items.last().filter(|_| more);
         let next = last.map(|r| id(r).to_string().into_bytes());
@@ -137,127 +138,136 @@ impl<T> Page<T> {
     }
 }
 
-/// What a node says of itself.
+/// Status that a node reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyncInfo {
-    /// Chain id that the node itself reports.
+    /// Chain id that the node reports.
     pub chain_id: String,
-    /// Height of the newest block it has.
+    /// Height of the newest block of the node.
     pub height: Height,
-    /// Time of that block.
+    /// Time of the newest block.
     pub time: BlockTime,
-    /// Still replaying the past: its answers are old.
+    /// Whether the node still replays old blocks. Its responses are then outdated.
     pub catching_up: bool,
 }
 
-/// An account, with what a signature of its needs.
+/// An account with the data that its signatures need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Bech32 address that the account is known by.
+    /// Bech32 address of the account.
     pub address: Address,
-    /// Compressed secp256k1 key; `None` until the account's first transaction.
+    /// Compressed secp256k1 key; `None` before the first transaction of the account.
     pub pubkey: Option<Vec<u8>>,
-    /// Number the chain gave the account; it is part of what is signed.
+    /// Account number on the chain, part of the signed bytes.
     pub number: u64,
-    /// Sequence that its next transaction must carry; each transaction uses one up.
+    /// Sequence number of the next transaction. Each transaction increments the sequence.
     pub sequence: u64,
 }
 
-/// Questions to the chain.
+/// Queries of the chain.
 ///
 /// # Contract
-/// "Not found" is `Ok(None)` (or an empty page), not an error; "I do not know" is an error, never an empty answer. What is
-/// not known of a record is not guessed: a client that knows its own record to have gaps says
-/// [`Disputed`](crate::types::Agreement::Disputed), and no lease is ended on its word. Answers come from a node with our chain id; a
-/// node that is catching up is not asked. What a transaction changed is seen by every question asked after its outcome
-/// was told, and [`Observed`] is then of its height or later. A provider's record comes back as it was sent.
+/// "Not found" is `Ok(None)` or an empty page. A failed query is an error, never an empty result. A client
+/// does not guess missing data: a client with an incomplete record returns
+/// [`Disputed`](crate::types::Agreement::Disputed), and the provider ends no lease because of this record.
+/// Responses come from a node with the configured chain id that is not catching up. After the outcome of a
+/// transaction was returned, every later query sees its changes, and the height of [`Observed`] is not lower
+/// than the height of the transaction. A provider record is returned exactly as it was sent.
 ///
-/// Pages: at most `limit` records each, every record of the filter once, and an end; [`Page::of`] makes them. A question
-/// takes `query_timeout` at most, then its future is dropped. How to write one: `docs/writing-a-chain.md`.
+/// Each page has at most `limit` records. The pages contain every matching record once and end. [`Page::of`]
+/// builds them. A query takes at most `query_timeout`, then its future is dropped. `docs/writing-a-chain.md`
+/// describes how to implement this trait.
 ///
 /// # Errors
-/// `Unavailable` or `Timeout` when nobody answers, `Invalid` when the question can never be answered.
+/// `Unavailable` or `Timeout` when no node responds, `Invalid` when the query can never succeed.
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait ChainQuery: fmt::Debug + Send + Sync + 'static {
-    /// The record of a provider; `None` when it is not registered.
+    /// Returns the record of a provider, or `None` if the provider is not registered.
     async fn provider(&self, owner: &Address) -> Result<Option<ProviderRecord>, Error>;
-    /// Orders, page by page.
+    /// Returns one page of orders.
     async fn orders(&self, filter: &OrderFilter, page: PageRequest) -> Result<Page<Order>, Error>;
-    /// One order, whatever its state; `None` when there is none of this id.
+    /// Returns an order in any state, or `None` if no order has this id.
     async fn order(&self, id: &OrderId) -> Result<Option<Order>, Error>;
-    /// One bid, with what the answer is worth.
+    /// Returns a bid, with the height and the agreement of the result.
     async fn bid(&self, id: &BidId) -> Result<Observed<Bid>, Error>;
-    /// Bids, page by page.
+    /// Returns one page of bids.
     async fn bids(&self, filter: &BidFilter, page: PageRequest) -> Result<Page<Bid>, Error>;
-    /// One group, whatever its state; `None` when there is none of this id.
+    /// Returns a group in any state, or `None` if no group has this id.
     async fn group(&self, id: &GroupId) -> Result<Option<Group>, Error>;
-    /// A deployment with its groups, escrow and live leases.
+    /// Returns a deployment with its groups, escrow account and active leases.
     async fn deployment(&self, id: &DeploymentId) -> Result<Option<DeploymentRecord>, Error>;
-    /// One lease, with what the answer is worth.
+    /// Returns a lease, with the height and the agreement of the result.
     async fn lease(&self, id: &LeaseId) -> Result<Observed<LeaseRecord>, Error>;
-    /// Leases, page by page.
+    /// Returns one page of leases.
     async fn leases(&self, filter: &LeaseFilter, page: PageRequest) -> Result<Page<LeaseRecord>, Error>;
-    /// What an auditor has signed about a provider; `None` when nothing.
+    /// Returns the attributes of a provider that an auditor has signed, or `None` if the auditor has signed
+    /// none.
     async fn auditor_attributes(
         &self,
         auditor: &str,
         owner: &Address,
     ) -> Result<Option<AuditedAttributes>, Error>;
-    /// Certificates of an account; all, or one serial.
+    /// Returns all certificates of an account, or the certificate with the given serial number.
     async fn certificates(&self, owner: &Address, serial: Option<&str>) -> Result<Vec<Certificate>, Error>;
-    /// Number, sequence and key of an account; `None` when the chain has no such account.
+    /// Returns number, sequence and key of an account, or `None` if the account does not exist.
     async fn account(&self, address: &Address) -> Result<Option<Account>, Error>;
-    /// Market parameters in force; governance may change them at any height.
+    /// Returns the current market parameters. Governance can change them at any height.
     async fn params(&self) -> Result<MarketParams, Error>;
-    /// Balance of an account in one denomination.
+    /// Returns the balance of an account in one denomination.
     async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error>;
-    /// Time of a block; `None` when no node knows it any more.
+    /// Returns the time of a block, or `None` if no node has the block any more.
     async fn block_time(&self, height: Height) -> Result<Option<BlockTime>, Error>;
-    /// What the node in use says of itself.
+    /// Returns the status that the node in use reports.
     async fn sync_info(&self) -> Result<SyncInfo, Error>;
-    /// The whole present as far as it concerns `provider`, consistent at one height.
+    /// Returns the current state of all records of `provider`, consistent at one height.
     async fn snapshot(&self, provider: &Address) -> Result<Snapshot, Error>;
 }
 
-/// Messages to the chain.
+/// Transactions of the chain.
 ///
 /// # Contract
-/// Each call is one transaction: all its messages land, or none. Bids come alone (the caller's duty).
-/// `Unknown` is never "absent": it may land until it expires, and not after. From when a message may have left, what
-/// goes wrong is `Unknown` and no error. What is told as committed is durable. A call may be dropped (`tx_timeout`), and
-/// what it sent may land all the same. What the chain refuses is told as such with what was
-/// wrong: a second bid on an order, also after the first was closed, is
-/// [`TxError::BidExists`](crate::types::TxError::BidExists), a bid that is no longer there
+/// Each call is one transaction: all its messages are executed, or none. The caller sends bids in separate
+/// transactions.
+///
+/// `Unknown` never means "not included": the transaction can be included until it expires, not later. From
+/// the moment when a message may have been sent, a failure is reported as `Unknown`, not as an error. A
+/// committed transaction is durable. The future can be dropped after `tx_timeout`, and the sent transaction
+/// can be included nevertheless.
+///
+/// A refusal of the chain is returned with its reason. A second bid on an order, also after the first bid was
+/// closed, is [`TxError::BidExists`](crate::types::TxError::BidExists). A bid that no longer exists is
 /// [`TxError::UnknownBid`](crate::types::TxError::UnknownBid).
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait ChainTx: fmt::Debug + Send + Sync + 'static {
-    /// Sends messages as one transaction and waits until its outcome is known, or known to be unknown.
+    /// Sends messages as one transaction and waits for the outcome.
     ///
     /// # Errors
-    /// Only when it was certainly not sent.
+    /// Only when the transaction was certainly not sent.
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error>;
 }
 
-/// What the chain says by itself.
+/// Events of the chain.
 ///
 /// # Contract
-/// `Resync` first and after every gap, then single facts in height order, each block closed by `Block` with the height
-/// and the time that [`ChainQuery::block_time`] knows it by. A `Resync` is not older than what was told before, and has
-/// all open orders and what [`ChainQuery::snapshot`] says. A consumer needs no other way to catch up. The stream ends only at
-/// shutdown; an error item is followed by a `Resync`, sooner or later.
+/// The first item, and the first after every gap, is a `Resync`. Facts follow in height order. `Block` ends
+/// each block, with the height and with the time that [`ChainQuery::block_time`] returns. A `Resync` is not
+/// older than previous events. It contains all open orders and the state that [`ChainQuery::snapshot`]
+/// returns, so a consumer needs no other query to catch up. The stream ends only at shutdown. A `Resync`
+/// follows an error item eventually.
 ///
-/// `Block` says that *all* of the block was told, and is told of blocks without facts too: rather late than early. A fact
-/// told twice changes nothing, so after a break rather tell a block again than leave one out. A listener that does not
-/// read costs a bounded amount; a `Resync` replaces what it missed.
+/// `Block` confirms that *all* facts of the block were sent. Blocks without facts have a `Block` too. A late
+/// `Block` is better than an early one. A repeated fact has no effect, so after an interruption an
+/// implementation repeats a block rather than skip one. The queue of a slow consumer is bounded, and a
+/// `Resync` replaces the missed events.
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait ChainEvents: fmt::Debug + Send + Sync + 'static {
-    /// Starts listening for what concerns `provider`.
+    /// Subscribes to the events of `provider`.
     fn subscribe(&self, provider: &Address) -> BoxStream<'static, Result<ChainEvent, Error>>;
 }
 
-/// The whole chain port.
+/// Complete chain port.
 pub trait ChainClient: ChainQuery + ChainTx + ChainEvents {}
 
 impl<T: ChainQuery + ChainTx + ChainEvents> ChainClient for T {}

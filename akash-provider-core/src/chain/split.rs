@@ -1,4 +1,4 @@
-//! A chain client of two parts: who reads, and who sends.
+//! A chain client of two parts: one reads, the other sends.
 
 use super::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,
@@ -13,8 +13,8 @@ use crate::types::{
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
-/// Asks and hears through one client and sends through another: for a signer of one's own, for transactions that
-/// somebody approves, or for a watcher that sends nothing.
+/// Reads events and queries from one client and sends transactions through another. Uses are a custom signer,
+/// transactions with manual approval, and an observer that sends nothing.
 ///
 /// ```
 /// use akash_provider_core::chain::{ChainClient, ChainTx, SplitChain};
@@ -26,21 +26,21 @@ use futures::stream::BoxStream;
 ///
 /// /// Sends nothing.
 /// #[derive(Debug)]
-/// struct OnlyLooking;
+/// struct ReadOnly;
 ///
 /// #[async_trait::async_trait]
-/// impl ChainTx for OnlyLooking {
+/// impl ChainTx for ReadOnly {
 ///     async fn broadcast_msgs(&self, _: Vec<Msg>) -> Result<TxOutcome, Error> {
-///         Err(Error::new(ErrorKind::Denied, "broadcast", "this provider only looks on"))
+///         Err(Error::new(ErrorKind::Denied, "broadcast", "this provider is read-only"))
 ///     }
 /// }
 ///
 /// # let node = MemoryChain::new(MarketConfig::new("test", BlockTime(0)));
-/// let chain: Box<dyn ChainClient> = Box::new(SplitChain::new(node, OnlyLooking));
+/// let chain: Box<dyn ChainClient> = Box::new(SplitChain::new(node, ReadOnly));
 /// ```
 ///
-/// Both parts have to be of the same chain, and what the sending part has told as committed has to be seen by the
-/// reading part from then on, as [`ChainQuery`] asks for.
+/// Both parts must use the same chain. After the sending part returned a committed outcome, the reading part
+/// must see its changes, as required by [`ChainQuery`].
 #[derive(Debug, Clone)]
 pub struct SplitChain<R, T> {
     reads: R,
@@ -48,7 +48,8 @@ pub struct SplitChain<R, T> {
 }
 
 impl<R, T> SplitChain<R, T> {
-    /// Reads from `reads`, sends through `sends`. Either may be an `Arc` or a `Box` of a port.
+    /// Creates a client that reads from `reads` and sends through `sends`. Both can be an `Arc` or a `Box` of
+    /// a port.
     pub const fn new(reads: R, sends: T) -> Self {
         Self { reads, sends }
     }
@@ -87,7 +88,8 @@ read! {
 }
 
 #[async_trait]
-// Or a method that the port gains with a default would be answered here, and not by the part.
+// Every method is forwarded explicitly. Otherwise a new method with a default implementation would not reach
+// the reading part.
 #[deny(clippy::missing_trait_methods)]
 impl<R: ChainQuery, T: ChainTx> ChainTx for SplitChain<R, T> {
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {
@@ -111,7 +113,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Counts what it sends, or loses it.
+    /// Counts the transactions that it sends, or never responds.
     #[derive(Debug, Default)]
     struct Sender {
         chain: Option<MemoryChain>,
@@ -152,7 +154,7 @@ mod tests {
         #[async_trait]
         impl ChainTx for Closed {
             async fn broadcast_msgs(&self, _: Vec<Msg>) -> Result<TxOutcome, Error> {
-                Err(Error::new(ErrorKind::Denied, "broadcast", "only looking"))
+                Err(Error::new(ErrorKind::Denied, "broadcast", "read-only"))
             }
         }
         let driver = MemoryDriver::new();
@@ -168,7 +170,7 @@ mod tests {
         let driver = MemoryDriver::new();
         let client = SplitChain::new(driver.client(), Sender::default());
         let said = crate::conformance::verdict(conformance::suite(&client, &driver)).await;
-        let expected = "a bid lands once: `broadcast_msgs` was expected to answer within 60s";
+        let expected = "an order accepts one bid: `broadcast_msgs` was expected to respond within 60s";
         assert!(
             said.as_ref().is_some_and(|said| said.contains(expected)),
             "{said:?}"

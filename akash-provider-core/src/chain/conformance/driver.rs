@@ -1,4 +1,4 @@
-//! Who acts as the tenant and makes blocks while a client is checked.
+//! The driver acts as the tenant and makes blocks while a client is checked.
 
 use crate::chain::MemoryChain;
 use crate::conformance::Outage;
@@ -12,34 +12,37 @@ use futures::FutureExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Acts as the tenant and as a rival provider, and makes blocks (or waits for them). Its methods return when
-/// what they did is in a block or certain to be in the next; they panic when it is refused.
+/// Acts as the tenant and as a competing provider, and makes blocks or waits for them. A method returns when
+/// its effect is in a block or certain to be in the next block. A method panics when the chain refuses the
+/// action.
 #[async_trait]
 pub trait Driver: Send + Sync {
-    /// The registered provider that the client acts for.
+    /// Returns the registered provider of the client.
     fn provider(&self) -> Address;
-    /// A second registered provider.
+    /// Returns a second registered provider.
     fn rival(&self) -> Address;
-    /// What every bid of the suite costs; not more than the driver's orders pay.
+    /// Returns the price of every bid of the suite. The price does not exceed the maximum of the driver's
+    /// orders.
     fn price(&self) -> DecCoin;
-    /// An order that does not exist and never will.
+    /// Returns the id of an order that never exists.
     fn no_order(&self) -> OrderId;
-    /// Creates a deployment with so many groups that ask for no attributes; its orders.
+    /// Creates a deployment with the given number of groups without required attributes, and returns their
+    /// orders.
     async fn create_deployment(&self, groups: u32) -> Vec<OrderId>;
     /// Closes a deployment.
     async fn close_deployment(&self, id: &DeploymentId);
-    /// The rival bids on an order.
+    /// Places a bid of the competing provider on an order.
     async fn rival_bid(&self, order: &OrderId);
-    /// The tenant takes a bid.
+    /// Accepts a bid as the tenant.
     async fn create_lease(&self, bid: &BidId);
-    /// The tenant closes a lease.
+    /// Closes a lease as the tenant.
     async fn close_lease(&self, id: &BidId);
-    /// A block is completed.
+    /// Completes a block.
     async fn next_block(&self);
 }
 
-/// The message that creates a deployment with so many groups, each of one unit that asks for nothing but may cost
-/// `price` a block: what [`Driver::create_deployment`] has to put on the chain.
+/// Returns the message that creates a deployment for [`Driver::create_deployment`]: the given number of
+/// groups, each with one unit without required attributes and a maximum price of `price` per block.
 #[must_use]
 pub fn deployment_of(id: &DeploymentId, groups: u32, price: &DecCoin) -> TenantMsg {
     let unit = ResourceUnit {
@@ -91,7 +94,7 @@ fn uact(amount: u128) -> Coin {
 }
 
 impl MemoryDriver {
-    /// A new chain with a tenant and two providers on it.
+    /// Creates a chain with a tenant and two registered providers.
     #[must_use]
     pub fn new() -> Self {
         let chain = MemoryChain::new(MarketConfig::new("suite", BlockTime(1_700_000_000_000)));
@@ -116,13 +119,13 @@ impl MemoryDriver {
         driver
     }
 
-    /// The chain it drives; to set its faults, or to give it to the suite.
+    /// Returns the chain, for the suite or for fault injection.
     #[must_use]
     pub fn client(&self) -> MemoryChain {
         self.chain.clone()
     }
 
-    /// An outage of the chain's node: queries fail, and events are lost.
+    /// Returns an outage of the node: queries fail and events are lost.
     #[must_use]
     pub fn outage(&self) -> Outage<'static> {
         let (lost, back) = (self.client(), self.client());
@@ -141,7 +144,9 @@ impl MemoryDriver {
     }
 
     fn tenant(&self, msg: TenantMsg) {
-        self.chain.tenant(msg).expect("the tenant may do this");
+        self.chain
+            .tenant(msg)
+            .expect("the chain accepts the message of the tenant");
     }
 }
 
@@ -192,9 +197,15 @@ impl Driver for MemoryDriver {
     async fn rival_bid(&self, order: &OrderId) {
         let id = super::bid_id(order, &self.rival());
         let bid = super::create_bid(&id, self);
-        let outcome = super::send(&self.chain, self, vec![bid], &super::rule("the rival bids")).await;
+        let outcome = super::send(
+            &self.chain,
+            self,
+            vec![bid],
+            &super::rule("the competing provider bids"),
+        )
+        .await;
         let landed = matches!(outcome, crate::types::TxOutcome::Committed { .. });
-        assert!(landed, "the rival bids: {outcome:?}");
+        assert!(landed, "the competing provider bids: {outcome:?}");
     }
 
     async fn create_lease(&self, bid: &BidId) {

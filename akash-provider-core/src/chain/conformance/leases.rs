@@ -1,4 +1,4 @@
-//! The checks that need leases.
+//! Checks that need leases.
 
 use super::{Driver, bid_id, commit, create_bid, facts_until, refused, resync, rule};
 use crate::chain::{BidFilter, ChainClient, LeaseFilter, PageRequest};
@@ -14,12 +14,13 @@ pub(super) fn close_bid(id: &BidId) -> Msg {
     }
 }
 
-/// When another provider wins, our bid reads as lost, no `BidClosed` is told, and closing it is `UnknownBid`.
+/// Checks a lost bid: when another provider wins, the bid reads as lost, no `BidClosed` event arrives, and
+/// closing the bid fails with `UnknownBid`.
 ///
 /// # Panics
-/// When it is not so.
+/// When the client violates the rule.
 pub async fn a_lost_bid_is_known_without_an_event(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = &rule("a lost bid is known without an event");
+    let what = &rule("a lost bid is visible without an event");
     let order = what
         .answer("Driver::create_deployment", driver.create_deployment(1))
         .await
@@ -53,13 +54,13 @@ pub async fn a_lost_bid_is_known_without_an_event(client: &dyn ChainClient, driv
     .await;
 }
 
-/// A lease is won, pays, is closed by us with its reason; the group is then paused. A second one is closed by
-/// the tenant, and its group gets a new order at once.
+/// Checks the life cycle of a lease: the provider wins, withdraws and closes the lease with a reason, and the
+/// group is paused. The tenant closes a second lease, and its group gets a new order at once.
 ///
 /// # Panics
-/// When it is not so.
+/// When the client violates the rule.
 pub async fn a_lease_lives_and_dies(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = &rule("a lease lives and dies");
+    let what = &rule("the life cycle of a lease");
     let mut events = client.subscribe(&driver.provider());
     resync(&mut events, what).await;
     let orders = what
@@ -133,24 +134,27 @@ async fn it_pays(client: &dyn ChainClient, driver: &dyn Driver, id: &BidId, what
     commit(client, driver, Msg::WithdrawLease { id: id.clone() }, what).await;
     let record = what.there("lease", what.ok("lease", client.lease(id)).await.value);
     assert_eq!(record.lease.state, LeaseState::Active, "{what}");
-    let withdrawn = what.there("the answer", record.payment).withdrawn.amount;
-    assert!(withdrawn > 0, "{what}: it pays");
+    let withdrawn = what.there("the result", record.payment).withdrawn.amount;
+    assert!(withdrawn > 0, "{what}: the lease pays");
     let after = what.ok("balance", client.balance(&us, &denom)).await;
-    assert!(after.amount > before.amount, "{what}: it pays us");
+    assert!(
+        after.amount > before.amount,
+        "{what}: the lease pays the provider"
+    );
 }
 
-/// Snapshot, listings and single queries tell the same about our bids and leases.
+/// Checks that snapshot, listings and single queries return the same bids and leases of the provider.
 ///
 /// # Panics
-/// When it is not so.
+/// When the client violates the rule.
 pub async fn a_snapshot_says_what_queries_say(client: &dyn ChainClient, driver: &dyn Driver) {
-    let what = &rule("a snapshot says what queries say");
+    let what = &rule("a snapshot equals the queries");
     let us = driver.provider();
     let orders = what
         .answer("Driver::create_deployment", driver.create_deployment(4))
         .await;
     what.answer("Driver::next_block", driver.next_block()).await;
-    // Another provider bids beside us, and has a lease of the same deployment.
+    // Another provider bids on the same orders and gets a lease of the same deployment.
     for order in &orders[2..] {
         what.answer("Driver::rival_bid", driver.rival_bid(order)).await;
     }
@@ -185,14 +189,14 @@ pub async fn a_snapshot_says_what_queries_say(client: &dyn ChainClient, driver: 
         let same = snapshot.bids.iter().filter(|b| b.id == *id);
         assert!(
             same.eq([&bid]),
-            "{what}: {state:?} bids on open orders and live ones are in it once"
+            "{what}: {state:?} the snapshot has bids on open orders and live bids once"
         );
         let order = what.there("order", what.ok("order", client.order(&id.order)).await);
         let open = order.state == OrderState::Open;
         assert_eq!(
             snapshot.orders.contains(&order),
             open,
-            "{what}: open orders alone are in it"
+            "{what}: the snapshot has open orders only"
         );
     }
     let mut of_all = snapshot
@@ -202,7 +206,7 @@ pub async fn a_snapshot_says_what_queries_say(client: &dyn ChainClient, driver: 
         .chain(snapshot.leases.iter().map(|l| &l.lease.id));
     assert!(
         of_all.all(|id| id.provider == us),
-        "{what}: bids and leases of other providers are not in it"
+        "{what}: bids and leases of other providers are not in the snapshot"
     );
     listings_agree(client, &ids, &snapshot, what).await;
     what.answer(
@@ -252,7 +256,7 @@ async fn listings_agree(client: &dyn ChainClient, ids: &[BidId], snapshot: &Snap
     assert!(
         open.iter()
             .all(|b| b.state == BidState::Open && b.id.provider == *us),
-        "{what}: and no others, nor those of other providers"
+        "{what}: no other bids are listed"
     );
     let bids = BidFilter {
         order: Some(ids[2].order.clone()),
@@ -264,6 +268,6 @@ async fn listings_agree(client: &dyn ChainClient, ids: &[BidId], snapshot: &Snap
         .items;
     assert!(
         of_order.iter().any(|b| b.id == ids[2]) && of_order.iter().all(|b| b.id.order == ids[2].order),
-        "{what}: the bids of one order are listed, and no others"
+        "{what}: exactly the bids of one order are listed"
     );
 }

@@ -29,7 +29,7 @@ async fn pointers_to_a_chain_conform() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "a bid lands once")]
+#[should_panic(expected = "an order accepts one bid")]
 async fn a_client_of_a_node_that_hangs_does_not_conform() {
     let driver = MemoryDriver::new();
     driver.client().freeze_reads();
@@ -37,7 +37,7 @@ async fn a_client_of_a_node_that_hangs_does_not_conform() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "a node that catches up is not asked")]
+#[should_panic(expected = "a node that is catching up must not be queried")]
 async fn a_client_of_a_node_that_catches_up_does_not_conform() {
     let driver = MemoryDriver::new();
     driver.client().set_catching_up(true);

@@ -1,4 +1,4 @@
-//! Questions to a chain in memory.
+//! Queries of a chain in memory.
 
 use super::{MemoryChain, Outage, State};
 use crate::chain::{
@@ -25,7 +25,7 @@ impl State {
             }
         };
         if fails {
-            return Err(Error::new(ErrorKind::Unavailable, operation, "no node answers"));
+            return Err(Error::new(ErrorKind::Unavailable, operation, "no node responds"));
         }
         Ok(self.stale.as_deref().unwrap_or(&self.market))
     }
@@ -75,7 +75,8 @@ impl ChainQuery for MemoryChain {
 
     async fn bids(&self, filter: &BidFilter, request: PageRequest) -> Result<Page<Bid>, Error> {
         self.ask("bids", |m| {
-            // By the order where one is named, because a walk over all bids grows with the market.
+            // Reads the bids of the order if the filter names one, because a walk over all bids grows with
+            // the market.
             let of_order = filter.order.iter().flat_map(|order| m.bids_of(order));
             let all = m.bids().filter(|_| filter.order.is_none());
             let records = of_order.chain(all).filter(|bid| filter.takes(bid)).cloned();
@@ -142,7 +143,7 @@ impl ChainQuery for MemoryChain {
     }
 
     async fn sync_info(&self) -> Result<SyncInfo, Error> {
-        // Before `ask`, which takes the lock itself.
+        // Read before `ask`, which takes the same lock.
         let catching_up = lock(&self.state).catching_up;
         self.ask("sync_info", |m| SyncInfo {
             chain_id: m.chain_id().to_owned(),
@@ -156,7 +157,7 @@ impl ChainQuery for MemoryChain {
         let mut state = lock(&self.state);
         let is_within_block = !state.facts.is_empty() && state.stale.is_none();
         let mut snapshot = state.answering("snapshot")?.snapshot(provider);
-        // Contains facts of the block under construction, of which no event was sent.
+        // The snapshot contains facts of the block under construction, of which no event was sent.
         snapshot.height += Height::from(u32::from(is_within_block));
         Ok(snapshot)
     }

@@ -249,7 +249,7 @@ async fn a_wrong_page_key_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
 }
 
-/// Every state of a market, as bytes.
+/// Stores every state of a market as bytes.
 fn kept(chain: &MemoryChain) -> Arc<Mutex<Vec<u8>>> {
     let newest: Arc<Mutex<Vec<u8>>> = Arc::default();
     let target = Arc::clone(&newest);
@@ -262,7 +262,7 @@ async fn a_chain_goes_on_from_what_was_kept() {
     let chain = chain();
     let newest = kept(&chain);
     let id = create(&chain, 1);
-    assert!(!lock(&newest).is_empty(), "a tenant's act is kept at once");
+    assert!(!lock(&newest).is_empty(), "a tenant's message is stored at once");
     let placing = chain.broadcast_msgs(bid(&id));
     let (outcome, _) = futures::join!(placing, async { chain.advance(BLOCK) });
     assert_eq!(outcome.unwrap(), TxOutcome::Committed { height: 2 });
@@ -279,7 +279,7 @@ async fn a_chain_goes_on_from_what_was_kept() {
     let closed = again.tenant(TenantMsg::CloseDeployment {
         id: id.deployment().clone(),
     });
-    assert!(closed.is_ok(), "its books are whole: {closed:?}");
+    assert!(closed.is_ok(), "the market is consistent: {closed:?}");
 }
 
 #[tokio::test]
@@ -292,7 +292,7 @@ async fn an_outcome_is_told_only_after_it_is_kept() {
     };
     let placing = Arc::new(Mutex::new(placing));
     let look = |placing: &Mutex<BoxFuture<'static, _>>| (&mut *lock(placing)).now_or_never();
-    assert!(look(&placing).is_none(), "it waits for a block");
+    assert!(look(&placing).is_none(), "the bid is pending");
     let (seen, asked) = (Arc::new(Mutex::new(Vec::new())), Arc::clone(&placing));
     let notes = Arc::clone(&seen);
     chain.keep(move |market| {
@@ -300,6 +300,10 @@ async fn an_outcome_is_told_only_after_it_is_kept() {
         lock(&notes).push((in_block, look(&asked).is_some()));
     });
     let height = chain.advance(BLOCK);
-    assert_eq!(*lock(&seen), [(true, false)], "kept with the bid, told to nobody");
+    assert_eq!(
+        *lock(&seen),
+        [(true, false)],
+        "stored with the bid, without an event"
+    );
     assert_eq!(look(&placing).unwrap().unwrap(), TxOutcome::Committed { height });
 }

@@ -1,4 +1,4 @@
-//! Chain clients with one mistake each: the suite finds every one and names the rule.
+//! Chain clients with one mistake each. The suite detects every mistake and names the violated rule.
 
 use super::*;
 use crate::chain::{
@@ -45,11 +45,11 @@ enum Mistake {
 
 use Mistake as M;
 
-/// Each mistake, the rule that it violates, and a part of the message.
+/// Each mistake with the violated rule and a part of the message.
 const CAUGHT: [(Mistake, &str, &str); 23] = [
     (
         M::AbsentIsAnError,
-        "what is not there is none",
+        "missing records are empty results",
         "`order` was expected to succeed",
     ),
     (
@@ -81,50 +81,50 @@ const CAUGHT: [(Mistake, &str, &str); 23] = [
     (
         M::BeginsWithoutResync,
         "events come block by block",
-        "begin with a `Resync`",
+        "start with a `Resync`",
     ),
     (M::HeightStandsStill, "events come block by block", "after"),
     (
         M::OtherBlockTime,
         "events come block by block",
-        "both say the same time",
+        "query and event report the same time",
     ),
-    (M::ClaimsSuccess, "a bid lands once", "Committed"),
+    (M::ClaimsSuccess, "an order accepts one bid", "Committed"),
     (
         M::NeverReturns,
-        "a bid lands once",
-        "`broadcast_msgs` was expected to answer within",
+        "an order accepts one bid",
+        "`broadcast_msgs` was expected to respond within",
     ),
-    (M::ReadsOldState, "a bid lands once", "read at"),
-    (M::OtherDenomination, "a bid lands once", "uakt"),
+    (M::ReadsOldState, "an order accepts one bid", "read at"),
+    (M::OtherDenomination, "an order accepts one bid", "uakt"),
     (M::SplitsTransactions, "a transaction is all or nothing", "Closed"),
     (
         M::DropsInfo,
-        "a provider's record comes back as it was sent",
+        "a provider's record equals the sent record",
         "people@provider.example",
     ),
     (M::RepeatsPages, "pages cover everything once", "pages end"),
     (
         M::IgnoresLimit,
         "pages cover everything once",
-        "a page keeps its limit",
+        "a page does not exceed its limit",
     ),
-    (M::LostIsOpen, "a lost bid is known without an event", "Lost"),
+    (M::LostIsOpen, "a lost bid is visible without an event", "Lost"),
     (
         M::ReportsLostBids,
-        "a lost bid is known without an event",
+        "a lost bid is visible without an event",
         "BidClosed",
     ),
-    (M::ForgetsReason, "a lease lives and dies", "None"),
+    (M::ForgetsReason, "the life cycle of a lease", "None"),
     (
         M::IgnoresFilter,
-        "a snapshot says what queries say",
-        "and no others",
+        "a snapshot equals the queries",
+        "no other bids are listed",
     ),
     (
         M::IgnoresProvider,
-        "a snapshot says what queries say",
-        "of other providers are not in it",
+        "a snapshot equals the queries",
+        "of other providers are not in the snapshot",
     ),
 ];
 
@@ -148,7 +148,7 @@ impl Liar {
         }
     }
 
-    /// The events of a block, which ends with its `Block`.
+    /// Applies the mistake to the events of a block, which end with its `Block`.
     fn block(&self, mut block: Vec<ChainEvent>) -> Vec<ChainEvent> {
         let created = |event: &ChainEvent| matches!(event, ChainEvent::DeploymentCreated { .. });
         match self.mistake {
@@ -199,7 +199,7 @@ impl ChainQuery for Liar {
     async fn order(&self, id: &OrderId) -> Result<Option<Order>, Error> {
         let order = self.truth.order(id).await;
         if self.is(M::AbsentIsAnError) {
-            let absent = || Error::new(ErrorKind::NotFound, "order", "there is none");
+            let absent = || Error::new(ErrorKind::NotFound, "order", "the order does not exist");
             return order?.ok_or_else(absent).map(Some);
         }
         order
@@ -346,7 +346,7 @@ impl ChainEvents for Liar {
     }
 }
 
-/// Runs the suite and the chapter of outages; returns their failure.
+/// Runs the suite and the outage check, and returns the message of their failure.
 async fn found(mistake: Mistake) -> Option<String> {
     let driver = MemoryDriver::new();
     let client = Liar {
@@ -366,8 +366,11 @@ async fn every_mistake_is_found_by_its_rule() {
     assert_eq!(found(M::None).await, None, "a client without a mistake passes");
     for (mistake, rule, message) in CAUGHT {
         let failure = found(mistake).await;
-        let failure = failure.unwrap_or_else(|| panic!("{mistake:?} is not found"));
+        let failure = failure.unwrap_or_else(|| panic!("{mistake:?} is not detected"));
         let is_named = failure.contains(rule) && failure.contains(message);
-        assert!(is_named, "{mistake:?} is found as: {failure}");
+        assert!(
+            is_named,
+            "{mistake:?} is detected with another message: {failure}"
+        );
     }
 }
