@@ -1,4 +1,4 @@
-//! The compute backend: where workloads run.
+//! The compute backend that runs workloads.
 
 use crate::manifest::{Group, HttpOptions, Proto, SchedulerParamsById};
 use crate::types::LeaseId;
@@ -20,34 +20,34 @@ pub use memory::{Calls, Contents, ExecFn, ExecResult, Facets, MemoryCluster, Ope
 #[cfg(feature = "runtime")]
 pub use port::*;
 
-/// A lease's workload as it is to be, or as it was deployed.
+/// Workload of a lease, as desired or as deployed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WorkloadSpec {
     /// Order and provider of the lease.
     pub lease: LeaseId,
-    /// The services to run, as the manifest has them.
+    /// Services to run, from the manifest.
     pub group: Arc<Group>,
-    /// Scheduling facts by resource id.
+    /// Scheduling parameters by resource id.
     pub params: Arc<SchedulerParamsById>,
     /// Hostnames to declare after the deploy, each for one service.
     pub hostnames: Vec<HostnameDeclaration>,
-    /// Leased IPs to declare after the deploy, one entry for each expose that wants one.
+    /// Leased IPs to declare after the deploy, one entry for each expose with an IP.
     pub ips: Vec<IpDeclaration>,
-    /// Leadership epoch of the writer; a later one wins.
+    /// Leadership epoch of the writer. A write with an older epoch than the last write is refused.
     pub epoch: u64,
 }
 
 impl WorkloadSpec {
-    /// The hostnames to declare, to look names up in.
+    /// Returns the set of hostnames to declare.
     pub(crate) fn names(&self) -> BTreeSet<&str> {
         self.hostnames.iter().map(|h| h.hostname.as_str()).collect()
     }
 }
 
-/// A hostname that leads to a service.
+/// A hostname that routes to a service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostnameDeclaration {
-    /// The name in lower case.
+    /// Hostname in lower case.
     pub hostname: String,
     /// Service of the lease.
     pub service: String,
@@ -55,71 +55,71 @@ pub struct HostnameDeclaration {
     pub external_port: u16,
 }
 
-/// A leased IP that leads to a service.
+/// A leased IP that routes to a service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct IpDeclaration {
     /// Service of the lease.
     pub service: String,
     /// Port in the container.
     pub port: u16,
-    /// Port on the address.
+    /// Port on the leased IP.
     pub external_port: u16,
     /// Transport protocol of both ports.
     pub proto: Proto,
-    /// Exposes with the same key share an address.
+    /// Exposes with the same key share an IP.
     pub sharing_key: String,
 }
 
-/// Everything of ours that a cluster has.
+/// All leases of the provider in a cluster.
 ///
-/// A lease that is in neither list is not there: no record of it in any form, and nothing that runs. What cannot be
-/// said so is no listing but an error.
+/// A lease that is in no list of this type does not exist in the cluster: the cluster has no record and no
+/// workload of the lease. A backend that cannot guarantee this returns an error instead of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Listing {
-    /// As recorded or deployed last.
+    /// Workloads as last recorded or deployed.
     pub deployments: Vec<WorkloadSpec>,
-    /// What is there of a lease without a record that says what it runs.
+    /// Remains of leases without a record that describes the workload.
     #[serde(default)]
     pub unusable: Vec<Unusable>,
-    /// Leases with a record of which nothing is there to run, or of which something that a deploy makes is gone or
-    /// is not as it was made. One that was deployed is deployed again.
+    /// Leases with a record, of which the workload or another deployed object is missing or modified. A lease
+    /// that was deployed is deployed again.
     #[serde(default)]
     pub incomplete: Vec<LeaseId>,
-    /// What an operator should look at besides, one line each.
+    /// Further findings for the operator, one line each.
     #[serde(default)]
     pub remarks: Vec<String>,
-    /// Where records were looked for, for people: ``namespace `lease` of https://10.0.0.1:6443``.
+    /// Location of the records, as text: ``namespace `lease` of https://10.0.0.1:6443``.
     #[serde(default)]
     pub place: String,
 }
 
-/// Something of a lease that does not say what the lease runs. It keeps the lease from being ended for want of a
-/// manifest.
+/// Remains of a lease that do not describe the workload. As long as they exist, the lease is not closed
+/// because of a missing manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Unusable {
-    /// Whose it is, where it says so.
+    /// Lease of the object, if the object names one.
     pub lease: Option<LeaseId>,
-    /// Its name in the backend. One that equals [`LeaseId::namespace`] is taken for that lease's when `lease` is
-    /// not known.
+    /// Name of the object in the backend. If `lease` is `None`, a name that equals [`LeaseId::namespace`]
+    /// identifies the lease.
     pub name: String,
-    /// Whether there is a record that cannot be read, or none.
+    /// Whether the record is unreadable or missing.
     pub remains: Remains,
-    /// The object and what is wrong with it, for people.
+    /// The object and its problem, as text.
     pub problem: String,
 }
 
-/// What is there of a lease that has no usable record.
+/// State of the record of a lease without a usable record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Remains {
-    /// A record that cannot be read.
+    /// The record cannot be read.
     Unreadable,
-    /// A namespace, or whatever else holds workloads, without a record.
+    /// A namespace or another container of workloads exists without a record.
     Unrecorded,
 }
 
 impl Unusable {
-    /// True when it is this lease's, by what it says or by its name.
+    /// Returns whether the object belongs to `lease`, by its lease id or by its name.
     #[must_use]
     pub fn is_of(&self, lease: &LeaseId) -> bool {
         match &self.lease {
@@ -130,7 +130,7 @@ impl Unusable {
 }
 
 impl From<Vec<WorkloadSpec>> for Listing {
-    /// Of a backend whose records can always be read.
+    /// Creates the listing of a backend with readable records only.
     fn from(deployments: Vec<WorkloadSpec>) -> Self {
         Self {
             deployments,
@@ -139,59 +139,60 @@ impl From<Vec<WorkloadSpec>> for Listing {
     }
 }
 
-/// A change the backend saw.
+/// A change that the backend observed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ClusterChange {
-    /// The health of every workload; first, and again after every gap. A lease that is missing is not running.
+    /// Health of every workload. The first item of a stream, and the first after every gap. A missing lease
+    /// is not running.
     Snapshot {
-        /// Every workload of ours.
+        /// Health of every workload of the provider.
         health: BTreeMap<LeaseId, Health>,
     },
-    /// The health of one workload changed, or is told once more.
+    /// The health of one workload changed or is repeated.
     Health {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// What the backend knows of it at this moment.
+        /// Current health that the backend observed.
         health: Health,
     },
-    /// The backend cannot be watched: every health is unknown until the next snapshot.
+    /// The watch of the backend failed. Every health is unknown until the next snapshot.
     Lost,
-    /// Records of running leases were deleted, such as their hostnames, or their kind is served again: the cluster is
-    /// compared with the leases soon, and failed deploys are repeated.
+    /// Records of running leases, such as hostnames, were deleted, or their kind is served again. The
+    /// provider soon compares the cluster with the leases and repeats failed deploys.
     RecordsLost,
 }
 
-/// Answer to a teardown.
+/// Result of a teardown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Teardown {
-    /// Nothing runs any more and the lease is no longer listed.
+    /// The workload has stopped and the lease is no longer listed.
     Done,
-    /// It is going; ask again.
+    /// The teardown is in progress. Call it again.
     InProgress,
 }
 
-/// Status of a lease's services.
+/// Status of the services of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct LeaseStatus {
     /// One entry for each service of the lease, by its name.
     pub services: BTreeMap<String, ServiceStatus>,
-    /// Random ports by service name.
+    /// Forwarded ports by service name.
     pub forwarded_ports: BTreeMap<String, Vec<ForwardedPort>>,
-    /// Addresses of its own by service name, as far as they are assigned.
+    /// Assigned leased IPs by service name.
     #[serde(default)]
     pub ips: BTreeMap<String, Vec<AssignedIp>>,
 }
 
-/// An address that leads to a service.
+/// A leased IP that routes to a service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AssignedIp {
-    /// The address that was assigned to the service.
+    /// Address assigned to the service.
     pub ip: IpAddr,
     /// Port in the container.
     pub port: u16,
-    /// Port on the address.
+    /// Port on the leased IP.
     pub external_port: u16,
     /// Transport protocol of both ports.
     pub proto: Proto,
@@ -202,79 +203,80 @@ pub struct AssignedIp {
 pub struct ServiceStatus {
     /// Name of the service in the manifest.
     pub name: String,
-    /// Replicas that serve requests.
+    /// Number of replicas that serve requests.
     pub available: u32,
-    /// Replicas that the manifest asks for.
+    /// Number of replicas in the manifest.
     pub total: u32,
-    /// Hostnames that lead to it.
+    /// Hostnames that route to the service.
     pub uris: Vec<String>,
-    /// What is known of these names beside that, where there is something to say.
+    /// Additional status of these hostnames.
     #[serde(default)]
     pub hostnames: BTreeMap<String, HostnameNotes>,
-    /// Replicas of the newest version.
+    /// Number of replicas of the newest version.
     pub updated_replicas: u32,
-    /// Replicas that are ready.
+    /// Number of ready replicas.
     pub ready_replicas: u32,
-    /// Replicas there are, ready or not.
+    /// Number of existing replicas, ready or not.
     pub replicas: u32,
-    /// Replicas that serve, as the backend itself counts them.
+    /// Number of available replicas, as the backend counts them.
     pub available_replicas: u32,
-    /// Version of the workload that the backend has acted on; 0 where it counts none.
+    /// Generation of the workload that the backend has processed; 0 if the backend has no generations.
     pub observed_generation: i64,
-    /// The newest termination of a container; `None` if none terminated or the backend does not report it.
+    /// Newest termination of a container; `None` if no container terminated or the backend does not report
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_termination: Option<Termination>,
 }
 
-/// How a container of a service terminated.
+/// Termination of a container of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Termination {
-    /// Reason in the backend's terms, such as `OOMKilled`; empty where it reports none.
+    /// Reason in the terms of the backend, such as `OOMKilled`; empty if the backend reports none.
     pub reason: String,
-    /// Exit code of its command.
+    /// Exit code of the command.
     pub exit_code: i32,
-    /// Restarts of all containers of the service.
+    /// Number of restarts of all containers of the service.
     pub restarts: u32,
 }
 
-/// What is known of a declared hostname beside where it leads.
+/// Additional status of a declared hostname.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct HostnameNotes {
-    /// What it waits for before requests follow it, in words for its tenant.
+    /// Condition that delays the routing of requests, as text for the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
-    /// Whether the address of its routes answers for it.
+    /// Result of the reachability probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reachable: Option<Reachable>,
 }
 
-/// Whether the address of a hostname's routes answers for it.
+/// Result of a probe of a hostname's routes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reachable {
-    /// Yes, no, or not known.
+    /// Result of the probe.
     pub state: Reach,
-    /// What makes it so.
+    /// Reason of the result.
     pub why: String,
-    /// When that was found, RFC 3339 in UTC.
+    /// Time of the probe, RFC 3339 in UTC.
     pub at: String,
 }
 
-/// Whether something answers.
+/// State of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
-    /// It does.
+    /// The hostname responds.
     Yes,
-    /// It was asked and does not.
+    /// The hostname was probed and does not respond.
     No,
-    /// It was not asked, or nobody knows whom to ask.
+    /// The hostname was not probed, or its address is unknown.
     Unknown,
 }
 
-/// A port of the provider's host that leads to a service.
+/// A port of the provider's host that routes to a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ForwardedPort {
-    /// Public name or address that the port is reached at.
+    /// Public name or address of the host.
     pub host: String,
     /// Port in the container.
     pub port: u16,
@@ -282,20 +284,20 @@ pub struct ForwardedPort {
     pub external_port: u16,
     /// Transport protocol of both ports.
     pub proto: Proto,
-    /// Name of the service it leads to.
+    /// Name of the service.
     pub name: String,
 }
 
-/// A hostname as the backend has it declared.
+/// A hostname that is declared in the backend.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeclaredHostname {
-    /// The name as it was declared.
+    /// Declared hostname.
     pub hostname: String,
-    /// The lease whose service it leads to.
+    /// Lease of the service.
     pub lease: LeaseId,
 }
 
-/// Proxy settings that belong to a hostname of a group.
+/// Returns the proxy settings of a hostname in a group.
 #[must_use]
 pub fn http_options<'a>(group: &'a Group, name: &HostnameDeclaration) -> Option<&'a HttpOptions> {
     let service = group.services.iter().find(|s| s.name == name.service)?;

@@ -1,4 +1,4 @@
-//! The suite every [`Cluster`] passes.
+//! The conformance suite of [`Cluster`].
 //!
 //! ```
 //! use akash_provider_core::cluster::{MemoryCluster, conformance};
@@ -6,17 +6,18 @@
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let provider = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse()?;
 //! let cluster = MemoryCluster::default();
-//! cluster.set_start_lines(["listening", "ready", "served /"]); // what a container would write by itself
+//! cluster.set_start_lines(["listening", "ready", "served /"]); // output of a container at its start
 //! conformance::suite(&cluster, &conformance::Setup::new(provider)).await;
 //! # Ok(()) }
 //! ```
 //!
-//! The suite deploys a small service for leases of its own and removes it again. Every call has a limit of time,
-//! and what fails names the rule, the call, and what was expected of it.
+//! The suite deploys a small service for generated leases and removes it again. Every call has a time limit.
+//! A failure names the rule, the call and the expected result.
 //!
-//! What a backend cannot be made to show from outside has chapters of its own, to which its tests say how it is
-//! done: [`a_restart_forgets_nothing`], [`a_damaged_record_is_told_and_never_left_out`],
-//! [`a_lost_watch_claims_nothing`] and [`providers_do_not_meet`].
+//! Some faults cannot be caused through the [`Cluster`] trait. The tests of a backend call these checks with
+//! a function that causes the fault: [`a_restart_forgets_nothing`],
+//! [`a_damaged_record_is_told_and_never_left_out`], [`a_lost_watch_claims_nothing`] and
+//! [`providers_do_not_meet`].
 
 mod checks;
 mod facets;
@@ -54,40 +55,41 @@ pub use workloads::{
     what_never_runs_is_never_healthy,
 };
 
-/// What the suite needs to know of a backend.
+/// Parameters of the suite for one backend.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The provider whose leases the suite makes up.
+    /// Provider of the generated leases.
     pub provider: Address,
-    /// Image of the service deployed; it must run by itself, or with [`Setup::run`].
+    /// Image of the deployed service. The image must run without arguments or with [`Setup::run`].
     pub image: String,
-    /// Command of that service, as a manifest gives it; empty for the image's own.
+    /// Command of the service in manifest form; empty for the default command of the image.
     pub run: Vec<String>,
-    /// Lines that each replica of that service writes to its output by itself once it runs, at least. With 0 what
-    /// logs have in them is not checked.
+    /// Minimum number of lines that each replica writes to its output after its start. With 0 the content of
+    /// logs is not checked.
     pub lines: usize,
-    /// An image that never runs: deploying it is refused, or is never claimed to be healthy.
+    /// An image that never runs. Its deploy must fail or never become healthy.
     pub broken_image: String,
-    /// A command that ends with code 0 in that image.
+    /// A command that exits with code 0 in the image.
     pub command: Vec<String>,
-    /// How long anything may take: any one call, getting healthy, a teardown, the next item of a stream.
+    /// Time limit of one call, of becoming healthy, of a teardown, and of the next item of a stream.
     pub patience: Duration,
-    /// How long the suite listens where nothing is to be heard, such as a workload that restarts: longer than the
-    /// backend takes to notice.
+    /// Time during which the suite waits for unexpected events, such as a restart. The time must exceed the
+    /// reaction time of the backend.
     pub quiet: Duration,
-    /// Wait between two questions of the same kind.
+    /// Interval between two polls.
     pub pause: Duration,
 }
 
 impl Setup {
-    /// For a backend that answers within seconds, runs `nginx:1.27` and notices within 100 ms what becomes of it.
+    /// Creates parameters for a backend that responds within seconds, runs `nginx:1.27` and notices changes
+    /// of workloads within 100 ms.
     #[must_use]
     pub fn new(provider: Address) -> Self {
         Self {
             provider,
             image: "nginx:1.27".to_owned(),
             run: Vec::new(),
-            // Its entry point alone says more.
+            // The entry point of nginx alone writes more lines.
             lines: 3,
             broken_image: "suite.invalid/never-runs:1".to_owned(),
             command: vec!["true".to_owned()],
@@ -101,7 +103,7 @@ impl Setup {
         Rule::new(name, self.patience)
     }
 
-    /// A made-up lease of a made-up tenant.
+    /// Creates a lease id of a generated tenant.
     fn lease(&self, tenant: u8, dseq: u64) -> LeaseId {
         let owner = Address::from_bytes(&[tenant; 20]).expect("20 bytes are an address");
         let deployment = DeploymentId { owner, dseq };
@@ -177,22 +179,22 @@ fn expose(port: u16, global: bool) -> ServiceExpose {
     }
 }
 
-/// Runs every check, and the chapters of the facets the backend has, on a backend without workloads of the
-/// setup's provider.
+/// Runs every check, with the checks of the facets that the backend has. The backend must have no workloads
+/// of the provider in `setup`.
 ///
 /// # Panics
-/// Names the rule that the backend breaks.
+/// When the backend violates a rule. The message names the rule.
 pub async fn suite(cluster: &dyn Cluster, setup: &Setup) {
     for chapter in chapters(cluster, setup) {
         chapter.await;
     }
 }
 
-/// As [`suite`], with all checks under way at the same time: for a backend on which a teardown takes long and
-/// several take no longer. Every check has leases of its own.
+/// Runs the checks of [`suite`] concurrently, for a backend with slow teardowns. Every check uses its own
+/// leases.
 ///
 /// # Panics
-/// Names the rule that the backend breaks.
+/// When the backend violates a rule. The message names the rule.
 pub async fn suite_at_once(cluster: &dyn Cluster, setup: &Setup) {
     futures::future::join_all(chapters(cluster, setup)).await;
 }
@@ -222,6 +224,6 @@ async fn it_has_a_version(cluster: &dyn Cluster, setup: &Setup) {
     let version = rule.ok("version", cluster.version()).await;
     rule.holds(
         !version.is_empty(),
-        "`version` was expected to say something and is empty",
+        "`version` was expected to be non-empty and is empty",
     );
 }

@@ -1,29 +1,29 @@
-//! Health of a workload, and which health counts as unhealthy time.
+//! Health of a workload, and the states that count as unhealthy time.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What is known of a workload's health. Unknown is a state of its own.
+/// Health of a workload.
 ///
-/// Only `bad` counts as unhealthy time. In JSON it is `unknown`, `good`, `bad` or the name of an outage.
+/// Only `bad` counts as unhealthy time. The JSON form is `unknown`, `good`, `bad` or the name of an outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// The health is unknown. Stops the clock that counts unhealthy time.
+    /// The health is unknown. Unhealthy time does not increase.
     #[default]
     Unknown,
     /// Every service has all its replicas.
     Good,
-    /// Containers of the tenant fail by themselves: they crash, exit, do not start, or name an image that does not
-    /// exist.
+    /// Containers of the tenant fail: they crash, exit, do not start, or their image does not exist.
     Bad,
-    /// A service lacks replicas for a reason outside the tenant's containers. Stops the clock as well.
+    /// A service lacks replicas for a reason outside the tenant's containers. Unhealthy time does not
+    /// increase.
     #[serde(untagged)]
     Out(Outage),
 }
 
-/// Reason outside the tenant's containers why a service lacks replicas, the most specific first.
+/// Reason outside the tenant's containers for missing replicas, the most specific first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -33,24 +33,24 @@ pub enum Outage {
     NodeAway,
     /// A replica was evicted, drained, preempted or deleted.
     Evicted,
-    /// No node takes a replica: the nodes are full, cordoned or unsuitable.
+    /// No node accepts a replica: the nodes are full, cordoned or unsuitable.
     Unschedulable,
     /// Another client lowered the number of replicas.
     ScaledDown,
     /// Admission (a quota, a policy, a webhook) refuses replicas.
     Refused,
-    /// An image cannot be pulled, and the image reference of the tenant is not known to be the reason.
+    /// An image cannot be pulled, and the tenant's image reference is not the proven cause.
     ImagePull,
     /// The workload, or a part of it, does not exist.
     Missing,
-    /// A replica is being started: volumes are attached, an image is pulled.
+    /// A replica is starting, for example attaching volumes or pulling an image.
     Starting,
     /// The reason is not known.
     Unexplained,
 }
 
 impl Health {
-    /// Returns true for health that counts as unhealthy time.
+    /// Returns whether the health counts as unhealthy time.
     #[must_use]
     pub const fn is_counted(self) -> bool {
         match self {
@@ -59,7 +59,7 @@ impl Health {
         }
     }
 
-    /// Returns the name of the health, the same as in JSON.
+    /// Returns the name of the health, as in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Outage {
         Self::Unexplained,
     ];
 
-    /// Returns the name of the outage, the same as in JSON.
+    /// Returns the name of the outage, as in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,10 +1,10 @@
-//! A cluster in memory: the reference of what a backend does, with faults on demand.
+//! A cluster in memory: the reference implementation of a backend, with fault injection.
 //!
-//! Workloads "run" as soon as they are deployed, but for those with an image of a registry under `.invalid`, which
-//! nobody can have: they stay unhealthy. A test says how their health goes on, what is logged, which
-//! calls fail or hang, and looks at what is there ([`MemoryCluster::contents`]) and at who called what
-//! ([`MemoryCluster::calls`]). Tearing a lease down leaves its hostnames and addresses declared: who declared
-//! them takes them back, and a test sees it when nobody does.
+//! Workloads run as soon as they are deployed. Workloads with an image from a registry under `.invalid` stay
+//! unhealthy, because such an image cannot exist. A test controls health, logs, and failing or hanging calls,
+//! and reads the state ([`MemoryCluster::contents`]) and the number of calls ([`MemoryCluster::calls`]). A
+//! teardown does not remove declared hostnames and addresses, so a test can detect that the caller did not
+//! remove them.
 
 mod calls;
 mod facets;
@@ -29,25 +29,25 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
-/// Log lines and events kept of a lease, and changes that wait for a slow watcher.
+/// Maximum number of log lines and events stored per lease, and of changes queued for a slow watcher.
 const HISTORY_LIMIT: usize = 1000;
 
-/// First of the ports handed out.
+/// First forwarded port.
 const FIRST_PORT: u16 = 30_000;
 
-/// Which facets a cluster has.
+/// Facets of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Facets {
-    /// Hostnames that lead to services.
+    /// Hostnames that route to services.
     pub hostnames: bool,
-    /// Addresses in the pool of leased IPs; `None` for no such facet.
+    /// Number of addresses in the pool of leased IPs; `None` disables the facet.
     pub leased_ips: Option<u32>,
     /// Commands inside running services.
     pub shell: bool,
 }
 
 impl Default for Facets {
-    /// All of them, with a pool of 8 addresses.
+    /// All facets, with a pool of 8 addresses.
     fn default() -> Self {
         Self {
             hostnames: true,
@@ -57,28 +57,28 @@ impl Default for Facets {
     }
 }
 
-/// Everything that is in a cluster.
+/// State of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contents {
-    /// Workloads that run, as deployed last.
+    /// Running workloads, as deployed last.
     pub running: BTreeMap<LeaseId, WorkloadSpec>,
-    /// Deployments that are recorded, whether they run or not.
+    /// Recorded workloads, running or not.
     pub recorded: BTreeMap<LeaseId, WorkloadSpec>,
-    /// Declared hostnames, each with the lease that it leads to.
+    /// Declared hostnames and their leases.
     pub hostnames: BTreeMap<String, LeaseId>,
-    /// Addresses that each lease has declared.
+    /// Declared addresses of each lease.
     pub ips: BTreeMap<LeaseId, Vec<IpDeclaration>>,
 }
 
 impl Contents {
-    /// True when nothing is left of any lease.
+    /// Returns whether the cluster has no trace of any lease.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// A cluster in memory. A clone is the same cluster.
+/// A cluster in memory. Clones share the same cluster.
 #[derive(Clone)]
 pub struct MemoryCluster {
     state: Arc<Mutex<State>>,
@@ -94,41 +94,41 @@ struct State {
     watchers: Vec<Feed<Result<ClusterChange, Error>>>,
     blind: bool,
     start_ticks: u32,
-    /// What every replica logs when it starts.
+    /// Log lines that every replica writes when it starts.
     start_lines: Vec<String>,
-    /// Where forwarded ports are reached; `localhost` where nothing is said.
+    /// Host of forwarded ports; `localhost` if unset.
     public_host: Option<String>,
-    /// Answers `InProgress` before a teardown is done.
+    /// Number of `InProgress` responses before a teardown is done.
     teardown_delay: u32,
     script: Script,
     exec: Option<ExecFn>,
-    /// What workloads say of themselves.
+    /// Text that workloads show about themselves.
     banner: Option<String>,
 }
 
-/// Listeners with the services they want; none for all.
+/// Followers of a stream with the services they follow; an empty list follows all services.
 type Readers<T> = Vec<Reader<T>>;
 type Reader<T> = (Vec<String>, Feed<Result<T, Error>>);
 
 #[derive(Debug)]
 enum Record {
     Good,
-    /// It cannot be read; says why.
+    /// The record is unreadable for this reason.
     Spoiled(String),
     Lost,
 }
 
 #[derive(Debug)]
 struct Workload {
-    /// As recorded or deployed last.
+    /// Workload as recorded or deployed last.
     recorded: WorkloadSpec,
     record: Record,
-    /// As deployed last; `None` while it is only recorded.
+    /// Workload as deployed last; `None` while only recorded.
     running: Option<WorkloadSpec>,
     health: Health,
-    /// Ticks until it is healthy.
+    /// Number of ticks until the workload is healthy.
     starting: u32,
-    /// `InProgress` answers left; `None` until a teardown is asked for.
+    /// Number of remaining `InProgress` responses; `None` before a teardown.
     ending: Option<u32>,
     /// External ports by service, container port and protocol.
     ports: BTreeMap<(String, u16, Proto), u16>,
@@ -154,7 +154,7 @@ impl Default for MemoryCluster {
 }
 
 impl MemoryCluster {
-    /// A cluster with these facets and nothing in it.
+    /// Creates an empty cluster with the given facets.
     #[must_use]
     pub fn new(facets: Facets) -> Self {
         Self {
@@ -164,7 +164,7 @@ impl MemoryCluster {
         }
     }
 
-    /// Everything that is there at this moment.
+    /// Returns the current state of the cluster.
     #[must_use]
     pub fn contents(&self) -> Contents {
         let state = lock(&self.state);
@@ -179,30 +179,31 @@ impl MemoryCluster {
         }
     }
 
-    /// Calls about a lease so far.
+    /// Returns the number of calls for a lease.
     #[must_use]
     pub fn calls(&self, lease: &LeaseId) -> Calls {
         lock(&self.state).script.calls(lease)
     }
 
-    /// Calls about every lease so far.
+    /// Returns the number of calls for every lease.
     #[must_use]
     pub fn all_calls(&self) -> BTreeMap<LeaseId, Calls> {
         lock(&self.state).script.all_calls()
     }
 
-    /// The record of a lease becomes unreadable, until it is recorded or deployed anew; false when there is none.
+    /// Makes the record of a lease unreadable until the next `record` or `deploy`. Returns false if the lease
+    /// has no record.
     pub fn spoil_record(&self, lease: &LeaseId, problem: &str) -> bool {
         self.set_record(lease, Record::Spoiled(problem.to_owned()))
     }
 
-    /// The record of a lease goes while its workload runs on, until it is recorded or deployed anew; false when
-    /// there is none.
+    /// Deletes the record of a lease until the next `record` or `deploy`. The workload keeps running. Returns
+    /// false if the lease has no record.
     pub fn lose_record(&self, lease: &LeaseId) -> bool {
         self.set_record(lease, Record::Lost)
     }
 
-    /// The record of a lease is as it was before it was spoiled or lost; false when there is none.
+    /// Restores a corrupted or deleted record of a lease. Returns false if the lease had no record.
     pub fn restore_record(&self, lease: &LeaseId) -> bool {
         self.set_record(lease, Record::Good)
     }
@@ -213,35 +214,35 @@ impl MemoryCluster {
         workload.map(|w| w.record = record).is_some()
     }
 
-    /// Sets what is known of a workload's health; false when it does not run.
+    /// Sets the health of a workload. Returns false if the workload is not running.
     pub fn set_health(&self, lease: &LeaseId, health: Health) -> bool {
         let mut state = lock(&self.state);
         let Some(workload) = state.workloads.get_mut(lease).filter(|w| w.running.is_some()) else {
             return false;
         };
-        // Told by hand, so it does not become healthy by itself any more.
+        // A health set by a test disables the automatic start.
         workload.starting = 0;
         workload.set_health(health);
         state.tell_health(lease, health);
         true
     }
 
-    /// New workloads are known to be bad for so many [ticks](Self::tick) before they are good; 0 at first.
+    /// Sets the number of [ticks](Self::tick) until a new workload becomes healthy. The default is 0.
     pub fn set_start_ticks(&self, ticks: u32) {
         lock(&self.state).start_ticks = ticks;
     }
 
-    /// What each replica of a workload logs when it starts, as a container would; nothing at first.
+    /// Sets the log lines that each replica writes when it starts. By default nothing is logged.
     pub fn set_start_lines(&self, lines: impl IntoIterator<Item = impl Into<String>>) {
         lock(&self.state).start_lines = lines.into_iter().map(Into::into).collect();
     }
 
-    /// Sets the host at which forwarded ports are said to be reached; `localhost` at first.
+    /// Sets the public host of forwarded ports. The default is `localhost`.
     pub fn set_public_host(&self, host: &str) {
         lock(&self.state).public_host = Some(host.to_owned());
     }
 
-    /// Lets workloads that start come a tick closer to health.
+    /// Brings starting workloads one tick closer to healthy.
     pub fn tick(&self) {
         let mut state = lock(&self.state);
         let mut good = Vec::new();
@@ -252,67 +253,67 @@ impl MemoryCluster {
                 good.push(lease.clone());
             }
         }
-        // Told after the loop, which holds the workloads.
+        // After the loop, because the loop borrows the workloads.
         for lease in good {
             state.tell_health(&lease, Health::Good);
         }
     }
 
-    /// The next teardown of every lease answers `InProgress` so many times first.
+    /// Sets the number of `InProgress` responses before the next teardown of every lease is done.
     pub fn set_teardown_delay(&self, answers: u32) {
         lock(&self.state).teardown_delay = answers;
     }
 
-    /// Watchers hear `Lost` and then nothing.
+    /// Makes watchers receive `Lost` and no further changes.
     pub fn lose_watch(&self) {
         let mut state = lock(&self.state);
-        // Told first, because who is blind tells nothing.
+        // Sent before the watch is disabled, because a disabled watch sends nothing.
         state.tell(&ClusterChange::Lost);
         state.blind = true;
     }
 
-    /// Watchers hear a snapshot and everything after it.
+    /// Makes watchers receive a snapshot and all later changes.
     pub fn restore_watch(&self) {
         let mut state = lock(&self.state);
-        // Sees again first, because who is blind tells nothing.
+        // The watch is enabled before the snapshot, because a disabled watch sends nothing.
         state.blind = false;
         state.tell_snapshot();
     }
 
-    /// The next `times` calls of an operation fail and do nothing.
+    /// Makes the next `times` calls of an operation fail without an effect.
     pub fn fail_next(&self, operation: Operation, times: u32, kind: ErrorKind) {
         lock(&self.state).script.set(operation, Fault::Fail(times, kind));
     }
 
-    /// The next `times` calls of an operation are done, but their callers get a timeout.
+    /// Makes the next `times` calls of an operation take effect, but return a timeout.
     pub fn lose_answers(&self, operation: Operation, times: u32) {
         lock(&self.state).script.set(operation, Fault::LoseAnswer(times));
     }
 
-    /// Calls of an operation hang from now on, before they do anything.
+    /// Makes calls of an operation hang before they take effect.
     pub fn hang(&self, operation: Operation) {
         lock(&self.state).script.set(operation, Fault::Hang);
     }
 
-    /// Ends every fault of an operation; calls that hang go on.
+    /// Removes all faults of an operation. Hanging calls continue.
     pub fn restore(&self, operation: Operation) {
         lock(&self.state).script.clear(operation);
         self.released.notify_waiters();
     }
 
-    /// What a command in a service does; without one it copies its input to its output.
+    /// Sets the behavior of commands in services. By default a command copies its input to its output.
     pub fn set_exec(&self, exec: ExecFn) {
         lock(&self.state).exec = Some(exec);
     }
 
-    /// What workloads say of themselves: every replica logs it when it is deployed for the first time, and commands begin
-    /// with it. With it a command that has a terminal shows what is typed until Ctrl-C, Ctrl-D, `exit` or the end of its
-    /// input, where nothing else is [set](Self::set_exec).
+    /// Sets the text that workloads show about themselves. Every replica logs the text at its first deploy,
+    /// and commands print it first. With a banner, and without [`set_exec`](Self::set_exec), a command with a
+    /// terminal echoes its input until Ctrl-C, Ctrl-D, `exit` or the end of the input.
     pub fn set_banner(&self, text: &str) {
         lock(&self.state).banner = Some(text.to_owned());
     }
 
-    /// A replica of a service logs a line; false when the lease does not run.
+    /// Adds a log line of a replica. Returns false if the lease is not running.
     pub fn log(&self, lease: &LeaseId, service: &str, replica: u32, message: &str) -> bool {
         let mut state = lock(&self.state);
         let Some(workload) = state.workloads.get_mut(lease).filter(|w| w.running.is_some()) else {
@@ -322,7 +323,7 @@ impl MemoryCluster {
         true
     }
 
-    /// Something happens to a service; false when the lease does not run.
+    /// Adds an event of a service. Returns false if the lease is not running.
     pub fn event(&self, lease: &LeaseId, service: &str, reason: &str, message: &str) -> bool {
         let mut state = lock(&self.state);
         let Some(workload) = state.workloads.get_mut(lease).filter(|w| w.running.is_some()) else {
@@ -333,7 +334,7 @@ impl MemoryCluster {
     }
 }
 
-/// No registry can be called `*.invalid`, so nothing of one ever gets up.
+/// A registry under `.invalid` cannot exist, so its images never start.
 fn has_image(service: &Service) -> bool {
     let registry = service.image.split('/').next().unwrap_or_default();
     let host = registry.split(':').next().unwrap_or_default();
@@ -342,7 +343,7 @@ fn has_image(service: &Service) -> bool {
 
 fn remember<T>(history: &mut Vec<T>, item: T) {
     if history.len() >= HISTORY_LIMIT {
-        // A thousand entries at most, so moving them costs little.
+        // At most a thousand entries, so moving them is cheap.
         history.remove(0);
     }
     history.push(item);
@@ -398,7 +399,7 @@ impl Workload {
         remember(&mut self.logs, (service.to_owned(), line));
     }
 
-    /// Every replica starts, of an image that is to be had, and says so.
+    /// Logs the start lines of every replica with an existing image.
     fn add_start_lines(&mut self, deployment: &WorkloadSpec, lines: &[String]) {
         for service in deployment.group.services.iter().filter(|s| has_image(s)) {
             for (replica, line) in (0..service.count).flat_map(|n| lines.iter().map(move |l| (n, l))) {
@@ -420,7 +421,7 @@ impl Workload {
         remember(&mut self.events, event);
     }
 
-    /// Ports for the exposes that need one: those of before, and the next free ones.
+    /// Assigns ports to the exposes that need one: existing ports are reused, then the next free ports.
     fn assign_ports(&mut self, mut taken: BTreeSet<u16>) {
         let mut ports = BTreeMap::new();
         for service in self.running.iter().flat_map(|d| &d.group.services) {
@@ -450,7 +451,7 @@ impl State {
         self.watchers.retain(|watcher| {
             watcher.update(|queue| {
                 if queue.len() >= HISTORY_LIMIT {
-                    // A watcher that is too slow gets the whole present in place of what it missed.
+                    // A slow watcher receives a snapshot instead of the missed changes.
                     queue.clear();
                     queue.push_back(Ok(whole.clone()));
                 } else {
@@ -477,7 +478,7 @@ impl State {
         }
     }
 
-    /// An older epoch writes nothing any more.
+    /// Refuses a write with an older epoch.
     fn check_epoch(&self, deployment: &WorkloadSpec, operation: &'static str) -> Result<(), Error> {
         let Some(there) = self.workloads.get(&deployment.lease) else {
             return Ok(());
@@ -507,9 +508,9 @@ impl State {
         let (ticks, lines) = (self.start_ticks, self.start_lines.clone());
         let banner = self.banner.clone();
         let workload = self.record(deployment);
-        // A deploy takes back a teardown that was under way.
+        // A deploy cancels a teardown in progress.
         workload.ending = None;
-        // The same once more changes nothing: what runs goes on, with its ports and its health.
+        // A repeated deploy changes nothing: the workload keeps running, with its ports and its health.
         if workload.running.as_ref() == Some(deployment) {
             return;
         }
@@ -543,7 +544,7 @@ impl State {
             return Teardown::InProgress;
         }
         self.workloads.remove(lease);
-        // A lease that a snapshot lacks does not run; there is no other word for that.
+        // A snapshot without the lease is the only way to report that the lease is not running.
         self.tell_snapshot();
         Teardown::Done
     }

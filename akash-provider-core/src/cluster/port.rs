@@ -19,23 +19,23 @@ use tokio::io::{AsyncRead, AsyncWrite};
 /// A compute backend.
 ///
 /// # Contract
-/// Everything is idempotent and may be called again after any error. A lease of another provider or chain is
-/// never touched and never told. Calls for one lease come one at a time; calls for different leases come
-/// concurrently. Every call answers: the caller gives up after its limit (`cluster_timeout`) and asks again, and what
-/// it asked for may be under way still.
+/// Every call is idempotent and can be repeated after any error. Leases of another provider or chain are
+/// never changed or returned. Calls for one lease are sequential, calls for different leases are concurrent.
+/// The caller cancels a call after `cluster_timeout` and repeats it, so the canceled operation may still be
+/// in progress.
 ///
-/// A [`WorkloadSpec`] carries the epoch of the leader who writes it. What was written in a later epoch stays: `record`
-/// and `deploy` of an older one change nothing and are a conflict.
+/// A [`WorkloadSpec`] contains the epoch of the leader that writes it. `record` and `deploy` with an older
+/// epoch than the last write change nothing and return a conflict.
 ///
-/// What is not known is not claimed: no health, no listing without what could not be read, no teardown that is done
-/// while something still runs.
+/// A backend does not report unknown state: no health without an observation, no listing that omits
+/// unreadable records, no completed teardown while a workload still runs.
 ///
 /// # Errors
-/// [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound) where a lease or service is unknown,
+/// [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound) for an unknown lease or service,
 /// [`ErrorKind::Unavailable`](crate::error::ErrorKind::Unavailable) and
-/// [`ErrorKind::Timeout`](crate::error::ErrorKind::Timeout) where the backend does not answer (the caller tries
-/// again), [`ErrorKind::Conflict`](crate::error::ErrorKind::Conflict) where a later epoch has written,
-/// [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) where it can never work.
+/// [`ErrorKind::Timeout`](crate::error::ErrorKind::Timeout) when the backend does not respond (the caller
+/// retries), [`ErrorKind::Conflict`](crate::error::ErrorKind::Conflict) when a later epoch has written,
+/// [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) when a retry cannot succeed.
 ///
 /// # Implementing
 /// Run `cluster::conformance::suite` (feature `conformance`) on it. `MemoryCluster` is the reference.
@@ -46,183 +46,188 @@ pub trait Cluster: fmt::Debug + Send + Sync + 'static {
     /// Creates or updates a workload.
     ///
     /// # Behavior
-    /// - returns when accepted, not when healthy
-    /// - the same input twice changes nothing: what runs goes on, with its ports, and its health stays as told
-    /// - what it refuses for good leaves what runs as it is
+    /// - returns when the workload is accepted, without waiting for health
+    /// - a repeated deploy of the same input changes nothing: the workload keeps running with its ports, and
+    ///   its reported health stays
+    /// - a permanently refused deploy does not affect the running workload
     ///
     /// # Errors
-    /// `Invalid` for what can never run, `Conflict` where a later epoch has written the lease.
+    /// `Invalid` for a workload that can never run, `Conflict` when a later epoch has written the lease.
     async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
 
-    /// Remembers a deployment durably without running it yet.
+    /// Stores a workload durably without running it.
     ///
     /// # Behavior
-    /// - durable when it returns: `deployments` lists it after a restart; the tenant is told so then
-    /// - recording a newer one replaces the older; what runs goes on as it was deployed
+    /// - durable on return: `deployments` lists the workload after a restart; only then is the tenant's
+    ///   request confirmed
+    /// - a newer record replaces the older one; the running workload continues as deployed
     ///
     /// # Errors
-    /// `Invalid` for what a `deploy` would refuse with it: nothing is promised that cannot be kept. `Conflict` where a
-    /// later epoch has written the lease.
+    /// `Invalid` for a workload that `deploy` would refuse with `Invalid`, because the tenant is promised a
+    /// deploy. `Conflict` when a later epoch has written the lease.
     async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error>;
 
-    /// Health as it changes.
+    /// Returns a stream of health changes.
     ///
     /// # Behavior
-    /// - a snapshot first, and again after each gap; while nothing can be known, [`ClusterChange::Lost`] or an error
-    /// - never claims a health it does not know: not of what was only recorded, not of what has not begun to run, and
-    ///   none from before an outage
-    /// - names leases of this provider only
-    /// - goes on: it ends only when the backend itself goes
+    /// - the first item, and the first after each gap, is a snapshot; without an observation the stream
+    ///   returns [`ClusterChange::Lost`] or an error
+    /// - never reports unobserved health: not for a workload that is only recorded, not for a workload that
+    ///   has not started, and no health from before an outage
+    /// - contains leases of this provider only
+    /// - ends only when the backend stops
     fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>>;
 
-    /// Removes everything of a lease.
+    /// Removes all objects of a lease.
     ///
     /// # Behavior
-    /// - a lease that is not there is done
-    /// - done means that nothing runs any more and `deployments` no longer lists it; its capacity is given to others
-    ///   then
-    /// - other leases of the same tenant stay as they are
-    /// - one that is under way is done at last when it is asked for again
+    /// - the teardown of an unknown lease is done
+    /// - done means that no workload of the lease runs and `deployments` no longer lists the lease; its
+    ///   capacity is then given to other leases
+    /// - other leases of the same tenant are not affected
+    /// - repeated calls return `InProgress` until the teardown is done
     async fn teardown_lease(&self, lease: &LeaseId) -> Result<Teardown, Error>;
 
-    /// Everything a restart must know: what each lease runs, as recorded or deployed last, and what is there of
-    /// leases whose record cannot be read or is missing.
+    /// Returns the state that a restarted provider needs: the last recorded or deployed workload of each
+    /// lease, and the remains of leases with an unreadable or missing record.
     ///
     /// # Behavior
-    /// - a lease that is not in the answer has neither a record nor anything that runs
-    /// - a record that cannot be read, and a workload without one, are told as such and never left out
-    /// - each lease once, and leases of this provider only
+    /// - a lease that is not in the result has no record and no workload
+    /// - unreadable records, and workloads without a record, are listed as unusable and never omitted
+    /// - each lease occurs once; leases of this provider only
     ///
     /// # Errors
-    /// Where a part of the list cannot be had, or where something unreadable may be any lease's: half a list is
-    /// none.
+    /// When a part of the list cannot be read, or when an unreadable object may belong to any lease. An
+    /// incomplete list is never returned.
     async fn deployments(&self) -> Result<Listing, Error>;
 
-    /// The manifest group as recorded or deployed last; `None` when the lease is unknown.
+    /// Returns the last recorded or deployed manifest group, or `None` for an unknown lease.
     async fn manifest_group(&self, lease: &LeaseId) -> Result<Option<Arc<Group>>, Error>;
 
-    /// Status of all services of a lease, also of one that is only recorded.
+    /// Returns the status of all services of a lease, also of a lease that is only recorded.
     async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error>;
 
-    /// Status of one service.
+    /// Returns the status of one service.
     async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error>;
 
-    /// Random ports of a lease by service.
+    /// Returns the forwarded ports of a lease by service.
     async fn forwarded_port_status(
         &self,
         lease: &LeaseId,
     ) -> Result<BTreeMap<String, Vec<ForwardedPort>>, Error>;
 
-    /// Log lines. Ends when the lease is torn down; dropping it cancels.
+    /// Returns a stream of log lines. The stream ends when the lease is torn down. Dropping the stream
+    /// cancels it.
     ///
     /// # Behavior
-    /// - what the replicas have written, the oldest line of each first and each under the name of its replica; then
-    ///   the end, or with [`LogOptions::follow`] what they write from there on
-    /// - with [`LogOptions::tail_lines`] of what is there only the last so many lines of each replica
-    /// - a service that the lease does not have is not found, also beside one that it has
+    /// - existing lines first, the oldest of each replica first, each with the name of its replica; then the
+    ///   stream ends, or continues with new lines if [`LogOptions::follow`] is set
+    /// - [`LogOptions::tail_lines`] limits the existing lines to the last lines of each replica
+    /// - an unknown service is `NotFound`, also beside a known service
     async fn lease_logs(
         &self,
         lease: &LeaseId,
         options: LogOptions,
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error>;
 
-    /// Events of the backend about a lease. Ends when the lease is torn down; dropping it cancels.
+    /// Returns a stream of events of the backend about a lease. The stream ends when the lease is torn down.
+    /// Dropping the stream cancels it.
     ///
     /// # Behavior
-    /// - a service that the lease does not have is not found, also beside one that it has
+    /// - an unknown service is `NotFound`, also beside a known service
     async fn lease_events(
         &self,
         lease: &LeaseId,
         options: EventOptions,
     ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error>;
 
-    /// Version of the backend, free text.
+    /// Returns the version of the backend as free text.
     async fn version(&self) -> Result<String, Error>;
 
-    /// The hostname facet; `None` when the backend has none, and then orders with services behind hostnames are
-    /// declined. Constant over its life.
+    /// Returns the hostname facet. Without it, orders with services behind hostnames are declined. The result
+    /// is constant for the lifetime of the backend.
     fn hostnames(&self) -> Option<Arc<dyn Hostnames>>;
 
-    /// The leased-IP facet; `None` when the backend has none, and then orders that want addresses are declined.
-    /// Constant over its life.
+    /// Returns the leased-IP facet. Without it, orders with leased IPs are declined. The result is constant
+    /// for the lifetime of the backend.
     fn leased_ips(&self) -> Option<Arc<dyn LeasedIps>>;
 
-    /// The shell facet; `None` when the backend has none. Constant over its life.
+    /// Returns the shell facet. The result is constant for the lifetime of the backend.
     fn shell(&self) -> Option<Arc<dyn Shell>>;
 }
 
-/// Hostnames that lead to services.
+/// Hostnames that route to services.
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Hostnames: fmt::Debug + Send + Sync + 'static {
-    /// Makes a hostname lead to a service of a lease, wherever it led before.
+    /// Routes a hostname to a service of a lease and removes its previous route.
     async fn declare_hostname(&self, lease: &LeaseId, name: &HostnameDeclaration) -> Result<(), Error>;
 
-    /// Takes one back, if this lease holds it; a name it does not hold is Ok and stays.
+    /// Removes a hostname that this lease holds. A name held by another lease stays, and the call succeeds.
     async fn purge_declared_hostname(&self, lease: &LeaseId, hostname: &str) -> Result<(), Error>;
 
-    /// Takes all of a lease back; none is Ok.
+    /// Removes all hostnames of a lease. The call succeeds if the lease has none.
     async fn purge_declared_hostnames(&self, lease: &LeaseId) -> Result<(), Error>;
 
-    /// All declared hostnames with their holders.
+    /// Returns all declared hostnames with their leases.
     async fn all_hostnames(&self) -> Result<Vec<DeclaredHostname>, Error>;
 }
 
-/// IP addresses of tenants' own.
+/// Leased IP addresses of tenants.
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait LeasedIps: fmt::Debug + Send + Sync + 'static {
-    /// Makes an address lead to a service. With `overwrite` the sharing key moves here from another lease of
-    /// the same tenant; without it a key held elsewhere is a conflict.
+    /// Routes an address to a service. With `overwrite` the sharing key moves from another lease of the same
+    /// tenant. Without it, a key of another lease is a conflict.
     async fn declare_ip(&self, lease: &LeaseId, ip: &IpDeclaration, overwrite: bool) -> Result<(), Error>;
 
-    /// Takes one back; none is Ok.
+    /// Removes an address. The call succeeds if the address does not exist.
     async fn purge_declared_ip(&self, lease: &LeaseId, ip: &IpDeclaration) -> Result<(), Error>;
 
-    /// Takes all of a lease back; none is Ok.
+    /// Removes all addresses of a lease. The call succeeds if the lease has none.
     async fn purge_declared_ips(&self, lease: &LeaseId) -> Result<(), Error>;
 
-    /// What a lease has declared.
+    /// Returns the declared addresses of a lease.
     async fn declared_ips(&self, lease: &LeaseId) -> Result<Vec<IpDeclaration>, Error>;
 
-    /// Use of the pool.
+    /// Returns the utilization of the pool.
     async fn usage(&self) -> Result<LeasedIpUsage, Error>;
 }
 
-/// Commands inside a running service.
+/// Commands in a running service.
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait Shell: fmt::Debug + Send + Sync + 'static {
-    /// Runs a command until it ends; returns its exit code. Dropping the future stops it.
+    /// Runs a command to its end and returns its exit code. Dropping the future stops the command.
     ///
     /// # Errors
-    /// `NotFound` where the lease does not run, or has no such service or replica.
+    /// `NotFound` when the lease is not running, or when the service or replica does not exist.
     async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error>;
 }
 
-/// Which command to run, and in which replica.
+/// A command to run in a replica.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExecRequest {
     /// Name of the service in the manifest.
     pub service: String,
     /// Index of the replica, from 0.
     pub replica: u32,
-    /// The program first, then its arguments.
+    /// Program and its arguments.
     pub command: Vec<String>,
-    /// Whether it gets a terminal; the sizes come through `ExecIo::resize`.
+    /// Whether the command gets a terminal. `ExecIo::resize` sends the sizes.
     pub tty: bool,
 }
 
 /// Streams of a command.
 pub struct ExecIo {
-    /// Input; `None` for none.
+    /// Standard input, if any.
     pub stdin: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    /// Where its standard output goes.
+    /// Standard output.
     pub stdout: Box<dyn AsyncWrite + Send + Unpin>,
-    /// Where its standard error goes.
+    /// Standard error.
     pub stderr: Box<dyn AsyncWrite + Send + Unpin>,
     /// Terminal sizes as (columns, rows).
     pub resize: BoxStream<'static, (u16, u16)>,
@@ -236,50 +241,50 @@ impl fmt::Debug for ExecIo {
     }
 }
 
-/// Which log lines are wanted, and whether to wait for more.
+/// Filter and options of a log query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogOptions {
-    /// Only these services; empty for all.
+    /// Services to include; empty for all.
     pub services: Vec<String>,
-    /// Keep going as lines come.
+    /// Whether the stream continues with new lines.
     pub follow: bool,
-    /// Of what is there when it is asked for, only the last so many lines of each replica; `None` for all.
+    /// Maximum number of existing lines per replica; `None` for all.
     pub tail_lines: Option<u64>,
 }
 
-/// One line that a replica wrote.
+/// One log line of a replica.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     /// Name of the replica.
     pub name: String,
-    /// The line without its end.
+    /// Text without the line end.
     pub message: String,
 }
 
-/// Which events are wanted, and whether to wait for more.
+/// Filter and options of an event query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventOptions {
-    /// Only these services; empty for all.
+    /// Services to include; empty for all.
     pub services: Vec<String>,
-    /// Keep going as events come.
+    /// Whether the stream continues with new events.
     pub follow: bool,
 }
 
-/// How much an event matters. Serialized as text.
+/// Severity of an event. Serialized as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 #[non_exhaustive]
 pub enum Severity {
-    /// It goes as it should.
+    /// Normal operation.
     Normal,
-    /// It wants a look.
+    /// Needs attention.
     Warning,
-    /// A word of the backend's own; empty where it says none.
+    /// Severity in the terms of the backend; empty if the backend reports none.
     Other(String),
 }
 
 impl Severity {
-    /// The word tenants are shown.
+    /// Returns the text shown to tenants.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -321,32 +326,32 @@ impl fmt::Display for Severity {
 /// An event of the backend about a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LeaseEvent {
-    /// When, wall clock; 0 where unknown.
+    /// Wall-clock time; 0 if unknown.
     pub time: BlockTime,
-    /// Service it is about; empty for the lease.
+    /// Service of the event; empty for the whole lease.
     pub service: String,
-    /// How much it matters.
+    /// Severity of the event.
     pub severity: Severity,
-    /// Short word that a program can compare, for example `BackOff`.
+    /// Short machine-readable reason, for example `BackOff`.
     pub reason: String,
-    /// What happened, in words for people.
+    /// Description of the event.
     pub message: String,
-    /// What it is about.
+    /// Object of the event.
     pub object: EventObject,
-    /// Component that says it, for example `kubelet`; empty where unknown.
+    /// Component that reports the event, for example `kubelet`; empty if unknown.
     pub reporting_controller: String,
-    /// Instance of that component; empty where unknown.
+    /// Instance of the component; empty if unknown.
     pub reporting_instance: String,
 }
 
-/// What an event is about; empty where the backend does not say.
+/// Object of an event; empty if the backend does not report it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EventObject {
     /// Kind, for example `Pod`.
     pub kind: String,
-    /// Namespace of the object; empty where the backend has none or does not say.
+    /// Namespace of the object; empty if the backend has none or does not report it.
     pub namespace: String,
-    /// Name of the object; empty where the backend does not say.
+    /// Name of the object; empty if the backend does not report it.
     pub name: String,
 }
 

@@ -1,9 +1,6 @@
-//! What several chapters look at.
+//! Helpers that several checks share.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a suite runs beside what it tests, in real time"
-)]
+#![expect(clippy::disallowed_methods, reason = "a suite tests a backend in real time")]
 
 use super::Setup;
 use crate::cluster::{Cluster, ClusterChange, Health, Teardown, WorkloadSpec};
@@ -15,7 +12,7 @@ use tokio::time::Instant;
 
 pub(super) type Changes = BoxStream<'static, Result<ClusterChange, Error>>;
 
-/// Tears a lease down until it is done.
+/// Calls teardown until the lease is removed.
 pub(super) async fn remove(cluster: &dyn Cluster, setup: &Setup, lease: &LeaseId, rule: &Rule) {
     let until = Instant::now() + setup.patience;
     while rule.ok("teardown_lease", cluster.teardown_lease(lease)).await == Teardown::InProgress {
@@ -30,7 +27,7 @@ pub(super) async fn remove(cluster: &dyn Cluster, setup: &Setup, lease: &LeaseId
     }
 }
 
-/// Fails the suite when a lease is another provider's.
+/// Fails when a lease belongs to another provider.
 fn is_ours(rule: &Rule, setup: &Setup, lease: &LeaseId, call: &str) {
     rule.holds(
         lease.provider == setup.provider,
@@ -41,8 +38,8 @@ fn is_ours(rule: &Rule, setup: &Setup, lease: &LeaseId, call: &str) {
     );
 }
 
-/// The lease as `deployments` has it, all of whose leases are the provider's own. Of what is unusable it may only be
-/// found out that it is another's.
+/// Returns the lease as `deployments` lists it. All listed leases must belong to the provider. Unusable
+/// records can belong to another provider.
 pub(super) async fn listed(
     cluster: &dyn Cluster,
     setup: &Setup,
@@ -56,7 +53,7 @@ pub(super) async fn listed(
     }
     if let Some(unusable) = all.unusable.iter().find(|u| u.is_of(lease)) {
         rule.broken(format!(
-            "nothing of {lease} was expected to be unusable: {unusable:?}"
+            "no record of {lease} was expected to be unusable: {unusable:?}"
         ));
     }
     let mut of_lease = all.deployments.into_iter().filter(|d| d.lease == *lease);
@@ -69,7 +66,7 @@ pub(super) async fn listed(
     found
 }
 
-/// Fails the suite unless `deployments` has the lease exactly so.
+/// Fails unless `deployments` lists exactly this workload for the lease.
 pub(super) async fn assert_listed(
     cluster: &dyn Cluster,
     setup: &Setup,
@@ -91,7 +88,7 @@ pub(super) async fn assert_listed(
     ));
 }
 
-/// What differs mostly.
+/// Summarizes the fields that usually differ.
 fn brief(deployment: Option<&WorkloadSpec>) -> String {
     let Some(deployment) = deployment else {
         return "nothing".to_owned();
@@ -105,7 +102,8 @@ fn brief(deployment: Option<&WorkloadSpec>) -> String {
     )
 }
 
-/// What a change says of a lease: nothing, or its health, or that it does not run.
+/// Returns the health of a lease in a change: `None` if the change does not contain the lease, `Some(None)`
+/// if the lease is not running.
 pub(super) fn health_in(
     rule: &Rule,
     setup: &Setup,
@@ -127,7 +125,7 @@ pub(super) fn health_in(
     }
 }
 
-/// Reads changes until the lease is known to be good (or, with `None`, not running).
+/// Reads changes until the lease is healthy, or with `None` until the lease is not running.
 pub(super) async fn wait_for(
     changes: &mut Changes,
     setup: &Setup,
@@ -145,21 +143,21 @@ pub(super) async fn wait_for(
     let how = match seen {
         Found::Item(()) => return,
         Found::Ended => "the stream ended",
-        Found::Late => "it did not come in time",
+        Found::Late => "the change did not arrive in time",
     };
     let last = match last {
-        None => "nothing was told of it".to_owned(),
-        Some(None) => "last it was told as not running".to_owned(),
-        Some(Some(health)) => format!("last it was told as {health:?}"),
+        None => "no change was reported".to_owned(),
+        Some(None) => "the last reported state is not running".to_owned(),
+        Some(Some(health)) => format!("the last reported state is {health:?}"),
     };
     let wanted = wanted.map_or_else(|| "not running".to_owned(), |health| format!("{health:?}"));
     rule.broken(format!(
-        "`changes` was expected to tell {lease} as {wanted} within {:?}: {how}; {last}",
+        "`changes` was expected to report {lease} as {wanted} within {:?}: {how}; {last}",
         setup.patience
     ));
 }
 
-/// Listens while nothing is to happen; the first thing about a lease that is not as it should be.
+/// Reads changes during the quiet time and returns the first unexpected state of the lease.
 pub(super) async fn hears(
     changes: &mut Changes,
     setup: &Setup,

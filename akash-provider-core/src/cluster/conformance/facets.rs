@@ -1,4 +1,4 @@
-//! The chapters of the facets; each runs only where the backend has the facet.
+//! Checks of the facets. Each check runs only if the backend has the facet.
 
 use super::{Setup, remove, wait_for};
 use crate::cluster::{
@@ -30,10 +30,11 @@ async fn holder(hostnames: &Arc<dyn Hostnames>, hostname: &str, rule: &Rule) -> 
     holder
 }
 
-/// A declared hostname is listed once; declaring it for another lease moves it; only its holder takes it back.
+/// Checks that a declared hostname is listed once, that a declaration for another lease moves it, and that
+/// only the holder can remove it.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn a_hostname_has_one_holder(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a hostname has one holder");
     let Some(hostnames) = cluster.hostnames() else {
@@ -57,14 +58,14 @@ pub async fn a_hostname_has_one_holder(cluster: &dyn Cluster, setup: &Setup) {
     assert_eq!(
         holder(&hostnames, first, &rule).await.as_ref(),
         Some(&one),
-        "{rule}: `all_hostnames` was expected to have `{first}` for who declared it"
+        "{rule}: `all_hostnames` was expected to have `{first}` for the lease that declared it"
     );
     rule.ok("declare_hostname", hostnames.declare_hostname(&two, &name(first)))
         .await;
     assert_eq!(
         holder(&hostnames, first, &rule).await.as_ref(),
         Some(&two),
-        "{rule}: a name declared for another lease was expected to move there"
+        "{rule}: a name declared for another lease was expected to move to that lease"
     );
     only_its_holder_takes_it_back(&hostnames, (&one, &two), (first, second), &rule).await;
     for lease in [&one, &two] {
@@ -72,7 +73,7 @@ pub async fn a_hostname_has_one_holder(cluster: &dyn Cluster, setup: &Setup) {
     }
 }
 
-/// The first name is of the second lease, and the second name of the first.
+/// Expects the first name at the second lease, and the second name at the first lease.
 async fn only_its_holder_takes_it_back(
     hostnames: &Arc<dyn Hostnames>,
     (one, two): (&LeaseId, &LeaseId),
@@ -92,13 +93,13 @@ async fn only_its_holder_takes_it_back(
     assert_eq!(
         holder(hostnames, second, rule).await,
         None,
-        "{rule}: `purge_declared_hostnames` was expected to take all of a lease back"
+        "{rule}: `purge_declared_hostnames` was expected to remove all names of a lease"
     );
     let kept = holder(hostnames, first, rule).await;
     assert_eq!(
         kept.as_ref(),
         Some(two),
-        "{rule}: only its holder was expected to take `{first}` back"
+        "{rule}: only the holder was expected to remove `{first}`"
     );
     for _ in 0..2 {
         rule.ok(
@@ -115,7 +116,7 @@ async fn only_its_holder_takes_it_back(
     assert_eq!(
         holder(hostnames, first, rule).await,
         None,
-        "{rule}: what its holder took back was expected to be gone"
+        "{rule}: the name that the holder removed was expected to be absent"
     );
 }
 
@@ -135,11 +136,11 @@ async fn declared(ips: &Arc<dyn LeasedIps>, lease: &LeaseId, rule: &Rule) -> Vec
     declared
 }
 
-/// A declared address is listed; without `overwrite` a second holder is a conflict, with it the address moves
-/// between leases of the same tenant.
+/// Checks that a declared address is listed, that a second holder is a conflict without `overwrite`, and that
+/// `overwrite` moves the address between leases of one tenant.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn an_address_moves_within_its_tenant(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("an address moves within its tenant");
     let Some(ips) = cluster.leased_ips() else {
@@ -173,7 +174,7 @@ pub async fn an_address_moves_within_its_tenant(cluster: &dyn Cluster, setup: &S
     let left = declared(&ips, &one, &rule).await;
     assert!(
         left.iter().eq([&first]),
-        "{rule}: `purge_declared_ip` was expected to take that one back"
+        "{rule}: `purge_declared_ip` was expected to remove that address"
     );
     rule.ok("declare_ip", ips.declare_ip(&two, &first, true)).await;
     assert_eq!(
@@ -198,7 +199,7 @@ pub async fn an_address_moves_within_its_tenant(cluster: &dyn Cluster, setup: &S
         assert_eq!(
             declared(&ips, lease, &rule).await,
             [],
-            "{rule}: `purge_declared_ips` was expected to take all of a lease back"
+            "{rule}: `purge_declared_ips` was expected to remove all addresses of a lease"
         );
         remove(cluster, setup, lease, &rule).await;
     }
@@ -213,12 +214,12 @@ fn no_io() -> ExecIo {
     }
 }
 
-/// A command runs in a healthy service; without such a lease or service there is nothing to run it in.
+/// Checks that a command runs in a healthy service, and that a missing lease or service is an error.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn commands_run_where_there_is_a_service(cluster: &dyn Cluster, setup: &Setup) {
-    let rule = setup.rule("commands run where there is a service");
+    let rule = setup.rule("commands run in existing services");
     let Some(shell) = cluster.shell() else {
         return;
     };
@@ -247,7 +248,7 @@ pub async fn commands_run_where_there_is_a_service(cluster: &dyn Cluster, setup:
         .await;
     assert_eq!(
         code, 0,
-        "{rule}: `exec` was expected to give the code of {:?}",
+        "{rule}: `exec` was expected to return the exit code of {:?}",
         setup.command
     );
     remove(cluster, setup, &lease, &rule).await;

@@ -1,17 +1,17 @@
-//! A watch that is lost. A suite cannot do that from outside, so a backend's tests say how.
+//! The check of a lost watch. The tests of a backend cause the outage.
 
 use super::Setup;
 use super::checks::{health_in, hears, remove, wait_for};
 use crate::cluster::{Cluster, ClusterChange, Health};
 use crate::conformance::{Found, Outage};
 
-/// A backend that cannot see its workloads says so to who watches, claims no health to who begins to watch, and
-/// tells a snapshot to both when it can again.
+/// Checks a backend that cannot observe its workloads: existing watchers are notified, new watchers receive
+/// no health, and both receive a snapshot after the outage.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn a_lost_watch_claims_nothing(cluster: &dyn Cluster, setup: &Setup, outage: &Outage<'_>) {
-    let rule = setup.rule("a lost watch claims nothing");
+    let rule = setup.rule("a lost watch reports no health");
     let lease = setup.lease(1, 16);
     let deployment = setup.deployment(&lease, 1);
     rule.ok("deploy", cluster.deploy(&deployment)).await;
@@ -27,7 +27,7 @@ pub async fn a_lost_watch_claims_nothing(cluster: &dyn Cluster, setup: &Setup, o
     rule.holds(
         told == Found::Item(()),
         format!(
-            "`changes` was expected to tell `Lost`, or {lease} as Unknown, within {:?} of an outage",
+            "`changes` was expected to report `Lost`, or {lease} as Unknown, within {:?} of an outage",
             setup.patience
         ),
     );
@@ -35,7 +35,7 @@ pub async fn a_lost_watch_claims_nothing(cluster: &dyn Cluster, setup: &Setup, o
     let claimed = hears(&mut late, setup, &lease, |h| h == Some(Health::Good), &rule).await;
     rule.holds(
         claimed.is_none(),
-        format!("`changes` was expected to claim no health of {lease} during an outage and told it as Good"),
+        format!("`changes` was expected to report no health of {lease} during an outage and reported Good"),
     );
     (outage.end)().await;
     for watcher in [&mut early, &mut late] {

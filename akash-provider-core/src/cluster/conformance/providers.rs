@@ -1,4 +1,4 @@
-//! Two providers on one cluster. A suite has one client, so the tests of a backend open the second.
+//! The check of two providers on one cluster. The tests of a backend open the second client.
 
 use super::Setup;
 use super::checks::{assert_listed, hears, remove, wait_for};
@@ -6,13 +6,14 @@ use crate::cluster::{Cluster, Health, LogOptions};
 use crate::conformance::Rule;
 use crate::types::LeaseId;
 
-/// Two providers share a cluster: no client lists, reports, reads or removes a lease of the other provider.
+/// Checks that two providers can share a cluster: no client lists, reports, reads or removes a lease of the
+/// other provider.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn providers_do_not_meet(one: (&dyn Cluster, &Setup), other: (&dyn Cluster, &Setup)) {
     let ((ours, our_setup), (theirs, their_setup)) = (one, other);
-    let rule = our_setup.rule("providers do not meet");
+    let rule = our_setup.rule("providers are isolated");
     let (lease, foreign) = (our_setup.lease(1, 50), their_setup.lease(1, 50));
     let mut told = rule.at_once("changes", || theirs.changes());
     wait_for(&mut told, their_setup, &foreign, None, &rule).await;
@@ -24,7 +25,7 @@ pub async fn providers_do_not_meet(one: (&dyn Cluster, &Setup), other: (&dyn Clu
     assert_listed(theirs, their_setup, &foreign, None, &rule).await;
     hears(&mut told, their_setup, &foreign, |_| false, &rule).await;
     reads_nothing(theirs, &lease, &rule).await;
-    // The result does not matter, but the lease still runs.
+    // The result does not matter, but the lease must still run.
     drop(rule.answer("teardown_lease", theirs.teardown_lease(&lease)).await);
     assert_listed(ours, our_setup, &lease, Some(&deployment), &rule).await;
     let their_deployment = their_setup.deployment(&foreign, 1);
@@ -57,7 +58,7 @@ async fn reads_nothing(theirs: &dyn Cluster, lease: &LeaseId, rule: &Rule) {
     for (call, is_read) in reads {
         rule.holds(
             !is_read,
-            format!("`{call}` was expected to show nothing of {lease}, which is of another provider"),
+            format!("`{call}` was expected to return nothing of {lease}, which belongs to another provider"),
         );
     }
 }

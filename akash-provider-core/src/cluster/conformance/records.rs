@@ -1,4 +1,4 @@
-//! Records that somebody else has damaged. A suite cannot do that from outside, so a backend's tests say how.
+//! The check of damaged records. The tests of a backend cause the damage.
 
 use super::{Setup, listed, remove};
 use crate::cluster::{Cluster, Remains};
@@ -6,14 +6,14 @@ use crate::types::LeaseId;
 use futures::future::BoxFuture;
 use std::fmt;
 
-/// Does damage to what a backend keeps of a lease, behind its back; the backend has seen it when the future ends.
+/// Damages the stored record of a lease. The backend has observed the damage when the future completes.
 pub type Harm<'a> = Box<dyn Fn(LeaseId) -> BoxFuture<'a, ()> + Send + Sync + 'a>;
 
-/// How records of a backend are damaged.
+/// Functions that damage records of a backend.
 pub struct Damage<'a> {
     /// Makes a record unreadable.
     pub spoil: Harm<'a>,
-    /// Takes a record away and leaves what runs; `None` where what runs cannot be without its record.
+    /// Deletes a record but not the workload; `None` if the workload cannot exist without its record.
     pub lose: Option<Harm<'a>>,
 }
 
@@ -25,11 +25,11 @@ impl fmt::Debug for Damage<'_> {
     }
 }
 
-/// A record that cannot be read, and what runs without a record, are told as such; the same manifest mends both
-/// and a teardown takes both away.
+/// Checks that an unreadable record and a workload without a record are reported, that a deploy of the same
+/// manifest repairs both, and that a teardown removes both.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn a_damaged_record_is_told_and_never_left_out(
     cluster: &dyn Cluster,
     setup: &Setup,
@@ -39,7 +39,7 @@ pub async fn a_damaged_record_is_told_and_never_left_out(
     let lose = (21, Remains::Unrecorded, damage.lose.as_ref());
     for (dseq, remains, harm) in [spoil, lose] {
         let Some(harm) = harm else { continue };
-        let rule = setup.rule(format!("a record that is {remains:?} is told and never left out"));
+        let rule = setup.rule(format!("a record that is {remains:?} is reported"));
         let lease = setup.lease(1, dseq);
         let deployment = setup.deployment(&lease, 1);
         rule.ok("deploy", cluster.deploy(&deployment)).await;
@@ -47,15 +47,22 @@ pub async fn a_damaged_record_is_told_and_never_left_out(
             harm(lease.clone()).await;
             let all = rule.ok("deployments", cluster.deployments()).await;
             let is_listed = all.deployments.iter().any(|d| d.lease == lease);
-            assert!(!is_listed, "{rule}: nobody knows what {lease} is to run");
+            assert!(!is_listed, "{rule}: {lease} has no usable record");
             let told: Vec<_> = all.unusable.iter().filter(|u| u.is_of(&lease)).collect();
-            assert_eq!(told.len(), 1, "{rule}: {lease} is told once");
+            assert_eq!(told.len(), 1, "{rule}: {lease} is reported once");
             assert_eq!(told[0].remains, remains, "{rule}");
-            assert!(!told[0].problem.is_empty(), "{rule}: with what is wrong");
+            assert!(
+                !told[0].problem.is_empty(),
+                "{rule}: the report names the problem"
+            );
             if repair {
                 rule.ok("deploy", cluster.deploy(&deployment)).await;
                 let there = listed(cluster, setup, &lease, &rule).await;
-                assert_eq!(there.as_ref(), Some(&deployment), "{rule}: its manifest mends it");
+                assert_eq!(
+                    there.as_ref(),
+                    Some(&deployment),
+                    "{rule}: its manifest repairs the record"
+                );
             } else {
                 remove(cluster, setup, &lease, &rule).await;
                 assert_eq!(

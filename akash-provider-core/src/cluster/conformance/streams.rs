@@ -1,9 +1,6 @@
-//! The chapters of logs and events.
+//! Checks of logs and events.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a suite runs beside what it tests, in real time"
-)]
+#![expect(clippy::disallowed_methods, reason = "a suite tests a backend in real time")]
 
 use super::Setup;
 use super::checks::{remove, wait_for};
@@ -15,12 +12,12 @@ use futures::stream::BoxStream;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// Logs and events of a service that the lease does not have are not found; of one it has, they are.
+/// Checks that logs and events exist for services of the lease and are `NotFound` for other services.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn streams_are_of_services_that_are_there(cluster: &dyn Cluster, setup: &Setup) {
-    let rule = setup.rule("streams are of services that are there");
+    let rule = setup.rule("streams exist for existing services only");
     let lease = setup.lease(1, 10);
     rule.ok("deploy", cluster.deploy(&setup.deployment(&lease, 1)))
         .await;
@@ -57,10 +54,10 @@ pub async fn streams_are_of_services_that_are_there(cluster: &dyn Cluster, setup
     remove(cluster, setup, &lease, &rule).await;
 }
 
-/// Followed logs and events end when the lease is torn down.
+/// Checks that followed logs and events end when the lease is torn down.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn streams_end_at_teardown(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("streams end at teardown");
     let lease = setup.lease(1, 5);
@@ -94,7 +91,7 @@ async fn ends<T>(rule: &Rule, call: &str, stream: &mut BoxStream<'static, T>) {
     );
 }
 
-/// Lines by replica.
+/// Log lines by replica.
 type Lines = BTreeMap<String, Vec<String>>;
 
 /// Reads logs to their end.
@@ -125,22 +122,23 @@ fn counts(lines: &Lines) -> String {
         .map(|(name, lines)| format!("{name}: {}", lines.len()))
         .collect();
     if each.is_empty() {
-        "none at all".to_owned()
+        "none".to_owned()
     } else {
         each.join(", ")
     }
 }
 
-/// Logs have the lines of every replica, each under its own name, the oldest first; `tail_lines` leaves the last so
-/// many of each replica; a follower gets those that are there too. Not checked where [`Setup::lines`] is 0.
+/// Checks that logs contain the lines of every replica under its own name, the oldest first, that
+/// `tail_lines` limits the lines per replica, and that a follower receives existing lines too. Skipped if
+/// [`Setup::lines`] is 0.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn logs_have_what_was_written(cluster: &dyn Cluster, setup: &Setup) {
     if setup.lines == 0 {
         return;
     }
-    let rule = setup.rule("logs have what was written");
+    let rule = setup.rule("logs contain all written lines");
     let lease = setup.lease(1, 15);
     rule.ok("deploy", cluster.deploy(&setup.deployment(&lease, 2)))
         .await;
@@ -161,7 +159,7 @@ pub async fn logs_have_what_was_written(cluster: &dyn Cluster, setup: &Setup) {
         .await;
     rule.holds(
         first == Found::Item(()),
-        "`lease_logs` with `follow` was expected to begin with the lines that are there and gave none",
+        "`lease_logs` with `follow` was expected to start with the existing lines and returned none",
     );
     remove(cluster, setup, &lease, &rule).await;
 }
@@ -196,7 +194,7 @@ async fn the_tail_is_the_end(cluster: &dyn Cluster, lease: &LeaseId, tail: usize
     rule.holds(
         is_short,
         format!(
-            "`lease_logs` with `tail_lines` {tail} was expected to give at most so many lines of each of {} \
+            "`lease_logs` with `tail_lines` {tail} was expected to return at most this number of lines for each of {} \
              replicas; lines: {}",
             before.len(),
             counts(&end)
@@ -207,9 +205,9 @@ async fn the_tail_is_the_end(cluster: &dyn Cluster, lease: &LeaseId, tail: usize
         (name.clone(), lines[skip..].to_vec())
     };
     let wanted: Lines = before.iter().map(last).collect();
-    // Where something was written meanwhile nobody can say which lines were the last.
+    // Lines that were written in the meantime make the last lines unknown.
     rule.holds(
         before != after || end == wanted,
-        format!("`lease_logs` with `tail_lines` {tail} was expected to give the last lines {wanted:?} and gave {end:?}"),
+        format!("`lease_logs` with `tail_lines` {tail} was expected to return the last lines {wanted:?} and returned {end:?}"),
     );
 }

@@ -10,7 +10,7 @@ fn setup() -> Setup {
     Setup::new(provider.parse().unwrap())
 }
 
-/// A cluster in which every replica begins with three lines.
+/// A cluster in which every replica starts with three log lines.
 fn talking() -> MemoryCluster {
     let cluster = MemoryCluster::default();
     cluster.set_start_lines(["listening", "ready", "served /"]);
@@ -72,7 +72,7 @@ async fn a_cluster_that_loses_records_does_not_conform() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "a deployed lease gets healthy and is told")]
+#[should_panic(expected = "a deployed lease becomes healthy")]
 async fn a_cluster_that_tells_no_health_does_not_conform() {
     let cluster = MemoryCluster::default();
     cluster.lose_watch();
@@ -104,7 +104,7 @@ async fn the_memory_cluster_tells_damaged_records() {
 }
 
 #[tokio::test]
-#[should_panic(expected = "is told once")]
+#[should_panic(expected = "is reported once")]
 async fn a_cluster_that_leaves_damaged_records_out_does_not_conform() {
     let cluster = MemoryCluster::default();
     let gone = cluster.clone();
@@ -140,7 +140,7 @@ async fn the_memory_cluster_claims_nothing_during_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "a lost watch claims nothing: `changes` was expected to tell `Lost`")]
+#[should_panic(expected = "a lost watch reports no health: `changes` was expected to report `Lost`")]
 async fn a_cluster_that_keeps_an_outage_to_itself_does_not_conform() {
     let (cluster, other) = (talking(), MemoryCluster::default());
     a_lost_watch_claims_nothing(&cluster, &setup(), &outage(&other)).await;

@@ -1,4 +1,4 @@
-//! The chapters of what is recorded, what runs, and how it is.
+//! Checks of records, workloads and their health.
 
 use super::Setup;
 use super::checks::{assert_listed, hears, remove, wait_for};
@@ -9,17 +9,17 @@ use crate::types::LeaseId;
 use futures::future::BoxFuture;
 use std::sync::Arc;
 
-/// A teardown of an unknown lease is done; questions about it find nothing.
+/// Checks that a teardown of an unknown lease is `Done` and that queries for the lease find nothing.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn an_unknown_lease_is_not_found(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("an unknown lease is not found");
     let lease = setup.lease(9, 1);
     let teardown = rule.ok("teardown_lease", cluster.teardown_lease(&lease)).await;
     rule.holds(
         teardown == Teardown::Done,
-        "`teardown_lease` of what is not there was expected to be `Done`",
+        "`teardown_lease` of an unknown lease was expected to be `Done`",
     );
     assert_listed(cluster, setup, &lease, None, &rule).await;
     let group = rule.ok("manifest_group", cluster.manifest_group(&lease)).await;
@@ -37,10 +37,10 @@ pub async fn an_unknown_lease_is_not_found(cluster: &dyn Cluster, setup: &Setup)
     rule.refused("lease_events", kind, why, events).await;
 }
 
-/// What is recorded is listed with its manifest, does not run, and is gone after a teardown.
+/// Checks that a recorded workload is listed with its manifest, does not run, and is removed by a teardown.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn a_recorded_deployment_is_listed(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a recorded deployment is listed");
     let lease = setup.lease(1, 2);
@@ -61,12 +61,13 @@ pub async fn a_recorded_deployment_is_listed(cluster: &dyn Cluster, setup: &Setu
     assert_listed(cluster, setup, &lease, None, &rule).await;
 }
 
-/// The watch begins with a snapshot and tells when a deployed lease is healthy and when it is gone.
+/// Checks that the watch starts with a snapshot, and reports when a deployed lease becomes healthy and when
+/// it is removed.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn a_deployed_lease_gets_healthy_and_is_told(cluster: &dyn Cluster, setup: &Setup) {
-    let rule = setup.rule("a deployed lease gets healthy and is told");
+    let rule = setup.rule("a deployed lease becomes healthy");
     let lease = setup.lease(1, 3);
     let deployment = setup.deployment(&lease, 1);
     it_begins_with_a_snapshot(cluster, &rule).await;
@@ -87,7 +88,7 @@ pub async fn a_deployed_lease_gets_healthy_and_is_told(cluster: &dyn Cluster, se
 
 async fn it_begins_with_a_snapshot(cluster: &dyn Cluster, rule: &Rule) {
     let mut changes = rule.at_once("changes", || cluster.changes());
-    // Nothing can be said while nothing is known.
+    // A `Lost` before the first snapshot is allowed.
     let first = rule.find("changes", &mut changes, |change| match change {
         Ok(ClusterChange::Lost) | Err(_) => None,
         Ok(change) => Some(matches!(change, ClusterChange::Snapshot { .. })),
@@ -95,7 +96,7 @@ async fn it_begins_with_a_snapshot(cluster: &dyn Cluster, rule: &Rule) {
     let first = first.await;
     rule.holds(
         first == Found::Item(true),
-        "`changes` was expected to begin with a `Snapshot`",
+        "`changes` was expected to start with a `Snapshot`",
     );
 }
 
@@ -106,7 +107,7 @@ async fn it_has_one_replica(cluster: &dyn Cluster, lease: &LeaseId, rule: &Rule)
         .await;
     rule.holds(
         status.services.get("web") == Some(&web),
-        format!("`lease_status` and `service_status` were expected to say the same: {status:?}, {web:?}"),
+        format!("`lease_status` and `service_status` were expected to be equal: {status:?}, {web:?}"),
     );
     rule.holds(
         (web.available, web.total) == (1, 1),
@@ -120,7 +121,7 @@ async fn it_has_one_replica(cluster: &dyn Cluster, lease: &LeaseId, rule: &Rule)
         .await;
     rule.holds(
         ports == status.forwarded_ports,
-        "`lease_status` and `forwarded_port_status` were expected to say the same",
+        "`lease_status` and `forwarded_port_status` were expected to be equal",
     );
     let of_web: Vec<u16> = ports.get("web").into_iter().flatten().map(|p| p.port).collect();
     rule.holds(
@@ -129,10 +130,10 @@ async fn it_has_one_replica(cluster: &dyn Cluster, lease: &LeaseId, rule: &Rule)
     );
 }
 
-/// A second deploy changes what runs and what is listed.
+/// Checks that a second deploy changes the workload and the listing.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn a_newer_deployment_replaces_the_older(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("a newer deployment replaces the older");
     let lease = setup.lease(1, 4);
@@ -152,15 +153,15 @@ async fn wants_replicas(cluster: &dyn Cluster, lease: &LeaseId, count: u32, rule
         .await;
     rule.holds(
         web.total == count,
-        format!("{count} replicas were expected to be wanted, as deployed last: {web:?}"),
+        format!("the last deploy requested {count} replicas: {web:?}"),
     );
 }
 
-/// What a later leader wrote is not overwritten by one whose term is over: neither recorded nor deployed, refused as
-/// a conflict. A later term goes on.
+/// Checks that a former leader cannot overwrite the records of a later leader: `record` and
+/// `deploy` fail with a conflict. A later term can write.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn an_older_term_writes_nothing(cluster: &dyn Cluster, setup: &Setup) {
     let rule = setup.rule("an older term writes nothing");
     let lease = setup.lease(1, 11);
@@ -187,13 +188,13 @@ pub async fn an_older_term_writes_nothing(cluster: &dyn Cluster, setup: &Setup) 
     remove(cluster, setup, &lease, &rule).await;
 }
 
-/// Recording and deploying once more what runs already leaves it alone: its health is not told as anything else, its
-/// ports stay, and who follows its logs goes on.
+/// Checks that a repeated `record` and `deploy` of a running workload changes nothing: its health stays the
+/// same, its ports stay, and followers of its logs continue.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn the_same_again_disturbs_nothing(cluster: &dyn Cluster, setup: &Setup) {
-    let rule = setup.rule("the same again disturbs nothing");
+    let rule = setup.rule("a repeated deploy changes nothing");
     let lease = setup.lease(1, 12);
     let deployment = setup.deployment(&lease, 1);
     rule.ok("deploy", cluster.deploy(&deployment)).await;
@@ -213,7 +214,7 @@ pub async fn the_same_again_disturbs_nothing(cluster: &dyn Cluster, setup: &Setu
     if let Some(health) = hears(&mut changes, setup, &lease, is_wrong, &rule).await {
         let health = health.map_or_else(|| "not running".to_owned(), |h| format!("{h:?}"));
         rule.broken(format!(
-            "deploying the same again was expected to leave {lease} as it runs; it was told as {health}"
+            "deploying the same again was expected to leave {lease} as it runs; it was reported as {health}"
         ));
     }
     let short = Rule::new(rule.to_string(), setup.quiet);
@@ -230,12 +231,13 @@ pub async fn the_same_again_disturbs_nothing(cluster: &dyn Cluster, setup: &Setu
     remove(cluster, setup, &lease, &rule).await;
 }
 
-/// A workload that cannot run is refused, by `record` as by `deploy`, or is never claimed to be healthy.
+/// Checks that a workload that cannot run is refused by `record` and `deploy`, or is never reported as
+/// healthy.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn what_never_runs_is_never_healthy(cluster: &dyn Cluster, setup: &Setup) {
-    let rule = setup.rule("what never runs is never healthy");
+    let rule = setup.rule("a broken image is never healthy");
     let lease = setup.lease(1, 13);
     let broken = Setup {
         image: setup.broken_image.clone(),
@@ -243,7 +245,7 @@ pub async fn what_never_runs_is_never_healthy(cluster: &dyn Cluster, setup: &Set
         ..setup.clone()
     };
     let deployment = broken.deployment(&lease, 1);
-    // Before the deploy, since a health that is claimed for a moment is claimed.
+    // Subscribed before the deploy, because even a momentary report of health is a violation.
     let mut changes = rule.at_once("changes", || cluster.changes());
     wait_for(&mut changes, setup, &lease, None, &rule).await;
     match rule.answer("deploy", cluster.deploy(&deployment)).await {
@@ -253,8 +255,8 @@ pub async fn what_never_runs_is_never_healthy(cluster: &dyn Cluster, setup: &Set
             rule.holds(
                 claimed.is_none(),
                 format!(
-                    "`changes` was expected to claim no health that it does not know; it told {lease} as Good, \
-                     whose image `{}` never runs",
+                    "`changes` was expected to report no health for an image that never runs; it reported {lease} as Good, \
+                     image `{}`",
                     setup.broken_image
                 ),
             );
@@ -263,11 +265,11 @@ pub async fn what_never_runs_is_never_healthy(cluster: &dyn Cluster, setup: &Set
                 .await;
             rule.holds(
                 web.available == 0,
-                format!("no replica of what never runs was expected to be available: {web:?}"),
+                format!("no replica of a broken image was expected to be available: {web:?}"),
             );
         }
         Err(error) if error.kind() == ErrorKind::Invalid => {
-            let why = "`deploy` refused the same, and nothing is promised that cannot be kept";
+            let why = "`deploy` refused the same workload, so `record` must refuse it too";
             let record = cluster.record(&deployment);
             rule.refused("record", ErrorKind::Invalid, why, record).await;
         }
@@ -276,12 +278,12 @@ pub async fn what_never_runs_is_never_healthy(cluster: &dyn Cluster, setup: &Set
     remove(cluster, setup, &lease, &rule).await;
 }
 
-/// Tearing one lease down leaves another lease, also of the same tenant, as it is.
+/// Checks that the teardown of one lease does not affect another lease, also of the same tenant.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn leases_do_not_touch_each_other(cluster: &dyn Cluster, setup: &Setup) {
-    let rule = setup.rule("leases do not touch each other");
+    let rule = setup.rule("leases are independent");
     let (goes, stays) = (setup.lease(1, 6), setup.lease(1, 7));
     for lease in [&goes, &stays] {
         rule.ok("deploy", cluster.deploy(&setup.deployment(lease, 1)))
@@ -295,16 +297,16 @@ pub async fn leases_do_not_touch_each_other(cluster: &dyn Cluster, setup: &Setup
     remove(cluster, setup, &stays, &rule).await;
 }
 
-/// What was recorded and deployed is there after the backend's client was made anew. `open` makes a client of
-/// the same backend each time.
+/// Checks that a new client of the same backend lists all recorded and deployed workloads. Each call of
+/// `open` creates a client.
 ///
 /// # Panics
-/// When it is not so.
+/// When the backend violates the rule.
 pub async fn a_restart_forgets_nothing(
     open: &(dyn Fn() -> BoxFuture<'static, Arc<dyn Cluster>> + Sync),
     setup: &Setup,
 ) {
-    let rule = setup.rule("a restart forgets nothing");
+    let rule = setup.rule("a restart loses no lease");
     let (recorded, deployed) = (setup.lease(1, 8), setup.lease(1, 9));
     {
         let cluster = rule.answer("open", open()).await;

@@ -1,4 +1,4 @@
-//! Who called what, and which calls are to fail.
+//! Counters of calls and injected faults.
 
 use super::MemoryCluster;
 use crate::error::{Error, ErrorKind};
@@ -6,10 +6,10 @@ use crate::feed::lock;
 use crate::types::LeaseId;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Leases whose calls are counted: more than any test looks at, and less than a trial of days has.
+/// Maximum number of leases with counted calls, more than any test reads. Long trials have more leases.
 pub(super) const COUNTED_MAX: usize = 1024;
 
-/// Calls of the port and its facets.
+/// Calls of the cluster port and its facets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// `deploy`.
@@ -28,13 +28,13 @@ pub enum Operation {
     Version,
     /// `declare_hostname`.
     DeclareHostname,
-    /// Both purges of hostnames.
+    /// `purge_declared_hostname` and `purge_declared_hostnames`.
     PurgeHostname,
     /// `all_hostnames`.
     AllHostnames,
     /// `declare_ip`.
     DeclareIp,
-    /// Both purges of addresses.
+    /// `purge_declared_ip` and `purge_declared_ips`.
     PurgeIp,
     /// `declared_ips` and `usage`.
     Ips,
@@ -43,7 +43,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The operation in error messages.
+    /// Returns the name of the operation in error messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Operation {
         }
     }
 
-    /// True when calls for the same lease must come one at a time.
+    /// Returns whether calls for the same lease must not overlap.
     const fn is_exclusive(self) -> bool {
         match self {
             Self::Deploy
@@ -85,19 +85,19 @@ impl Operation {
     }
 }
 
-/// Calls about one lease.
+/// Number of calls for one lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Calls {
-    /// Calls begun, by operation; also those that failed.
+    /// Started calls by operation, including failed calls.
     pub begun: BTreeMap<Operation, u64>,
-    /// Changing calls that began while another one of the same lease was under way. A caller that keeps the
-    /// contract has none.
+    /// Number of changing calls that started during another changing call for the same lease. The value is 0
+    /// if the caller follows the contract.
     pub overlaps: u64,
     under_way: u32,
 }
 
 impl Calls {
-    /// Calls of one operation.
+    /// Returns the number of calls of one operation.
     #[must_use]
     pub fn of(&self, operation: Operation) -> u64 {
         self.begun.get(&operation).copied().unwrap_or(0)
@@ -115,7 +115,7 @@ pub(super) enum Fault {
 pub(super) struct Script {
     faults: BTreeMap<Operation, Fault>,
     calls: BTreeMap<LeaseId, Calls>,
-    /// Those whose calls are counted, in the order in which the first was made.
+    /// Leases with counted calls, in the order of their first call.
     counted: VecDeque<LeaseId>,
 }
 
@@ -149,7 +149,7 @@ impl Script {
         }
     }
 
-    /// The lease whose first call was longest ago goes, but for one that is in a call.
+    /// Removes the lease with the oldest first call, except for a lease with a call in progress.
     fn make_room(&mut self) {
         while self.counted.len() >= COUNTED_MAX {
             let is_over = |lease: &LeaseId| self.calls.get(lease).is_none_or(|calls| calls.under_way == 0);
@@ -187,7 +187,7 @@ impl Script {
     }
 }
 
-/// A call under way; it ends when this is dropped.
+/// A call in progress. The call ends when this value is dropped.
 pub(super) struct Call<'a> {
     cluster: &'a MemoryCluster,
     operation: Operation,
@@ -206,13 +206,13 @@ impl Drop for Call<'_> {
 }
 
 impl Call<'_> {
-    /// The answer, unless it is to be lost.
+    /// Returns the result, or a timeout if the result is to be lost.
     pub(super) fn answer<T>(self, value: T) -> Result<T, Error> {
         if lock(&self.cluster.state).script.loses_answer(self.operation) {
             return Err(Error::new(
                 ErrorKind::Timeout,
                 self.operation.name(),
-                "the answer was lost",
+                "the response was lost",
             ));
         }
         Ok(value)
@@ -220,7 +220,7 @@ impl Call<'_> {
 }
 
 impl MemoryCluster {
-    /// Counts a call, lets others run, and fails or hangs as told.
+    /// Counts a call, yields to other tasks, and fails or hangs if a fault is set.
     pub(super) async fn begin<'a>(
         &'a self,
         operation: Operation,
@@ -229,16 +229,16 @@ impl MemoryCluster {
         if let Some(lease) = lease {
             lock(&self.state).script.begin(operation, lease);
         }
-        // Under way until it is dropped, so also when its caller gives up.
+        // The call is in progress until it is dropped, also when the caller cancels it.
         let call = Call {
             cluster: self,
             operation,
             lease,
         };
-        // Lets others in even where nothing hangs, so that callers meet here as they would at a real backend.
+        // Yields even if no call hangs, so that calls overlap as on a real backend.
         tokio::task::yield_now().await;
         loop {
-            // Made before the look, so that a release between the two is not missed.
+            // Created before the check, so that a release between the two is not missed.
             let released = self.released.notified();
             if !lock(&self.state).script.hangs(operation) {
                 break;
@@ -247,7 +247,7 @@ impl MemoryCluster {
         }
         match lock(&self.state).script.failure(operation) {
             None => Ok(call),
-            Some(kind) => Err(Error::new(kind, operation.name(), "told to fail")),
+            Some(kind) => Err(Error::new(kind, operation.name(), "injected failure")),
         }
     }
 }

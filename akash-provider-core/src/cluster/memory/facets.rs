@@ -15,21 +15,21 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Most input of a command.
+/// Maximum input of a command, in bytes.
 const STDIN_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What a command did.
+/// Result of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExecResult {
-    /// What it writes to its standard output.
+    /// Content of the standard output.
     pub stdout: Vec<u8>,
-    /// What it writes to its standard error.
+    /// Content of the standard error.
     pub stderr: Vec<u8>,
-    /// Exit code that its caller gets.
+    /// Exit code of the command.
     pub code: i32,
 }
 
-/// What a command does with its whole input.
+/// Function that runs a command with its complete input.
 pub type ExecFn = Arc<dyn Fn(&LeaseId, &ExecRequest, Vec<u8>) -> ExecResult + Send + Sync>;
 
 #[async_trait]
@@ -46,7 +46,7 @@ impl Hostnames for MemoryCluster {
         {
             let mut state = lock(&self.state);
             let holder = state.hostnames.get(hostname).map(|(holder, _)| holder);
-            // A purge may come late, when the name leads elsewhere by then.
+            // A late purge must not remove a name that has moved to another lease.
             if holder == Some(lease) {
                 state.hostnames.remove(hostname);
             }
@@ -70,20 +70,21 @@ impl Hostnames for MemoryCluster {
             lease: lease.clone(),
         };
         let all = state.hostnames.iter().map(declared).collect();
-        // Before the answer, which takes the lock itself.
+        // The lock is released first, because `answer` takes the same lock.
         drop(state);
         call.answer(all)
     }
 }
 
 impl State {
-    /// Sharing keys in use; each takes one address of the pool.
+    /// Returns the sharing keys in use. Each key takes one address of the pool.
     fn sharing_keys(&self) -> BTreeSet<&str> {
         let declared = self.ips.values().flatten();
         declared.map(|ip| ip.sharing_key.as_str()).collect()
     }
 
-    /// The addresses of a lease: those of the same key are one, and it follows from the key alone.
+    /// Returns the addresses of a lease. The address depends on the sharing key alone, so equal keys share an
+    /// address.
     pub(super) fn assigned_ips(&self, lease: &LeaseId) -> BTreeMap<String, Vec<AssignedIp>> {
         let mut by_service: BTreeMap<String, Vec<AssignedIp>> = BTreeMap::new();
         for ip in self.ips.get(lease).into_iter().flatten() {
@@ -114,11 +115,11 @@ impl State {
             return refuse(ErrorKind::Conflict, message);
         }
         let keys = self.sharing_keys();
-        // A key that is in use takes no further address.
+        // A key in use takes no further address.
         if !keys.contains(key.as_str()) && keys.len() >= usize::try_from(pool).unwrap_or(usize::MAX) {
             return refuse(ErrorKind::Unavailable, format!("all {pool} addresses are in use"));
         }
-        // The key moves: one lease at a time holds it.
+        // The key moves, because one lease at a time can hold a key.
         self.ips.retain(|id, ips| {
             if id != lease {
                 ips.retain(|i| i.sharing_key != *key);
@@ -133,7 +134,7 @@ impl State {
     }
 }
 
-/// An address of the network that is kept for benchmarks, so that it is nobody's.
+/// Returns an address in the network reserved for benchmarks, which no host uses.
 fn address_of(sharing_key: &str) -> IpAddr {
     let digest = sharing_key.bytes().fold(0_u32, |digest, byte| {
         digest.wrapping_mul(31).wrapping_add(byte.into())
@@ -182,14 +183,15 @@ impl LeasedIps for MemoryCluster {
             in_use: u32::try_from(state.sharing_keys().len()).unwrap_or(u32::MAX),
             confirmed: state.ips.keys().cloned().collect(),
         };
-        // Before the answer, which takes the lock itself.
+        // The lock is released first, because `answer` takes the same lock.
         drop(state);
         call.answer(usage)
     }
 }
 
 impl MemoryCluster {
-    /// What the command of a running service is to do, `None` for the default, and what workloads say of themselves.
+    /// Returns the command function of a running service, `None` for the default, and the banner of the
+    /// cluster.
     fn find_exec(
         &self,
         lease: &LeaseId,
@@ -226,7 +228,7 @@ impl Shell for MemoryCluster {
         }
         let mut input = Vec::new();
         if let Some(stdin) = io.stdin {
-            // Bounded, so that input without an end does not fill the memory.
+            // Bounded, so that endless input does not fill the memory.
             stdin
                 .take(STDIN_BYTES_MAX)
                 .read_to_end(&mut input)

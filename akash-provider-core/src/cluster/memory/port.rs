@@ -1,4 +1,4 @@
-//! The cluster port of a cluster in memory.
+//! The implementation of [`Cluster`] for a cluster in memory.
 
 use super::{MemoryCluster, Operation, Record, State, Workload};
 use crate::cluster::{
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl State {
-    /// What a restart must know.
+    /// Returns the listing that a restarted provider reads.
     fn listing(&self) -> Listing {
         let mut listing = Listing {
             place: "memory".to_owned(),
@@ -31,9 +31,12 @@ impl State {
                     continue;
                 }
                 Record::Spoiled(problem) => (Remains::Unreadable, problem.clone()),
-                // Nothing of it is left.
+                // No record and no workload exists.
                 Record::Lost if workload.running.is_none() => continue,
-                Record::Lost => (Remains::Unrecorded, "it runs without a record".to_owned()),
+                Record::Lost => (
+                    Remains::Unrecorded,
+                    "the workload runs without a record".to_owned(),
+                ),
             };
             listing.unusable.push(Unusable {
                 lease: Some(lease.clone()),
@@ -132,12 +135,12 @@ impl Workload {
         }
     }
 
-    /// Lines so far: the last `tail` of each replica.
+    /// Returns the stored lines, limited to the last `tail` lines of each replica.
     fn lines(&self, options: &LogOptions) -> Vec<LogLine> {
         let wanted = |service: &String| options.services.is_empty() || options.services.contains(service);
         let lines = self.logs.iter().filter(|(s, _)| wanted(s)).map(|(_, l)| l);
         let mut left: BTreeMap<&str, u64> = BTreeMap::new();
-        // From the newest, because a tail is counted from the end.
+        // Starts at the newest line, because the tail is counted from the end.
         let newest_first = lines.rev().filter(|line| {
             let Some(tail) = options.tail_lines else {
                 return true;
@@ -153,7 +156,7 @@ impl Workload {
     }
 }
 
-/// What is there, and then what comes.
+/// Returns a stream of the stored items, then of new items.
 fn history_then<T: Send + 'static>(
     history: Vec<T>,
     rest: Option<BoxStream<'static, Result<T, Error>>>,
@@ -169,7 +172,7 @@ fn history_then<T: Send + 'static>(
 impl Cluster for MemoryCluster {
     async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let call = self.begin(Operation::Deploy, Some(&deployment.lease)).await?;
-        // The lock ends before the answer, which takes it itself.
+        // The lock is released before `answer`, which takes the same lock.
         {
             let mut state = lock(&self.state);
             state.check_epoch(deployment, Operation::Deploy.name())?;
@@ -189,7 +192,7 @@ impl Cluster for MemoryCluster {
     }
 
     fn changes(&self) -> BoxStream<'static, Result<ClusterChange, Error>> {
-        // Under one lock, so that no change falls between the first picture and the watching.
+        // Under one lock, so that no change between the snapshot and the watch is lost.
         let mut state = lock(&self.state);
         let (feed, stream) = Feed::new();
         let first = if state.blind {
@@ -251,7 +254,7 @@ impl Cluster for MemoryCluster {
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
         let call = self.begin(Operation::Logs, Some(lease)).await?;
         let stream = {
-            // Under one lock, so that no line falls between what was and what comes.
+            // Under one lock, so that no line between the stored and the new lines is lost.
             let mut state = lock(&self.state);
             let workload = state.workload(Operation::Logs, lease)?;
             workload.check_services(lease, &options.services)?;
@@ -272,7 +275,7 @@ impl Cluster for MemoryCluster {
     ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
         let call = self.begin(Operation::Logs, Some(lease)).await?;
         let stream = {
-            // Under one lock, so that no event falls between what was and what comes.
+            // Under one lock, so that no event between the stored and the new events is lost.
             let mut state = lock(&self.state);
             let workload = state.workload(Operation::Logs, lease)?;
             workload.check_services(lease, &options.services)?;

@@ -1,22 +1,22 @@
-//! A terminal with nothing behind it: it shows what is typed, and lets whoever types go.
+//! A terminal without a shell: it echoes the input until the user exits.
 
 use super::facets::ExecResult;
 use crate::cluster::ExecIo;
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Longest line that is typed; more is not taken.
+/// Maximum length of an input line, in bytes. Further input is ignored.
 const LINE_BYTES_MAX: usize = 4096;
 const CTRL_C: u8 = 3;
 const CTRL_D: u8 = 4;
 const BACKSPACE: [u8; 2] = [8, 127];
-/// What shells say of a program that was interrupted.
+/// Exit code of shells for an interrupted program.
 const INTERRUPTED: i32 = 130;
 
-/// Serves a session until Ctrl-C, Ctrl-D, `exit` or the end of the input; its exit code.
+/// Serves a session until Ctrl-C, Ctrl-D, `exit` or the end of the input, and returns the exit code.
 ///
 /// # Errors
-/// A stream broke.
+/// When a stream fails.
 pub(super) async fn serve(banner: &str, io: ExecIo) -> io::Result<i32> {
     let mut out = io.stdout;
     let hint = "`exit`, Ctrl-D or Ctrl-C ends this";
@@ -61,7 +61,7 @@ pub(super) async fn serve(banner: &str, io: ExecIo) -> io::Result<i32> {
     }
 }
 
-/// The code of `exit` or `exit 3`.
+/// Returns the exit code of `exit` or `exit 3`.
 fn exit(typed: &str) -> Option<i32> {
     match *typed.split_whitespace().collect::<Vec<_>>() {
         ["exit" | "logout"] => Some(0),
@@ -75,7 +75,7 @@ async fn say(out: &mut (impl AsyncWriteExt + Unpin), text: &str) -> io::Result<(
     out.flush().await
 }
 
-/// What a command without a terminal does: it copies its input, and says that it is none.
+/// Runs a command without a terminal: copies the input after the banner.
 pub(super) fn copied(banner: Option<&str>, input: Vec<u8>) -> ExecResult {
     ExecResult {
         stdout: input,

@@ -116,7 +116,7 @@ async fn a_repeated_deploy_changes_nothing_and_an_older_epoch_is_refused() {
         assert_eq!(write.unwrap_err().kind(), ErrorKind::Conflict);
     }
     let Some(Ok(ClusterChange::Snapshot { health })) = cluster.changes().next().await else {
-        panic!("a watch begins with a snapshot")
+        panic!("a watch starts with a snapshot")
     };
     assert_eq!(health[&lease(1)], Health::Bad);
 }
@@ -170,7 +170,7 @@ async fn a_call_that_hangs_goes_on_when_it_may_and_overlaps_are_counted() {
     assert_eq!(cluster.calls(&lease(2)).overlaps, 0);
     cluster.restore(Operation::Deploy);
     call.await.unwrap();
-    // A call that was dropped is over.
+    // A dropped call is no longer in progress.
     cluster.hang(Operation::Record);
     assert!(cluster.record(&first).now_or_never().is_none());
     cluster.teardown_lease(&lease(1)).await.unwrap();
@@ -194,7 +194,7 @@ async fn calls_are_counted_of_the_newest_leases_and_of_those_in_a_call() {
     assert_eq!(
         cluster.calls(&lease(0)).of(Operation::Record),
         1,
-        "it is under way"
+        "the call is in progress"
     );
 }
 
@@ -300,11 +300,11 @@ async fn commands_do_what_the_script_says() {
     assert_eq!(run(b"loud").await, (3, "LOUD".to_owned()));
 }
 
-/// What a terminal shows of what is typed, and the code it ends with.
+/// Returns the output of a terminal session with the given input, and its exit code.
 async fn typed(cluster: &MemoryCluster, tty: bool, input: &'static [u8]) -> (String, String, i32) {
     let (out, mut shown) = tokio::io::duplex(64 * 1024);
     let (err, mut errors) = tokio::io::duplex(64 * 1024);
-    // The input stays open: nothing but what is typed ends a session.
+    // The input stays open, so only the typed text ends the session.
     let (mut keys, stdin) = tokio::io::duplex(64 * 1024);
     keys.write_all(input).await.unwrap();
     let open = tty.then_some(keys);

@@ -1,4 +1,4 @@
-//! Clusters with one mistake each: the suite finds every one, and says what was expected.
+//! Clusters with one mistake each. The suite detects every mistake and states the expected result.
 
 use super::*;
 use crate::cluster::{
@@ -53,7 +53,7 @@ enum Mistake {
 
 use Mistake as M;
 
-/// What each is caught by, and with which words.
+/// Each mistake with a part of the message.
 const CAUGHT: [(Mistake, &str); 29] = [
     (
         M::OlderTermRecords,
@@ -65,31 +65,31 @@ const CAUGHT: [(Mistake, &str); 29] = [
     ),
     (
         M::Recreates,
-        "the same again disturbs nothing: deploying the same again was expected to leave",
+        "a repeated deploy changes nothing: deploying the same again was expected to leave",
     ),
     (
         M::RecreatesUnseen,
-        "the same again disturbs nothing: deploying the same again was expected to leave",
+        "a repeated deploy changes nothing: deploying the same again was expected to leave",
     ),
     (
         M::LogsNothing,
-        "logs have what was written: `lease_logs` was expected to have 3 lines or more",
+        "logs contain all written lines: `lease_logs` was expected to have 3 lines or more",
     ),
     (
         M::IgnoresTail,
-        "`lease_logs` with `tail_lines` 1 was expected to give at most",
+        "`lease_logs` with `tail_lines` 1 was expected to return at most",
     ),
     (
         M::GivesHead,
-        "`lease_logs` with `tail_lines` 1 was expected to give the last lines",
+        "`lease_logs` with `tail_lines` 1 was expected to return the last lines",
     ),
     (
         M::ClaimsHealth,
-        "what never runs is never healthy: `changes` was expected to claim no health that",
+        "a broken image is never healthy: `changes` was expected to report no health",
     ),
     (
         M::GoodAtFirst,
-        "what never runs is never healthy: `changes` was expected to claim no health that",
+        "a broken image is never healthy: `changes` was expected to report no health",
     ),
     (
         M::ListsForeign,
@@ -104,20 +104,20 @@ const CAUGHT: [(Mistake, &str); 29] = [
         M::ForgetsRecords,
         "a recorded deployment is listed: `deployments` was expected to have 1 x web",
     ),
-    (M::FailsForEver, "`changes` said 100000 things without a pause"),
+    (M::FailsForEver, "`changes` returned 100000 items without a pause"),
     (
         M::SpeaksForEver,
-        "`lease_logs` said 100000 things without a pause",
+        "`lease_logs` returned 100000 items without a pause",
     ),
-    (M::TellsNothing, "`changes` was expected to tell"),
+    (M::TellsNothing, "`changes` was expected to report"),
     (
         M::EndsTheWatch,
-        "as Good within 5s: the stream ended; nothing was told of it",
+        "as Good within 5s: the stream ended; no change was reported",
     ),
-    (M::NoSnapshot, "`changes` was expected to begin with a `Snapshot`"),
+    (M::NoSnapshot, "`changes` was expected to start with a `Snapshot`"),
     (
         M::TearsNeighboursDown,
-        "leases do not touch each other: `deployments` was expected to have 1 x web",
+        "leases are independent: `deployments` was expected to have 1 x web",
     ),
     (
         M::DoneTooEarly,
@@ -145,14 +145,14 @@ const CAUGHT: [(Mistake, &str); 29] = [
     ),
     (
         M::NoVersion,
-        "a cluster has a version: `version` was expected to say something",
+        "a cluster has a version: `version` was expected to be non-empty",
     ),
-    (M::AnybodyTakesNamesBack, "only its holder was expected to take"),
+    (M::AnybodyTakesNamesBack, "only the holder was expected to remove"),
     (
         M::AlwaysOverwrites,
         "`declare_ip` was expected to be refused with Conflict, because another lease",
     ),
-    (M::CommandsFail, "`exec` was expected to give the code of"),
+    (M::CommandsFail, "`exec` was expected to return the exit code of"),
 ];
 
 #[derive(Debug, Clone)]
@@ -189,7 +189,7 @@ impl Liar {
         }
     }
 
-    /// Refuses a lease of another provider, unless that is the mistake.
+    /// Refuses a lease of another provider, unless this check is the mistake.
     fn check(&self, lease: &LeaseId, mistake: Mistake) -> Result<(), Error> {
         if lease.provider == self.provider || self.is(mistake) {
             return Ok(());
@@ -207,7 +207,7 @@ impl Liar {
         lease
     }
 
-    /// What has been refused for its term is done anyhow.
+    /// Performs the refused write if this is the mistake.
     async fn forced(&self, refused: Result<(), Error>, deployment: &WorkloadSpec) -> Result<(), Error> {
         if refused.as_ref().is_err_and(|e| e.kind() == ErrorKind::Conflict) {
             self.truth.teardown_lease(&deployment.lease).await?;
@@ -294,7 +294,7 @@ impl Cluster for Liar {
                 })
                 .boxed(),
             M::RecreatesUnseen => {
-                // Whoever looks finds everything as it was.
+                // A new watcher receives the state as it is.
                 let is_as_now = move |change: &Result<ClusterChange, Error>| match change {
                     Ok(ClusterChange::Snapshot { health }) => {
                         health.keys().eq(liar.truth.contents().running.keys())
@@ -504,8 +504,11 @@ async fn every_mistake_is_found_and_said() {
     );
     for (mistake, expected) in CAUGHT {
         let said = verdict(&Liar::new(mistake)).await;
-        let said = said.unwrap_or_else(|| panic!("{mistake:?} is not found"));
-        assert!(said.contains(expected), "{mistake:?} is found as: {said}");
+        let said = said.unwrap_or_else(|| panic!("{mistake:?} is not detected"));
+        assert!(
+            said.contains(expected),
+            "{mistake:?} is detected with another message: {said}"
+        );
     }
 }
 
@@ -530,8 +533,8 @@ async fn a_call_that_never_returns_fails_by_name() {
         let cluster = talking();
         cluster.hang(operation);
         let said = verdict(&cluster).await;
-        let said = said.unwrap_or_else(|| panic!("{operation:?} that hangs is not found"));
-        let expected = format!("`{call}` was expected to answer within 5s and did not");
+        let said = said.unwrap_or_else(|| panic!("a hanging {operation:?} is not detected"));
+        let expected = format!("`{call}` was expected to respond within 5s and did not");
         assert!(said.contains(&expected), "{operation:?}: {said}");
     }
 }
@@ -551,7 +554,7 @@ async fn a_cluster_that_mixes_providers_is_found() {
         ),
         (
             M::ReadsOthers,
-            Some("`manifest_group` was expected to show nothing of"),
+            Some("`manifest_group` was expected to return nothing of"),
         ),
         (
             M::RemovesOthers,
@@ -565,10 +568,10 @@ async fn a_cluster_that_mixes_providers_is_found() {
         let is_so = match (expected, &failure) {
             (None, None) => true,
             (Some(expected), Some(failure)) => {
-                failure.starts_with("providers do not meet: ") && failure.contains(expected)
+                failure.starts_with("providers are isolated: ") && failure.contains(expected)
             }
             _ => false,
         };
-        assert!(is_so, "{mistake:?} is found as: {failure:?}");
+        assert!(is_so, "{mistake:?} is detected with another message: {failure:?}");
     }
 }
