@@ -1,13 +1,14 @@
-//! Who of several does the work: one leads, the others wait for it. The record of it lies in a store that all share,
-//! such as a Lease of Kubernetes or a key of Redis.
+//! Leader election of several instances: one instance leads, the others are standbys. All instances share a
+//! record in a store, such as a Kubernetes Lease or a Redis key.
 //!
 //! ```text
-//! store ─► contest: read, claim, go on, hand over ─► gate: in this term, until then
+//! store ─► contest: read, claim, renew, release ─► gate: term and its deadline
 //! ```
 //!
-//! Clocks of the machines need not agree, and no clock of the store counts: a leader stops [`Timing::renew`] after it
-//! began its last sign of life that arrived, and others take over when they have seen none for [`Timing::lease`], which
-//! is longer. A leader that cannot reach the store so stops by itself, and stops writing; nothing is deleted for that.
+//! The clocks of the instances need not agree, and the clock of the store is not used. A leader stops
+//! [`Timing::renew`] after the start of its last successful heartbeat. Standbys take over when they observe
+//! no heartbeat for [`Timing::lease`], which is longer. A leader that cannot reach the store therefore stops
+//! writing before a standby takes over.
 //!
 //! ```
 //! use akash_provider_core::election::{Candidate, Election, ElectionConfig, MemoryElection, Timing};
@@ -25,7 +26,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "an election lives beside the engine, in real time and in a task of its own that ends with it"
+    reason = "an election runs in real time, outside the engine, in a task that ends with its handle"
 )]
 
 #[cfg(feature = "conformance")]
@@ -52,30 +53,31 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Pause after a write that somebody else was before.
+/// Delay after a conflict with another writer.
 const AFTER_CONFLICT: Duration = Duration::from_millis(50);
 
-/// Who contends for what, and how.
+/// Configuration of an election.
 #[derive(Debug, Clone)]
 pub struct ElectionConfig {
-    /// What is contended for, for people.
+    /// Name of the election, for logs and status.
     pub name: String,
-    /// Who we are.
+    /// This instance.
     pub me: Candidate,
-    /// How long a leadership lasts.
+    /// Timing of heartbeats and the lease.
     pub timing: Timing,
-    /// What the next leader must know where the record does not say it.
+    /// State for the next leader, used if the record contains none.
     pub kept: String,
-    /// The highest term that is known to have been; a leadership that begins has a later one.
+    /// Highest known term. A new leader uses a higher term.
     pub known_term: u64,
-    /// Longest limit of one call to the store.
+    /// Timeout of one call to the store.
     pub call_timeout: Duration,
-    /// Where the store refuses every question from the start on, we lead without an election.
+    /// Whether this instance leads without an election if the store denies every request from the start.
     pub may_be_alone: bool,
 }
 
 impl ElectionConfig {
-    /// With nothing kept. A call may take a third of the lease: one that takes longer is of no use to a leadership.
+    /// Creates a configuration without state for the next leader. The call timeout is a third of the lease,
+    /// because the result of a longer call would arrive too late.
     #[must_use]
     pub fn new(name: impl Into<String>, me: Candidate, timing: Timing) -> Self {
         Self {
@@ -90,55 +92,55 @@ impl ElectionConfig {
     }
 }
 
-/// How an election stands, for people.
+/// Status of an election.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ElectionStatus {
-    /// Who we are.
+    /// Identity of this instance.
     pub identity: String,
-    /// We lead.
+    /// Whether this instance leads.
     pub is_leader: bool,
-    /// The term that we lead in, counted by the record.
+    /// Term in which this instance leads, as counted by the record.
     pub term: Option<u64>,
-    /// Who leads as far as we know; `None` where nobody does, or nothing is known.
+    /// Identity of the current leader; `None` if there is no leader or the leader is unknown.
     pub holder: Option<String>,
-    /// The highest term that is known to have been.
+    /// Highest known term.
     pub known_term: u64,
-    /// Where the holder is asked, where it says so.
+    /// Address of the leader, if the leader published one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub holder_address: Option<String>,
-    /// Settings that the leader has, or the one before had, otherwise than we.
+    /// Names of the settings in which the current or previous leader differs from this instance.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_settings: Vec<String>,
-    /// Term of the record, if no leadership can have it: it is not used, and the record is replaced.
+    /// Term of the record, if it is implausible. An implausible term is not used, and the record is replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub implausible_term: Option<u64>,
-    /// No election is allowed here, so that we lead without one.
+    /// Whether the store permits no election, so that this instance leads without one.
     pub is_alone: bool,
-    /// What went wrong last, while it does.
+    /// Last error, until the next success.
     pub error: Option<String>,
 }
 
-/// A contestant at work. Dropping it ends it without a word, so that others wait for [`Timing::lease`];
-/// [`Election::hand_over`] ends it with one.
+/// Handle of a running election. Dropping the handle stops the heartbeats, and standbys take over after
+/// [`Timing::lease`]. [`Election::hand_over`] releases the leadership at once.
 #[derive(Debug)]
 pub struct Election {
     gate: LeadershipGate,
     shared: Arc<Shared>,
     stopping: CancellationToken,
-    /// Done once it has handed over.
+    /// Cancelled after the leadership was released.
     ended: CancellationToken,
     task: JoinHandle<()>,
 }
 
-/// What the task and its owner share.
+/// State shared by the task and its handle.
 #[derive(Debug, Default)]
 struct Shared {
     status: Mutex<ElectionStatus>,
-    /// What the next leader must know, as far as the record says it.
+    /// State for the next leader, as stored in the record.
     kept: Mutex<String>,
-    /// What is to be written there.
+    /// New state for the next leader, not yet written.
     to_keep: Mutex<Option<String>>,
-    /// Settings to use from the next call on.
+    /// New settings for the next call.
     settings: Mutex<Option<BTreeMap<String, String>>>,
     wake: Notify,
 }
@@ -146,13 +148,13 @@ struct Shared {
 impl Drop for Election {
     fn drop(&mut self) {
         self.task.abort();
-        // It renews no more, and whoever holds the gate need not wait for the end of the term.
+        // The task sends no more heartbeats, so users of the gate must not wait for the end of the term.
         self.gate.set(false);
     }
 }
 
 impl Election {
-    /// Begins to contend. It needs the runtime of tokio.
+    /// Starts an election. Requires a Tokio runtime.
     #[must_use]
     pub fn start(store: impl ElectionStore, config: ElectionConfig) -> Self {
         let (gate, stopping, ended) = (
@@ -188,38 +190,40 @@ impl Election {
         }
     }
 
-    /// Open while we lead. A clone is the same one.
+    /// Returns a gate that is open while this instance leads. Clones share the same gate.
     #[must_use]
     pub fn gate(&self) -> LeadershipGate {
         self.gate.clone()
     }
 
-    /// True where its task has panicked: nobody here will ever lead.
+    /// Returns whether the task has panicked. This instance can then never lead again.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.task.is_finished() && !self.stopping.is_cancelled()
     }
 
-    /// How it stands.
+    /// Returns the status of the election.
     #[must_use]
     pub fn status(&self) -> ElectionStatus {
         let mut status = lock(&self.shared.status).clone();
-        // Asked for now: a leadership ends by itself.
+        // Read now, because a term expires without an event.
         status.term = self.gate.term();
         status.is_leader = status.term.is_some();
         status
     }
 
-    /// What the leader before us kept, once we lead; before that what the record said last.
+    /// Returns the state that the previous leader stored, or before this instance leads, the state last read
+    /// from the record.
     #[must_use]
     pub fn kept(&self) -> String {
         lock(&self.shared.kept).clone()
     }
 
-    /// Keeps this for the next leader, while we lead; it is written at once, and again until that succeeds.
+    /// Stores state for the next leader while this instance leads. The state is written at once, and again
+    /// until a write succeeds.
     ///
     /// # Errors
-    /// As a text of JSON it is longer than half of [`BESIDE_MAX`].
+    /// When the state, encoded as a JSON string, is longer than half of [`BESIDE_MAX`].
     pub fn keep(&self, kept: String) -> Result<(), Error> {
         let alone = Beside {
             kept: kept.clone(),
@@ -227,10 +231,10 @@ impl Election {
         };
         let (length, most) = (alone.to_json().len(), BESIDE_MAX / 2);
         if length > most {
-            let message = format!("{length} bytes are to be kept for the next leader, more than {most}");
+            let message = format!("{length} bytes of state, the limit is {most}");
             return Err(Error::new(
                 ErrorKind::Invalid,
-                "keep for the next leader",
+                "store state for the next leader",
                 message,
             ));
         }
@@ -239,15 +243,15 @@ impl Election {
         Ok(())
     }
 
-    /// Replaces the settings that all instances must have alike. A leader writes them at once, a standby compares them with
-    /// those of the leader.
+    /// Replaces the settings that all instances must share. A leader writes its settings at once, a standby
+    /// compares its settings with those of the leader.
     pub fn set_settings(&self, settings: BTreeMap<String, String>) {
         *lock(&self.shared.settings) = Some(settings);
         self.shared.wake.notify_one();
     }
 
-    /// Leads no more from here on, and tells the others, so that they need not wait. What the gate guards should have
-    /// ended before.
+    /// Releases the leadership, so that a standby can take over at once. The caller stops the work that the
+    /// gate guards first.
     pub async fn hand_over(&self) {
         self.stopping.cancel();
         self.ended.cancelled().await;
@@ -262,9 +266,9 @@ struct Contender {
     origin: Instant,
     gate: LeadershipGate,
     shared: Arc<Shared>,
-    /// The record could be asked about once, so that there is an election.
+    /// Whether the record was read successfully once, which proves that there is an election.
     has_seen_it: bool,
-    /// Since when nothing but refusals came, where it could not.
+    /// Start of an uninterrupted series of denied requests.
     denied_since: Option<Instant>,
 }
 
@@ -288,7 +292,8 @@ impl Contender {
         self.release().await;
     }
 
-    /// Once more where the first try fails: what it knows may be of before a write that was cut off by the end.
+    /// Releases the record with one retry, because a write that was canceled at shutdown can make the known
+    /// version outdated.
     async fn release(&mut self) {
         if !self.contest.holds() {
             return;
@@ -314,7 +319,7 @@ impl Contender {
             }
         }
         if let Some(error) = failure {
-            tracing::warn!(%error, "the leadership is not handed over, and ends by itself");
+            tracing::warn!(%error, "leadership not released, expires after one lease");
         }
     }
 
@@ -323,7 +328,7 @@ impl Contender {
         if let Some(kept) = waiting.take()
             && !self.contest.keep_for_the_next(kept)
         {
-            tracing::debug!("what a leader kept is not kept: it leads no more");
+            tracing::debug!("state for the next leader not stored: no longer the leader");
         }
     }
 
@@ -335,7 +340,7 @@ impl Contender {
         }
     }
 
-    /// One call, what follows of it, and how long nothing need be done.
+    /// Performs one call to the store, applies its result and returns the delay until the next call.
     async fn round(&mut self) -> Duration {
         self.take_kept();
         self.take_settings();
@@ -376,10 +381,10 @@ impl Contender {
             return self.lease();
         }
         if lost {
-            // Soon, for it may be another one that leads now.
+            // Soon, because another instance may lead now.
             return AFTER_CONFLICT;
         }
-        // What was read may be free: it is claimed at once.
+        // A free record is claimed at once.
         let claims = reads && !matches!(self.contest.plan(self.now()), Plan::Read);
         if claims && self.gate.term().is_none() {
             return Duration::ZERO;
@@ -387,7 +392,7 @@ impl Contender {
         self.contest.pause(self.now())
     }
 
-    /// Describes the term of the record if no leadership can have it.
+    /// Describes the term of the record if the term is implausible.
     fn implausible_term(&self) -> Option<String> {
         let term = self.contest.implausible()?;
         Some(format!(
@@ -397,8 +402,8 @@ impl Contender {
         ))
     }
 
-    /// True where an election was refused from the start, and for a while: a right that was just given takes a moment to
-    /// count, and whoever has it already must not be met by one that thinks there is no election.
+    /// Returns whether the store has denied every request since the start, for at least one lease. A new
+    /// permission takes a moment to become effective, and other instances may already have it.
     fn is_alone(&mut self, error: Option<&Error>) -> bool {
         let is_denied = error.is_some_and(|error| matches!(error.kind(), ErrorKind::Denied));
         if self.has_seen_it || !is_denied || !self.config.may_be_alone {
@@ -417,14 +422,14 @@ impl Contender {
             tracing::warn!(
                 name,
                 settings,
-                "it leads with other settings than the leader before"
+                "settings differ from the previous leader, use the same settings on all instances"
             );
         }
     }
 
     fn publish(&self, alone: bool, error: Option<String>) {
         let leads = self.contest.leads(self.now());
-        // Before the gate opens: whoever begins to lead reads it then.
+        // Before the gate opens, because a new leader reads the state then.
         *lock(&self.shared.kept) = self.contest.kept().to_owned();
         let mut status = lock(&self.shared.status);
         match leads {
@@ -441,26 +446,28 @@ impl Contender {
         let (name, identity) = (&self.config.name, &self.config.me.identity);
         if status.is_leader != is_leader {
             let (holder, term) = (holder.as_deref(), leads.map(|(term, _)| term));
-            tracing::info!(name, identity, is_leader, term, holder, "the leadership changes");
+            tracing::info!(name, identity, is_leader, term, holder, "leadership changed");
         }
         let mut other_settings = status.other_settings.clone();
         if record.is_some() {
             other_settings = self.contest.other_settings();
             if other_settings != status.other_settings && !other_settings.is_empty() {
                 let settings = other_settings.join(", ");
-                tracing::warn!(name, identity, settings, holder, "the leader has other settings");
+                tracing::warn!(
+                    name,
+                    identity,
+                    settings,
+                    holder,
+                    "settings differ from the leader, use the same settings on all instances"
+                );
             }
         }
         if alone && !status.is_alone {
             let error = error.as_deref().unwrap_or_default();
-            tracing::warn!(
-                name,
-                error,
-                "no election is allowed: run no second one beside this one"
-            );
+            tracing::warn!(name, error, "election not permitted: run only this instance");
         } else if let (Some(error), None) = (&error, &status.error) {
             let place = self.store.place();
-            tracing::warn!(name, place, error, "the election cannot go on");
+            tracing::warn!(name, place, error, "election store failed");
         }
         *status = ElectionStatus {
             identity: identity.clone(),
@@ -486,8 +493,8 @@ impl Contender {
         };
         let limit = self.contest.call_limit().min(self.config.call_timeout);
         timeout(limit, calling).await.unwrap_or_else(|_| {
-            let message = format!("{}: no answer within {limit:?}", self.store.place());
-            Err(Error::new(ErrorKind::Timeout, "ask for the leadership", message))
+            let message = format!("{}: no response within {limit:?}", self.store.place());
+            Err(Error::new(ErrorKind::Timeout, "request leadership", message))
         })
     }
 

@@ -1,4 +1,4 @@
-//! The suite every [`ElectionStore`] passes.
+//! The conformance suite of [`ElectionStore`].
 //!
 //! ```
 //! use akash_provider_core::election::{MemoryElection, conformance};
@@ -16,10 +16,10 @@ use crate::error::ErrorKind;
 use futures::future::join_all;
 use std::time::Duration;
 
-/// What the suite needs to know of a store.
+/// Parameters of the suite for one store.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// How long a call may take.
+    /// Maximum time of one call.
     pub patience: Duration,
 }
 
@@ -52,10 +52,10 @@ fn claim(holder: Option<&str>, term: u64, kept: &str) -> Claim {
     }
 }
 
-/// Runs every check on two connections to one record, which is not there yet.
+/// Runs every check on two connections to one record that does not exist yet.
 ///
 /// # Panics
-/// Names the rule that the store breaks.
+/// When the store violates a rule. The message names the rule.
 pub async fn suite(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
     a_record_is_made_once(store, other, setup).await;
     what_was_written_is_read_by_all(store, other, setup).await;
@@ -63,26 +63,26 @@ pub async fn suite(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: 
     every_write_is_another_sign_of_life(store, setup).await;
 }
 
-/// Where there is none it is made, and nobody makes a second one over it.
+/// Checks that a record is created once and that a second creation is refused.
 ///
 /// # Panics
-/// When it is not so.
+/// When the store violates the rule.
 pub async fn a_record_is_made_once(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
-    let rule = setup.rule("a record is made once");
+    let rule = setup.rule("a record is created once");
     let before = rule.ok("read", store.read()).await;
     rule.holds(
         before.is_none(),
-        format!("the suite needs an empty store, and there is {before:?}"),
+        format!("the suite needs an empty store, which contains {before:?}"),
     );
     let none = claim(Some("a"), 3, "");
     let replaced = other.replace(&none, "1");
-    let why = "there is nothing to replace";
+    let why = "there is no record to replace";
     rule.refused("replace", ErrorKind::Conflict, why, replaced).await;
     let made = rule
         .ok("create", store.create(&claim(Some("a"), 3, "first")))
         .await;
     let is_so = made.record.holder.as_deref() == Some("a") && made.record.term == 3;
-    rule.holds(is_so, format!("`create` made {made:?}"));
+    rule.holds(is_so, format!("`create` returned {made:?}"));
     let second = claim(Some("b"), 9, "second");
     let again = other.create(&second);
     let why = "there is a record already";
@@ -90,21 +90,22 @@ pub async fn a_record_is_made_once(store: &dyn ElectionStore, other: &dyn Electi
     let read = rule.ok("read", other.read()).await;
     rule.holds(
         read.as_ref() == Some(&made),
-        format!("`create` gave {made:?} and `read` {read:?}"),
+        format!("`create` returned {made:?} and `read` {read:?}"),
     );
 }
 
-/// Holder, term, lease and everything beside them, to the byte; also what is handed over, and what is empty.
+/// Checks that holder, term, lease and payload are read exactly as written, also after a release and with
+/// empty values.
 ///
 /// # Panics
-/// When it is not so.
+/// When the store violates the rule.
 pub async fn what_was_written_is_read_by_all(
     store: &dyn ElectionStore,
     other: &dyn ElectionStore,
     setup: &Setup,
 ) {
-    let rule = setup.rule("what was written is read by all");
-    // As long as may be kept, with signs that a format may stumble over.
+    let rule = setup.rule("all connections read the written record");
+    // The maximum length, with characters that some formats cannot store.
     let odd = "{\"a\": \"\\n \u{e9} 'x' \u{1f600}\"}";
     let long = odd.repeat(BESIDE_MAX / 4 / odd.len());
     let claims = [
@@ -122,13 +123,13 @@ pub async fn what_was_written_is_read_by_all(
         let read = rule.there("read", rule.ok("read", other.read()).await);
         rule.holds(
             read == written,
-            format!("`replace` gave {written:?} and `read` {read:?}"),
+            format!("`replace` returned {written:?} and `read` {read:?}"),
         );
         let Stored { record, .. } = read;
         let is_so =
             (&record.holder, record.term, &record.beside) == (&claim.holder, claim.term, &claim.beside);
         rule.holds(is_so, format!("{claim:?} was written and {record:?} was read"));
-        // Who handed over keeps nobody waiting, whatever it says.
+        // A released record has no holder, so its lease duration does not matter.
         let is_so = claim.holder.is_none() || record.lease == claim.lease;
         rule.holds(
             is_so,
@@ -137,10 +138,11 @@ pub async fn what_was_written_is_read_by_all(
     }
 }
 
-/// Writes over the version that was read, all at once: one happens, the others are told that they lost.
+/// Checks that one of several concurrent writes over the same version succeeds and that the others return a
+/// conflict.
 ///
 /// # Panics
-/// When it is not so.
+/// When the store violates the rule.
 pub async fn one_of_several_writes_wins(store: &dyn ElectionStore, other: &dyn ElectionStore, setup: &Setup) {
     let rule = setup.rule("one of several writes wins");
     for round in 0..5 {
@@ -158,26 +160,29 @@ pub async fn one_of_several_writes_wins(store: &dyn ElectionStore, other: &dyn E
         for error in lost.clone() {
             rule.holds(
                 error.kind() == ErrorKind::Conflict,
-                format!("a write that lost was told {error}"),
+                format!("a refused write returned {error}"),
             );
         }
         let lost = lost.count();
-        rule.holds(lost == 7, format!("of 8 writes over one version {lost} lost"));
+        rule.holds(
+            lost == 7,
+            format!("{lost} of 8 writes over one version were refused"),
+        );
         let after = rule.there("read", rule.ok("read", store.read()).await);
         let won: Vec<Stored> = answers.into_iter().filter_map(Result::ok).collect();
         rule.holds(
             won == [after.clone()],
-            format!("{won:?} won, and there is {after:?}"),
+            format!("{won:?} was written and {after:?} was read"),
         );
     }
 }
 
-/// The same words again are another version and another sign of life.
+/// Checks that a write of the same content has another version and another heartbeat.
 ///
 /// # Panics
-/// When it is not so.
+/// When the store violates the rule.
 pub async fn every_write_is_another_sign_of_life(store: &dyn ElectionStore, setup: &Setup) {
-    let rule = setup.rule("every write is another sign of life");
+    let rule = setup.rule("every write is a new heartbeat");
     let mut before = rule.there("read", rule.ok("read", store.read()).await);
     for _ in 0..5 {
         let same = claim(Some("a"), 2_000_000_100, "same");

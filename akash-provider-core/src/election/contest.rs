@@ -1,31 +1,32 @@
-//! Who leads, as a pure machine: what was read and written goes in, what is to be done comes out. Times are those of our
-//! own monotonic clock; a time that somebody else wrote is only compared for whether it changed, so that clocks which
-//! disagree do no harm.
+//! Leader election as a pure state machine: results of reads and writes go in, the next action comes out.
+//! Times are of the monotonic clock of this instance. The record contains no comparable times, so clocks of
+//! the instances may differ.
 
 use super::store::{Beside, Claim, DURATION_MAX, Record, Stored, TERM_LEAP, TERM_MAX, Timing};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// One who contends.
+/// A candidate of the election.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Candidate {
-    /// Who it is, for people and to tell it from the others: no two may have the same.
+    /// Unique name of the instance in logs and in the record.
     pub identity: String,
-    /// Where others ask it while it leads; may be empty.
+    /// Address for requests while this instance leads; may be empty.
     pub address: String,
-    /// The settings that all must have alike, each as a short hash.
+    /// Settings that all instances must share, each as a short hash.
     pub settings: BTreeMap<String, String>,
-    /// Those of them that say whose election it is: who has another one there never leads.
+    /// Names of the settings that identify the election. A candidate with another value never leads.
     pub fixed: &'static [&'static str],
-    /// With other settings than the leader before it does not wait for one that has the same as that.
+    /// Whether a candidate with other settings than the previous leader can lead without waiting for a
+    /// candidate with equal settings.
     pub brings_settings: bool,
 }
 
-/// Whether a candidate may lead after a leader with other settings.
+/// Permission of a candidate to lead after a leader with other settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stance {
     AtOnce,
-    /// Once there was time for those who have the same settings as the leader before.
+    /// After a delay in which a candidate with equal settings can take over.
     Later,
     Never,
 }
@@ -41,61 +42,61 @@ impl Candidate {
     }
 }
 
-/// What is to be done next.
+/// Next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plan {
     Read,
-    /// Only where there is none.
+    /// Creates a missing record.
     Create(Claim),
-    /// Only over the version named.
+    /// Replaces the named version of the record.
     Replace(Claim, String),
 }
 
-/// What is known of the record.
+/// Cached state of the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Known {
-    /// Nothing, or no longer.
+    /// The state is unknown or outdated.
     Unknown,
     Absent,
     There(Stored),
 }
 
-/// A leadership of ours.
+/// A term in which this instance leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Held {
     term: u64,
-    /// When we began to write our last sign of life that arrived.
+    /// Start of the last successful heartbeat.
     confirmed: Duration,
 }
 
-/// One contestant.
+/// State machine of one candidate.
 #[derive(Debug, Clone)]
 pub(super) struct Contest {
     me: Candidate,
-    /// Settings before their last change, and the time of that change.
+    /// Values of settings before their last change, with the time of the change.
     changed: BTreeMap<String, (String, Duration)>,
     timing: Timing,
-    /// Limit of the next call.
+    /// Timeout of the next call.
     call_limit: Duration,
-    /// Calls without a response since the last response, and the duration of the last of them.
+    /// Number of calls without a response since the last response, and the duration of the last such call.
     failures: (u32, Duration),
     known: Known,
-    /// Since when the record says what it says, whichever version it has.
+    /// Content of the record without its version, and the time since which it is unchanged.
     unchanged: Option<(Record, Duration)>,
     held: Option<Held>,
-    /// Whoever leads by a record that was deleted before we made ours has stopped by then.
+    /// Time until which a leader of a deleted record may still lead.
     not_before: Duration,
-    /// We began to make a record and do not know what came of it: it may still be made, however late.
+    /// Whether a `create` without a known result may still take effect.
     may_create: bool,
     highest_term: u64,
-    /// The term that was read last, where no leadership can have it.
+    /// Last term read from the record, if it is implausible.
     implausible: Option<u64>,
-    /// What the next leader must know: ours while we lead, and what was read last while we do not.
+    /// State for the next leader: of this instance while it leads, otherwise as last read.
     kept: String,
 }
 
 impl Contest {
-    /// `kept` is for a record that says nothing of what was kept, or is not there.
+    /// Creates a candidate. `kept` is used if the record contains no state, or does not exist.
     pub(super) fn new(me: Candidate, kept: String, timing: Timing) -> Self {
         let timing = timing.sane();
         Self {
@@ -115,7 +116,7 @@ impl Contest {
         }
     }
 
-    /// One that knows of leaderships up to this term.
+    /// Sets the highest known term.
     pub(super) const fn after_term(mut self, term: u64) -> Self {
         if term <= TERM_MAX {
             self.highest_term = term;
@@ -125,24 +126,24 @@ impl Contest {
         self
     }
 
-    /// Returns the term that was read last if no leadership can have it.
+    /// Returns the last read term if it is implausible.
     pub(super) const fn implausible(&self) -> Option<u64> {
         self.implausible
     }
 
-    /// The highest term that was ever seen.
+    /// Returns the highest known term.
     pub(super) const fn highest_term(&self) -> u64 {
         self.highest_term
     }
 
-    /// The term that we lead in, and until when we do without another sign of life.
+    /// Returns the term in which this instance leads, and the end of the term without a further heartbeat.
     pub(super) fn leads(&self, now: Duration) -> Option<(u64, Duration)> {
         let held = self.held?;
         let until = held.confirmed + self.timing.renew;
         (self.not_before <= now && now < until).then_some((held.term, until))
     }
 
-    /// The record, as far as we know.
+    /// Returns the cached record.
     pub(super) const fn record(&self) -> Option<&Record> {
         match &self.known {
             Known::There(stored) => Some(&stored.record),
@@ -150,15 +151,15 @@ impl Contest {
         }
     }
 
-    /// The settings that the record has otherwise than we.
+    /// Returns the names of settings that differ in the record.
     pub(super) fn other_settings(&self) -> Vec<String> {
         self.record()
             .map_or_else(Vec::new, |record| self.differing(&record.beside))
     }
 
-    /// Returns the names of settings with another value in the record. A setting that only one of the two has does not
-    /// count. A record from before our last change of a setting may show the value from before it: the holder may have
-    /// changed the setting too and stopped before its next heartbeat.
+    /// Returns the names of settings with another value in the record. A setting that only one side has does
+    /// not count. A record written before the last local change of a setting may show the old value: the
+    /// holder may have changed the setting too and stopped before its next heartbeat.
     fn differing(&self, theirs: &Beside) -> Vec<String> {
         let seen = self
             .unchanged
@@ -176,7 +177,7 @@ impl Contest {
         differing.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Replaces our settings. Returns true if one of them changed.
+    /// Replaces the settings. Returns whether one of them changed.
     pub(super) fn set_settings(&mut self, settings: BTreeMap<String, String>, now: Duration) -> bool {
         let before = std::mem::replace(&mut self.me.settings, settings);
         let changed = |(name, value): &(String, String)| self.me.settings.get(name) != Some(value);
@@ -187,18 +188,19 @@ impl Contest {
         is_changed
     }
 
-    /// Returns the limit of the next call. The limit is short while the store responds, so that one lost call does not
-    /// delay a take-over.
+    /// Returns the timeout of the next call. The timeout is short while the store responds, so that one lost
+    /// call does not delay a take-over.
     pub(super) const fn call_limit(&self) -> Duration {
         self.call_limit
     }
 
-    /// What the next leader must know.
+    /// Returns the state for the next leader.
     pub(super) fn kept(&self) -> &str {
         &self.kept
     }
 
-    /// Keeps it for the next leader from the next sign of life on; false where we do not lead.
+    /// Stores state for the next leader with the next heartbeat. Returns false if this instance does not
+    /// lead.
     pub(super) fn keep_for_the_next(&mut self, kept: String) -> bool {
         let leads = self.held.is_some();
         if leads {
@@ -225,8 +227,9 @@ impl Contest {
                     (Some(holder), Some(held)) if *holder == self.me.identity => {
                         (held.term.max(self.term_of(record)), false)
                     }
-                    // A write of ours arrived, and its answer did not. A record of an earlier term of ours, as a store
-                    // has it that lost the later ones, is as good as anybody's: whoever led after us may still lead.
+                    // The write of this instance took effect and its response was lost. A record with an
+                    // earlier term of this instance, from a store that lost later writes, is treated like a
+                    // record of another holder: a later leader may still lead.
                     (Some(holder), None)
                         if *holder == self.me.identity
                             && record.term >= self.highest_term
@@ -242,17 +245,17 @@ impl Contest {
         }
     }
 
-    /// How long nothing need be done: at most until the next look.
+    /// Returns the delay until the next call.
     pub(super) fn pause(&self, now: Duration) -> Duration {
         if let (failures @ 1.., took) = self.failures {
-            // A short pause initially: the failed call may be the one that takes over.
+            // A short delay initially, because the failed call may be the call that takes over.
             return (self.timing.retry / (8 >> failures.min(3))).saturating_sub(took);
         }
         let leads_later = self.held.is_some() && now < self.not_before;
         if leads_later {
             return self.timing.retry.min(self.not_before - now);
         }
-        // Not a whole pause behind the moment from which it is free.
+        // The next call must not come a whole interval after the record becomes free.
         let free = self
             .record()
             .filter(|_| self.held.is_none())
@@ -263,7 +266,7 @@ impl Contest {
         }
     }
 
-    /// What would hand the leadership over; `None` where there is none to hand over.
+    /// Returns the action that releases the leadership, or `None` if this instance does not lead.
     pub(super) fn release(&mut self) -> Option<Plan> {
         let held = self.held.take()?;
         let Known::There(Stored { record, version }) = &self.known else {
@@ -279,7 +282,7 @@ impl Contest {
         Some(Plan::Replace(claim, version.clone()))
     }
 
-    /// The record was read, or there is none.
+    /// Applies the result of a read.
     pub(super) fn saw(&mut self, stored: Option<Stored>, now: Duration) {
         let Some(stored) = stored else {
             (self.known, self.unchanged) = (Known::Absent, None);
@@ -288,13 +291,15 @@ impl Contest {
         if stored.record.holder.as_ref() != Some(&self.me.identity) {
             self.held = None;
         } else if self.held.is_none() && self.may_create {
-            // It may be the record that we made without knowing, in place of one that was deleted just before.
+            // The record may result from a `create` without a known result, in place of a record deleted just
+            // before.
             self.wait_out(now);
         }
         self.keep(stored, now);
     }
 
-    /// The record was read at the end; true where it still says that we lead, so that it can be handed over.
+    /// Applies the result of a read at shutdown. Returns whether this instance still holds the record and can
+    /// release it.
     pub(super) fn still_holds(&mut self, stored: Option<Stored>) -> bool {
         let ours = stored.filter(|stored| stored.record.holder.as_ref() == Some(&self.me.identity));
         self.held = ours.as_ref().map(|stored| Held {
@@ -305,15 +310,15 @@ impl Contest {
         self.held.is_some()
     }
 
-    /// We lead, or led a moment ago.
+    /// Returns whether this instance leads, or led until a moment ago.
     pub(super) const fn holds(&self) -> bool {
         self.held.is_some()
     }
 
-    /// A claim of ours arrived; `begun` is when we began to write it.
+    /// Applies a successful write of this instance; `begun` is the start of the call.
     pub(super) fn wrote(&mut self, plan: &Plan, stored: Stored, begun: Duration, now: Duration) {
         if matches!(plan, Plan::Create(_)) {
-            // Nobody else has led meanwhile where we have all the time.
+            // No other instance has led in the meantime if the record was held continuously.
             let goes_on = self
                 .held
                 .is_some_and(|held| now < held.confirmed + self.timing.renew);
@@ -335,19 +340,19 @@ impl Contest {
         self.keep(stored, begun);
     }
 
-    /// A read or a write failed, or somebody else wrote first: what is known has to be read again.
+    /// Applies a failed call or a conflict: the record has to be read again.
     pub(super) fn failed(&mut self) {
         self.known = Known::Unknown;
     }
 
-    /// Records a call that got no response, or an error, after this time.
+    /// Records a call without a response, or with an error, after `took`.
     pub(super) fn got_no_response(&mut self, took: Duration) {
         self.failures = (self.failures.0.saturating_add(1), took);
         self.call_limit = self.timing.longest_limit();
         self.failed();
     }
 
-    /// Records a call that got its response after this time.
+    /// Records a call with a response after `took`.
     pub(super) fn got_response(&mut self, took: Duration) {
         self.failures = (0, Duration::ZERO);
         let (least, most) = (self.timing.first_limit(), self.timing.longest_limit());
@@ -366,7 +371,7 @@ impl Contest {
         if self.held.is_none() && !stored.record.beside.kept.is_empty() {
             self.kept.clone_from(&stored.record.beside.kept);
         }
-        // Another version with the same words is no sign of life: somebody touched its labels.
+        // A new version with the same content is no heartbeat, for example after a change of labels.
         if self
             .unchanged
             .as_ref()
@@ -381,10 +386,10 @@ impl Contest {
         self.free_from(record).is_some_and(|free| free <= now)
     }
 
-    /// From when on the record keeps us from nothing; `None` where it always does.
+    /// Returns the time from which the record allows a new leader, or `None` if never.
     fn free_from(&self, record: &Record) -> Option<Duration> {
         let since = self.unchanged.as_ref().map(|(_, since)| *since)?;
-        // A second at least, because a record can say zero.
+        // At least one second, because a record can contain zero.
         let lease = record.lease.clamp(Duration::from_secs(1), DURATION_MAX);
         let over = match record.holder {
             Some(_) => since + lease,
@@ -397,14 +402,14 @@ impl Contest {
         }
     }
 
-    /// False for a term that no leadership can have. A forged term must not use up all later ones.
+    /// Returns whether a leadership can have this term. A forged term must not use up all later terms.
     const fn is_plausible(&self, term: u64) -> bool {
         let leap = self.highest_term.saturating_add(TERM_LEAP);
-        // Our own next term is always one of them.
+        // The next term of this instance is always plausible.
         term <= self.next_term() || (term <= leap && term <= TERM_MAX)
     }
 
-    /// The term of a record, or the highest known one where the record's is implausible.
+    /// Returns the term of a record, or the highest known term if the record's term is implausible.
     const fn term_of(&self, record: &Record) -> u64 {
         if self.is_plausible(record.term) {
             record.term
@@ -413,7 +418,7 @@ impl Contest {
         }
     }
 
-    /// Above every term that was ever seen, also where the record is an older one again.
+    /// Returns a term above the highest known term, also if the record contains an older term.
     const fn next_term(&self) -> u64 {
         self.highest_term.saturating_add(1)
     }

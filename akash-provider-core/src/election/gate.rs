@@ -1,5 +1,5 @@
-//! Who may write of its own accord: the provider that leads. What the ports are asked for carries an epoch; what a
-//! backend does unasked is done only while its provider leads.
+//! The gate of the leader's writes. Calls of the engine contain an epoch. Writes that a backend makes on its
+//! own pass this gate, so that they happen only while its provider leads.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lead {
     term: u64,
-    /// It is over then, unless it was made longer; `None` where only word ends it.
+    /// Deadline of the leadership unless renewed; `None` if it ends only by [`LeadershipGate::set`].
     until: Option<Instant>,
 }
 
@@ -22,24 +22,24 @@ impl Lead {
     }
 }
 
-/// Whether the provider leads, as whoever knows says. A clone is the same one.
+/// Whether the provider leads. Clones share the same gate.
 #[derive(Debug, Clone)]
 pub struct LeadershipGate(Arc<watch::Sender<Option<Lead>>>);
 
 impl LeadershipGate {
-    /// With what is known at first.
+    /// Creates a gate that is open if `leads` is true.
     #[must_use]
     pub fn new(leads: bool) -> Self {
         let lead = leads.then_some(Lead { term: 0, until: None });
         Self(Arc::new(watch::Sender::new(lead)))
     }
 
-    /// It leads from here on, or no longer.
+    /// Opens or closes the gate.
     pub fn set(&self, leads: bool) {
         self.put(leads.then_some(Lead { term: 0, until: None }));
     }
 
-    /// It leads in this term, until then; said again before that, it goes on.
+    /// Opens the gate in `term` until the given time. A later call extends the time.
     pub fn set_until(&self, term: u64, until: Instant) {
         self.put(Some(Lead {
             term,
@@ -47,7 +47,7 @@ impl LeadershipGate {
         }));
     }
 
-    /// The term it leads in at the moment, 0 without an election; `None` while it does not lead.
+    /// Returns the current term, 0 without an election, or `None` while the gate is closed.
     #[must_use]
     pub fn term(&self) -> Option<u64> {
         self.0.borrow().filter(Lead::holds).map(|lead| lead.term)
@@ -58,20 +58,20 @@ impl LeadershipGate {
             .send_if_modified(|now| std::mem::replace(now, lead) != lead);
     }
 
-    /// Waits until it leads.
+    /// Waits until the gate is open.
     pub async fn begins(&self) {
-        // The other end is in our hands, so it does not go away.
+        // This value owns the sender, so the channel stays open.
         let leads = |lead: &Option<Lead>| lead.is_some_and(|lead| lead.holds());
         let _ = self.0.subscribe().wait_for(leads).await;
     }
 
-    /// Does a work while it leads; `None` when it is deposed before the end, and nothing more is done then.
+    /// Runs `work` while the gate is open. Returns `None` if the gate closes first; `work` is then dropped.
     pub async fn during<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut ends = pin!(self.ends());
         let mut work = pin!(work);
         poll_fn(|cx| {
-            // Looked at each time, and not left to the alarm: a process that was stopped and goes on must not make one
-            // more step before its clock has been looked at.
+            // Checked at each poll instead of relying on the timer alone: a process that continues after a
+            // suspension must not poll `work` before its deadline is checked.
             if self.term().is_none() || ends.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(None);
             }
@@ -80,7 +80,7 @@ impl LeadershipGate {
         .await
     }
 
-    /// Waits until it leads no more.
+    /// Waits until the gate is closed.
     pub async fn ends(&self) {
         let mut said = self.0.subscribe();
         loop {
@@ -120,7 +120,7 @@ mod tests {
             }
         };
         let begun = timeout(Duration::from_secs(60), leading.begins()).await;
-        assert!(begun.is_err(), "a standby waits");
+        assert!(begun.is_err(), "a standby must wait");
         assert_eq!(leading.during(work()).await, None::<()>);
         assert_eq!(steps.load(Ordering::Relaxed), 0);
         leading.set(true);
@@ -151,10 +151,10 @@ mod tests {
         assert_eq!((done, gate.term()), (None, None));
         assert_eq!(begun.elapsed().as_secs(), 15);
         let begins = timeout(Duration::from_secs(60), gate.begins()).await;
-        assert!(begins.is_err(), "one that is over does not begin");
+        assert!(begins.is_err(), "an expired leadership must not open the gate");
     }
 
-    /// As one that was stopped and goes on: its own alarm has not rung yet, and its work is ready.
+    /// Like a process that continues after a suspension: the timer has not fired yet, and the work is ready.
     #[tokio::test(start_paused = true)]
     async fn one_that_slept_through_its_end_makes_no_step_more() {
         let gate = LeadershipGate::new(false);

@@ -1,4 +1,4 @@
-//! The shared record of a leadership, and where it lies.
+//! The shared record of an election and its store.
 
 use crate::error::{Error, ErrorKind};
 use async_trait::async_trait;
@@ -9,28 +9,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Most bytes that are kept beside a leadership, as JSON. A Lease carries it as an annotation.
+/// Maximum size of [`Beside`] in JSON, in bytes. A Kubernetes Lease stores it as an annotation.
 pub const BESIDE_MAX: usize = 32 * 1024;
-/// The longest time that a record may keep others waiting, whatever it says.
+/// Maximum lease duration that a record can set.
 pub(super) const DURATION_MAX: Duration = Duration::from_secs(600);
 
-/// Minimum limit of a call: a store under load needs this time.
+/// Minimum timeout of a call, for a store under load.
 const FIRST_LIMIT_MIN: Duration = Duration::from_secs(1);
 
-/// The highest term of a record: a leadership each second for 34,000 years. Lua and JSON have such numbers exactly.
+/// Maximum term of a record: one term per second for 34,000 years. Lua and JSON represent such numbers
+/// exactly.
 pub const TERM_MAX: u64 = 1 << 40;
-/// Largest difference between the term of a record and the highest known one: a leadership each second for half a year.
+/// Maximum difference between the term of a record and the highest known term: one term per second for half a
+/// year.
 pub const TERM_LEAP: u64 = 1 << 24;
 
-/// How long a leadership lasts.
+/// Timing of heartbeats and the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Others wait so long after a leader's last sign of life before they take over.
+    /// Time after the last heartbeat of a leader before a standby takes over.
     pub lease: Duration,
-    /// A leader that could not say that it lives for so long leads no more. Shorter than `lease`, which is what keeps
-    /// two from leading at once.
+    /// Time after the last successful heartbeat for which a leader continues. The value is shorter than
+    /// `lease`, which prevents two leaders.
     pub renew: Duration,
-    /// Pause between two looks.
+    /// Interval between two calls.
     pub retry: Duration,
 }
 
@@ -45,7 +47,8 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// A leader says eight times in a lease that it lives, and stops by itself after two thirds of it.
+    /// Creates the timing for a lease: a leader sends eight heartbeats per lease, and stops two thirds of a
+    /// lease after the last successful one.
     #[must_use]
     pub fn of(lease: Duration) -> Self {
         Self {
@@ -55,7 +58,8 @@ impl Timing {
         }
     }
 
-    /// The same, with what would let two lead at once, or nobody, put right.
+    /// Returns a timing with corrected values, so that two leaders or a permanent lack of a leader are
+    /// impossible.
     pub(super) fn sane(self) -> Self {
         let lease = self.lease.clamp(Duration::from_secs(1), DURATION_MAX);
         let renew = self.renew.min(lease * 2 / 3);
@@ -63,38 +67,39 @@ impl Timing {
         Self { lease, renew, retry }
     }
 
-    /// Limit of a call while the store responds.
+    /// Returns the timeout of a call while the store responds.
     pub(super) fn first_limit(self) -> Duration {
         (self.lease / 12).max(FIRST_LIMIT_MIN).min(self.longest_limit())
     }
 
-    /// Limit of a call after one without a response. A longer call is of no use to a leadership.
+    /// Returns the timeout of a call after a call without a response. The result of a longer call would
+    /// arrive too late.
     pub(super) const fn longest_limit(self) -> Duration {
         self.lease.saturating_sub(self.renew)
     }
 }
 
-/// What lies beside a leadership: facts for those who take over, and for those who look for the leader.
+/// Additional content of the record, for the next leader and for clients that look for the leader.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Beside {
-    /// Where the leader is asked by others; empty where it did not say.
+    /// Address of the leader for requests; empty if unknown.
     pub address: String,
-    /// The settings that all must have alike, each as a short hash.
+    /// Settings that all instances must share, each as a short hash.
     pub settings: BTreeMap<String, String>,
-    /// What the next leader must know, as the leader wrote it; empty where nothing was ever kept.
+    /// State for the next leader, in the leader's own format; empty if none was stored.
     pub kept: String,
 }
 
 impl Beside {
-    /// As one line of JSON.
+    /// Returns the content as one line of JSON.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Of texts, which JSON always has room for.
+        // Strings always serialize to JSON.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// From what [`Beside::to_json`] gave. What is empty, too long or no such text is as if nothing lay there.
+    /// Parses the result of [`Beside::to_json`]. An empty, too long or invalid text returns the default.
     #[must_use]
     pub fn from_json(text: &str) -> Self {
         if text.is_empty() || text.len() > BESIDE_MAX {
@@ -104,72 +109,72 @@ impl Beside {
     }
 }
 
-/// What the shared record says.
+/// Content of the shared record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Who leads; `None` once it has handed over.
+    /// Identity of the leader; `None` after a release.
     pub holder: Option<String>,
-    /// How long others wait for its next sign of life.
+    /// Time that standbys wait for the next heartbeat.
     pub lease: Duration,
-    /// Counts the leaderships. A term above [`TERM_MAX`], or more than [`TERM_LEAP`] above the highest known one, is
-    /// reported and not used: the next leadership has the highest known term plus 1.
+    /// Number of the leadership. A term above [`TERM_MAX`], or more than [`TERM_LEAP`] above the highest
+    /// known term, is reported and not used: the next leadership uses the highest known term plus 1.
     pub term: u64,
-    /// The sign of life: any text that is another one each time.
+    /// Heartbeat: a text that changes with each write.
     pub sign: String,
-    /// What lies beside it.
+    /// Additional content.
     pub beside: Beside,
 }
 
-/// A record as the store has it.
+/// A record with its version in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// What it says.
+    /// Content of the record.
     pub record: Record,
-    /// Which a write must name, and which is another one after each write.
+    /// Version that a write must name. The version changes with each write.
     pub version: String,
 }
 
-/// What is to be written.
+/// Content to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// `None` hands over.
+    /// Identity of the leader; `None` releases the leadership.
     pub holder: Option<String>,
-    /// The term that it is, or that begins; a store that knows of a later one gives a later one.
+    /// Current or new term. A store with a later term writes a later term.
     pub term: u64,
-    /// It begins a leadership, and does not go on with one.
+    /// Whether the write starts a new leadership instead of renewing the current one.
     pub begins: bool,
-    /// How long others are to wait for the next sign of life.
+    /// Time that standbys wait for the next heartbeat.
     pub lease: Duration,
-    /// What is to lie beside it.
+    /// Additional content.
     pub beside: Beside,
 }
 
-/// Where the record of one election lies.
+/// Store of the record of one election.
 ///
 /// # Behavior
-/// - a write happens only over the version that it names, so that of several that write at once one wins; the others
-///   get [`ErrorKind::Conflict`]
-/// - every write gives the record another version and another sign of life
-/// - what was written is what everybody reads from then on
-/// - a write whose answer did not come may have happened, and may still happen
+/// - a write replaces only the named version, so that one of several concurrent writes succeeds and the
+///   others return [`ErrorKind::Conflict`]
+/// - every write changes the version and the heartbeat of the record
+/// - after a write, every instance reads the written content
+/// - a write without a response may have taken effect, or may take effect later
 ///
 /// Run `election::conformance::suite` (feature `conformance`) on it.
 #[async_trait]
 pub trait ElectionStore: fmt::Debug + Send + Sync + 'static {
-    /// Where it is, for people.
+    /// Returns the location of the record, as text for operators.
     fn place(&self) -> String;
 
-    /// The record; `None` where there is none.
+    /// Returns the record, or `None` if it does not exist.
     async fn read(&self) -> Result<Option<Stored>, Error>;
 
-    /// Makes the record where there is none.
+    /// Creates the record if it does not exist.
     async fn create(&self, claim: &Claim) -> Result<Stored, Error>;
 
-    /// Writes the record over this version of it.
+    /// Replaces this version of the record.
     async fn replace(&self, claim: &Claim, version: &str) -> Result<Stored, Error>;
 }
 
-/// A record in the memory of this process. A clone is the same one.
+/// An election record in the memory of this process. Clones share the same record.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryElection {
     inner: Arc<Inner>,
@@ -182,30 +187,30 @@ struct Inner {
 }
 
 impl MemoryElection {
-    /// An empty one.
+    /// Creates a store without a record.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// It answers nobody from here on, or again.
+    /// Makes the store unreachable, or reachable again.
     pub fn set_away(&self, away: bool) {
         self.inner.away.store(away, Ordering::SeqCst);
     }
 
-    /// Forgets the record, as somebody would who deletes it.
+    /// Deletes the record, like an operator could.
     pub fn remove(&self) {
         crate::feed::lock(&self.inner.stored).1 = None;
     }
 
-    /// Does something with the number of writes and the record.
+    /// Calls a function with the number of writes and the record.
     fn with<T>(
         &self,
         operation: &'static str,
         work: impl FnOnce(&mut (u64, Option<Stored>)) -> Result<T, Error>,
     ) -> Result<T, Error> {
         if self.inner.away.load(Ordering::SeqCst) {
-            let message = "the record in memory is away";
+            let message = "the record in memory is unreachable";
             return Err(Error::new(ErrorKind::Unavailable, operation, message));
         }
         work(&mut crate::feed::lock(&self.inner.stored))
@@ -214,7 +219,7 @@ impl MemoryElection {
     fn write(&self, operation: &'static str, claim: &Claim, version: Option<&str>) -> Result<Stored, Error> {
         self.with(operation, |(writes, stored)| {
             if stored.as_ref().map(|stored| stored.version.as_str()) != version {
-                let message = "somebody else wrote the record first";
+                let message = "another instance wrote the record first";
                 return Err(Error::new(ErrorKind::Conflict, operation, message));
             }
             *writes += 1;
@@ -242,7 +247,7 @@ impl ElectionStore for MemoryElection {
     }
 
     async fn create(&self, claim: &Claim) -> Result<Stored, Error> {
-        self.write("begin the leadership", claim, None)
+        self.write("start the leadership", claim, None)
     }
 
     async fn replace(&self, claim: &Claim, version: &str) -> Result<Stored, Error> {

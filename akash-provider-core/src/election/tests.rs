@@ -1,4 +1,4 @@
-//! Elections around a record in memory.
+//! Elections with a record in memory.
 
 use super::*;
 use std::time::Duration;
@@ -23,7 +23,10 @@ async fn leads(election: &Election, within: Duration) -> bool {
 async fn a_leader_that_dies_is_followed_within_its_lease_and_a_pause() {
     let store = MemoryElection::new();
     let first = contend(&store, "first");
-    assert!(leads(&first, LEASE + LEASE / 4).await, "after it was made anew");
+    assert!(
+        leads(&first, LEASE + LEASE / 4).await,
+        "after a new record was created"
+    );
     let second = contend(&store, "second");
     assert!(!leads(&second, LEASE * 10).await);
     let status = second.status();
@@ -48,7 +51,7 @@ async fn one_that_hands_over_is_followed_at_the_next_look_and_what_it_kept_is_kn
     let second = contend(&store, "second");
     first.keep("{\"breaker\":true}".to_owned()).unwrap();
     let long = "x".repeat(BESIDE_MAX / 2 + 1);
-    assert!(first.keep(long).is_err(), "what is kept has a limit");
+    assert!(first.keep(long).is_err(), "the stored state has a limit");
     sleep(Duration::from_millis(50)).await;
     first.hand_over().await;
     assert_eq!(first.gate().term(), None);
@@ -95,7 +98,7 @@ async fn the_record_in_memory_conforms() {
     conformance::suite(&store, &store.clone(), &conformance::Setup::default()).await;
 }
 
-/// Stores that break one promise each.
+/// Stores that violate one rule each.
 #[cfg(feature = "conformance")]
 mod liars {
     use super::*;
@@ -156,10 +159,13 @@ mod liars {
     #[tokio::test]
     async fn the_suite_finds_a_store_that_lies() {
         for (lie, rule) in [
-            (Lie::MakesItTwice, "a record is made once"),
-            (Lie::ForgetsWhatLiesBeside, "what was written is read by all"),
+            (Lie::MakesItTwice, "a record is created once"),
+            (
+                Lie::ForgetsWhatLiesBeside,
+                "all connections read the written record",
+            ),
             (Lie::WritesOverAnything, "one of several writes wins"),
-            (Lie::SameVersion, "every write is another sign of life"),
+            (Lie::SameVersion, "every write is a new heartbeat"),
         ] {
             let store = MemoryElection::new();
             let (one, other) = (Liar(store.clone(), lie), Liar(store, lie));

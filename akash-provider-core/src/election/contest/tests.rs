@@ -1,4 +1,4 @@
-//! Contestants, by subject. All times are virtual.
+//! Tests of the election state machine, by subject. All times are virtual.
 
 mod one_leader;
 mod records;

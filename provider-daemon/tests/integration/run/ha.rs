@@ -318,7 +318,7 @@ fn what_somebody_else_writes_over_the_record_is_told_and_costs_no_lease() {
         until("nobody leads by it", told, || leader() == 0);
         let late = pair.order();
         if spoils.starts_with("SET") {
-            let says_so = || told().contains("the election cannot go on");
+            let says_so = || told().contains("election store failed");
             until("it is told", told, says_so);
             std::thread::sleep(LEASE);
             assert!(pair.stage.bids(&late).is_empty() && leader() == 0, "{}", told());

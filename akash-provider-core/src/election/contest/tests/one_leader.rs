@@ -1,10 +1,10 @@
-//! Contestants around one store, with responses that are late or lost, suspended processes and deleted records.
+//! Candidates that share one store, with late or lost responses, suspended processes and deleted records.
 
 use super::{contestant, ms};
 use crate::election::contest::*;
 use proptest::prelude::*;
 
-/// The store: one record, and a version for each write.
+/// A store with one record and a new version for each write.
 #[derive(Debug, Default)]
 struct Store {
     record: Option<Record>,
@@ -18,7 +18,8 @@ impl Store {
         Some(Stored { record, version })
     }
 
-    /// A third party writes another term into the record, and another holder where it names one.
+    /// Writes another term into the record, and another holder if the forgery names one, as a third party
+    /// could.
     fn forge(&mut self, forgery: &Forgery) {
         if let Some(record) = &mut self.record {
             record.term = forgery.term;
@@ -77,7 +78,7 @@ enum Answer {
     Failed,
 }
 
-/// A call under way, with the times at which the store executes it and at which its response arrives.
+/// A call in progress, with the times of its execution and of its response.
 #[derive(Debug)]
 struct Flight {
     plan: Plan,
@@ -91,22 +92,22 @@ struct Flight {
 #[derive(Debug)]
 struct Node {
     contest: Contest,
-    /// Difference between its clock and ours.
+    /// Difference between the clock of the node and the test's clock.
     ahead: Duration,
     wakes: u64,
     flight: Option<Flight>,
-    /// Requests after their limit, with the times at which they arrive.
+    /// Requests after their timeout, with their times of arrival.
     late: Vec<(u64, Plan)>,
 }
 
-/// What the next call of a contestant meets.
+/// Faults of the next call of a node.
 #[derive(Debug, Clone, Copy)]
 struct Luck {
     way_there: u64,
     way_back: u64,
-    /// The request is lost, or its response is.
+    /// Whether the request or its response is lost.
     lost: u8,
-    /// Then it arrives so much later.
+    /// Delay of a lost request.
     late: u64,
     /// Duration of a suspension before the next step.
     stands_still: u64,
@@ -140,7 +141,7 @@ impl Node {
         self.contest.leads(self.now(at)).map(|(term, _)| term)
     }
 
-    /// One moment of its life.
+    /// Runs the node at one time.
     fn step(&mut self, at: u64, store: &mut Store, mut luck: impl FnMut() -> Luck) {
         let lease = Timing::default().lease;
         for (_, plan) in self.late.extract_if(.., |(when, _)| *when <= at) {
@@ -195,7 +196,7 @@ impl Node {
 fn nodes(count: u64) -> Vec<Node> {
     let node = |n: u64| Node {
         contest: contestant(&format!("node-{n}")),
-        // Clocks need not agree about anything but how fast they go.
+        // Clocks may differ by any offset, but must run at the same rate.
         ahead: ms(n * 7_777_777),
         wakes: n * 300,
         flight: None,
@@ -204,7 +205,8 @@ fn nodes(count: u64) -> Vec<Node> {
     (0..count).map(node).collect()
 }
 
-/// In 60 s of calm there is a leader. There are never two, and none leads in a forged term.
+/// Checks that a leader exists after 60 s without faults, that two leaders never exist, and that no leader
+/// uses a forged term.
 fn contested(lucks: &[Luck], deletes: &[u64], forgeries: &[Forgery]) -> Result<(), TestCaseError> {
     let (mut store, mut nodes, mut next) = (Store::default(), nodes(3), 0);
     let mut last_term = 0;
@@ -241,7 +243,7 @@ fn contested(lucks: &[Luck], deletes: &[u64], forgeries: &[Forgery]) -> Result<(
             "at {at} ms there are {} leaders",
             leaders.len()
         );
-        // A record that was deleted or forged does not show the last term to those that had not read it.
+        // A deleted or forged record hides the last term from nodes that had not read it.
         if let (Some(term), true) = (leaders.first(), deletes.is_empty() && forgeries.is_empty()) {
             prop_assert!(*term >= last_term, "term {term} after {last_term}");
             last_term = *term;

@@ -10,13 +10,13 @@ fn one_that_was_handed_over_is_taken_at_once_and_in_a_term_of_its_own() {
     assert_eq!(contest.plan(ms(0)), Plan::Read);
     contest.saw(Some(there(None, 7, "a")), ms(10));
     let Plan::Replace(claim, version) = contest.plan(ms(10)) else {
-        panic!("it is free");
+        panic!("the record is free");
     };
     assert_eq!((claim.term, claim.begins, version.as_str()), (8, true, "va"));
     let plan = contest.plan(ms(10));
     contest.wrote(&plan, there(Some("me"), 8, "b"), ms(10), ms(12));
     assert_eq!(contest.leads(ms(20)), Some((8, ms(10_010))));
-    assert_eq!(contest.leads(ms(10_010)), None, "it needs a sign of life");
+    assert_eq!(contest.leads(ms(10_010)), None, "the leader needs a heartbeat");
 }
 
 #[test]
@@ -82,12 +82,12 @@ fn what_is_handed_over_is_ours() {
         ),
         "{released:?}"
     );
-    assert_eq!(contest.leads(ms(1)), None, "from the moment it is handed over");
+    assert_eq!(contest.leads(ms(1)), None, "no leadership after the release");
     assert_eq!(contest.release(), None);
 }
 
-/// A first look found no record, and the record that follows from it is made late: another one was there in between, and
-/// the leader of that record may not know yet that it was deleted.
+/// The first read found no record, and the resulting `create` takes effect late. In between another record
+/// existed, with a leader that may not have observed its deletion.
 #[test]
 fn a_record_that_was_made_late_leads_nobody_before_everybody_else_has_stopped() {
     let late = || {
@@ -126,7 +126,7 @@ fn what_was_kept_goes_from_leader_to_leader_and_outlives_the_record() {
     contest.saw(Some(theirs), ms(0));
     let plan = contest.plan(ms(0));
     let Plan::Replace(claim, _) = &plan else {
-        panic!("it is free");
+        panic!("the record is free");
     };
     assert_eq!(
         (claim.beside.kept.as_str(), claim.beside.address.as_str()),
@@ -134,7 +134,7 @@ fn what_was_kept_goes_from_leader_to_leader_and_outlives_the_record() {
     );
     contest.wrote(&plan, there(Some("me"), 5, "b"), ms(0), ms(1));
     assert!(contest.keep_for_the_next("newer".to_owned()));
-    // Without the record, or with one that lacks it, the value is still known.
+    // The value is still available without the record, or with a record that lacks it.
     contest.saw(Some(there(Some("me"), 5, "c")), ms(2));
     contest.saw(None, ms(3));
     let Plan::Create(claim) = contest.plan(ms(3)) else {
@@ -143,14 +143,14 @@ fn what_was_kept_goes_from_leader_to_leader_and_outlives_the_record() {
     assert_eq!((claim.beside.kept.as_str(), claim.term), ("newer", 6));
 }
 
-/// As after a fail-over to a server that lacks the last writes.
+/// Like a fail-over to a server that lacks the last writes.
 #[test]
 fn a_record_that_is_an_older_one_again_begins_no_term_twice() {
     let mut contest = contestant("me");
     contest.saw(Some(there(Some("other"), 9, "b")), ms(0));
     contest.saw(Some(there(None, 4, "a")), ms(10));
     let Plan::Replace(claim, _) = contest.plan(ms(10)) else {
-        panic!("it is free");
+        panic!("the record is free");
     };
     assert_eq!(claim.term, 10);
 }
@@ -161,7 +161,7 @@ fn a_record_of_an_earlier_term_of_ours_is_waited_for_like_anybodys() {
     contest.saw(Some(there(Some("me"), 4, "a")), ms(0));
     assert!(
         matches!(contest.plan(ms(0)), Plan::Replace(claim, _) if claim.term == 4),
-        "nothing later is known"
+        "no later term is known"
     );
     contest.saw(Some(there(Some("other"), 5, "b")), ms(1_000));
     contest.saw(Some(there(Some("me"), 4, "a")), ms(2_000));

@@ -1,4 +1,4 @@
-//! Settings that a record has otherwise.
+//! Settings that differ from the record.
 
 use super::{ms, there};
 use crate::election::contest::*;
@@ -29,7 +29,7 @@ fn with_other_settings_it_waits_for_those_who_have_the_same_and_leads_when_there
     let same = [("provider", "1"), ("price", "2"), ("gone", "9")];
     let other = [("provider", "1"), ("price", "8")];
     let foreign = [("provider", "7"), ("price", "2")];
-    // Handed over, and left by one that died: from when on it is free for whom.
+    // A released record, and the record of a crashed leader: the time from which each candidate can lead.
     for (holder, over) in [(None, Duration::ZERO), (Some("old"), lease)] {
         let free = [
             (&same[..], false, Some(over)),
@@ -49,20 +49,23 @@ fn with_other_settings_it_waits_for_those_who_have_the_same_and_leads_when_there
                     );
                     assert!(begins(&mut contest, from), "{settings:?} {holder:?}");
                 }
-                None => assert!(!begins(&mut contest, DURATION_MAX * 100), "another provider's"),
+                None => assert!(
+                    !begins(&mut contest, DURATION_MAX * 100),
+                    "a candidate of another provider never leads"
+                ),
             }
         }
     }
 }
 
-/// Settings by name, each with one value.
+/// Returns settings with the given value of the price setting.
 fn all(price: &str) -> BTreeMap<String, String> {
     [("provider", "1"), ("price", price)]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into()
 }
 
-/// The heartbeat of a leader with this price.
+/// Returns the heartbeat of a leader with this price.
 fn heartbeat(at: u64, price: &str) -> Stored {
     with_settings(
         there(Some("old"), 4, &at.to_string()),
@@ -70,7 +73,8 @@ fn heartbeat(at: u64, price: &str) -> Stored {
     )
 }
 
-/// Returns when the standby takes over after edits of its price, in milliseconds; `last` is when it saw the last heartbeat.
+/// Returns the time at which the standby takes over after edits of its price, in milliseconds. `last` is the
+/// time of the last observed heartbeat.
 fn takes_over(edits: &[(u64, &str)], last: u64, price: &str) -> u64 {
     let mut contest = candidate(false);
     let mut at = 0;
@@ -92,10 +96,10 @@ fn takes_over(edits: &[(u64, &str)], last: u64, price: &str) -> u64 {
 #[test]
 fn equal_edits_on_both_sides_delay_no_takeover_and_others_do() {
     let lease = 15_000;
-    // The leader's edit is in its last heartbeat, and ours is before it, or after it.
+    // The last heartbeat contains the leader's edit; the standby was edited before or after it.
     assert_eq!(takes_over(&[(3_000, "9")], 5_000, "9"), 5_000 + lease);
     assert_eq!(takes_over(&[(9_000, "9")], 5_000, "9"), 5_000 + lease);
-    // The leader stopped between its edit and its heartbeat.
+    // The leader stopped between its edit and its next heartbeat.
     for edit in [4_250, 5_000, 9_000] {
         assert_eq!(takes_over(&[(edit, "9")], 5_000, "2"), 5_000 + lease, "{edit}");
     }
@@ -117,7 +121,7 @@ fn a_leader_writes_its_settings_with_the_next_heartbeat() {
     assert!(contest.set_settings(all("9"), ms(2)));
     assert!(!contest.set_settings(all("9"), ms(3)));
     let Plan::Replace(claim, _) = contest.plan(ms(4)) else {
-        panic!("it leads");
+        panic!("the candidate leads");
     };
     assert_eq!(claim.beside.settings, all("9"));
 }

@@ -1,10 +1,11 @@
-//! The time from the last heartbeat of a leader to the next leadership, with calls that get no response.
+//! Duration of a fail-over: from the last heartbeat of a leader to the next leadership, with calls without a
+//! response.
 
 use super::{ms, there};
 use crate::election::contest::*;
 
 const LEASE: Duration = Duration::from_secs(12);
-/// Documented maximum for this lease.
+/// Documented maximum of a fail-over with this lease.
 const PROMISE: Duration = Duration::from_secs(15);
 
 /// A call without a response.
@@ -18,9 +19,9 @@ enum Lost {
 #[derive(Debug, Clone, Copy)]
 struct Run {
     last: Duration,
-    /// One way of a call.
+    /// One-way latency of a call.
     latency: Duration,
-    /// The call without a response, counted from the start.
+    /// Index of the call without a response.
     lost: Option<(usize, Lost)>,
 }
 
@@ -109,7 +110,11 @@ fn a_slow_store_gets_more_time_for_each_call_and_an_unreachable_one_fewer_calls(
         .collect();
     assert_eq!(pauses, [370, 745, 1_495, 1_495, 1_495].map(ms));
     contest.got_no_response(ms(1_000));
-    assert_eq!(contest.pause(ms(0)), ms(500), "a call that waited is a pause too");
+    assert_eq!(
+        contest.pause(ms(0)),
+        ms(500),
+        "the time of the call counts as delay"
+    );
     contest.got_response(ms(1_200));
     assert_eq!(
         (contest.call_limit(), contest.pause(ms(0))),

@@ -1,4 +1,4 @@
-//! Terms that a third party forged.
+//! Terms forged by a third party.
 
 use super::{contestant, ms, there};
 use crate::election::contest::*;
@@ -18,7 +18,7 @@ fn a_forged_term_is_not_used_and_usurps_nobody() {
         (TERM_MAX, TERM_MAX + 2, false),
     ] {
         let next = if plausible { forged + 1 } else { known + 1 };
-        // A holder that lives is left, however long; after its last heartbeat the others wait for one lease.
+        // An active holder stays the leader. After its last heartbeat a standby waits for one lease.
         let mut contest = contestant("me").after_term(known);
         for second in 0..60 {
             contest.saw(
@@ -43,7 +43,7 @@ fn a_forged_term_is_not_used_and_usurps_nobody() {
             matches!(&plan, Plan::Replace(claim, _) if claim.term == next && claim.begins),
             "{plan:?}"
         );
-        // A forged record that names ourselves is not ours.
+        // A forged record with this instance as the holder is not a leadership of this instance.
         let mut contest = contestant("me").after_term(known);
         contest.saw(Some(there(Some("me"), forged, "a")), ms(0));
         assert_eq!(
@@ -69,7 +69,7 @@ fn a_leader_whose_term_is_forged_goes_on_in_its_own_and_repairs_the_record() {
             matches!(&plan, Plan::Replace(claim, _) if claim.term == 8 && !claim.begins),
             "{plan:?}"
         );
-        // A store that gives a forged term of its own does not change ours either.
+        // A store that returns a forged term does not change the term of the leader.
         contest.wrote(&plan, there(Some("me"), forged, "c"), ms(20), ms(21));
         assert_eq!(contest.leads(ms(30)).map(|(term, _)| term), Some(8));
         assert_eq!(contest.implausible(), Some(forged));
@@ -79,6 +79,6 @@ fn a_leader_whose_term_is_forged_goes_on_in_its_own_and_repairs_the_record() {
     assert_eq!(
         contestant("me").after_term(u64::MAX).highest_term(),
         0,
-        "a home may have stored one"
+        "a stored state may contain a forged term"
     );
 }
