@@ -1,8 +1,8 @@
-//! Capacity: what is free, who holds it, and why something does not fit.
+//! Capacity: free amounts, reservations, and the reasons why a group does not fit.
 //!
-//! [`Inventory`] is pure and synchronous: a ledger that adds and subtracts. [`InventorySource`] watches the
-//! world and hands out fresh ones. An inventory counts everything that runs *except* our own leases' pods;
-//! those are counted once, by their reservation.
+//! [`Inventory`] is a pure, synchronous ledger that adds and subtracts. [`InventorySource`] watches the
+//! cluster and sends new inventories. An inventory counts all running workloads *except* the pods of the
+//! provider's leases, which are counted by their reservations.
 
 use crate::manifest::SchedulerParamsById;
 use crate::types::{LeaseId, ResourceUnit};
@@ -34,95 +34,97 @@ pub type NodeName = Arc<str>;
 pub struct Place {
     /// Resource id of the unit.
     pub unit: u32,
-    /// Name of the node they are on.
+    /// Name of the node.
     pub node: NodeName,
-    /// Replicas of the unit on that node.
+    /// Number of replicas of the unit on the node.
     pub replicas: u32,
 }
 
-/// What a successful fit took: enough to give exactly the same back.
+/// Result of a successful fit, sufficient to release exactly the same amounts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Allocation {
-    /// The units asked for, same order and counts, GPU attributes made concrete.
+    /// Requested units in the same order and with the same counts, with concrete GPU attributes.
     pub units: Vec<ResourceUnit>,
-    /// Scheduling facts by resource id; `None` where there is nothing special.
+    /// Scheduling parameters by resource id; `None` for a unit without special needs.
     pub params: SchedulerParamsById,
-    /// Where the replicas are. Replicas that are nowhere (adopted while there was no room) are missing here.
+    /// Locations of the replicas. Replicas without a node, such as those of a lease adopted without free
+    /// capacity, are missing.
     pub places: Vec<Place>,
 }
 
-/// How [`Inventory::adjust`] is to work.
+/// Options of [`Inventory::adjust`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct AdjustOptions {
-    /// Only try: the inventory stays as it is.
+    /// Whether the inventory stays unchanged.
     pub dry_run: bool,
 }
 
-/// It does not fit. Nothing was changed.
+/// The group does not fit. The inventory is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error)]
 #[error("insufficient capacity: {message}")]
 pub struct InsufficientCapacity {
-    /// Resource id of the first unit that found no place.
+    /// Resource id of the first unit without enough capacity.
     pub unit: u32,
-    /// What was missing, in one line.
+    /// Missing capacity, in one line.
     pub message: String,
 }
 
-/// Why, node by node, a group fits or not.
+/// Explanation for every node why a group fits or not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The whole group fits.
+    /// Whether the whole group fits.
     pub fits: bool,
-    /// One verdict for each unit and node.
+    /// One entry for each unit and node.
     pub nodes: Vec<NodeVerdict>,
-    /// What stands against it for the cluster as a whole.
+    /// Obstacles in the cluster as a whole.
     pub cluster: Vec<String>,
-    /// What exists and is not offered (an unlabelled storage class, an unhealthy device), and why.
+    /// Resources that exist but are not offered, such as an unlabeled storage class or an unhealthy device,
+    /// with the reason.
     pub ignored: Vec<String>,
-    /// What a bid would offer, unit by unit: what would be reserved, its GPUs concrete. Empty unless it fits.
+    /// Units that a bid would offer and reserve, with concrete GPUs. Empty if the group does not fit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub offers: Vec<ResourceUnit>,
 }
 
-/// One unit on one node.
+/// Result for one unit on one node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeVerdict {
-    /// The node that the verdict is about.
+    /// Name of the node.
     pub node: NodeName,
     /// Resource id of the unit.
     pub unit: u32,
-    /// Replicas of the unit that this node alone could take.
+    /// Number of replicas of the unit that the node alone can take.
     pub replicas: u32,
-    /// What is missing for the next replica; empty only when `replicas` covers the whole count.
+    /// Missing capacity for the next replica; empty only if `replicas` covers the whole count.
     pub missing: Vec<String>,
 }
 
-/// A quantity of one resource on a node or of a storage class.
+/// Quantity of one resource of a node or a storage class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Pair {
-    /// What could be used at most.
+    /// Maximum usable amount.
     pub allocatable: u64,
-    /// What is free now; never below zero.
+    /// Currently free amount.
     pub available: u64,
 }
 
 impl Pair {
-    /// Both numbers of a quantity without a limit.
+    /// Value of both amounts for a quantity without a limit.
     pub const UNLIMITED: u64 = u64::MAX;
 }
 
-/// Equal GPUs of one node, whoever uses them.
+/// Equal GPUs of one node, in use or not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct GpuMetrics {
     /// Vendor in lower case: `nvidia` or `amd`.
     pub vendor: Arc<str>,
     /// Model, for example `a100`.
     pub model: Arc<str>,
-    /// Memory, for example `80Gi`; empty where unknown.
+    /// Memory, for example `80Gi`; empty if unknown.
     pub memory_size: Arc<str>,
-    /// Interface, for example `pcie`; empty where unknown.
+    /// Interface, for example `pcie`; empty if unknown.
     pub interface: Arc<str>,
-    /// Devices of this kind, in use or not.
+    /// Number of devices, in use or not.
     pub count: u32,
 }
 
@@ -131,20 +133,20 @@ pub struct GpuMetrics {
 pub struct NodeMetrics {
     /// Name of the node in the cluster.
     pub name: String,
-    /// Processor in milli-CPU: 1000 is one core.
+    /// CPU in millicores.
     pub cpu: Pair,
-    /// Whole GPU devices, of all kinds together.
+    /// Whole GPU devices of all kinds.
     pub gpu: Pair,
-    /// Memory in bytes; volumes of class `ram` are taken from it too.
+    /// Memory in bytes, including volumes of class `ram`.
     pub memory: Pair,
-    /// Node-local storage in bytes, for volumes that are not persistent.
+    /// Node-local storage in bytes, for ephemeral volumes.
     pub storage_ephemeral: Pair,
-    /// Its devices by kind.
+    /// Devices by kind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuMetrics>,
-    /// Classes of persistent storage that it can mount.
+    /// Classes of persistent storage that the node can mount.
     pub storage_classes: Vec<String>,
-    /// What the machine is.
+    /// Description of the machine.
     #[serde(default, skip_serializing_if = "Hardware::is_unknown")]
     pub hardware: Hardware,
 }
@@ -152,66 +154,68 @@ pub struct NodeMetrics {
 /// Capacity of the cluster, for status and metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Metrics {
-    /// One entry for each node, in the order in which they are filled.
+    /// One entry for each node, in the order in which nodes are filled.
     pub nodes: Vec<NodeMetrics>,
     /// Bytes by storage class.
     pub storage: BTreeMap<String, Pair>,
-    /// Replicas that are reserved but have no room (capacity shrank under a reservation).
+    /// Number of reserved replicas without capacity, after capacity shrank.
     pub overcommitted_replicas: u32,
-    /// What exists and is not offered (an unlabelled storage class, a node that cannot be counted), and why.
+    /// Resources that exist but are not offered, such as an unlabeled storage class or an invalid node, with
+    /// the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,
 }
 
-/// Free capacity as a ledger.
+/// Ledger of free capacity.
 ///
 /// # Contract
-/// Deterministic: the same calls in the same order give the same results. All or nothing: a call that
-/// fails leaves no trace. `adjust` followed by `release` of its result is the identity, and so is `restore` followed by
-/// `release`, of any allocation and in any order. Which of the nodes that would do are taken is the inventory's own
-/// choice. Nothing waits: every call answers at once, whatever the amounts.
+/// The ledger is deterministic: the same calls in the same order return the same results. A failed call
+/// changes nothing. `adjust` followed by `release` of its result restores the state, and so does `restore`
+/// followed by `release`, for any allocation and in any order. The inventory chooses among suitable nodes.
+/// Every call returns at once, for any amounts.
 ///
 /// # Implementing
 /// Run `inventory::conformance::suite` on it.
 pub trait Inventory: fmt::Debug + Send + Sync {
-    /// Finds places for every replica of every unit and takes them.
+    /// Places every replica of every unit and reserves the capacity.
     ///
     /// # Behavior
-    /// - all replicas of a unit get the same GPU model; a node that then fails does not narrow the choice
-    /// - the units of the answer name that model (`vendor/nvidia/model/a100`, and more where it is known)
-    /// - a node that is closed to new work takes nothing
-    /// - no units take nothing, and fit
-    /// - with `dry_run` the answer is the same and nothing is taken
+    /// - all replicas of a unit get the same GPU model; a node without this model does not restrict the
+    ///   choice of the model
+    /// - the returned units name the model (`vendor/nvidia/model/a100`, with more details if known)
+    /// - a closed node takes no replicas
+    /// - an empty list of units fits and reserves nothing
+    /// - `dry_run` returns the same result and reserves nothing
     ///
     /// # Errors
-    /// [`InsufficientCapacity`] when a replica finds no place.
+    /// [`InsufficientCapacity`] when a replica cannot be placed.
     fn adjust(
         &mut self,
         units: &[ResourceUnit],
         options: AdjustOptions,
     ) -> Result<Allocation, InsufficientCapacity>;
 
-    /// Takes a known allocation at its places, also where there is no room for it: what is missing shows
-    /// as overcommitted, free capacity as zero, and `release` gives exactly the same back. Replicas at no place, or at
-    /// a node that is not there, are overcommitted and take nothing from nodes; a node that is closed to new work has
-    /// room for what is there.
+    /// Reserves an existing allocation on its nodes, also without enough capacity. Missing capacity is
+    /// reported as overcommitted, free capacity as zero, and `release` restores exactly the same amounts.
+    /// Replicas without a node, or on an unknown node, are overcommitted and use no capacity of nodes. A
+    /// closed node accepts its existing replicas.
     fn restore(&mut self, allocation: &Allocation);
 
-    /// Gives an allocation back.
+    /// Releases an allocation.
     fn release(&mut self, allocation: &Allocation);
 
-    /// Says for every node why it would or would not take each unit, and for the whole what a dry run of
-    /// [`Inventory::adjust`] would say.
+    /// Returns for every node the reasons why each unit fits or not, and the result of a dry run of
+    /// [`Inventory::adjust`] for the whole group.
     fn explain(&self, units: &[ResourceUnit]) -> Explanation;
 
-    /// Capacity for status and metrics.
+    /// Returns the capacity for status and metrics.
     fn metrics(&self) -> Metrics;
 
-    /// A copy that changes independently.
+    /// Returns an independent copy.
     fn dup(&self) -> Box<dyn Inventory>;
 
-    /// The ledger of nodes that this is; `None` for any other. No other can be written down, so a provider with one has no
-    /// [recording](crate::record).
+    /// Returns the node ledger, or `None` for other implementations. Only a node ledger can be serialized, so
+    /// a provider with another implementation has no [recording](crate::record).
     fn as_nodes(&self) -> Option<&NodeInventory> {
         None
     }
@@ -251,7 +255,7 @@ impl<T: Inventory + ?Sized> Inventory for Box<T> {
     }
 }
 
-/// Inventories as data. What has no form of its own is an error.
+/// Serialization of inventories. An implementation other than [`NodeInventory`] is an error.
 pub(crate) mod written {
     use super::{Inventory, NodeInventory};
     use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
@@ -263,8 +267,7 @@ pub(crate) mod written {
         S: Serializer,
     {
         let nodes = inventory.as_nodes();
-        let nodes =
-            nodes.ok_or_else(|| ser::Error::custom("an inventory of its own kind cannot be written down"))?;
+        let nodes = nodes.ok_or_else(|| ser::Error::custom("only a node inventory can be serialized"))?;
         nodes.serialize(serializer)
     }
 
@@ -278,52 +281,53 @@ pub(crate) mod written {
     }
 }
 
-/// Where the pods of a lease really are.
+/// Actual locations of the pods of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Placement {
     /// Order and provider of the lease.
     pub lease: LeaseId,
-    /// Its replicas, by unit and node.
+    /// Replicas by unit and node.
     pub places: Vec<Place>,
 }
 
-/// Use of the pool of leased IPs.
+/// Utilization of the pool of leased IPs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct LeasedIpUsage {
     /// Addresses in the pool.
     pub total: u32,
-    /// Addresses in use, by our leases or by others.
+    /// Number of addresses in use, by leases of the provider or otherwise.
     pub in_use: u32,
-    /// Leases whose addresses are all assigned, so that `in_use` counts them.
+    /// Leases with all addresses assigned, which `in_use` therefore includes.
     pub confirmed: Vec<LeaseId>,
 }
 
-/// A fresh view of the world.
+/// New state of the cluster.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct InventoryUpdate {
-    /// Capacity without our own leases' pods.
+    /// Capacity without the pods of the provider's leases.
     #[serde(with = "written")]
     pub inventory: Arc<dyn Inventory>,
-    /// Where our leases' pods are.
+    /// Actual locations of the pods of the provider's leases.
     pub placements: Vec<Placement>,
-    /// Use of leased IPs; `None` when there is no pool.
+    /// Utilization of leased IPs; `None` without a pool.
     pub leased_ips: Option<LeasedIpUsage>,
 }
 
-/// Watches capacity.
+/// Watches the capacity of a cluster.
 ///
 /// # Contract
-/// `watch` yields a first update as soon as capacity is known, at once where it is known already, and another after
-/// every change, to each of any number of watchers; of changes in quick succession the last is enough. An error item
-/// means "not known at the moment": the last update stays in force. The stream ends only at shutdown.
+/// `watch` returns the first update as soon as the capacity is known, and an update after every change, to
+/// any number of watchers. One update can combine several changes. An error item means that the current
+/// capacity is unknown, and the last update stays valid. The stream ends only at shutdown.
 ///
-/// What cannot be read is an error and never an update without nodes, which says that all of them are gone. A node that is
-/// away is closed, not left out. Everything that runs counts, except the workloads of our own leases: those are
-/// subtracted by their reservations. How to write one: `docs/writing-an-inventory.md`.
+/// An unreadable part is an error, never an update without nodes, because a missing node counts as deleted.
+/// An unavailable node is closed, not omitted. All workloads count, except those of the provider's leases,
+/// which are subtracted as reservations. `docs/writing-an-inventory.md` describes how to implement this
+/// trait.
 #[cfg(feature = "runtime")]
 #[cfg_attr(feature = "mock", mockall::automock)]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait InventorySource: fmt::Debug + Send + Sync + 'static {
-    /// Starts a watcher; any number of them may run side by side.
+    /// Starts a watcher. Several watchers can run concurrently.
     fn watch(&self) -> futures::stream::BoxStream<'static, Result<InventoryUpdate, crate::error::Error>>;
 }

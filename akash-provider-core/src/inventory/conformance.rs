@@ -1,8 +1,8 @@
-//! What every [`Inventory`] and every [`InventorySource`] keeps to. Call the suites from a backend's own tests;
-//! they panic with what is wrong.
+//! The conformance suites of [`Inventory`] and [`InventorySource`]. The tests of a backend call the suites,
+//! which panic with the violated rule.
 //!
-//! Where replicas are put is the inventory's own choice: nothing here asks for one node rather than another that
-//! would do, nor for more than the documentation of the traits promises.
+//! The inventory chooses the nodes. The suites do not require one suitable node over another, and check only
+//! documented behavior of the traits.
 
 use super::{
     AdjustOptions, Allocation, ClusterSpec, GpuSpec, Inventory, InventorySource, InventoryUpdate, NodeSpec,
@@ -17,10 +17,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 const GIB: i64 = 1 << 30;
-/// Longest that a source may take to pass on what it was given.
+/// Maximum time until a source forwards an update.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A unit of `count` replicas with this much milli-CPU, bytes of memory and bytes of ephemeral storage.
+/// Creates a unit of `count` replicas with the given CPU in millicores, and memory and ephemeral storage in
+/// bytes.
 #[must_use]
 pub fn unit(id: u32, cpu: u64, memory: u64, storage: u64, count: u32) -> ResourceUnit {
     let volume = Storage {
@@ -47,7 +48,7 @@ pub fn unit(id: u32, cpu: u64, memory: u64, storage: u64, count: u32) -> Resourc
     }
 }
 
-/// The same with GPUs, any one of the keys.
+/// Adds GPUs to a unit; any one of the keys is accepted.
 #[must_use]
 pub fn with_gpus(mut unit: ResourceUnit, units: u64, keys: &[&str]) -> ResourceUnit {
     let attributes = keys.iter().map(|k| Attribute::new(*k, "true")).collect();
@@ -55,7 +56,7 @@ pub fn with_gpus(mut unit: ResourceUnit, units: u64, keys: &[&str]) -> ResourceU
     unit
 }
 
-/// The cluster the suite works on: three nodes of 4 cores, 8 GiB and 100 GiB; the last with two GPUs.
+/// Returns the cluster of the suite: three nodes of 4 cores, 8 GiB and 100 GiB, the last with two GPUs.
 #[must_use]
 pub fn cluster() -> ClusterSpec {
     let node = |name: &str| NodeSpec::new(name, 4000, 8 * GIB, 100 * GIB).with_class("beta2");
@@ -64,15 +65,15 @@ pub fn cluster() -> ClusterSpec {
         .with_storage("beta2", 10 * GIB)
 }
 
-/// Every chapter of the contract of [`Inventory`]. `make` builds one from a cluster.
+/// Checks every rule of [`Inventory`]. `make` builds an inventory from a cluster.
 ///
 /// # Panics
-/// Names the rule that the inventory breaks. A chapter that does not come to its end ends the process and says
-/// which it was: a call that does not wait can be left in no other way.
+/// When the inventory violates a rule. The message names the rule. A synchronous call that does not return
+/// cannot be canceled, so the suite then prints the rule and exits the process.
 pub fn suite(make: impl Fn(&ClusterSpec) -> Box<dyn Inventory>) {
     let fresh = || make(&cluster());
     chapter("all or nothing", || all_or_nothing(fresh()));
-    chapter("a try takes nothing", || a_try_takes_nothing(fresh()));
+    chapter("a dry run reserves nothing", || a_try_takes_nothing(fresh()));
     chapter("a copy is independent", || a_copy_is_independent(fresh()));
     chapter("the same calls give the same results", || {
         the_same_calls_give_the_same_results(fresh(), fresh());
@@ -81,7 +82,7 @@ pub fn suite(make: impl Fn(&ClusterSpec) -> Box<dyn Inventory>) {
     chapter("restore takes what adjust took", || {
         restore_takes_what_adjust_took(fresh(), fresh());
     });
-    chapter("what has no room is remembered", || {
+    chapter("reservations without capacity are counted", || {
         beyond_capacity_is_remembered(fresh());
     });
     chapter("a lost node is counted", || nowhere_is_remembered(fresh()));
@@ -91,15 +92,15 @@ pub fn suite(make: impl Fn(&ClusterSpec) -> Box<dyn Inventory>) {
     chapter("explain agrees with adjust", || {
         explain_agrees_with_adjust(fresh())
     });
-    chapter("odd amounts are harmless", || odd_amounts_are_harmless(fresh()));
+    chapter("extreme amounts are safe", || odd_amounts_are_harmless(fresh()));
     let mut away = cluster();
     away.nodes[0].closed = Some("not ready".to_owned());
-    chapter("a closed node keeps what it has", || {
+    chapter("a closed node keeps its replicas", || {
         a_closed_node_keeps_what_it_has(make(&away));
     });
 }
 
-/// Runs a chapter. Its failure starts with its name.
+/// Runs one check. A failure message starts with the name of the check.
 fn chapter(name: &'static str, run: impl FnOnce()) {
     let rule = Rule::new(name, PATIENCE);
     let ended = catch_unwind(AssertUnwindSafe(|| rule.at_once("Inventory", run)));
@@ -112,17 +113,17 @@ fn take(inventory: &mut dyn Inventory, units: &[ResourceUnit]) -> Allocation {
     match inventory.adjust(units, AdjustOptions::default()) {
         Ok(taken) => taken,
         Err(misfit) => Rule::new("Inventory", PATIENCE).broken(format!(
-            "`adjust` was expected to take {units:?}, for which there is room on any choice of nodes: {misfit}"
+            "`adjust` was expected to take {units:?}, which fits on any choice of nodes: {misfit}"
         )),
     }
 }
 
-/// A group of which one unit fits and another does not.
+/// Returns a group with one unit that fits and one that does not.
 fn half_fitting() -> Vec<ResourceUnit> {
     vec![unit(1, 5000, 1 << 20, 0, 1), unit(2, 1000, 1 << 30, 1 << 30, 5)]
 }
 
-/// A group that leaves 200 milli-CPU or more on each node, wherever its replicas are put.
+/// Returns a group that leaves at least 200 millicores on each node, wherever its replicas are placed.
 fn fitting() -> Vec<ResourceUnit> {
     vec![unit(1, 1400, 1 << 30, 1 << 30, 3), unit(2, 1000, 1 << 30, 0, 2)]
 }
@@ -133,13 +134,17 @@ fn all_or_nothing(mut inventory: Box<dyn Inventory>) {
     let misfit = failed.expect_err("`adjust` was expected to fail: no node has 5 cores");
     assert_eq!(
         misfit.unit, 1,
-        "the unit that found no place was expected to be named"
+        "the error was expected to name the unit that does not fit"
     );
     assert!(
         !misfit.message.is_empty(),
-        "what was missing was expected to be said"
+        "the error was expected to name the missing capacity"
     );
-    assert_eq!(inventory.metrics(), before, "a failed adjust left a trace");
+    assert_eq!(
+        inventory.metrics(),
+        before,
+        "a failed adjust changed the inventory"
+    );
     take(&mut inventory, &fitting());
     let after = inventory.metrics();
     assert!(
@@ -147,18 +152,22 @@ fn all_or_nothing(mut inventory: Box<dyn Inventory>) {
             .adjust(&half_fitting(), AdjustOptions::default())
             .is_err()
     );
-    assert_eq!(inventory.metrics(), after, "a failed adjust left a trace");
+    assert_eq!(
+        inventory.metrics(),
+        after,
+        "a failed adjust changed the inventory"
+    );
 }
 
 fn a_try_takes_nothing(mut inventory: Box<dyn Inventory>) {
     let before = inventory.metrics();
     let tried = inventory.adjust(&fitting(), AdjustOptions { dry_run: true });
-    assert_eq!(inventory.metrics(), before, "a dry run took something");
+    assert_eq!(inventory.metrics(), before, "a dry run reserved capacity");
     let taken = inventory.adjust(&fitting(), AdjustOptions::default());
-    assert_eq!(tried, taken, "a dry run answered something else");
-    assert_ne!(inventory.metrics(), before, "an adjust took nothing");
+    assert_eq!(tried, taken, "a dry run returned another result");
+    assert_ne!(inventory.metrics(), before, "an adjust reserved nothing");
     let tried = inventory.adjust(&half_fitting(), AdjustOptions { dry_run: true });
-    assert!(tried.is_err(), "a dry run found room that is not there");
+    assert!(tried.is_err(), "a dry run found capacity that does not exist");
 }
 
 fn a_copy_is_independent(mut inventory: Box<dyn Inventory>) {
@@ -175,7 +184,7 @@ fn a_copy_is_independent(mut inventory: Box<dyn Inventory>) {
 fn the_same_calls_give_the_same_results(mut one: Box<dyn Inventory>, mut other: Box<dyn Inventory>) {
     for units in [fitting(), half_fitting(), fitting(), fitting()] {
         let options = AdjustOptions::default();
-        let said = "the same calls in the same order were expected to give the same";
+        let said = "the same calls in the same order were expected to return the same";
         assert_eq!(
             one.adjust(&units, options),
             other.adjust(&units, options),
@@ -218,7 +227,7 @@ fn restore_takes_what_adjust_took(mut adjusted: Box<dyn Inventory>, mut restored
     assert_eq!(
         restored.metrics(),
         adjusted.metrics(),
-        "`restore` was expected to take what `adjust` took"
+        "`restore` was expected to reserve the same as `adjust`"
     );
     restored.release(&taken);
     assert_eq!(
@@ -250,7 +259,7 @@ fn beyond_capacity_is_remembered(mut inventory: Box<dyn Inventory>) {
     };
     assert_eq!(free("n1"), Some(0), "free capacity is never below zero");
     assert_eq!(metrics.overcommitted_replicas, 1, "4 cores hold one of 3");
-    assert_eq!(free("n2"), Some(4000), "other nodes are not concerned");
+    assert_eq!(free("n2"), Some(4000), "other nodes are not affected");
     inventory.restore(&huge);
     inventory.release(&huge);
     assert_eq!(inventory.metrics(), metrics, "release is the exact inverse");
@@ -258,7 +267,7 @@ fn beyond_capacity_is_remembered(mut inventory: Box<dyn Inventory>) {
     assert_eq!(
         inventory.metrics(),
         before,
-        "`release` was expected to undo `restore` also where there was no room"
+        "`release` was expected to undo `restore` also without free capacity"
     );
 }
 
@@ -268,7 +277,7 @@ fn nowhere_is_remembered(mut inventory: Box<dyn Inventory>) {
         units: vec![unit(1, 1000, 1 << 30, 0, 3)],
         places: vec![Place {
             unit: 1,
-            node: "a node that is gone".into(),
+            node: "a deleted node".into(),
             replicas: 1,
         }],
         ..Allocation::default()
@@ -276,12 +285,15 @@ fn nowhere_is_remembered(mut inventory: Box<dyn Inventory>) {
     inventory.restore(&lost);
     let metrics = inventory.metrics();
     assert_eq!(metrics.overcommitted_replicas, 3, "replicas without a node");
-    assert_eq!(metrics.nodes, before.nodes, "they take nothing on nodes");
+    assert_eq!(
+        metrics.nodes, before.nodes,
+        "replicas without a node use no capacity of nodes"
+    );
     inventory.release(&lost);
     assert_eq!(
         inventory.metrics(),
         before,
-        "`release` was expected to undo `restore` also where there is no node"
+        "`release` was expected to undo `restore` also without a node"
     );
 }
 
@@ -294,11 +306,11 @@ fn gpu_models_are_made_concrete(mut inventory: Box<dyn Inventory>) {
         .and_then(|unit| unit.resources.gpu.attributes.first())
         .map(|attribute| attribute.key.clone())
         .unwrap_or_default();
-    // How much of it is said, such as its memory, is the inventory's own choice.
+    // The inventory chooses further details of the attribute, such as memory.
     let is_concrete = key == "vendor/nvidia/model/a100" || key.starts_with("vendor/nvidia/model/a100/");
     assert!(
         is_concrete,
-        "`adjust` was expected to name the model that was taken, `vendor/nvidia/model/a100`, and names `{key}`"
+        "`adjust` was expected to return the reserved model `vendor/nvidia/model/a100` and returned `{key}`"
     );
     assert!(
         inventory.adjust(&[any], AdjustOptions::default()).is_err(),
@@ -308,7 +320,7 @@ fn gpu_models_are_made_concrete(mut inventory: Box<dyn Inventory>) {
     let nothing = plain.params.get(&5).and_then(Option::as_ref);
     assert_eq!(
         nothing, None,
-        "a unit without GPUs was expected to need nothing special"
+        "a unit without GPUs was expected to have no scheduler parameters"
     );
 }
 
@@ -318,7 +330,7 @@ fn explain_agrees_with_adjust(mut inventory: Box<dyn Inventory>) {
         let fits = inventory.adjust(&units, AdjustOptions { dry_run: true }).is_ok();
         assert_eq!(
             explanation.fits, fits,
-            "`explain` was expected to say of {units:?} what a dry run says"
+            "`explain` was expected to return the result of a dry run for {units:?}"
         );
         assert_eq!(
             explanation.nodes.len(),
@@ -330,7 +342,7 @@ fn explain_agrees_with_adjust(mut inventory: Box<dyn Inventory>) {
             let whole = count.is_some_and(|u| u.count == verdict.replicas);
             assert!(
                 whole || !verdict.missing.is_empty(),
-                "`explain` was expected to say what is missing for the next replica: {verdict:?}"
+                "`explain` was expected to name the missing capacity for the next replica: {verdict:?}"
             );
         }
         take(&mut inventory, &[unit(1, 10, 1 << 20, 0, 1)]);
@@ -342,13 +354,13 @@ fn a_closed_node_keeps_what_it_has(mut inventory: Box<dyn Inventory>) {
     let small = [unit(1, 100, 1 << 20, 0, 1)];
     let taken = take(&mut inventory, &small);
     let is_there = taken.places.iter().any(|place| &*place.node == "n1");
-    assert!(!is_there, "a closed node was expected to take nothing new");
+    assert!(!is_there, "a closed node was expected to take no new replicas");
     inventory.release(&taken);
     let explanation = inventory.explain(&small);
     let closed = explanation.nodes.iter().find(|v| &*v.node == "n1");
     assert!(
         closed.is_none_or(|v| v.replicas == 0 && !v.missing.is_empty()),
-        "`explain` was expected to say that a closed node takes nothing: {explanation:?}"
+        "`explain` was expected to report that a closed node takes no replicas: {explanation:?}"
     );
     let pinned = Allocation {
         places: vec![Place {
@@ -363,7 +375,7 @@ fn a_closed_node_keeps_what_it_has(mut inventory: Box<dyn Inventory>) {
     let lost = inventory.metrics().overcommitted_replicas;
     assert_eq!(
         lost, 0,
-        "what is on a closed node was expected to have its room there"
+        "existing replicas on a closed node were expected to have capacity there"
     );
     inventory.release(&pinned);
     assert_eq!(
@@ -383,7 +395,10 @@ fn odd_amounts_are_harmless(mut inventory: Box<dyn Inventory>) {
         assert!(fits.is_err(), "`adjust` was expected to fail for {huge:?}");
     }
     let none = take(&mut inventory, &[]);
-    assert!(none.places.is_empty(), "no units were expected to take nothing");
+    assert!(
+        none.places.is_empty(),
+        "an empty list of units was expected to reserve nothing"
+    );
     let odd = Allocation {
         units: vec![unit(1, u64::MAX, u64::MAX, u64::MAX, u32::MAX)],
         places: vec![Place {
@@ -402,25 +417,25 @@ fn odd_amounts_are_harmless(mut inventory: Box<dyn Inventory>) {
     );
 }
 
-/// The contract of [`InventorySource`]; `push` makes the source see this capacity. Errors ("not known at the
-/// moment") and the same capacity told again are no breach.
+/// Checks every rule of [`InventorySource`]. `push` makes the source observe the given capacity. Error items
+/// and repeated updates are allowed.
 ///
 /// # Panics
-/// Names the rule that the source breaks.
+/// When the source violates a rule. The message names the rule.
 pub async fn source_suite<S: InventorySource>(source: S, push: impl Fn(&S, InventoryUpdate)) {
     let update = |names: &[&str]| InventoryUpdate {
         inventory: std::sync::Arc::new(super::NodeInventory::new(&ClusterSpec::null(names))),
         placements: Vec::new(),
         leased_ips: None,
     };
-    let first = Rule::new("a first update comes as soon as capacity is known", PATIENCE);
+    let first = Rule::new("the first update arrives as soon as capacity is known", PATIENCE);
     let mut early = first.at_once("watch", || source.watch());
     push(&source, update(&["a", "b"]));
     tells_nodes(&first, &mut early, 2).await;
-    let late = Rule::new("who watches late gets the capacity that is known", PATIENCE);
+    let late = Rule::new("a late watcher receives the known capacity", PATIENCE);
     let mut second = late.at_once("watch", || source.watch());
     tells_nodes(&late, &mut second, 2).await;
-    let change = Rule::new("every watcher is told a change", PATIENCE);
+    let change = Rule::new("every watcher receives changes", PATIENCE);
     push(&source, update(&["a", "b", "c"]));
     for watcher in [&mut early, &mut second] {
         tells_nodes(&change, watcher, 3).await;
@@ -441,14 +456,14 @@ async fn tells_nodes(
     let how = match found.await {
         Found::Item(()) => return,
         Found::Ended => "the stream ended",
-        Found::Late => "it did not come",
+        Found::Late => "the update did not arrive",
     };
     let last = last.map_or_else(
-        || "no update came".to_owned(),
-        |nodes| format!("the last had {nodes}"),
+        || "no update arrived".to_owned(),
+        |nodes| format!("the last update had {nodes}"),
     );
     rule.broken(format!(
-        "`watch` was expected to tell {wanted} nodes within {PATIENCE:?}: {how}; {last}"
+        "`watch` was expected to return {wanted} nodes within {PATIENCE:?}: {how}; {last}"
     ));
 }
 

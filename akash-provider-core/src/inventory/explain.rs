@@ -1,4 +1,4 @@
-//! Why a group fits or not, node by node, in words.
+//! Explanation as text for every node why a group fits or not.
 
 use super::gpu::Want;
 use super::need::Need;
@@ -8,9 +8,9 @@ use super::{Explanation, NodeVerdict};
 use crate::types::ResourceUnit;
 use crate::types::quantity::{cores, rounded_bytes};
 
-/// Says for every unit and node what is missing.
+/// Returns the missing capacity for every unit and node.
 pub(super) fn explain(inventory: &NodeInventory, units: &[ResourceUnit]) -> Explanation {
-    // On a copy, so that explaining takes nothing.
+    // On a copy, so that the explanation reserves nothing.
     let fits = pack::fit(&mut inventory.clone(), units, true);
     let mut explanation = Explanation {
         fits: fits.is_ok(),
@@ -20,7 +20,7 @@ pub(super) fn explain(inventory: &NodeInventory, units: &[ResourceUnit]) -> Expl
     for unit in units {
         explain_unit(inventory, unit, &mut explanation);
     }
-    // The sentence of the dry run is a last resort: what was found above is more exact.
+    // The message of the dry run is the last resort, because the findings above are more precise.
     match fits {
         Ok(allocation) => explanation.offers = allocation.units,
         Err(misfit) if explanation.cluster.is_empty() => explanation.cluster.push(misfit.message),
@@ -39,12 +39,12 @@ fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mu
     }
     for &(class, each) in &need.volumes {
         let free = inventory.storage[class];
-        // In 128 bits: 2^56 bytes for each of 2^32 replicas does not fit 64.
+        // In 128 bits, because 2^56 bytes for each of 2^32 replicas overflow 64 bits.
         let wanted = i128::from(each) * i128::from(unit.count);
         if i128::from(free) < wanted {
             let name = &layout.classes[class].name;
             note(format!(
-                "storage class `{name}`: {} wanted, {} free",
+                "storage class `{name}`: {} requested, {} free",
                 bytes(i64::try_from(wanted).unwrap_or(i64::MAX)),
                 bytes(free)
             ));
@@ -52,14 +52,14 @@ fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mu
     }
     let choices = need.choices(layout);
     if need.gpu > 0 && choices.is_empty() {
-        note(format!("no GPU of this cluster is {}", wanted_gpus(unit)));
+        note(format!("the cluster has no GPU {}", wanted_gpus(unit)));
     }
     if layout.nodes.is_empty() {
         note("the cluster has no nodes".to_owned());
     }
     for node in 0..layout.nodes.len() {
         let (replicas, want) = best(inventory, &need, &choices, node);
-        // A volume that nobody can mount rules out every node, however much room there is.
+        // A volume that no node can mount excludes every node.
         let replicas = if need.impossible.is_some() { 0 } else { replicas };
         let replicas = replicas.min(i64::from(unit.count));
         let mut missing = Vec::new();
@@ -75,7 +75,7 @@ fn explain_unit(inventory: &NodeInventory, unit: &ResourceUnit, explanation: &mu
     }
 }
 
-/// The most replicas a node takes, and with which GPU.
+/// Returns the maximum number of replicas on a node, and the GPU for them.
 fn best<'a>(
     inventory: &NodeInventory,
     need: &Need,
@@ -95,7 +95,7 @@ fn best<'a>(
     best
 }
 
-/// What is missing on a node for one more replica than it takes.
+/// Returns the missing capacity of a node for one more replica.
 fn lacks(
     inventory: &NodeInventory,
     need: &Need,
@@ -106,13 +106,13 @@ fn lacks(
     let free = &inventory.free[node];
     let mut lacks = Vec::new();
     if let Some(reason) = &layout.nodes[node].closed {
-        lacks.push(format!("the node takes nothing new: {reason}"));
+        lacks.push(format!("the node accepts no new replicas: {reason}"));
     }
     let left = |have: i64, each: i64| have - each * replicas;
     let cpu = left(free.cpu, need.cpu);
     if cpu.max(0) < need.cpu {
         lacks.push(format!(
-            "cpu: {} wanted, {} free",
+            "cpu: {} requested, {} free",
             cores_of(need.cpu),
             cores_of(cpu)
         ));
@@ -123,7 +123,7 @@ fn lacks(
     ] {
         let left = left(have, each);
         if left.max(0) < each {
-            lacks.push(format!("{what}: {} wanted, {} free", bytes(each), bytes(left)));
+            lacks.push(format!("{what}: {} requested, {} free", bytes(each), bytes(left)));
         }
     }
     if need.gpu > 0 {
@@ -133,13 +133,16 @@ fn lacks(
         let slots = &layout.slots[layout.nodes[node].slots.clone()];
         let kinds: Vec<_> = slots.iter().map(|s| layout.kinds[s.kind].describe()).collect();
         if kinds.is_empty() {
-            lacks.push(format!("gpu: {} wanted, the node has none", need.gpu));
+            lacks.push(format!("gpu: {} requested, the node has none", need.gpu));
         } else if mask == 0 {
             let wanted = wanted_gpus(unit);
-            lacks.push(format!("gpu: {wanted} wanted, the node has {}", kinds.join(", ")));
+            lacks.push(format!(
+                "gpu: {wanted} requested, the node has {}",
+                kinds.join(", ")
+            ));
         } else if left < need.gpu {
             lacks.push(format!(
-                "gpu: {} wanted, {} of the kind free",
+                "gpu: {} requested, {} of the kind free",
                 need.gpu,
                 left.max(0)
             ));
@@ -151,7 +154,7 @@ fn lacks(
             lacks.push(format!("storage class `{name}` is not offered by this node"));
         } else if left(inventory.storage[class], each).max(0) < each {
             lacks.push(format!(
-                "storage class `{name}`: the pool of the cluster is used up"
+                "storage class `{name}`: the pool of the cluster is exhausted"
             ));
         }
     }
@@ -159,12 +162,12 @@ fn lacks(
         lacks.push(why.describe(&unit.resources.storage[at]));
     }
     if lacks.is_empty() {
-        lacks.push("no GPU model leaves room for everything at once".to_owned());
+        lacks.push("no GPU model fits together with the other resources".to_owned());
     }
     lacks
 }
 
-/// What one replica takes, for people.
+/// Describes the resources of one replica as text.
 pub(super) fn describe(need: &Need, unit: &ResourceUnit) -> String {
     let mut text = format!("{} CPU, {} memory", cores_of(need.cpu), bytes(need.memory));
     if need.ephemeral > 0 {
@@ -181,12 +184,12 @@ pub(super) fn describe(need: &Need, unit: &ResourceUnit) -> String {
     text
 }
 
-/// The acceptable GPUs of a unit, at most a few of them.
+/// Lists the acceptable GPUs of a unit, at most five.
 fn wanted_gpus(unit: &ResourceUnit) -> String {
     const SHOWN: usize = 5;
     let attributes = &unit.resources.gpu.attributes;
     if attributes.is_empty() {
-        return "of no named model".to_owned();
+        return "of any model".to_owned();
     }
     let shown: Vec<_> = attributes
         .iter()
@@ -201,7 +204,7 @@ fn wanted_gpus(unit: &ResourceUnit) -> String {
     format!("{}{more}", shown.join(" or "))
 }
 
-/// An amount that may be measured, and below zero where more is used than there is.
+/// Formats an amount of bytes, which is negative if more is used than exists.
 fn bytes(bytes: i64) -> String {
     rounded_bytes(u128::try_from(bytes).unwrap_or_default())
 }

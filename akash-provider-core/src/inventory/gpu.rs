@@ -1,4 +1,5 @@
-//! GPU attributes: what a tenant accepts, what a device is, and the promise that joins them.
+//! GPU attributes: the accepted GPUs of an order, the kind of a device, and the reserved attribute that
+//! matches both.
 
 use super::spec::GpuSpec;
 use crate::manifest::{SchedulerGpu, SchedulerParams, SchedulerResources};
@@ -7,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Interfaces that can be asked for.
+/// Interfaces that orders can request.
 const INTERFACES: [&str; 2] = ["pcie", "sxm"];
-/// Vendors the network knows.
+/// Vendors that the network supports.
 const VENDORS: [&str; 2] = ["nvidia", "amd"];
 const GIB: u128 = 1 << 30;
 
-/// A kind of device, normalised for comparing.
+/// Kind of a device, normalized for comparison.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Kind {
     pub(crate) vendor: Arc<str>,
@@ -22,18 +23,18 @@ pub(crate) struct Kind {
     pub(crate) interface: Arc<str>,
 }
 
-/// One acceptable GPU: an attribute of an order as its parts.
+/// One acceptable GPU, parsed from an attribute of an order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Want {
     pub(crate) vendor: String,
-    /// `None` for any (`*`).
+    /// Requested model; `None` for any (`*`).
     pub(crate) model: Option<String>,
     pub(crate) memory: Option<String>,
     pub(crate) interface: Option<String>,
 }
 
 impl Kind {
-    /// The kind of some devices, or why devices like these cannot be promised to anyone.
+    /// Parses the kind of a device, or returns the reason why such a device cannot be offered.
     pub(crate) fn of(spec: &GpuSpec) -> Result<Self, &'static str> {
         let vendor = spec.vendor.to_ascii_lowercase();
         if !VENDORS.contains(&vendor.as_str()) {
@@ -42,7 +43,7 @@ impl Kind {
         if spec.model.is_empty() || spec.model.contains(['/', '*']) {
             return Err("the model must have a name without `/` and `*`");
         }
-        // A size that cannot be read keeps its text, and so matches no order that asks for memory.
+        // An unreadable size stays as text and thus matches no order that requests memory.
         Ok(Self {
             vendor: vendor.into(),
             model: spec.model.as_str().into(),
@@ -51,7 +52,7 @@ impl Kind {
         })
     }
 
-    /// The parts that are known, as one line for people.
+    /// Formats the known properties in one line.
     pub(crate) fn describe(&self) -> String {
         let parts = [&*self.vendor, &self.model, &self.memory, &self.interface];
         let given: Vec<_> = parts.into_iter().filter(|p| !p.is_empty()).collect();
@@ -60,8 +61,8 @@ impl Kind {
 }
 
 impl Want {
-    /// Reads an attribute key as the network's inventory does: `vendor/<v>/model/<m>`, then pairs of which
-    /// `ram` and `interface` count. `None` when nothing can match it.
+    /// Parses an attribute key as the inventory of the network does: `vendor/<v>/model/<m>`, then pairs, of
+    /// which `ram` and `interface` are used. Returns `None` if the key can match no device.
     pub(crate) fn parse(key: &str) -> Option<Self> {
         let mut parts = key.split('/');
         let (Some("vendor"), Some(vendor), Some("model"), Some(model)) =
@@ -80,7 +81,7 @@ impl Want {
             interface: None,
         };
         while let Some(name) = parts.next() {
-            // A name without its value promises nothing that could be checked.
+            // A name without a value cannot be checked.
             let value = parts.next()?;
             match name {
                 "ram" => want.memory = Some(whole_gib(value)?),
@@ -92,7 +93,7 @@ impl Want {
         Some(want)
     }
 
-    /// True when a device of this kind will do.
+    /// Returns whether a device of this kind is acceptable.
     pub(crate) fn accepts(&self, kind: &Kind) -> bool {
         *self.vendor == *kind.vendor
             && self.model.as_deref().is_none_or(|m| *m == *kind.model)
@@ -100,7 +101,7 @@ impl Want {
             && self.interface.as_deref().is_none_or(|i| *i == *kind.interface)
     }
 
-    /// The same want with the model of a device that it accepts.
+    /// Returns the same request with the model of an accepted device.
     pub(crate) fn narrowed(&self, kind: &Kind) -> Self {
         Self {
             model: Some(kind.model.to_string()),
@@ -108,7 +109,7 @@ impl Want {
         }
     }
 
-    /// The one attribute a reservation promises.
+    /// Returns the attribute that a reservation promises.
     pub(crate) fn to_attribute(&self) -> Attribute {
         let mut key = format!(
             "vendor/{}/model/{}",
@@ -123,10 +124,10 @@ impl Want {
         Attribute::new(key, "true")
     }
 
-    /// What the scheduler is told; `None` while any model would do.
+    /// Returns the scheduler parameters, or `None` if any model is acceptable.
     pub(crate) fn to_params(&self) -> Option<SchedulerParams> {
         let model = self.model.clone()?;
-        // Only NVIDIA's devices need a runtime class of their own.
+        // Only NVIDIA devices need a runtime class.
         let runtime_class = if self.vendor == "nvidia" { "nvidia" } else { "" };
         Some(SchedulerParams {
             runtime_class: runtime_class.to_owned(),
@@ -141,10 +142,10 @@ impl Want {
         })
     }
 
-    /// The want that scheduler params stand for.
+    /// Parses the request from scheduler parameters.
     pub(crate) fn of_params(params: &SchedulerParams) -> Option<Self> {
         let gpu = params.resources.as_ref()?.gpu.as_ref()?;
-        // Through the text form, so that what was stored is read by the same rules as an order.
+        // Parsed as text, so that stored parameters follow the same rules as an order.
         let given = |text: &String| (!text.is_empty()).then(|| text.clone());
         let attribute = Self {
             vendor: gpu.vendor.to_ascii_lowercase(),
@@ -157,15 +158,15 @@ impl Want {
     }
 }
 
-/// The acceptable GPUs among some attributes; what cannot be read accepts nothing.
+/// Parses the acceptable GPUs from attributes. Invalid attributes are skipped.
 pub(crate) fn wants(attributes: &[Attribute]) -> Vec<Want> {
-    // A want that is listed twice would only be tried twice.
+    // Duplicates would only be tried twice.
     let mut seen = BTreeSet::new();
     let wants = attributes.iter().filter_map(|a| Want::parse(&a.key));
     wants.filter(|want| seen.insert(want.clone())).collect()
 }
 
-/// A size with a binary suffix as whole gibibytes (`81920Mi` is `80Gi`).
+/// Converts a size with a binary suffix to whole gibibytes (`81920Mi` is `80Gi`).
 fn whole_gib(size: &str) -> Option<String> {
     let at = size.find(|c: char| !c.is_ascii_digit())?;
     let (digits, suffix) = size.split_at(at);
@@ -178,12 +179,12 @@ fn whole_gib(size: &str) -> Option<String> {
         _ => return None,
     };
     let value: u64 = digits.parse().ok()?;
-    // In 128 bits: a 64-bit number of pebibytes is beyond 64 bits in bytes.
+    // In 128 bits, because a 64-bit number of pebibytes overflows 64 bits in bytes.
     let gib = (u128::from(value) << shift) / GIB;
     (gib > 0).then(|| format!("{gib}Gi"))
 }
 
-/// Lower case, and every generation of SXM is `sxm`.
+/// Converts to lower case and maps every generation of SXM to `sxm`.
 fn interface_family(interface: &str) -> String {
     let lower = interface.to_ascii_lowercase();
     if lower.starts_with("sxm") {

@@ -1,4 +1,4 @@
-//! What of a cluster does not change while reservations come and go; shared by every copy of an inventory.
+//! The constant part of a cluster, which all copies of an inventory share.
 
 use super::gpu::{Kind, Want};
 use super::spec::{ClusterSpec, Hardware, NodeSpec, Quantity};
@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Free amount of what has no limit: far above anything that can be taken, far below overflow.
+/// Free amount of an unlimited quantity, above every valid amount and without overflow in sums.
 pub(super) const UNLIMITED: i64 = 1 << 61;
-/// Kinds of GPU told apart on one node: every subset of them is looked at.
+/// Maximum number of GPU kinds per node, because every subset of kinds is evaluated.
 const KINDS_PER_NODE: usize = 8;
-/// Storage classes told apart in a cluster: they are bits of a word.
+/// Maximum number of storage classes in a cluster, because a class is one bit of a `u64`.
 const CLASSES: usize = 64;
 
-/// Free quantities of a node; below zero where more is promised than there is.
+/// Free quantities of a node; negative if more is reserved than exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Free {
     pub(super) cpu: i64,
@@ -27,14 +27,14 @@ pub(super) struct Free {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Layout {
-    /// Shared, so that a copy of which one node is another costs little.
+    /// Shared, so that a copy with one changed node is cheap.
     pub(super) nodes: Vec<Arc<Node>>,
     pub(super) slots: Vec<Slot>,
     pub(super) kinds: Vec<Kind>,
     pub(super) classes: Vec<Class>,
-    /// What the cluster says itself.
+    /// Ignored resources reported by the cluster.
     ignored: Arc<Vec<String>>,
-    /// What was found while this was made.
+    /// Ignored resources found while building the layout.
     notes: Vec<String>,
     by_name: Arc<HashMap<NodeName, usize, FxBuildHasher>>,
 }
@@ -42,19 +42,19 @@ pub(super) struct Layout {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Node {
     pub(super) name: NodeName,
-    /// Free amounts before our reservations are taken.
+    /// Free amounts before the provider's reservations.
     pub(super) base: Free,
     pub(super) cpu: Quantity,
     pub(super) memory: Quantity,
     pub(super) ephemeral: Quantity,
     pub(super) gpu_allocatable: i64,
-    /// Devices missing or in use of which nobody knows the kind.
+    /// Number of missing or used devices of unknown kind.
     pub(super) gpu_unknown: i64,
-    /// Storage classes it can mount: bit n stands for entry n of [`Layout::classes`].
+    /// Storage classes that the node can mount; bit n represents entry n of [`Layout::classes`].
     pub(super) classes: u64,
-    /// Its devices, as a range of [`Layout::slots`].
+    /// Devices of the node, as a range of [`Layout::slots`].
     pub(super) slots: Range<usize>,
-    /// Why it takes nothing new.
+    /// Reason why the node accepts no new replicas.
     pub(super) closed: Option<Arc<str>>,
     pub(super) hardware: Arc<Hardware>,
 }
@@ -64,9 +64,9 @@ pub(super) struct Node {
 pub(super) struct Slot {
     /// Index into [`Layout::kinds`].
     pub(super) kind: usize,
-    /// Devices, in use or not.
+    /// Number of devices, in use or not.
     pub(super) count: u32,
-    /// Devices not known to be in use.
+    /// Number of devices not known to be in use.
     pub(super) free: i64,
 }
 
@@ -75,19 +75,19 @@ pub(super) struct Slot {
 pub(super) struct Class {
     pub(super) name: String,
     pub(super) quantity: Quantity,
-    /// Free bytes before our reservations are taken.
+    /// Free bytes before the provider's reservations.
     pub(super) base: i64,
 }
 
 impl Layout {
-    /// Names of the storage classes that a node can mount.
+    /// Returns the names of the storage classes that a node can mount.
     pub(super) fn class_names(&self, node: &Node) -> Vec<String> {
         let classes = self.classes.iter().enumerate();
         let mounted = classes.filter(|(bit, _)| node.classes & (1 << bit) != 0);
         mounted.map(|(_, class)| class.name.clone()).collect()
     }
 
-    /// The devices of a node by kind.
+    /// Returns the devices of a node by kind.
     pub(super) fn gpus(&self, node: &Node) -> Vec<GpuMetrics> {
         let slots = self.slots[node.slots.clone()].iter();
         let shown = slots.map(|slot| {
@@ -114,7 +114,7 @@ impl Layout {
             by_name: Arc::default(),
         };
         for (name, quantity) in &spec.storage {
-            // Told and left out: what is not counted is never sold.
+            // Reported and omitted, so that an uncounted class is never offered.
             if layout.classes.len() == CLASSES {
                 let note = format!("storage class `{name}`: at most {CLASSES} classes are counted");
                 layout.notes.push(note);
@@ -129,7 +129,7 @@ impl Layout {
         let mut by_name = HashMap::with_capacity_and_hasher(spec.nodes.len(), FxBuildHasher);
         for node in &spec.nodes {
             let name: NodeName = node.name.as_str().into();
-            // A node that counts twice would be sold twice.
+            // A node that is counted twice would be sold twice.
             if by_name.contains_key(&name) {
                 let note = format!("node `{name}` is listed more than once; the first counts");
                 layout.notes.push(note);
@@ -143,8 +143,8 @@ impl Layout {
         layout
     }
 
-    /// What [`Self::new`] makes of the same cluster with some nodes and amounts changed; `None` where more than
-    /// amounts changed, so that it has to be made anew.
+    /// Returns the layout after a change of some nodes and amounts, equal to [`Self::new`] of the whole
+    /// cluster. Returns `None` if more than amounts changed; the caller then builds a new layout.
     pub(super) fn revised(
         &self,
         nodes: &[NodeSpec],
@@ -152,7 +152,8 @@ impl Layout {
         ignored: &Arc<Vec<String>>,
     ) -> Option<Self> {
         let same_classes = storage.keys().eq(self.classes.iter().map(|c| &c.name));
-        // A note means that something was left out; only a full rebuild can say whether it still is.
+        // A note reports an omitted resource. Only a full rebuild can find out whether the resource is still
+        // omitted.
         if !self.notes.is_empty() || !same_classes {
             return None;
         }
@@ -167,13 +168,13 @@ impl Layout {
             let old = layout.nodes[at].slots.clone();
             let mut node = layout.add_node(layout.nodes[at].name.clone(), spec);
             let kinds = |slots: &[Slot]| slots.iter().map(|s| s.kind).collect::<Vec<_>>();
-            // Slots are known by their place within the node, so the kinds must stay where they are.
+            // Slots are identified by their position within the node, so the kinds must stay in place.
             let same = kinds(&layout.slots[old.clone()]) == kinds(&layout.slots[node.slots.clone()]);
             if !same || !layout.notes.is_empty() {
                 return None;
             }
-            // `add_node` put the fresh slots last. They go where the old ones were, so that the ranges of other nodes
-            // hold.
+            // `add_node` appends the new slots. They replace the old slots in place, so that the ranges of
+            // other nodes stay valid.
             let fresh = layout.slots.split_off(node.slots.start);
             layout.slots[old.clone()].clone_from_slice(&fresh);
             node.slots = old;
@@ -182,7 +183,7 @@ impl Layout {
         Some(layout)
     }
 
-    /// What exists and is not offered.
+    /// Returns the resources that exist but are not offered.
     pub(super) fn ignored(&self) -> impl Iterator<Item = &String> {
         self.ignored.iter().chain(&self.notes)
     }
@@ -192,18 +193,18 @@ impl Layout {
     }
 
     pub(super) fn class(&self, name: &str) -> Option<usize> {
-        // Sorted, because they come from a `BTreeMap`.
+        // Sorted, because the classes come from a `BTreeMap`.
         self.classes.binary_search_by(|c| c.name.as_str().cmp(name)).ok()
     }
 
-    /// The slots of a node whose devices any of these wants accepts, as bits.
+    /// Returns the slots of a node with devices that any of `wants` accepts, as bits.
     pub(super) fn mask(&self, node: usize, wants: &[Want]) -> u16 {
         let accepted = |slot: &Slot| wants.iter().any(|w| w.accepts(&self.kinds[slot.kind]));
         let slots = self.slots[self.nodes[node].slots.clone()].iter().enumerate();
         slots.fold(0, |mask, (bit, slot)| mask | u16::from(accepted(slot)) << bit)
     }
 
-    /// A node as it is counted; its devices become the last slots.
+    /// Creates a node and appends its devices to the slots.
     fn add_node(&mut self, name: NodeName, spec: &NodeSpec) -> Node {
         let first = self.slots.len();
         let (mut devices, mut in_use) = (0, i64::from(spec.gpu_allocated));
@@ -244,7 +245,7 @@ impl Layout {
             memory: spec.memory,
             ephemeral: spec.ephemeral,
             gpu_allocatable,
-            // A missing device may be of any kind, so it counts against all of them.
+            // A missing device may be of any kind, so it counts against all kinds.
             gpu_unknown: i64::from(spec.gpu_allocated) + (devices - gpu_allocatable).max(0),
             classes: classes.fold(0, |bits, class| bits | 1 << class),
             slots: first..self.slots.len(),
@@ -255,7 +256,7 @@ impl Layout {
     }
 
     fn kind(&mut self, kind: Kind) -> usize {
-        // A cluster has few kinds, so a walk costs less than a map.
+        // A cluster has few kinds, so a linear search is faster than a map.
         let known = self.kinds.iter().position(|k| *k == kind);
         known.unwrap_or_else(|| {
             self.kinds.push(kind);
@@ -264,19 +265,19 @@ impl Layout {
     }
 }
 
-/// What is free of a quantity before our reservations.
+/// Returns the free amount before the provider's reservations.
 fn base(quantity: Quantity) -> i64 {
     if quantity.is_unlimited() {
         return UNLIMITED;
     }
-    // Below zero where more is in use than there is: that debt has to come back before anything is free.
+    // Negative if more is in use than exists: this amount must be freed before anything is free.
     quantity
         .allocatable
         .min(UNLIMITED)
         .saturating_sub(quantity.allocated.clamp(0, UNLIMITED))
 }
 
-/// A quantity as status shows it.
+/// Converts a quantity for status and metrics.
 pub(super) fn pair(quantity: Quantity, free: i64) -> Pair {
     if quantity.is_unlimited() {
         return Pair {

@@ -1,37 +1,37 @@
-//! What one replica asks of a node and of the pools, in numbers that compare and multiply safely.
+//! Resources of one replica, as numbers that compare and multiply without overflow.
 
 use super::gpu::{Want, wants};
 use super::layout::{Free, Layout};
 use super::node_inventory::NodeInventory;
 use crate::types::{ResourceUnit, Storage};
 
-/// Most that a replica can ask of anything: no node has it, and sums of it do not overflow.
+/// Maximum amount of a resource in a replica. No node has this amount, and sums of it do not overflow.
 const AMOUNT_LIMIT: i64 = 1 << 56;
 
-/// What one replica of a unit takes from where.
+/// Resources that one replica of a unit takes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Need {
     pub(super) cpu: i64,
-    /// With volumes that live in memory.
+    /// Memory, including volumes in memory.
     pub(super) memory: i64,
-    /// With the default of a replica that lists none.
+    /// Ephemeral storage, with the default for a replica without an ephemeral volume.
     pub(super) ephemeral: i64,
     pub(super) gpu: i64,
     pub(super) wants: Vec<Want>,
-    /// Class and bytes of persistent storage, each class once.
+    /// Class and bytes of persistent storage; each class once.
     pub(super) volumes: Vec<(usize, i64)>,
     /// Classes of `volumes` as bits.
     pub(super) classes: u64,
-    /// First volume that no node could ever mount.
+    /// First volume that no node can mount.
     pub(super) impossible: Option<(usize, Impossible)>,
 }
 
-/// Why a volume is impossible in this cluster.
+/// Reason why no node of the cluster can mount a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Impossible {
-    /// Persistent without a class, or of class `ram`.
+    /// The volume is persistent without a class, or of class `ram`.
     PersistentWithoutClass,
-    /// The cluster has no such class.
+    /// The cluster does not have the class.
     UnknownClass,
 }
 
@@ -44,7 +44,7 @@ impl Impossible {
                 volume.name
             ),
             Self::UnknownClass => format!(
-                "volume `{}` wants storage class `{class}`, which this cluster does not offer",
+                "volume `{}` requests storage class `{class}`, which this cluster does not offer",
                 volume.name
             ),
         }
@@ -67,13 +67,13 @@ impl Need {
         for (at, volume) in resources.storage.iter().enumerate() {
             let bytes = amount(volume.bytes);
             if volume.is_ram() {
-                // Both addends are at most the limit, so the sum cannot overflow before it is cut.
+                // Both addends are at most the limit, so the sum cannot overflow.
                 need.memory = (need.memory + bytes).min(AMOUNT_LIMIT);
             }
             if !volume.is_persistent() {
                 continue;
             }
-            // What lives in memory cannot persist, so `ram` is no class for a persistent volume.
+            // Memory is not persistent, so `ram` is not a class for persistent volumes.
             let class = match volume.class().filter(|c| *c != "ram") {
                 Some(class) => layout.class(class).ok_or(Impossible::UnknownClass),
                 None => Err(Impossible::PersistentWithoutClass),
@@ -94,21 +94,21 @@ impl Need {
         }
     }
 
-    /// The quick look that rules most nodes out.
+    /// Fast check that excludes most nodes.
     pub(super) fn fits(&self, free: &Free) -> bool {
-        // A node that owes one resource still takes a replica that asks for none of it.
+        // A node with an overcommitted resource still accepts a replica that does not need the resource.
         free.cpu.max(0) >= self.cpu
             && free.memory.max(0) >= self.memory
             && free.ephemeral.max(0) >= self.ephemeral
             && free.gpu.max(0) >= self.gpu
     }
 
-    /// Replicas a node takes; `want` is the GPU settled on.
+    /// Returns the number of replicas that fit on a node; `want` is the chosen GPU.
     pub(super) fn room(&self, inventory: &NodeInventory, node: usize, want: Option<&Want>) -> i64 {
         let free = &inventory.free[node];
         let layout = &*inventory.layout;
         let on = &layout.nodes[node];
-        // Cheap checks first: this is asked for every unit on every node.
+        // Cheap checks first, because this function runs for every unit on every node.
         if !self.fits(free) || on.closed.is_some() || on.classes & self.classes != self.classes {
             return 0;
         }
@@ -128,9 +128,9 @@ impl Need {
         room
     }
 
-    /// Replicas the pools of persistent storage have room for.
+    /// Returns the number of replicas that fit in the pools of persistent storage.
     pub(super) fn room_in_pools(&self, inventory: &NodeInventory) -> i64 {
-        // Without volumes the pools limit nothing.
+        // Without volumes the pools do not limit the number.
         let rooms = self
             .volumes
             .iter()
@@ -138,13 +138,13 @@ impl Need {
         rooms.min().unwrap_or(i64::MAX)
     }
 
-    /// The GPUs that could be promised: what is wanted, by every model the cluster has.
+    /// Returns the GPUs that can be promised: each requested GPU with every matching model of the cluster.
     pub(super) fn choices(&self, layout: &Layout) -> Vec<Want> {
         let mut choices: Vec<Want> = Vec::new();
         for kind in &layout.kinds {
             for want in self.wants.iter().filter(|w| w.accepts(kind)) {
                 let narrowed = want.narrowed(kind);
-                // Several wants may narrow to the same one, and trying it twice would find nothing new.
+                // Several requests can result in the same choice.
                 if !choices.contains(&narrowed) {
                     choices.push(narrowed);
                 }
@@ -159,6 +159,6 @@ fn amount(value: u64) -> i64 {
 }
 
 fn times(have: i64, each: i64) -> i64 {
-    // Who asks for nothing of it is limited by the other amounts alone.
+    // A resource that is not requested does not limit the number.
     if each == 0 { i64::MAX } else { have.max(0) / each }
 }

@@ -1,10 +1,12 @@
-//! The ledger every backend uses: nodes in a row, first fit, add and subtract.
+//! The ledger of all backends: a list of nodes with first-fit placement.
 //!
-//! Amounts are signed inside, so that taking what is not there and giving it back are exact inverses, in any
-//! order; what is shown stops at zero. What a lease takes on a node depends on its units alone, never on what
-//! else is there. GPUs are counted by kind: a reservation that more than one kind of a node would satisfy is
-//! kept as a claim on the set of them, and a kind has as much free as every set that contains it allows
-//! (Hall's condition), so that no kind is ever sold twice.
+//! Internal amounts are signed, so that reserving missing capacity and releasing it are exact inverses in any
+//! order. Reported amounts are never negative. The amount that a lease reserves on a node depends only on its
+//! units, not on other reservations.
+//!
+//! GPUs are counted by kind. A reservation that several kinds of a node can satisfy is a claim on the set of
+//! these kinds. The free devices of a kind are bounded by every set that contains the kind (Hall's
+//! condition), so that no device is sold twice.
 
 use super::layout::{Free, Layout, pair};
 use super::need::Need;
@@ -32,27 +34,27 @@ pub struct NodeInventory {
     pub(super) free: Vec<Free>,
     /// Free storage by class.
     pub(super) storage: Vec<i64>,
-    /// Devices our reservations hold, by node and by the set of kinds that would do.
+    /// Devices held by the provider's reservations, by node and by the set of acceptable kinds.
     gpu_claims: BTreeMap<(usize, u16), i64>,
-    /// Our replicas by node, and by storage class.
+    /// Number of the provider's replicas by node, and by storage class.
     replicas: Vec<i64>,
     class_replicas: Vec<i64>,
-    /// Replicas of allocations that are on no known node.
+    /// Number of replicas without a known node.
     nowhere: i64,
 }
 
 impl NodeInventory {
-    /// The free capacity of a cluster. What makes no sense (a node listed twice, a GPU of an unknown vendor)
-    /// is left out and listed by [`Inventory::explain`] as ignored.
+    /// Creates the free capacity of a cluster. Invalid entries, such as a duplicate node or a GPU of an
+    /// unknown vendor, are omitted and listed by [`Inventory::explain`] as ignored.
     #[must_use]
     pub fn new(spec: &ClusterSpec) -> Self {
         Self::of_layout(Layout::new(spec))
     }
 
-    /// The free capacity of the same cluster after some nodes, the amounts of its storage and the list of what
-    /// is ignored changed: equal to [`Self::new`] of the whole, for the price of a copy. Reservations taken
-    /// from `self` are not in it. `None` where more changed than amounts: a node that was not there, other
-    /// kinds of GPU, other storage classes, or something that makes no sense; then make it anew.
+    /// Returns the free capacity of the same cluster after a change of nodes, storage amounts or ignored
+    /// resources. The result equals [`Self::new`] of the whole cluster, at the cost of a copy, and contains
+    /// no reservations of `self`. Returns `None` if more than amounts changed, such as a new node, other
+    /// kinds of GPU, other storage classes or an invalid entry. The caller then uses [`Self::new`].
     #[must_use]
     pub fn revised(
         &self,
@@ -76,8 +78,8 @@ impl NodeInventory {
         }
     }
 
-    /// Takes `replicas` of a unit on a node, or gives them back when below zero. Wraps rather than stops, so
-    /// that it is its own inverse for any amount.
+    /// Reserves `replicas` of a unit on a node, or releases them if negative. Arithmetic wraps, so that the
+    /// operation is its own inverse for any amount.
     pub(super) fn take(&mut self, node: usize, need: &Need, mask: u16, replicas: i64) {
         let free = &mut self.free[node];
         free.cpu = free.cpu.wrapping_sub(need.cpu.wrapping_mul(replicas));
@@ -93,21 +95,21 @@ impl NodeInventory {
             free.gpu = free.gpu.wrapping_sub(devices);
             let claim = self.gpu_claims.entry((node, mask)).or_default();
             *claim = claim.wrapping_add(devices);
-            // An entry of nothing would make two ledgers differ that hold the same.
+            // An empty entry would make equal ledgers compare as different.
             if *claim == 0 {
                 self.gpu_claims.remove(&(node, mask));
             }
         }
     }
 
-    /// Devices of the kinds in `mask` that can still be promised on a node.
+    /// Returns the number of devices of the kinds in `mask` that can still be promised on a node.
     pub(super) fn gpus_free(&self, node: usize, mask: u16) -> i64 {
-        // No device will do, so no set limits anything.
+        // Without an acceptable device no set limits the number.
         if mask == 0 {
             return 0;
         }
         let slots = &self.layout.slots[self.layout.nodes[node].slots.clone()];
-        // Few enough to look at each: a node has at most 8 kinds.
+        // A node has at most 8 kinds, so every set can be evaluated.
         let sets = (0..1u32 << slots.len()).filter(|set| set & u32::from(mask) == u32::from(mask));
         let slack = |set: u32| {
             let inside = |bit: usize| set & (1 << bit) != 0;
@@ -122,7 +124,7 @@ impl NodeInventory {
         least.min(self.free[node].gpu).max(0)
     }
 
-    /// Takes an allocation at its places, or gives it back.
+    /// Reserves an allocation on its nodes, or releases it.
     fn move_allocation(&mut self, allocation: &Allocation, sign: i64) {
         for unit in &allocation.units {
             let need = Need::of(&self.layout, unit);
@@ -130,10 +132,11 @@ impl NodeInventory {
             let mine = |p: &&Place| p.unit == unit.resources.id;
             for place in allocation.places.iter().filter(mine) {
                 let Some(node) = self.layout.node(&place.node) else {
-                    // A node that is gone holds nothing: the replicas count as being nowhere.
+                    // A deleted node holds nothing, so its replicas count as replicas without a node.
                     continue;
                 };
-                // By what the unit accepts and not by what is left, so that giving back undoes it exactly.
+                // Based on the accepted kinds instead of the free devices, so that a release is an exact
+                // inverse.
                 let mask = self.layout.mask(node, &need.wants);
                 self.take(node, &need, mask, sign.wrapping_mul(i64::from(place.replicas)));
                 placed = placed.saturating_add(i64::from(place.replicas));
@@ -143,8 +146,8 @@ impl NodeInventory {
         }
     }
 
-    /// Replicas without room: those that are nowhere, and on a node or in a pool that lacks something the
-    /// share of our replicas that the lack amounts to, rounded up.
+    /// Returns the number of replicas without capacity: replicas without a node, and for each overcommitted
+    /// node or pool the share of replicas that corresponds to the missing amount, rounded up.
     fn overcommitted(&self) -> u32 {
         let nodes = self.layout.nodes.iter().zip(&self.free).enumerate();
         let on_nodes = nodes.map(|(i, (node, free))| {
@@ -164,13 +167,13 @@ impl NodeInventory {
     }
 }
 
-/// How many of `replicas` the lack of a resource concerns.
+/// Returns the number of `replicas` affected by the missing amount of a resource.
 fn lack(base: i64, free: i64, replicas: i64) -> i64 {
     let taken = i128::from(base) - i128::from(free);
     if free >= 0 || taken <= 0 || replicas <= 0 {
         return 0;
     }
-    // Rounded up; in 128 bits, because both factors may be large.
+    // Rounded up, in 128 bits, because both factors can be large.
     let concerned = (i128::from(replicas) * -i128::from(free) + taken - 1) / taken;
     i64::try_from(concerned).map_or(replicas, |c| c.min(replicas))
 }
@@ -201,7 +204,7 @@ impl Inventory for NodeInventory {
         let nodes = nodes.map(|(node, free)| {
             let pair = |quantity, free| {
                 let shown = pair(quantity, free);
-                // What is left on a closed node is there for nobody.
+                // Free capacity of a closed node is not available.
                 let available = if node.closed.is_some() { 0 } else { shown.available };
                 Pair { available, ..shown }
             };

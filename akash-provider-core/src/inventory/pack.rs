@@ -1,9 +1,9 @@
-//! Packing: pure first fit of units onto nodes, all or nothing.
+//! Packing: pure first-fit placement of units on nodes. All units are placed, or none.
 //!
-//! As the network's provider does it, units are placed from the last to the first and nodes are tried in their
-//! order. A unit that accepts several GPU models is tried with each of them, the one that some node takes
-//! soonest first, and when a later unit finds no place the choice is made again. Whatever fails is undone from
-//! a log of what was taken; nothing is copied.
+//! As in the Go provider, units are placed from the last to the first, and nodes are tried in their order. A
+//! unit that accepts several GPU models is tried with each model, starting with the model that fits on the
+//! earliest node. If a later unit does not fit, the search backtracks to another model. A log of reservations
+//! undoes failed attempts without copies.
 
 use super::gpu::Want;
 use super::need::Need;
@@ -14,10 +14,10 @@ use crate::types::ResourceUnit;
 #[cfg(test)]
 mod tests;
 
-/// GPU choices tried for one group before it is given up.
+/// Maximum number of GPU choices tried for one group.
 const CHOICES_TRIED: u32 = 64;
 
-/// Replicas taken on a node; enough to give them back.
+/// Reserved replicas on a node, sufficient to release them.
 #[derive(Debug, Clone, Copy)]
 struct Taken {
     unit: usize,
@@ -26,12 +26,12 @@ struct Taken {
     replicas: i64,
 }
 
-/// A unit with GPUs, what it could be promised, and where the log was before it.
+/// A unit with GPUs: the remaining choices, and the length of the log before the unit.
 #[derive(Debug)]
 struct Decision {
     unit: usize,
     log: usize,
-    /// Still to be tried, last first.
+    /// Choices to try, the last first.
     left: Vec<Want>,
 }
 
@@ -45,14 +45,14 @@ struct Search<'a> {
     tried: u32,
 }
 
-/// Finds places for everything and takes them, unless it is only a try.
+/// Places all units and reserves them, unless `dry_run` is set.
 pub(super) fn fit(
     inventory: &mut NodeInventory,
     units: &[ResourceUnit],
     dry_run: bool,
 ) -> Result<Allocation, InsufficientCapacity> {
     let needs: Vec<_> = units.iter().map(|u| Need::of(&inventory.layout, u)).collect();
-    // From the last, because that is the first to be placed.
+    // Starts at the last unit, which is placed first.
     if let Some((unit, (at, why))) = needs
         .iter()
         .rposition(|n| n.impossible.is_some())
@@ -77,7 +77,7 @@ pub(super) fn fit(
     };
     let found = search.run();
     let allocation = found.map(|()| search.allocation());
-    // What a failed search has left goes too: all or nothing.
+    // Undoes the rest of a failed search, so that nothing stays reserved.
     if dry_run || allocation.is_err() {
         search.undo(0);
     }
@@ -96,7 +96,7 @@ impl Search<'_> {
                     next = unit;
                     continue;
                 }
-                // The first failure is the one to tell: those that follow may come from the way back.
+                // The first failure is reported, because later failures can result from backtracking.
                 failure.get_or_insert((unit, placed));
             } else {
                 decisions.push(Decision {
@@ -113,7 +113,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Goes back to the latest choice that is left and makes it; says which unit is now placed.
+    /// Backtracks to the latest unit with a remaining choice, and places it. Returns the index of the unit.
     fn choose_again(
         &mut self,
         decisions: &mut Vec<Decision>,
@@ -122,7 +122,7 @@ impl Search<'_> {
         while let Some(decision) = decisions.last_mut() {
             self.undo(decision.log);
             let unit = decision.unit;
-            // Bounded, because choices multiply from unit to unit.
+            // Bounded, because the number of combinations grows exponentially.
             let Some(want) = decision.left.pop().filter(|_| self.tried < CHOICES_TRIED) else {
                 failure.get_or_insert((unit, 0));
                 decisions.pop();
@@ -139,7 +139,7 @@ impl Search<'_> {
         None
     }
 
-    /// The choices for a unit that some node takes at all, the soonest last.
+    /// Returns the choices for a unit that fit on at least one node, the earliest node last.
     fn order_choices(&self, unit: usize) -> Vec<Want> {
         let need = &self.needs[unit];
         let nodes = 0..self.inventory.free.len();
@@ -154,14 +154,14 @@ impl Search<'_> {
         ordered.into_iter().rev().map(|(_, want)| want).collect()
     }
 
-    /// Takes as many replicas of a unit as there is room for; returns how many.
+    /// Reserves as many replicas of a unit as fit, and returns their number.
     fn place(&mut self, unit: usize, want: Option<&Want>) -> u32 {
         let need = &self.needs[unit];
         let count = i64::from(self.units[unit].count);
         let mut left = count;
         let mut from = 0;
         while left > 0 {
-            // The quick look first, because most nodes are full and `room` costs more.
+            // Fast check first, because most nodes are full and `room` is more expensive.
             let Some(skipped) = self.inventory.free[from..].iter().position(|f| need.fits(f)) else {
                 break;
             };
@@ -184,7 +184,7 @@ impl Search<'_> {
         u32::try_from(count - left).unwrap_or(u32::MAX)
     }
 
-    /// Gives back what was taken since the log had `length` entries.
+    /// Releases the reservations after the first `length` entries of the log.
     fn undo(&mut self, length: usize) {
         while self.log.len() > length {
             if let Some(taken) = self.log.pop() {
@@ -206,7 +206,7 @@ impl Search<'_> {
             let params = chosen.as_ref().and_then(Want::to_params);
             allocation.params.insert(unit.resources.id, params);
         }
-        // By unit and node, so that places do not depend on the way the search took.
+        // Sorted by unit and node, so that the result does not depend on the search.
         let mut log = self.log.clone();
         log.sort_by_key(|taken| (taken.unit, taken.node));
         let places = log.iter().map(|taken| Place {
@@ -223,7 +223,7 @@ impl Search<'_> {
         let id = unit.resources.id;
         let nodes = self.inventory.free.len();
         let message = format!(
-            "unit {id}: {placed} of {} replicas find a place on {nodes} nodes; each takes {}",
+            "unit {id}: {placed} of {} replicas fit on {nodes} nodes; each needs {}",
             unit.count,
             super::explain::describe(need, unit)
         );

@@ -1,4 +1,4 @@
-//! Inventory sources without a cluster behind them.
+//! Inventory sources without a cluster.
 
 use super::{Inventory, InventorySource, InventoryUpdate};
 use crate::error::{Error, Failure};
@@ -13,7 +13,7 @@ pub struct StaticInventorySource {
 }
 
 impl StaticInventorySource {
-    /// Always this capacity; no leased IPs.
+    /// Creates a source with this capacity and without leased IPs.
     #[must_use]
     pub fn new(inventory: impl Inventory + 'static) -> Self {
         Self {
@@ -29,18 +29,18 @@ impl StaticInventorySource {
 impl InventorySource for StaticInventorySource {
     fn watch(&self) -> BoxStream<'static, Result<InventoryUpdate, Error>> {
         let first = stream::iter([Ok(self.update.clone())]);
-        // It never ends, because the end of the stream means shutdown.
+        // The stream never ends, because its end means shutdown.
         first.chain(stream::pending()).boxed()
     }
 }
 
-/// Capacity that somebody else sets: simulations, tests, a daemon with nodes of its own.
+/// Capacity set by the caller, for simulations, tests and a daemon with its own list of nodes.
 #[derive(Debug)]
 pub struct MemoryInventorySource {
     state: watch::Sender<State>,
 }
 
-/// The latest of everything; a slow watcher sees the last update and the last failure, never an older one.
+/// Latest state. A slow watcher receives the last update and the last failure, never an older one.
 #[derive(Debug, Clone, Default)]
 struct State {
     update: (u64, Option<InventoryUpdate>),
@@ -49,7 +49,7 @@ struct State {
 }
 
 impl MemoryInventorySource {
-    /// Capacity is not known yet.
+    /// Creates a source with unknown capacity.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -57,14 +57,14 @@ impl MemoryInventorySource {
         }
     }
 
-    /// This is the capacity now.
+    /// Sets the capacity.
     pub fn push(&self, update: InventoryUpdate) {
         self.state.send_modify(|state| {
             state.update = (state.update.0 + 1, Some(update));
         });
     }
 
-    /// Capacity is not known at the moment; watchers are told, a later one is not.
+    /// Reports a failure to current watchers. Later watchers do not receive the failure.
     pub fn fail(&self, failure: Failure) {
         self.state.send_modify(|state| {
             state.failure = (state.failure.0 + 1, Some(failure));
@@ -86,7 +86,7 @@ impl Default for MemoryInventorySource {
 impl InventorySource for MemoryInventorySource {
     fn watch(&self) -> BoxStream<'static, Result<InventoryUpdate, Error>> {
         let receiver = self.state.subscribe();
-        // A new watcher gets the last update (0 is before the first) and no failure from before its time.
+        // A new watcher receives the last update (0 is before the first) and no earlier failure.
         let failures_seen = self.state.borrow().failure.0;
         stream::unfold((receiver, 0, failures_seen), next).boxed()
     }
@@ -98,15 +98,15 @@ async fn next(
     (mut receiver, updates, failures): Watcher,
 ) -> Option<(Result<InventoryUpdate, Error>, Watcher)> {
     let news = |s: &State| s.closed || s.update.0 > updates || s.failure.0 > failures;
-    // A source that is gone means shutdown too.
+    // A dropped source also means shutdown.
     let state = receiver.wait_for(news).await.ok()?.clone();
-    // Before all else: at shutdown nobody wants an update any more.
+    // Checked first, because after shutdown no watcher needs an update.
     if state.closed {
         return None;
     }
     match (state.update, state.failure) {
         ((number, Some(update)), _) if number > updates => Some((Ok(update), (receiver, number, failures))),
-        // No newer update, so a newer failure is what woke us.
+        // Without a newer update, the change is a newer failure.
         (_, (number, Some(failure))) => {
             let mut error = Error::new(failure.kind, "inventory.watch", failure.message);
             if failure.transient {

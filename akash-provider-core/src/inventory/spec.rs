@@ -1,85 +1,86 @@
-//! A cluster as plain data: what tests, the daemon and the backends build an inventory from.
+//! A cluster as plain data, from which tests, the daemon and backends build an inventory.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Capacity of a cluster at one moment, without our own leases' pods.
+/// Capacity of a cluster at one moment, without the pods of the provider's leases.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClusterSpec {
     /// Nodes, in the order in which they are filled.
     pub nodes: Vec<NodeSpec>,
-    /// Persistent storage in bytes by class; one pool for the whole cluster.
+    /// Persistent storage in bytes by class; each class is one pool for the whole cluster.
     pub storage: BTreeMap<String, Quantity>,
-    /// What exists and is not offered, and why, one line each.
+    /// Resources that exist but are not offered, with the reason, one line each.
     pub ignored: Vec<String>,
 }
 
-/// A quantity that is partly in use.
+/// Quantity of a resource and the used part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Quantity {
-    /// What could be used at most; -1 means that there is no limit.
+    /// Maximum usable amount; -1 means no limit.
     pub allocatable: i64,
-    /// What is in use by others than our leases.
+    /// Amount used by workloads other than the provider's leases.
     pub allocated: i64,
 }
 
-/// Capacity of one node, as the backend counts it.
+/// Capacity of one node, as reported by the backend.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
-    /// Name, unique in the cluster; of two with the same name the first counts.
+    /// Unique name in the cluster. Of nodes with the same name the first counts.
     pub name: String,
-    /// Processor in milli-CPU: 1000 is one core.
+    /// CPU in millicores.
     pub cpu: Quantity,
-    /// Memory in bytes that workloads may use.
+    /// Memory for workloads, in bytes.
     pub memory: Quantity,
-    /// Bytes of node-local storage.
+    /// Node-local storage in bytes.
     pub ephemeral: Quantity,
-    /// GPUs by kind; of a node the first 8 kinds are counted.
+    /// GPUs by kind. At most 8 kinds per node are counted.
     pub gpus: Vec<GpuSpec>,
-    /// Devices that can be used at all, where that is not the sum of the counts (a device is unhealthy and
-    /// nobody says which).
+    /// Number of usable devices, if it differs from the sum of the counts, for example because an unknown
+    /// device is unhealthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_allocatable: Option<u32>,
-    /// Devices in use by others than our leases whose kind is not known. On a node with several kinds they
-    /// count against every one of them, so that no kind is ever sold twice.
+    /// Number of devices of unknown kind used by workloads other than the provider's leases. On a node with
+    /// several kinds these devices count against every kind, so that no device is sold twice.
     pub gpu_allocated: u32,
-    /// Classes of persistent storage the node can mount.
+    /// Classes of persistent storage that the node can mount.
     pub storage_classes: Vec<String>,
-    /// Why the node takes nothing new at the moment (it is not ready, it is cordoned). What is reserved on it
-    /// stays where it is: a node that is away for moments loses no reservation.
+    /// Reason why the node accepts no new replicas, such as not ready or cordoned. Existing reservations
+    /// stay, so that a short outage of a node does not affect them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed: Option<String>,
-    /// What the machine is.
+    /// Description of the machine.
     #[serde(skip_serializing_if = "Hardware::is_unknown")]
     pub hardware: Hardware,
 }
 
-/// What a machine has, together with what it keeps for itself: shown to whoever asks, and never counted.
+/// Total resources of a machine, including the part reserved for the system. For display only; the inventory
+/// does not count them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hardware {
-    /// Processor in milli-CPU; `None` where nobody knows.
+    /// CPU in millicores; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<i64>,
-    /// Memory in bytes; `None` where nobody knows.
+    /// Memory in bytes; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<i64>,
-    /// Bytes of node-local storage.
+    /// Node-local storage in bytes; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ephemeral: Option<i64>,
-    /// Devices, healthy or not.
+    /// Number of devices, healthy or not; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpus: Option<u32>,
-    /// Who made its processors, as they say it themselves (`GenuineIntel`, `AuthenticAMD`).
+    /// Vendor of the CPUs as the CPU reports it (`GenuineIntel`, `AuthenticAMD`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_vendor: Option<String>,
 }
 
 impl Hardware {
-    /// True when nothing is known of it.
+    /// Returns whether no property is known.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         *self == Self::default()
@@ -98,14 +99,14 @@ pub struct GpuSpec {
     pub memory_size: String,
     /// Interface, for example `PCIe` or `SXM4`.
     pub interface: String,
-    /// Devices of this kind, in use or not.
+    /// Number of devices of this kind, in use or not.
     pub count: u32,
-    /// Devices known to be in use by others than our leases.
+    /// Number of devices known to be used by workloads other than the provider's leases.
     pub allocated: u32,
 }
 
 impl Quantity {
-    /// All of it free.
+    /// Creates a quantity without a used part.
     #[must_use]
     pub const fn free(allocatable: i64) -> Self {
         Self {
@@ -114,7 +115,7 @@ impl Quantity {
         }
     }
 
-    /// A quantity of which others than our leases use a part.
+    /// Creates a quantity with a part used by workloads other than the provider's leases.
     #[must_use]
     pub const fn used(allocatable: i64, allocated: i64) -> Self {
         Self {
@@ -123,7 +124,7 @@ impl Quantity {
         }
     }
 
-    /// True when there is no limit.
+    /// Returns whether the quantity has no limit.
     #[must_use]
     pub const fn is_unlimited(&self) -> bool {
         self.allocatable < 0
@@ -131,7 +132,7 @@ impl Quantity {
 }
 
 impl NodeSpec {
-    /// A node that is all free: milli-CPU, bytes of memory, bytes of ephemeral storage.
+    /// Creates an unused node from its CPU in millicores, and its memory and ephemeral storage in bytes.
     #[must_use]
     pub fn new(name: impl Into<String>, cpu: i64, memory: i64, ephemeral: i64) -> Self {
         Self {
@@ -143,21 +144,21 @@ impl NodeSpec {
         }
     }
 
-    /// With some more GPUs.
+    /// Adds GPUs.
     #[must_use]
     pub fn with_gpus(mut self, gpus: GpuSpec) -> Self {
         self.gpus.push(gpus);
         self
     }
 
-    /// Taking nothing new, and why.
+    /// Closes the node for new replicas.
     #[must_use]
     pub fn closed_because(mut self, reason: impl Into<String>) -> Self {
         self.closed = Some(reason.into());
         self
     }
 
-    /// Able to mount one more class of persistent storage.
+    /// Adds a class of persistent storage that the node can mount.
     #[must_use]
     pub fn with_class(mut self, class: impl Into<String>) -> Self {
         self.storage_classes.push(class.into());
@@ -166,7 +167,7 @@ impl NodeSpec {
 }
 
 impl GpuSpec {
-    /// GPUs of one kind, none of them known to be in use.
+    /// Creates GPUs of one kind without used devices.
     #[must_use]
     pub fn new(vendor: &str, model: &str, memory_size: &str, interface: &str, count: u32) -> Self {
         Self {
@@ -181,7 +182,7 @@ impl GpuSpec {
 }
 
 impl ClusterSpec {
-    /// A cluster of these nodes without persistent storage.
+    /// Creates a cluster of nodes without persistent storage.
     #[must_use]
     pub fn of_nodes(nodes: impl IntoIterator<Item = NodeSpec>) -> Self {
         Self {
@@ -190,16 +191,16 @@ impl ClusterSpec {
         }
     }
 
-    /// With a free pool of persistent storage, in bytes.
+    /// Adds a free pool of persistent storage, in bytes.
     #[must_use]
     pub fn with_storage(mut self, class: impl Into<String>, bytes: i64) -> Self {
         self.storage.insert(class.into(), Quantity::free(bytes));
         self
     }
 
-    /// The cluster that the network's tests use: every node has 5 cores (0.1 used), 32 GiB of memory (1 GiB
-    /// used) and 512 GiB of ephemeral storage (10 GiB used); of the class `beta2` 10 GiB of 512 GiB are free.
-    /// Without names there is one node `solo`, which also has two `nvidia` `a100` (one used).
+    /// Creates the cluster of the Go provider's tests: every node has 5 cores (0.1 used), 32 GiB of memory (1
+    /// GiB used) and 512 GiB of ephemeral storage (10 GiB used); 10 GiB of 512 GiB of class `beta2` are free.
+    /// Without names the cluster has one node `solo` with two `nvidia` `a100` (one used).
     #[must_use]
     pub fn null(names: &[&str]) -> Self {
         const GIB: i64 = 1 << 30;

@@ -4,12 +4,12 @@ use crate::inventory::{Explanation, InsufficientCapacity, Metrics, NodeInventory
 use futures::stream::{self, StreamExt};
 use std::panic::AssertUnwindSafe;
 
-/// What an inventory of another make does differently: allowed, or a mistake.
+/// Deviation of a test inventory: allowed, or a mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Otherwise {
     /// Fills the last node first.
     LastFirst,
-    /// Says all it knows of a GPU, and nothing for its scheduler.
+    /// Returns all details of a GPU, and no scheduler parameters.
     OtherWords,
     LeavesATrace,
     DryRunTakes,
@@ -118,7 +118,7 @@ impl Inventory for Inventory2 {
 }
 
 impl Inventory2 {
-    /// As the inventory within would have said it.
+    /// Returns the allocation as the inner inventory would have returned it.
     fn plain(&self, allocation: &Allocation) -> Allocation {
         let mut plain = allocation.clone();
         for attribute in plain
@@ -148,8 +148,16 @@ fn what_the_trait_leaves_open_is_not_asked_for() {
 #[test]
 fn every_mistake_is_found_and_said() {
     for (way, rule, expected) in [
-        (O::LeavesATrace, "all or nothing", "a failed adjust left a trace"),
-        (O::DryRunTakes, "a try takes nothing", "a dry run took something"),
+        (
+            O::LeavesATrace,
+            "all or nothing",
+            "a failed adjust changed the inventory",
+        ),
+        (
+            O::DryRunTakes,
+            "a dry run reserves nothing",
+            "a dry run reserved capacity",
+        ),
         (
             O::CopyIsTheSame,
             "a copy is independent",
@@ -163,21 +171,21 @@ fn every_mistake_is_found_and_said() {
         (
             O::ExplainsNothing,
             "explain agrees with adjust",
-            "`explain` was expected to say what is missing",
+            "`explain` was expected to name the missing capacity",
         ),
         (
             O::ModelsAreVague,
             "GPU models are made concrete",
-            "`adjust` was expected to name the model that was taken",
+            "`adjust` was expected to return the reserved model",
         ),
         (
             O::ClosedIsOpen,
-            "a closed node keeps what it has",
-            "a closed node was expected to take nothing new",
+            "a closed node keeps its replicas",
+            "a closed node was expected to take no new replicas",
         ),
         (
             O::TakesTooMuch,
-            "odd amounts are harmless",
+            "extreme amounts are safe",
             "`adjust` was expected to fail for",
         ),
         (
@@ -186,9 +194,9 @@ fn every_mistake_is_found_and_said() {
             "replicas without a node",
         ),
     ] {
-        let failure = verdict(way).unwrap_or_else(|| panic!("{way:?} is not found"));
+        let failure = verdict(way).unwrap_or_else(|| panic!("{way:?} is not detected"));
         let is_named = failure.starts_with(&format!("{rule}: ")) && failure.contains(expected);
-        assert!(is_named, "{way:?} is found as: {failure}");
+        assert!(is_named, "{way:?} is detected with another message: {failure}");
     }
 }
 
@@ -233,15 +241,15 @@ async fn a_source_may_repeat_itself_and_fail_for_a_while_and_must_not_keep_silen
         (Tells::ErrorsAndRepeats, None),
         (
             Tells::Nothing,
-            Some("a first update comes as soon as capacity is known: `watch` was expected to tell 2"),
+            Some("the first update arrives as soon as capacity is known: `watch` was expected to return 2"),
         ),
         (
             Tells::EarlyOnly,
-            Some("who watches late gets the capacity that is known: `watch` was expected"),
+            Some("a late watcher receives the known capacity: `watch` was expected"),
         ),
         (
             Tells::ErrorsForEver,
-            Some("`watch` said 100000 things without a pause"),
+            Some("`watch` returned 100000 items without a pause"),
         ),
     ] {
         let source = Source {

@@ -98,7 +98,7 @@ fn a_replica_without_ephemeral_storage_takes_the_default() {
     assert_eq!(
         left(&inventory),
         (1 << 29) - (1 << 20),
-        "what is listed counts instead"
+        "a listed volume replaces the default"
     );
 }
 
@@ -117,7 +117,7 @@ fn an_unhealthy_device_lowers_what_is_free_and_nothing_wraps() {
     );
     assert_eq!(
         metrics.overcommitted_replicas, 0,
-        "others' excess is not our replicas"
+        "the excess of other workloads is not counted as our replicas"
     );
     let none = unit(0, 2, "vendor/nvidia/model/a100", 1);
     assert!(inventory.adjust(&[none], AdjustOptions::default()).is_err());
@@ -267,7 +267,7 @@ proptest! {
     }
 }
 
-/// A node of a few kinds of GPU; what an index makes of it differs only in amounts from others of its shape.
+/// Returns a node with a few kinds of GPU. Nodes of the same index differ only in amounts.
 fn any_node(index: usize) -> impl Strategy<Value = NodeSpec> {
     let amounts = (0i64..9_000, -1i64..50, 0i64..50, 0u32..4, 0u32..3, any::<bool>());
     let shape = (0usize..3, proptest::option::of(0u32..5));

@@ -354,17 +354,17 @@ fn explain_says_node_by_node_what_is_missing() {
     assert_eq!(
         explanation.cluster,
         [
-            "unit 1: storage class `beta2`: 10Gi wanted, 5Gi free",
-            "unit 1: no GPU of this cluster is `vendor/nvidia/model/a100`",
+            "unit 1: storage class `beta2`: 10Gi requested, 5Gi free",
+            "unit 1: the cluster has no GPU `vendor/nvidia/model/a100`",
         ]
     );
     assert_eq!(
         explanation.nodes[0].missing,
         [
-            "cpu: 1 wanted, 0.5 free",
-            "memory: 2Gi wanted, 1Gi free",
-            "gpu: 1 wanted, the node has none",
-            "storage class `beta2`: the pool of the cluster is used up",
+            "cpu: 1 requested, 0.5 free",
+            "memory: 2Gi requested, 1Gi free",
+            "gpu: 1 requested, the node has none",
+            "storage class `beta2`: the pool of the cluster is exhausted",
         ]
     );
     assert!(
