@@ -1,8 +1,8 @@
-//! The manifest: what the tenant wants to run, group by group.
+//! The manifest: the tenant's workload, group by group.
 //!
-//! This file is the model, in the network's JSON; the rules are in the rooms below:
-//! `validate` (right in itself, within [`limits`]), `version` (its hash, and reading it from bytes), `cross` (right for the groups
-//! on the chain) and [`hosts`] (the names and addresses it wants).
+//! This file contains the model in the JSON of the network. The submodules contain the rules: `validate`
+//! checks the structure and the [`limits`], `version` parses and hashes a manifest, `cross` compares it with
+//! the groups on the chain, and [`hosts`] returns its hostnames and addresses.
 
 mod cross;
 mod fault;
@@ -34,7 +34,7 @@ use crate::types::resources::null_as_empty;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A whole manifest: one group per placement.
+/// A whole manifest with one group per placement.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Manifest {
@@ -45,7 +45,7 @@ pub struct Manifest {
 /// The services of one placement group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Group {
-    /// Name of the on-chain group.
+    /// Name of the group on the chain.
     pub name: String,
     /// Services, sorted by name.
     pub services: Vec<Service>,
@@ -54,31 +54,31 @@ pub struct Group {
 /// One service: an image, its resources and its ports.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Service {
-    /// Name, a DNS label and unique in its group.
+    /// Name, a DNS label that is unique in its group.
     pub name: String,
-    /// Container image; a valid manifest leaves none empty.
+    /// Container image, not empty in a valid manifest.
     pub image: String,
     /// Entry point; `None` and empty hash differently.
     pub command: Option<Vec<String>>,
     /// Arguments of the command; `None` and empty hash differently.
     pub args: Option<Vec<String>>,
-    /// Lines of `NAME=value`; one without `=` is a name alone.
+    /// Lines of `NAME=value`; a line without `=` is only a name.
     pub env: Option<Vec<String>>,
     /// Resources of one replica.
     pub resources: Resources,
-    /// Replicas; the services of a resource unit must use up its count.
+    /// Number of replicas. The services of a resource unit must use its whole count.
     pub count: u32,
     /// Ports, sorted by service, port, protocol, global first.
     #[serde(default, deserialize_with = "null_as_empty")]
     pub expose: Vec<ServiceExpose>,
-    /// Mounts, permissions, confidential computing.
+    /// Mounts, permissions and confidential computing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<ServiceParams>,
-    /// Login at the image's registry; `None` where it needs none.
+    /// Login at the registry of the image; `None` if it needs none.
     pub credentials: Option<Credentials>,
 }
 
-/// A port of a service, and who reaches it.
+/// A port of a service with its permitted clients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceExpose {
@@ -88,22 +88,22 @@ pub struct ServiceExpose {
     pub external_port: u16,
     /// Transport protocol; the ingress serves `TCP` only.
     pub proto: Proto,
-    /// The one service that may reach it; empty for all.
+    /// Name of the only service that may connect; empty for all services.
     pub service: String,
-    /// Reached from outside the deployment.
+    /// Whether the port is reachable from outside the deployment.
     pub global: bool,
-    /// Hostnames the tenant wants; each is in a manifest once.
+    /// Hostnames that the tenant requests. Each can occur once in a manifest.
     pub hosts: Option<Vec<String>>,
-    /// Settings for the proxy in front, where the ingress serves it.
+    /// Proxy settings, used if the ingress serves the port.
     pub http_options: HttpOptions,
     /// Name of the leased-IP endpoint; empty for none.
     pub ip: String,
-    /// Sequence number of that endpoint; 0 for none.
+    /// Sequence number of the endpoint; 0 for none.
     pub endpoint_sequence_number: u32,
 }
 
 impl ServiceExpose {
-    /// The port outside: `external_port`, or `port` where that is 0.
+    /// Returns the port outside: `external_port`, or `port` if `external_port` is 0.
     #[must_use]
     pub const fn effective_external_port(&self) -> u16 {
         if self.external_port == 0 {
@@ -113,7 +113,7 @@ impl ServiceExpose {
         }
     }
 
-    /// True when it is served by the shared HTTP ingress: global TCP on external port 80.
+    /// Returns whether the shared HTTP ingress serves the port: global TCP on external port 80.
     #[must_use]
     pub fn is_ingress(&self) -> bool {
         self.global && self.proto == Proto::Tcp && self.effective_external_port() == 80
@@ -123,11 +123,11 @@ impl ServiceExpose {
 /// Transport protocol of an exposed port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub enum Proto {
-    /// TCP, the default, and all that the ingress serves.
+    /// TCP, the default and the only protocol of the ingress.
     #[default]
     #[serde(rename = "TCP")]
     Tcp,
-    /// UDP, which the ingress does not serve.
+    /// UDP, without ingress.
     #[serde(rename = "UDP")]
     Udp,
 }
@@ -136,20 +136,20 @@ pub enum Proto {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpOptions {
-    /// Largest request body in bytes.
+    /// Maximum size of a request body, in bytes.
     pub max_body_size: u32,
-    /// Read timeout of the proxy in milliseconds, 60000 at most.
+    /// Read timeout of the proxy in milliseconds, at most 60000.
     pub read_timeout: u32,
-    /// Send timeout of the proxy in milliseconds, 60000 at most.
+    /// Send timeout of the proxy in milliseconds, at most 60000.
     pub send_timeout: u32,
-    /// Tries of one request over the replicas.
+    /// Maximum number of replicas tried for one request.
     pub next_tries: u32,
-    /// Milliseconds; 0 for none.
+    /// Time limit for these tries in milliseconds; 0 for none.
     pub next_timeout: u32,
-    /// When to try the next replica; left out when empty.
+    /// Conditions for trying the next replica; omitted when empty.
     #[serde(default, skip_serializing_if = "none_or_empty")]
     pub next_cases: Option<Vec<String>>,
-    /// Bytes; left out when 0.
+    /// Size of the proxy buffer in bytes; omitted when 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub proxy_buffer_size: u32,
 }
@@ -168,23 +168,23 @@ impl Default for HttpOptions {
     }
 }
 
-/// Extras of a service.
+/// Additional parameters of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct ServiceParams {
-    /// Where its volumes are mounted; one that is not named is mounted nowhere.
+    /// Mounts of volumes. A volume without an entry is not mounted.
     pub storage: Option<Vec<StorageParams>>,
-    /// Registry login, as some tools place it.
+    /// Registry login, in the location that some tools use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
-    /// What the service may read of its own lease.
+    /// Data of its own lease that the service may read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Permissions>,
-    /// Confidential computing; left out of the JSON when none is asked for.
+    /// Confidential computing; omitted from the JSON when not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tee: Option<Tee>,
 }
 
-/// Where a volume is mounted.
+/// Mount of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StorageParams {
@@ -192,29 +192,29 @@ pub struct StorageParams {
     pub name: String,
     /// Absolute path in the container.
     pub mount: String,
-    /// Whether the service may only read from it.
+    /// Whether the mount is read-only.
     pub read_only: bool,
 }
 
-/// What a service may read of its own lease.
+/// Data of its own lease that a service may read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Permissions {
-    /// Any of `deployment`, `logs`, `events`; left out when empty.
+    /// Any of `deployment`, `logs`, `events`; omitted when empty.
     #[serde(default, skip_serializing_if = "none_or_empty")]
     pub read: Option<Vec<String>>,
 }
 
-/// Confidential computing that a service asks for.
+/// Confidential computing requested by a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Tee {
-    /// Which hardware is to be trusted: `cpu` or `cpu-gpu`.
+    /// Trusted hardware: `cpu` or `cpu-gpu`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether attestation is wanted.
+    /// Whether attestation is requested.
     pub attestation: bool,
 }
 
-/// Login at a container registry; `Debug` leaves the password out.
+/// Login at a container registry. `Debug` omits the password.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Credentials {
     /// Host of the registry.
@@ -236,28 +236,28 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// How the GPU of a unit was chosen; part of what a deployment stores.
+/// Scheduling parameters by resource id, part of the stored deployment.
 pub type SchedulerParamsById = BTreeMap<u32, Option<SchedulerParams>>;
 
-/// Scheduling facts of a resource unit, decided when it was reserved.
+/// Scheduling parameters of a resource unit, decided at the reservation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SchedulerParams {
     /// `nvidia` for NVIDIA GPUs, empty otherwise.
     pub runtime_class: String,
-    /// GPU that was chosen; `None` for a unit without one.
+    /// Chosen GPU; `None` for a unit without a GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<SchedulerResources>,
 }
 
-/// Resources part of [`SchedulerParams`].
+/// Resources of [`SchedulerParams`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SchedulerResources {
-    /// GPU that was chosen for the unit.
+    /// Chosen GPU of the unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<SchedulerGpu>,
 }
 
-/// The GPU chosen for a unit.
+/// Chosen GPU of a unit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SchedulerGpu {
     /// Vendor in lower case, for example `nvidia`.

@@ -1,16 +1,17 @@
-//! Right for the groups on the chain: the same groups, the same resources, every endpoint and replica used.
+//! Comparison of a manifest with the groups on the chain: the same groups, the same resources, every endpoint
+//! and replica used.
 
 use super::fault::{CrossFault, EndpointNeed, ManifestError, ResourceKind, shown};
 use super::{Group, Manifest, Service};
 use crate::types::{EndpointKind, GroupSpec, ResourceUnit};
 
-/// Checks a manifest that is right in itself against all groups of its deployment, as the network does.
+/// Compares a valid manifest with all groups of its deployment, as the network does.
 ///
 /// # Errors
-/// [`ManifestError::Cross`] for the first difference, in the order of the manifest; what is left over on the
-/// chain comes last.
+/// [`ManifestError::Cross`] for the first difference in the order of the manifest. Unused parts of the
+/// chain's groups are reported last.
 pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), ManifestError> {
-    // With equal counts, and names that are unique in the manifest, no group of the chain stays unvisited.
+    // With equal counts, and unique names in the manifest, every group of the chain is compared.
     if manifest.groups.len() != groups.len() {
         let fault = CrossFault::GroupCount {
             manifest: manifest.groups.len(),
@@ -27,7 +28,7 @@ pub fn cross_validate(manifest: &Manifest, groups: &[&GroupSpec]) -> Result<(), 
     Ok(())
 }
 
-/// What of a unit is not used yet.
+/// Unused part of a resource unit.
 struct Left<'a> {
     unit: &'a ResourceUnit,
     replicas: u32,
@@ -100,7 +101,7 @@ fn check_group(group: &Group, spec: &GroupSpec) -> Result<(), ManifestError> {
         check_service(service, &mut left)
             .map_err(|fault| differs(&format!("{name}.{}", shown(&service.name)), fault))?;
     }
-    // What is left over comes last: a wrong service is the likelier cause, and the one to mend.
+    // Unused parts are reported last, because a wrong service is the more likely cause.
     for unit in &left {
         unit.nothing().map_err(|fault| differs(&name, fault))?;
     }
@@ -136,7 +137,7 @@ fn check_service(service: &Service, left: &mut [Left<'_>]) -> Result<(), CrossFa
         } else {
             EndpointNeed::Port
         })?;
-        // The address comes on top of the endpoint that its port needs.
+        // A leased IP is needed in addition to the endpoint of its port.
         if !expose.ip.is_empty() {
             left.take(EndpointNeed::Ip)?;
         }

@@ -1,62 +1,63 @@
-//! Why a manifest is refused.
+//! Reasons for a refused manifest.
 
 use super::hostname::HostnameFault;
 use crate::engine::input::RefusalKind;
 use serde::{Deserialize, Serialize};
 
-/// Why a manifest is refused; `Display` says what is wrong, where, and how to mend it.
+/// Reason for a refused manifest. `Display` describes the problem, its location and the remedy.
 ///
-/// The texts begin as the network's tools expect: `invalid manifest` or `manifest cross-validation error`.
+/// The texts start as the tools of the network expect: `invalid manifest` or `manifest cross-validation
+/// error`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "error", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// More bytes than a manifest may have.
+    /// The manifest has too many bytes.
     #[error("invalid manifest: {bytes} bytes are more than the {limit} a manifest may have; shorten it")]
     TooLarge {
-        /// Length of what was received.
+        /// Length of the received manifest.
         bytes: usize,
-        /// Most bytes that are taken.
+        /// Maximum length.
         limit: usize,
     },
     /// The bytes are not JSON, nest too deeply, or name a key twice.
     #[error("invalid manifest: line {line}, column {column}: {reason}; send one JSON array of groups")]
     NotJson {
-        /// From 1; 0 when it is about the whole.
+        /// Line, from 1; 0 for the whole text.
         line: usize,
-        /// From 1; 0 when it is about the whole.
+        /// Column, from 1; 0 for the whole text.
         column: usize,
-        /// As the JSON reader says it.
+        /// Message of the JSON parser.
         reason: String,
     },
-    /// JSON, and not the shape of a manifest.
-    #[error("invalid manifest: {at}: {reason}; send it as the network's tools write it")]
+    /// The JSON does not have the form of a manifest.
+    #[error("invalid manifest: {at}: {reason}; send it in the form of the network's tools")]
     Shape {
-        /// Where, for example `[0].services[1].expose[0]`.
+        /// Location, for example `[0].services[1].expose[0]`.
         at: String,
-        /// As the JSON reader says it.
+        /// Message of the JSON parser.
         reason: String,
     },
-    /// Wrong in itself, whatever the chain has.
+    /// The manifest violates a structural rule.
     #[error("invalid manifest: {at}: {fault}")]
     Structure {
-        /// Where, by names: `akash.web.expose[0]`.
+        /// Location by names: `akash.web.expose[0]`.
         at: String,
-        /// The rule that it breaks.
+        /// Violated rule.
         fault: StructureFault,
     },
-    /// Right in itself, and not what the chain has.
+    /// The manifest is valid but differs from the groups on the chain.
     #[error("manifest cross-validation error: {at}: {fault}")]
     Cross {
-        /// Where, by names: `akash.web`.
+        /// Location by names: `akash.web`.
         at: String,
-        /// The rule that it breaks.
+        /// Difference.
         fault: CrossFault,
     },
 }
 
 impl ManifestError {
-    /// What it means for the one who sent it.
+    /// Returns the category of the refusal for the client.
     #[must_use]
     pub const fn kind(&self) -> RefusalKind {
         match self {
@@ -68,164 +69,166 @@ impl ManifestError {
     }
 }
 
-/// What is wrong with a manifest by itself.
+/// Structural fault of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "fault", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StructureFault {
     /// The manifest has no groups.
-    #[error("there are no groups; add one for each placement")]
+    #[error("no groups; add one for each placement")]
     NoGroups,
-    /// A group name is there twice.
+    /// Two groups have the same name.
     #[error("another group has this name; give each group its own")]
     DuplicateGroup,
     /// A group has no services.
     #[error("the group has no services; add one or leave the group out")]
     NoServices,
     /// Services are out of order.
-    #[error("service `{name}` comes after `{before}`; sort services by name")]
+    #[error("service `{name}` follows `{before}`; sort services by name")]
     ServicesUnsorted {
-        /// The one out of order.
+        /// Service out of order.
         name: String,
-        /// The one ahead of it.
+        /// Service before it.
         before: String,
     },
-    /// A service name is there twice in a group.
+    /// Two services of a group have the same name.
     #[error("another service of the group has this name; give each service its own")]
     DuplicateService,
-    /// Not a DNS label that starts with a letter.
+    /// The name of a service is not a DNS label that starts with a letter.
     #[error(
         "`{name}` cannot be a service name; use at most 63 of a-z, 0-9 and `-`, starting with a letter and not ending with `-`"
     )]
     ServiceName {
-        /// Name as received, shortened to 80 characters.
+        /// Received name, shortened to 80 characters.
         name: String,
     },
     /// The image of a service is empty.
-    #[error("the image is empty; name a container image")]
+    #[error("the image is empty; set a container image")]
     NoImage,
-    /// Not a reference to a container image.
+    /// The image is not a reference to a container image.
     #[error("`{image}` is not a container image: {problem}; write `[REGISTRY/]PATH[:TAG][@DIGEST]`")]
     Image {
         /// The reference, shortened.
         image: String,
-        /// Which part of it is wrong.
+        /// Invalid part of the reference.
         problem: String,
     },
-    /// Resource ids start at 1.
+    /// The resource id is 0.
     #[error("the resource id is 0; use the id of the group's resource unit, from 1")]
     NoResourceId,
-    /// Not a name Kubernetes takes for a variable.
+    /// The name of a variable is not valid in Kubernetes.
     #[error(
         "`{name}` cannot be the name of an environment variable; use letters, digits, `_`, `-` and `.`, not starting with a digit or `..`"
     )]
     EnvName {
-        /// Name as received, shortened to 80 characters.
+        /// Received name, shortened to 80 characters.
         name: String,
     },
     /// Exposes are out of order.
-    #[error("it belongs further up; sort by service, port, protocol, global first")]
+    #[error("the expose is out of order; sort by service, port, protocol, global first")]
     ExposesUnsorted,
     /// An exposed port is 0.
     #[error("the port is 0; use 1 to 65535")]
     NoPort,
-    /// Not a case of a proxy.
+    /// An entry of `nextCases` is unknown.
     #[error(
-        "`{case}` in nextCases is no case for another replica; use some of error, timeout, 500, 502, 503, 504, 403, 404, 429, or off alone"
+        "`{case}` in nextCases is not a valid case; use some of error, timeout, 500, 502, 503, 504, 403, 404, 429, or off alone"
     )]
     NextCase {
-        /// Case as received, shortened to 80 characters.
+        /// Received entry, shortened to 80 characters.
         case: String,
     },
-    /// More cases than there are, or `off` beside others.
-    #[error("nextCases names a case twice, or `off` with others; name each once, or off alone")]
+    /// `nextCases` has duplicate entries, or `off` beside others.
+    #[error("nextCases has a duplicate case, or `off` with others; list each case once, or only off")]
     NextCases,
-    /// Beyond what the network allows.
+    /// An HTTP option exceeds the limit of the network.
     #[error("{option} is {value}; use at most {limit}")]
     HttpOption {
-        /// Name of the option, as the manifest spells it.
+        /// Name of the option in the manifest.
         option: String,
-        /// Value that was received.
+        /// Received value.
         value: u32,
-        /// Largest value that is taken.
+        /// Maximum value.
         limit: u32,
     },
-    /// A list or a text that is longer than its limit.
+    /// A list or a text exceeds its limit.
     #[error("{field}: {length} {unit}, at most {limit} are accepted; shorten it")]
     Limit {
         /// Field and its owner, as [`limits`](super::limits) names them.
         field: String,
-        /// Number of entries or bytes received.
+        /// Number of received entries or bytes.
         length: usize,
-        /// Largest number that is accepted.
+        /// Maximum number.
         limit: usize,
         /// `entries` or `bytes`.
         unit: String,
     },
-    /// A name that no tenant may list.
+    /// A tenant cannot use this hostname.
     #[error("`{host}` {reason}; {}", reason.help())]
     Hostname {
-        /// Hostname as received, shortened to 80 characters.
+        /// Received hostname, shortened to 80 characters.
         host: String,
-        /// The rule that it breaks.
+        /// Violated rule.
         reason: HostnameFault,
     },
-    /// A hostname is there twice.
+    /// A hostname occurs twice.
     #[error("the hostname `{host}` is listed more than once in the manifest; keep one")]
     DuplicateHostname {
-        /// Name that occurs twice, shortened to 80 characters.
+        /// Duplicate name, shortened to 80 characters.
         host: String,
     },
-    /// Nothing can be reached from outside.
+    /// No service is reachable from outside.
     #[error("no service is reachable from outside; make at least one expose global")]
     NothingGlobal,
 }
 
-/// How a manifest differs from the groups on the chain.
+/// Difference between a manifest and the groups on the chain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "fault", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum CrossFault {
-    /// Another number of groups.
+    /// The numbers of groups differ.
     #[error(
         "the manifest has {manifest} groups and the deployment {deployment}; send all of them and no others"
     )]
     GroupCount {
-        /// Groups that the manifest has.
+        /// Number of groups in the manifest.
         manifest: usize,
-        /// Groups of the deployment on the chain.
+        /// Number of groups of the deployment on the chain.
         deployment: usize,
     },
-    /// No group of that name on the chain.
+    /// The chain has no group with this name.
     #[error("the deployment has no group of this name; use the names of the deployment's groups")]
     UnknownGroup,
-    /// No unit of that id in the group.
+    /// The group has no unit with this id.
     #[error("the group has no resource unit {id}; use the ids of the deployment")]
     UnknownResource {
-        /// Resource id that the service names.
+        /// Resource id of the service.
         id: u32,
     },
-    /// More replicas than the group pays for.
-    #[error("it wants {wanted} replicas and resource unit {id} has {left} left; update the deployment first")]
+    /// The services have more replicas than the group.
+    #[error(
+        "the service has {wanted} replicas and resource unit {id} has {left} left; update the deployment first"
+    )]
     TooManyReplicas {
         /// Resource id of the unit.
         id: u32,
-        /// Replicas that the service wants.
+        /// Number of replicas of the service.
         wanted: u32,
-        /// In the unit, after the services before it.
+        /// Number of replicas of the unit that previous services left.
         left: u32,
     },
-    /// Service and unit ask for different resources.
+    /// Service and unit have different resources.
     #[error(
-        "its {what} is not that of resource unit {id}; update the deployment or the manifest, so that both say the same"
+        "its {what} differs from resource unit {id}; update the deployment or the manifest, so that both are equal"
     )]
     Mismatch {
         /// Resource id of the unit.
         id: u32,
-        /// First quantity that differs.
+        /// First different quantity.
         what: ResourceKind,
     },
-    /// An endpoint the unit does not have.
+    /// The unit lacks an endpoint.
     #[error("resource unit {id} has no {endpoint} endpoint left for it; update the deployment first")]
     TooManyEndpoints {
         /// Resource id of the unit.
@@ -233,7 +236,7 @@ pub enum CrossFault {
         /// Kind of endpoint: shared HTTP, a port, or a leased address.
         endpoint: EndpointNeed,
     },
-    /// Endpoints of the unit nobody uses.
+    /// Endpoints of the unit are unused.
     #[error(
         "{left} {endpoint} endpoints of resource unit {id} are unused; expose them or update the deployment"
     )]
@@ -242,29 +245,29 @@ pub enum CrossFault {
         id: u32,
         /// Kind of endpoint: shared HTTP, a port, or a leased address.
         endpoint: EndpointNeed,
-        /// Endpoints of this kind that no expose uses.
+        /// Number of unused endpoints of this kind.
         left: u32,
     },
-    /// Replicas of the unit nobody uses.
+    /// Replicas of the unit are unused.
     #[error("{left} replicas of resource unit {id} are unused; use them or update the deployment")]
     UnusedReplicas {
         /// Resource id of the unit.
         id: u32,
-        /// Replicas that no service uses.
+        /// Number of unused replicas.
         left: u32,
     },
 }
 
-/// A quantity a service and its unit must agree on.
+/// A quantity that must be equal in a service and its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ResourceKind {
-    /// Processor share with its attributes.
+    /// CPU with its attributes.
     Cpu,
-    /// Number of GPUs and the models accepted.
+    /// Number of GPUs and the accepted models.
     Gpu,
-    /// Size of memory with its attributes.
+    /// Memory with its attributes.
     Memory,
     /// Volumes with their names, sizes and attributes.
     Storage,
@@ -281,16 +284,16 @@ impl std::fmt::Display for ResourceKind {
     }
 }
 
-/// An endpoint an expose needs of its unit.
+/// An endpoint that an expose needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EndpointNeed {
-    /// Place behind the shared HTTP ingress.
+    /// Endpoint of the shared HTTP ingress.
     Http,
     /// Port on a node.
     Port,
-    /// Leased IP of the tenant's own.
+    /// Leased IP of the tenant.
     Ip,
 }
 
@@ -304,7 +307,7 @@ impl std::fmt::Display for EndpointNeed {
     }
 }
 
-/// A tenant's text, short enough for an error.
+/// Shortens a tenant's text for an error.
 pub(super) fn shown(text: &str) -> String {
     const SHOWN: usize = 80;
     if text.chars().count() <= SHOWN {

@@ -1,37 +1,38 @@
-//! Names that a tenant may list, and names that pass for another.
+//! Checks of the hostnames that tenants can use.
 
 use super::punycode;
 use super::validate::is_hostname;
 use super::wildcard::is_wildcard;
 use unicode_security::skeleton;
 
-/// Domain of Services inside a Kubernetes cluster, as nearly all clusters have it.
+/// Domain of Services inside a Kubernetes cluster, the default of Kubernetes.
 const CLUSTER_DOMAIN: &str = "cluster.local";
 
-/// Reason why a name is no hostname of a tenant. `Display` completes "`NAME` …".
+/// Reason why a tenant cannot use a hostname. `Display` completes "`NAME` …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HostnameFault {
-    /// Not a DNS name, with or without a wildcard.
+    /// The name is not a DNS name, with or without a wildcard.
     #[error("is not a hostname")]
     Malformed,
-    /// An IPv4 address in any spelling: URLs read each name with a number as its last label as one.
+    /// The name is an IPv4 address in any notation. URL parsers read every name with a numeric last label as
+    /// an address.
     #[error("is an IP address")]
     Address,
-    /// `localhost`.
+    /// The name is `localhost`.
     #[error("has no domain")]
     SingleLabel,
-    /// A name of a Service inside the cluster.
+    /// The name is the name of a Service in a cluster.
     #[error("is a name inside the cluster")]
     Cluster,
-    /// A label starts with `xn--` and does not decode.
+    /// A label starts with `xn--` and is not valid Punycode.
     #[error("has a label with `xn--` that is not Punycode")]
     Punycode,
 }
 
 impl HostnameFault {
-    /// What to list instead.
+    /// Returns the remedy.
     #[must_use]
     pub const fn help(self) -> &'static str {
         match self {
@@ -46,10 +47,10 @@ impl HostnameFault {
     }
 }
 
-/// Checks whether a tenant may list a name, at any provider.
+/// Checks whether a tenant can use a hostname at any provider.
 ///
 /// # Errors
-/// The first rule that the name breaks.
+/// The first violated rule.
 pub fn check_hostname(host: &str) -> Result<(), HostnameFault> {
     if !is_hostname(host) && !is_wildcard(host) {
         return Err(HostnameFault::Malformed);
@@ -58,7 +59,8 @@ pub fn check_hostname(host: &str) -> Result<(), HostnameFault> {
     if labels.next().is_some_and(is_number) {
         return Err(HostnameFault::Address);
     }
-    // The network's tools take names of one label, and public templates have them; this one is each machine's own.
+    // The tools of the network accept names of one label, and public templates contain such names.
+    // `localhost` means a different machine for every client.
     if labels.next().is_none() && host == "localhost" {
         return Err(HostnameFault::SingleLabel);
     }
@@ -72,22 +74,22 @@ pub fn check_hostname(host: &str) -> Result<(), HostnameFault> {
     Ok(())
 }
 
-/// True for decimal, octal and hexadecimal numbers.
+/// Returns whether a label is a decimal, octal or hexadecimal number.
 fn is_number(label: &str) -> bool {
     let hex = label.strip_prefix("0x");
     let is_hex = hex.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
     is_hex || label.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// True for a domain itself and every name below it.
+/// Returns whether `host` is `domain` or one of its subdomains.
 #[must_use]
 pub fn is_within(host: &str, domain: &str) -> bool {
     let stem = host.strip_suffix(domain);
-    // `notexample.com` ends with `example.com` and is not below it.
+    // `notexample.com` ends with `example.com` and is not a subdomain.
     stem.is_some_and(|stem| stem.is_empty() || stem.ends_with('.'))
 }
 
-/// True for a name with a Punycode label that looks like another name: a domain, or a name below it.
+/// Returns whether a name with a Punycode label looks like `domain` or one of its subdomains.
 #[must_use]
 pub fn looks_like(host: &str, domain: &str) -> bool {
     let mut is_encoded = false;
@@ -102,7 +104,7 @@ pub fn looks_like(host: &str, domain: &str) -> bool {
     is_encoded && !is_within(host, domain) && is_within(&folded(&decoded), &folded(domain))
 }
 
-/// Characters that look alike become the same.
+/// Maps characters that look alike to one character.
 fn folded(name: &str) -> String {
     let folded: String = skeleton(&name.to_lowercase()).collect();
     folded.to_lowercase()

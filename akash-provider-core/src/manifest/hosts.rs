@@ -1,4 +1,4 @@
-//! The hostnames and addresses a group wants.
+//! Hostnames and leased IPs that a group requests.
 
 use super::{Group, Service, ServiceExpose};
 use crate::cluster::{HostnameDeclaration, IpDeclaration};
@@ -6,8 +6,9 @@ use crate::types::LeaseId;
 use crate::types::id::ip_sharing_key;
 use std::collections::BTreeSet;
 
-/// Hostnames to declare for a lease: per ingress expose the automatic one below `static_domain` (where the
-/// provider has one), then the listed ones. Lower case, each once, the first expose wins.
+/// Returns the hostnames to declare for a lease: for each ingress expose the automatic hostname below
+/// `static_domain`, if the provider has one, then the listed hostnames. Names are lower case and unique; the
+/// first expose has precedence.
 #[must_use]
 pub fn hostnames_wanted(
     group: &Group,
@@ -20,7 +21,7 @@ pub fn hostnames_wanted(
         let automatic =
             static_domain.map(|domain| format!("{}.{domain}", lease.ingress_label(&service.name)));
         for host in automatic.iter().chain(expose.hosts.iter().flatten()) {
-            // DNS does not tell case apart, so neither does the look for duplicates.
+            // DNS is case-insensitive, so duplicates are detected in lower case.
             let hostname = host.to_lowercase();
             if seen.insert(hostname.clone()) {
                 wanted.push(HostnameDeclaration {
@@ -34,19 +35,20 @@ pub fn hostnames_wanted(
     wanted
 }
 
-/// The hostnames the tenant listed, over all exposes of the group; lower case, each once, in their order.
+/// Returns the hostnames that the tenant listed in all exposes of the group, in lower case, without
+/// duplicates, in their order.
 #[must_use]
 pub fn custom_hosts(group: &Group) -> Vec<String> {
     let mut seen = BTreeSet::new();
     listed(group).filter(|host| seen.insert(host.clone())).collect()
 }
 
-/// The same to look names up in.
+/// Returns the hostnames of [`custom_hosts`] as a set.
 pub(crate) fn custom_host_set(group: &Group) -> BTreeSet<String> {
     listed(group).collect()
 }
 
-/// Addresses to declare for a lease: one entry per global expose that names a leased IP.
+/// Returns the leased IPs to declare for a lease: one entry per global expose with a leased IP.
 #[must_use]
 pub fn ips_wanted(group: &Group, lease: &LeaseId) -> Vec<IpDeclaration> {
     let exposes = group
@@ -65,8 +67,8 @@ pub fn ips_wanted(group: &Group, lease: &LeaseId) -> Vec<IpDeclaration> {
         .collect()
 }
 
-/// Says which ingress expose lacks a hostname. A provider that gives none of its own needs the tenant to list
-/// at least one for each.
+/// Returns the name of an ingress expose without a hostname. A provider without automatic hostnames needs at
+/// least one listed hostname per ingress expose.
 #[must_use]
 pub fn missing_hostname(group: &Group, static_hosts: bool) -> Option<String> {
     if static_hosts {
@@ -82,7 +84,7 @@ pub fn missing_hostname(group: &Group, static_hosts: bool) -> Option<String> {
     ))
 }
 
-/// True when both have services of the same names, which is all an update may not change.
+/// Returns whether both groups have services with the same names, which an update must not change.
 #[must_use]
 pub fn same_services(old: &Group, new: &Group) -> bool {
     let names = |group: &Group| -> BTreeSet<String> {

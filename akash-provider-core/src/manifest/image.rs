@@ -1,16 +1,16 @@
-//! References to container images, by the grammar of the distribution project.
+//! Checks of container image references, by the grammar of the distribution project.
 
-/// Longest repository with its registry.
+/// Maximum length of a repository with its registry.
 const MAX_NAME: usize = 255;
-/// Longest tag.
+/// Maximum length of a tag.
 const MAX_TAG: usize = 128;
-/// Shortest digest, in hexadecimal digits.
+/// Minimum length of a digest, in hexadecimal digits.
 const MIN_DIGEST: usize = 32;
 
 /// Checks `[REGISTRY[:PORT]/]PATH[:TAG][@ALGORITHM:DIGEST]`.
 ///
 /// # Errors
-/// What of the reference is wrong.
+/// The invalid part of the reference.
 pub(crate) fn check(reference: &str) -> Result<(), &'static str> {
     let (rest, digest) = match reference.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),
@@ -19,7 +19,7 @@ pub(crate) fn check(reference: &str) -> Result<(), &'static str> {
     if digest.is_some_and(|digest| !is_digest(digest)) {
         return Err("its digest is not `ALGORITHM:HEX`");
     }
-    // A colon before the last slash is that of a port.
+    // A colon before the last slash separates a port.
     let path_at = rest.rfind('/').map_or(0, |at| at + 1);
     let (_, last) = rest.split_at(path_at);
     let (name, tag) = match last.split_once(':') {
@@ -82,7 +82,7 @@ fn is_host(host: &str) -> bool {
     is_port && is_name
 }
 
-/// One component of a path: letters and digits with one separator between.
+/// Returns whether `part` is one component of a path: letters and digits, with single separators between.
 fn is_path(part: &str) -> bool {
     let is_word = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let mut separators = part.split(|c: char| u8::try_from(c).is_ok_and(is_word));

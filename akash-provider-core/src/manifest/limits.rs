@@ -1,7 +1,8 @@
 //! Limits on the lists and texts of a manifest.
 //!
-//! The chain and the Go provider do not limit these lists, so most numbers are our own: several times what public SDL
-//! files use, and small enough that one manifest cannot exhaust hostnames, objects or memory.
+//! The chain and the Go provider do not limit these lists. Most numbers are defined by this project: several
+//! times the values in public SDL files, and small enough that one manifest cannot exhaust hostnames, objects
+//! or memory.
 
 use super::fault::{ManifestError, StructureFault};
 use super::validate::broken;
@@ -13,11 +14,11 @@ use crate::types::{Attribute, Resources};
 pub struct Limit {
     /// Field and its owner, for example `hosts of an expose`.
     pub field: &'static str,
-    /// Largest number of entries of a list, or of bytes of a text.
+    /// Maximum number of entries of a list, or of bytes of a text.
     pub max: usize,
     /// Unit of `max`: `entries` or `bytes`.
     pub unit: &'static str,
-    /// Where the number comes from.
+    /// Source of the number.
     pub source: &'static str,
 }
 

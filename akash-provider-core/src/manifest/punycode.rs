@@ -1,15 +1,15 @@
-//! Decoding of international labels, RFC 3492.
+//! Decoder of internationalized labels, RFC 3492.
 
 /// Number of digits: `a` to `z`, then `0` to `9`.
 const BASE: u32 = 36;
-/// Smallest and largest threshold of a digit (RFC 3492, section 5).
+/// Minimum and maximum threshold of a digit (RFC 3492, section 5).
 const T_MIN: u32 = 1;
 const T_MAX: u32 = 26;
-/// First code point that is encoded.
+/// First encoded code point.
 const INITIAL_N: u32 = 128;
 const INITIAL_BIAS: u32 = 72;
 
-/// Returns the text of a label without its `xn--`; `None` where it is not Punycode.
+/// Decodes a label without its `xn--`. Returns `None` if the label is not valid Punycode.
 pub(super) fn decode(encoded: &str) -> Option<String> {
     let (plain, digits) = encoded.rsplit_once('-').unwrap_or(("", encoded));
     let mut output: Vec<char> = plain.chars().collect();
@@ -35,7 +35,7 @@ pub(super) fn decode(encoded: &str) -> Option<String> {
         output.insert(usize::try_from(i).ok()?, char::from_u32(n)?);
         i += 1;
     }
-    // An encoded label has at least one character beyond ASCII.
+    // An encoded label contains at least one non-ASCII character.
     output
         .iter()
         .any(|c| !c.is_ascii())

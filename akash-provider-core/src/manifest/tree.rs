@@ -1,19 +1,19 @@
-//! JSON as received, with every key once.
+//! Parser of JSON without duplicate keys.
 //!
-//! Two keys of the same name mean different things to different readers, and one of them is the hash.
+//! Parsers disagree about duplicate keys, and the hash of a manifest must not depend on the parser.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::fmt;
 
-/// Reads one JSON value from bytes. The depth limit is serde_json's own, 128.
+/// Parses one JSON value. The depth limit is that of serde_json, 128.
 ///
 /// # Errors
-/// What serde_json says, and `duplicate key`.
+/// Errors of serde_json, and `duplicate key`.
 pub(super) fn read(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = Tree.deserialize(&mut reader)?;
-    // What follows the value would be outside of the hash.
+    // Trailing data would not be part of the hash.
     reader.end()?;
     Ok(value)
 }

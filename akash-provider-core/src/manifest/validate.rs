@@ -1,4 +1,4 @@
-//! Right in itself: the structural rules, as the network's tools and providers apply them.
+//! Structural rules of a manifest, as in the tools and providers of the network.
 
 use super::fault::{ManifestError, StructureFault, shown};
 use super::hostname::check_hostname;
@@ -8,42 +8,43 @@ use super::{Group, HttpOptions, Manifest, Service, ServiceExpose, limits};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-/// Longest service name: it becomes a label of a DNS name.
+/// Maximum length of a service name, which becomes a label of a DNS name.
 pub const MAX_SERVICE_NAME: usize = 63;
 
-/// When a proxy may try the next replica.
+/// Conditions under which a proxy can try the next replica.
 pub const NEXT_CASES: [&str; 10] = [
     "error", "timeout", "500", "502", "503", "504", "403", "404", "429", "off",
 ];
 
-/// The case of [`NEXT_CASES`] that stands alone.
+/// Entry of [`NEXT_CASES`] that excludes all others.
 pub(crate) const NEXT_CASE_ALONE: &str = "off";
 
-/// Largest request body a proxy is asked to take, in bytes.
+/// Maximum size of a request body in a proxy, in bytes.
 pub const MAX_BODY: u32 = 104_857_600;
 
-/// Largest buffer of a proxy, in bytes.
+/// Maximum buffer size of a proxy, in bytes.
 pub const MAX_PROXY_BUFFER: u32 = 1_048_576;
 
-/// Longest read and send timeout of a proxy, in milliseconds.
+/// Maximum read and send timeout of a proxy, in milliseconds.
 pub const MAX_PROXY_TIMEOUT: u32 = 60_000;
 
-/// Longest hostname, as DNS and Kubernetes have it.
+/// Maximum length of a hostname in DNS and Kubernetes.
 pub const MAX_HOSTNAME: usize = 253;
 
-/// Longest label of a hostname, as DNS has it.
+/// Maximum length of a label of a hostname in DNS.
 const MAX_HOST_LABEL: usize = 63;
 
-/// Checks everything that needs no chain: groups and services present, named, sorted; images, variables, ports,
-/// proxy options, hostnames; all lists and texts within [`limits`]; and that something is reachable from outside.
+/// Checks everything that does not depend on the chain: groups and services exist, are named and sorted;
+/// images, variables, ports, proxy options and hostnames are valid; all lists and texts are within
+/// [`limits`]; and at least one service is reachable from outside.
 ///
 /// # Errors
-/// [`ManifestError::Structure`] for the first rule that is broken, in the order of the manifest.
+/// [`ManifestError::Structure`] for the first violated rule, in the order of the manifest.
 pub fn validate(manifest: &Manifest) -> Result<(), ManifestError> {
     faults(manifest, 1).pop().map_or(Ok(()), Err)
 }
 
-/// The same, with the first fault of each service, and at most so many.
+/// Returns the first fault of each service, at most `most` faults.
 pub(crate) fn faults(manifest: &Manifest, most: usize) -> Vec<ManifestError> {
     let mut faults = Vec::new();
     let mut seen = Seen::default();
@@ -69,7 +70,8 @@ pub(crate) fn faults(manifest: &Manifest, most: usize) -> Vec<ManifestError> {
             return faults;
         }
     }
-    // Only where nothing else is wrong: a fault ends the look at a service, so a global expose may be unseen.
+    // Only without other faults, because the check of a service stops at its first fault and may not have
+    // reached a global expose.
     if !seen.global && faults.is_empty() {
         faults.push(broken("manifest", StructureFault::NothingGlobal));
     }
@@ -166,7 +168,7 @@ fn check_expose<'a>(
             let host = shown(host);
             return Err(broken(&at(), StructureFault::Hostname { host, reason }));
         }
-        // Names in capitals are refused above, so equal hostnames are equal byte for byte.
+        // Upper-case names are refused above, so equal hostnames are byte-equal.
         if !seen.hosts.insert(host) {
             return Err(broken(
                 &at(),
@@ -178,14 +180,15 @@ fn check_expose<'a>(
     Ok(())
 }
 
-/// What is written into the proxy's configuration is what the network's SDL may say, and nothing else.
+/// Allows only values that an SDL can contain, because the values are written into the configuration of the
+/// proxy.
 fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), ManifestError> {
     let at = || format!("{}.httpOptions", at());
     let cases = options.next_cases.as_deref().unwrap_or_default();
     if let Some(bad) = cases.iter().find(|case| !NEXT_CASES.contains(&case.as_str())) {
         return Err(broken(&at(), StructureFault::NextCase { case: shown(bad) }));
     }
-    // More entries than there are cases means that one is there twice.
+    // More entries than existing cases imply a duplicate.
     if cases.len() > NEXT_CASES.len() || (cases.len() > 1 && cases.iter().any(|c| c == NEXT_CASE_ALONE)) {
         return Err(broken(&at(), StructureFault::NextCases));
     }
@@ -203,20 +206,21 @@ fn check_options(at: &dyn Fn() -> String, options: &HttpOptions) -> Result<(), M
     Ok(())
 }
 
-/// The order exposes must have: service, port, protocol, global first.
+/// Compares exposes in their required order: service, port, protocol, global first.
 pub(crate) fn expose_order(a: &ServiceExpose, b: &ServiceExpose) -> Ordering {
-    // `false` sorts before `true`, so the negation puts global ones first.
+    // `false` sorts before `true`, so the negation sorts global exposes first.
     let key = |e: &ServiceExpose| (e.port, e.proto, !e.global);
     a.service.cmp(&b.service).then_with(|| key(a).cmp(&key(b)))
 }
 
-/// `[a-z]([-a-z0-9]*[a-z0-9])?`, at most [`MAX_SERVICE_NAME`] characters.
+/// Returns whether `name` matches `[a-z]([-a-z0-9]*[a-z0-9])?` with at most [`MAX_SERVICE_NAME`] characters.
 #[must_use]
 pub fn is_service_name(name: &str) -> bool {
     name.len() <= MAX_SERVICE_NAME && name.starts_with(|c: char| c.is_ascii_lowercase()) && is_label(name)
 }
 
-/// As Kubernetes takes names of variables: `[-._a-zA-Z][-._a-zA-Z0-9]*`, neither `.` nor starting with `..`.
+/// Returns whether Kubernetes accepts the name of a variable: `[-._a-zA-Z][-._a-zA-Z0-9]*`, not `.` and not
+/// starting with `..`.
 pub(crate) fn is_env_name(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     !name.is_empty()
@@ -226,8 +230,8 @@ pub(crate) fn is_env_name(name: &str) -> bool {
         && name.bytes().all(allowed)
 }
 
-/// A lower-case DNS-1123 subdomain of at most [`MAX_HOSTNAME`] characters, without a wildcard. The label that stands for
-/// a wildcard is in none.
+/// Returns whether `host` is a lower-case DNS-1123 subdomain of at most [`MAX_HOSTNAME`] characters without a
+/// wildcard or the internal label of a wildcard.
 #[must_use]
 pub fn is_hostname(host: &str) -> bool {
     is_dns_name(host) && host.split('.').next() != Some(WILDCARD_LABEL)

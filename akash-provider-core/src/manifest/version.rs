@@ -1,7 +1,7 @@
-//! The manifest's hash, which the chain calls the deployment's version, and reading a manifest from bytes.
+//! Parsing of a manifest, and its hash, which the chain stores as the version of the deployment.
 //!
-//! The hash is SHA-256 over canonical JSON: no white space, keys sorted by their bytes at every level, and
-//! strings escaped the way the network's tools (written in Go) do it.
+//! The hash is SHA-256 over canonical JSON: no white space, keys sorted by bytes at every level, and strings
+//! escaped like in Go.
 
 use super::fault::ManifestError;
 use super::{Group, Manifest, Service, ServiceExpose, tree, validate};
@@ -10,11 +10,11 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::io::Write as _;
 
-/// Longest manifest accepted, in bytes. The largest real ones are tens of kilobytes.
+/// Maximum length of a manifest, in bytes. Real manifests have at most tens of kilobytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
 
-/// Keys the network leaves out when their value is empty, so that leaving them out or sending them empty is the
-/// same manifest.
+/// Keys that the network omits when their value is empty, so that an omitted key and an empty value have the
+/// same hash.
 const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
     "attributes",
     "credentials",
@@ -29,10 +29,10 @@ const LEFT_OUT_WHEN_EMPTY: [&str; 11] = [
     "value",
 ];
 
-/// The hashes by which the chain may know a manifest that was received.
+/// Hashes of a received manifest, one of which the chain may contain.
 ///
-/// Who hashed it either knew every field, or dropped those that its tools do not know. So a field that this version
-/// does not know may count or not; without such a field both hashes are the same.
+/// The tool that computed the hash either included unknown fields or dropped them. Without unknown fields
+/// both hashes are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Hashes {
     received: [u8; 32],
@@ -40,26 +40,26 @@ pub struct Hashes {
 }
 
 impl Hashes {
-    /// Over everything that was received.
+    /// Returns the hash over all received fields.
     #[must_use]
     pub const fn received(&self) -> &[u8; 32] {
         &self.received
     }
 
-    /// Over the fields that this version knows, as the Go provider counts.
+    /// Returns the hash over the fields that this version supports, like the Go provider.
     #[must_use]
     pub const fn known(&self) -> &[u8; 32] {
         &self.known
     }
 
-    /// True for either of them.
+    /// Returns whether `hash` is one of the two hashes.
     #[must_use]
     pub fn contain(&self, hash: &[u8; 32]) -> bool {
         self.received == *hash || self.known == *hash
     }
 }
 
-/// Those of a manifest in which every field is known.
+/// Creates the hashes of a manifest without unknown fields.
 impl From<[u8; 32]> for Hashes {
     fn from(hash: [u8; 32]) -> Self {
         Self {
@@ -69,15 +69,16 @@ impl From<[u8; 32]> for Hashes {
     }
 }
 
-/// Reads and validates a manifest, and hashes it as it was received.
+/// Parses, validates and hashes a received manifest.
 ///
-/// Fields this version does not know are ignored in the manifest; how they count in its hash, [`Hashes`] says. Known
-/// fields count as the network counts them: a missing `env` hashes like `null`, an empty `attributes` list like none.
+/// Unknown fields are ignored in the manifest. [`Hashes`] describes their effect on the hash. The hash
+/// follows the rules of the network for missing fields: a missing `env` hashes like `null`, an empty
+/// `attributes` list like a missing one.
 ///
 /// # Errors
-/// [`ManifestError`]: too large, not JSON, not a manifest, or against a rule of [`validate()`].
+/// [`ManifestError`]: too large, not JSON, not a manifest, or a violated rule of [`validate()`].
 pub fn parse(bytes: &[u8]) -> Result<(Manifest, Hashes), ManifestError> {
-    // Before it is read, because the work grows with the length.
+    // Checked before parsing, because the cost grows with the length.
     if bytes.len() > MAX_BYTES {
         return Err(ManifestError::TooLarge {
             bytes: bytes.len(),
@@ -90,19 +91,20 @@ pub fn parse(bytes: &[u8]) -> Result<(Manifest, Hashes), ManifestError> {
         reason: reason(&e),
     })?;
     let manifest = Manifest::deserialize(&received).map_err(|e| shape(&received, &e))?;
-    // Before it is hashed: what is refused needs no hash.
+    // Validated before hashing, because a refused manifest needs no hash.
     validate(&manifest)?;
     let hashes = hashes(received, &manifest);
     Ok((manifest, hashes))
 }
 
-/// The hash of a manifest, as the chain keeps it with the deployment.
+/// Returns the hash of a manifest, as the chain stores it with the deployment.
 #[must_use]
 pub fn hash(manifest: &Manifest) -> [u8; 32] {
     digest(&known(manifest))
 }
 
-/// Canonical JSON: compact, keys sorted, `<`, `>`, `&`, U+2028 and U+2029 escaped, other UTF-8 as it is.
+/// Returns canonical JSON: compact, keys sorted, `<`, `>`, `&`, U+2028 and U+2029 escaped, other UTF-8
+/// unchanged.
 #[must_use]
 pub fn canonical_json(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
@@ -115,12 +117,12 @@ fn digest(value: &Value) -> [u8; 32] {
 }
 
 fn known(manifest: &Manifest) -> Value {
-    // The model has text keys and no maps that could fail, so this is always the manifest.
+    // The model has text keys and no fallible maps, so the conversion never fails.
     serde_json::to_value(manifest).unwrap_or_default()
 }
 
 fn hashes(received: Value, manifest: &Manifest) -> Hashes {
-    // From the model and not from the bytes: fields that were left out hash as the network's tools fill them in.
+    // Based on the model, so that omitted fields hash like the defaults of the network's tools.
     let mut tree = known(manifest);
     keep_nulls(&received, &mut tree);
     let known = digest(&tree);
@@ -132,7 +134,7 @@ fn hashes(received: Value, manifest: &Manifest) -> Hashes {
     Hashes { received, known }
 }
 
-/// A list that was sent as null is hashed as null.
+/// Sets lists to null that were received as null.
 fn keep_nulls(received: &Value, known: &mut Value) {
     match (received, known) {
         (Value::Object(received), Value::Object(known)) => {
@@ -152,7 +154,7 @@ fn keep_nulls(received: &Value, known: &mut Value) {
     }
 }
 
-/// Adds what was received and is not known; true if there was anything.
+/// Adds unknown fields of the received manifest. Returns whether there was any.
 fn add_unknown(received: Value, known: &mut Value) -> bool {
     let mut any = false;
     match (received, known) {
@@ -167,7 +169,7 @@ fn add_unknown(received: Value, known: &mut Value) -> bool {
             }
         }
         (Value::Array(received), Value::Array(known)) => {
-            // As long as each other, because the model was read from this very tree.
+            // The lists have equal lengths, because the model was parsed from the same tree.
             for (received, known) in received.into_iter().zip(known) {
                 any |= add_unknown(received, known);
             }
@@ -188,7 +190,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Where the tree is not a manifest: the deepest group, service or expose that does not read by itself.
+/// Finds the deepest group, service or expose that is not valid.
 fn shape(tree: &Value, error: &serde_json::Error) -> ManifestError {
     let mut found = (String::from("manifest"), reason(error));
     for (g, group) in items(Some(tree)) {
@@ -209,7 +211,7 @@ fn items(value: Option<&Value>) -> impl Iterator<Item = (usize, &Value)> {
 }
 
 fn narrow<'a, T: Deserialize<'a>>(at: String, value: &'a Value, found: &mut (String, String)) {
-    // Only ever deeper into the first that fails.
+    // Only descends into the first invalid part.
     if !(found.0 == "manifest" || at.starts_with(&found.0)) {
         return;
     }
@@ -244,7 +246,7 @@ fn write_value(value: &Value, out: &mut Vec<u8>) {
 }
 
 fn write_object(map: &Map<String, Value>, out: &mut Vec<u8>) {
-    // Sorted here, because whether the map is depends on a feature any crate may turn on.
+    // Sorted here, because a feature of serde_json that any crate can enable determines the order of the map.
     let mut entries: Vec<(&String, &Value)> = map.iter().collect();
     entries.sort_unstable_by_key(|(key, _)| *key);
     out.push(b'{');
@@ -259,12 +261,12 @@ fn write_object(map: &Map<String, Value>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// Whole numbers as they are; others as Go writes a 64-bit float.
+/// Writes integers unchanged, other numbers like Go writes a 64-bit float.
 fn write_number(number: &serde_json::Number, out: &mut Vec<u8>) {
     let text = match number.as_f64() {
         Some(float) if number.is_f64() => {
             let size = float.abs();
-            // Where Go goes over to exponents.
+            // Go uses exponents outside this range.
             if float != 0.0 && !(1e-6..1e21).contains(&size) {
                 let text = format!("{float:e}");
                 if size >= 1e21 {
@@ -292,7 +294,7 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
             '\t' => out.extend_from_slice(b"\\t"),
             '\u{8}' => out.extend_from_slice(b"\\b"),
             '\u{c}' => out.extend_from_slice(b"\\f"),
-            // Go escapes these too, so that JSON may stand inside HTML and JavaScript.
+            // Go escapes these characters too, so that JSON can be embedded in HTML and JavaScript.
             '\0'..='\u{1f}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
                 // Writing to a Vec cannot fail.
                 let _ = write!(out, "\\u{:04x}", u32::from(c));

@@ -1,17 +1,17 @@
 //! Hostnames with a wildcard: `*.example.com`, one `*` as the whole first label.
 //!
-//! Such a name *covers* what has one label in its place (`a.example.com`), and neither `a.b.example.com` nor
-//! `example.com`. Proxies of the Gateway API, and nginx, let it *reach* names of more labels too, where nobody has one
-//! that is nearer; what must never be served by somebody else is compared with that.
+//! A wildcard *covers* names with one label in its place (`a.example.com`), but not `a.b.example.com` or
+//! `example.com`. Proxies of the Gateway API, and nginx, let a wildcard also *reach* names with more labels,
+//! if no more specific name exists. Checks that protect names of other parties use the second, wider meaning.
 
 use super::{MAX_HOSTNAME, check_hostname, is_hostname};
 
-/// The label that stands for `*` where none can be written, such as the names of a backend's objects. No hostname
-/// begins with it: names with `--` at that place are kept from registration unless they begin with `xn--`.
+/// Label that represents `*` where the character is not allowed, such as in object names. No hostname starts
+/// with this label: registries reserve names with `--` in this position, except `xn--`.
 pub const WILDCARD_LABEL: &str = "wc--any";
 
-/// True for `*.` before a hostname of at least two labels. With [`WILDCARD_LABEL`] in place of the `*` it has at most
-/// [`MAX_HOSTNAME`] characters.
+/// Returns whether `host` is `*.` before a hostname of at least two labels. With [`WILDCARD_LABEL`] instead
+/// of `*` the name must have at most [`MAX_HOSTNAME`] characters.
 #[must_use]
 pub fn is_wildcard(host: &str) -> bool {
     let Some(rest) = host.strip_prefix("*.") else {
@@ -20,21 +20,21 @@ pub fn is_wildcard(host: &str) -> bool {
     rest.contains('.') && rest.len() + WILDCARD_LABEL.len() < MAX_HOSTNAME && is_hostname(rest)
 }
 
-/// True for a hostname, with or without a wildcard, that passes [`check_hostname`].
+/// Returns whether `host` is a hostname, with or without a wildcard, that passes [`check_hostname`].
 #[must_use]
 pub fn is_hostname_or_wildcard(host: &str) -> bool {
     check_hostname(host).is_ok()
 }
 
-/// The wildcard that covers a hostname; `None` for a name of one label, and for a wildcard.
+/// Returns the wildcard that covers a hostname, or `None` for a name of one label or a wildcard.
 #[must_use]
 pub fn covering(host: &str) -> Option<String> {
     let (first, rest) = host.split_once('.')?;
     (first != "*").then(|| format!("*.{rest}"))
 }
 
-/// True when a name is a wildcard that a proxy may follow for a request to `host`, or to a name below it: `*.a.com`
-/// reaches `b.a.com` and `c.b.a.com`.
+/// Returns whether `name` is a wildcard that a proxy may use for a request to `host` or to a subdomain:
+/// `*.a.com` reaches `b.a.com` and `c.b.a.com`.
 #[must_use]
 pub fn reaches(name: &str, host: &str) -> bool {
     let Some(dotted) = name.strip_prefix('*') else {
@@ -43,8 +43,8 @@ pub fn reaches(name: &str, host: &str) -> bool {
     host.strip_suffix(dotted).is_some_and(|stem| !stem.is_empty())
 }
 
-/// The name with [`WILDCARD_LABEL`] in place of a wildcard: of a form that names of objects have. Two names never have
-/// the same.
+/// Returns the name with [`WILDCARD_LABEL`] instead of a wildcard, which is valid as an object name.
+/// Different names have different results.
 #[must_use]
 pub fn without_star(host: &str) -> String {
     match host.strip_prefix('*') {
@@ -53,7 +53,7 @@ pub fn without_star(host: &str) -> String {
     }
 }
 
-/// The name of which [`without_star`] made this one.
+/// Reverses [`without_star`].
 #[must_use]
 pub fn with_star(name: &str) -> String {
     match name.strip_prefix(WILDCARD_LABEL) {

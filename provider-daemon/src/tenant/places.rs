@@ -144,7 +144,7 @@ deployment:
     fn what_a_refusal_names_has_its_line() {
         let web = || Some((14, "service `web`".to_owned()));
         for words in [
-            "manifest cross-validation error: east.web: its CPU is not that of resource unit 1",
+            "manifest cross-validation error: east.web: its CPU differs from resource unit 1",
             "invalid manifest: east.web.expose[0]: the port is 0",
             "service \"web\" exposed on 80:TCP must have a hostname",
             "group \"east\": service `web` is odd",

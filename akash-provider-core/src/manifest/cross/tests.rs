@@ -23,7 +23,7 @@ fn made() -> (Manifest, GroupSpec) {
     (sdl.manifest, sdl.groups.into_iter().next().unwrap())
 }
 
-/// The fault after a change to a matching pair.
+/// Returns the fault after a change of a matching pair.
 fn fault(change: impl FnOnce(&mut Manifest, &mut GroupSpec)) -> CrossFault {
     let (mut manifest, mut spec) = made();
     change(&mut manifest, &mut spec);
@@ -85,7 +85,7 @@ fn resources_are_equal_in_units_and_attributes() {
         fault(|_, s| s.resources[0].resources.memory.bytes -= 1),
         mismatch(ResourceKind::Memory)
     );
-    // A list that is shorter on either side is not equal.
+    // A shorter list on either side is different.
     let fewer = fault(|_, s| s.resources[0].resources.storage.truncate(1));
     assert_eq!(fewer, mismatch(ResourceKind::Storage));
     let more = fault(|m, s| m.groups[0].services[0].resources.storage = unit(s).storage[..1].to_vec());

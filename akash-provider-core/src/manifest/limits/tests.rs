@@ -49,7 +49,7 @@ fn hosts(from: usize, count: usize) -> Option<Vec<String>> {
     )
 }
 
-/// Makes the field of a limit as long as `length`.
+/// Sets the length of the field of a limit to `length`.
 fn fill(limit: &Limit, manifest: &mut Manifest, length: usize) {
     if *limit == GROUPS {
         let group = manifest.groups[0].clone();
@@ -177,7 +177,7 @@ fn twenty_thousand_hosts_are_refused_and_the_error_says_where_and_how_many() {
         validate(&many).unwrap_err().to_string(),
         "invalid manifest: west.web.expose[0]: hosts of an expose: 20000 entries, at most 100 are accepted; shorten it"
     );
-    // Spread over exposes, each within its limit.
+    // Spread over several exposes, each within its limit.
     let each = |n: usize| ServiceExpose {
         hosts: hosts(n * 100, 100),
         ..expose()

@@ -48,7 +48,7 @@ fn fault(groups: Vec<Group>) -> StructureFault {
     }
 }
 
-/// The fault of a manifest of one service, changed.
+/// Returns the fault of a manifest with one changed service.
 fn fault_of(change: impl FnOnce(&mut Service)) -> StructureFault {
     let mut service = service("web");
     change(&mut service);
