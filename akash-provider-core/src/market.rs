@@ -1,8 +1,9 @@
-//! The embedded market: the network's rules for orders, bids, leases and escrow as a pure value.
+//! The embedded market: the rules of the network for orders, bids, leases and escrow as a pure value.
 //!
-//! A [`Market`] is told what providers ([`Market::execute`]) and tenants ([`Market::tenant`]) do and answers
-//! with the facts of that transaction, in the network's order, or with the network's refusal. It has no clock:
-//! [`Market::end_block`] closes a block and says how long it took. The same calls give the same market.
+//! A [`Market`] executes messages of providers ([`Market::execute`]) and tenants ([`Market::tenant`]). The
+//! result contains the events of the transaction in the order of the network, or the refusal of the network.
+//! The market has no clock: [`Market::end_block`] completes a block with a given duration. Equal calls
+//! produce equal markets.
 //!
 //! ```text
 //!   TenantMsg ─┐                        ┌─ ChainEvents of the transaction
@@ -10,13 +11,12 @@
 //!   end_block ─┘                        └─ Block { h + 1 }
 //! ```
 //!
-//! Transactions belong to the block after [`Market::height`]. They see its time once [`Market::begin_block`] has
-//! said it, and the time of the newest complete block before.
-//! Escrow is settled lazily, as on the network: an account that ran dry is noticed by the first transaction
-//! that touches it.
+//! Transactions belong to the block after [`Market::height`]. They use the time set by
+//! [`Market::begin_block`], or the time of the newest complete block. Escrow is settled lazily, as on the
+//! network: the first transaction on an exhausted account detects that the funds are exhausted.
 //!
-//! Not modelled: fees, gas and signatures (who serves the market to others takes them with
-//! [`Market::account_mut`]), and deposits from grants.
+//! Fees, gas, signatures and deposits from grants are not modeled. A server of the market handles fees and
+//! signatures with [`Market::account_mut`].
 
 mod bids;
 mod book;
@@ -43,22 +43,22 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Least deposit of a deployment in either denomination, as the network's default.
+/// Minimum deposit of a deployment in either denomination, as the default of the network.
 pub const MIN_DEPLOYMENT_DEPOSIT: u128 = 500_000;
 
-/// What a market starts with.
+/// Initial state of a market.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MarketConfig {
-    /// Id of the chain that the market plays.
+    /// Chain id.
     pub chain_id: String,
     /// Time of block 1, which is complete from the start.
     pub genesis_time: BlockTime,
-    /// Parameters in force until [`Market::set_params`].
+    /// Initial parameters; [`Market::set_params`] changes them.
     pub params: MarketParams,
 }
 
 impl MarketConfig {
-    /// A market with the network's default parameters.
+    /// Creates a configuration with the default parameters of the network.
     #[must_use]
     pub fn new(chain_id: impl Into<String>, genesis_time: BlockTime) -> Self {
         Self {
@@ -69,7 +69,8 @@ impl MarketConfig {
     }
 }
 
-/// The network's default parameters: deposits of 500000 uakt or uact, 20 bids, windows from 1 h to 720 h.
+/// Returns the default parameters of the network: deposits of 500000 uakt or uact, 20 bids, windows from 1 h
+/// to 720 h.
 #[must_use]
 pub fn network_params() -> MarketParams {
     const HOUR: Duration = Duration::from_secs(3600);
@@ -85,94 +86,94 @@ pub fn network_params() -> MarketParams {
     }
 }
 
-/// What a tenant or an auditor does.
+/// Message of a tenant or an auditor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "msg", rename_all = "snake_case")]
 pub enum TenantMsg {
-    /// Ask for bids on the groups of a new deployment.
+    /// Creates a deployment, with one order for each group.
     CreateDeployment {
         /// Owner and dseq of the deployment.
         id: DeploymentId,
-        /// Groups; sorted by name they get gseq 1, 2, and so on.
+        /// Groups. The market sorts them by name and numbers them from gseq 1.
         groups: Vec<GroupSpec>,
         /// Hash of the manifest.
         hash: [u8; 32],
-        /// First money, from the tenant's balance.
+        /// Initial deposit, from the tenant's balance.
         deposit: Coin,
-        /// Shortest reclamation window accepted; `None` when none is asked for.
+        /// Minimum accepted reclamation window; `None` requests none.
         reclamation_min_window: Option<Duration>,
     },
-    /// Replace the hash of the manifest; the groups stay as they are.
+    /// Replaces the hash of the manifest. The groups stay unchanged.
     UpdateDeployment {
         /// Owner and dseq of the deployment.
         id: DeploymentId,
         /// Hash of the new manifest.
         hash: [u8; 32],
     },
-    /// End everything and take the rest of the money back.
+    /// Closes the deployment and returns the remaining escrow balance.
     CloseDeployment {
         /// Owner and dseq of the deployment.
         id: DeploymentId,
     },
-    /// Stop a group; it may be started again.
+    /// Pauses a group, which can be started again.
     PauseGroup {
         /// Deployment and gseq of the group.
         id: GroupId,
     },
-    /// Start a paused group: a new order.
+    /// Starts a paused group with a new order.
     StartGroup {
         /// Deployment and gseq of the group.
         id: GroupId,
     },
-    /// End a group for good; the others of the deployment go on.
+    /// Closes a group permanently. Other groups of the deployment continue.
     CloseGroup {
         /// Deployment and gseq of the group.
         id: GroupId,
     },
-    /// Take a bid; the others are lost.
+    /// Accepts a bid. The other bids are lost.
     CreateLease {
-        /// The bid that is to win; it must be open.
+        /// The accepted bid, which must be open.
         bid: BidId,
     },
-    /// End a lease; the open group gets a new order at once.
+    /// Closes a lease. The open group gets a new order at once.
     CloseLease {
         /// Order and provider of the lease.
         id: LeaseId,
     },
-    /// Add money to the escrow of a deployment.
+    /// Adds funds to the escrow account of a deployment.
     Deposit {
         /// Owner and dseq of the deployment.
         deployment: DeploymentId,
-        /// How much, from the tenant's balance.
+        /// Amount, from the tenant's balance.
         coin: Coin,
     },
-    /// An auditor signs attributes of a provider; they replace what it signed before.
+    /// Signs attributes of a provider as an auditor, and replaces earlier signed attributes.
     SignProvider {
-        /// Account of the auditor who signs.
+        /// Account of the auditor.
         auditor: Address,
-        /// Account of the provider that it is about.
+        /// Account of the provider.
         owner: Address,
-        /// Keys and values that are signed.
+        /// Signed attributes.
         attributes: Vec<Attribute>,
     },
-    /// An auditor takes its signature back.
+    /// Removes the signed attributes of an auditor.
     UnsignProvider {
-        /// Account of the auditor who had signed.
+        /// Account of the auditor.
         auditor: Address,
-        /// Account of the provider that it was about.
+        /// Account of the provider.
         owner: Address,
     },
 }
 
-/// A transaction was refused and changed nothing.
+/// Refusal of a transaction, which changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{code}: {log}")]
 pub struct Rejection {
-    /// What it means for a provider.
+    /// Category of the error for a provider.
     pub error: TxError,
-    /// Codespace and code; only the codespace where the number is not known.
+    /// Codespace and code; only the codespace if the code is unknown.
     pub code: String,
-    /// The chain's text, for people.
+    /// Error text of the chain.
     pub log: String,
 }
 
@@ -215,20 +216,20 @@ pub struct Market {
     params: MarketParams,
     /// Times of the complete blocks; the first is block 1.
     block_times: Vec<BlockTime>,
-    /// Time of the block under construction, once it is known.
+    /// Time of the block under construction, if already set.
     #[serde(default)]
     building_at: Option<BlockTime>,
     deployments: BTreeMap<DeploymentId, DeploymentBook>,
     ledger: Ledger,
     index: Index,
     providers: BTreeMap<Address, ProviderRecord>,
-    /// By provider and auditor.
+    /// Signed attributes by provider and auditor.
     audits: BTreeMap<(Address, String), Vec<Attribute>>,
     certificates: BTreeMap<Address, Vec<Certificate>>,
 }
 
 impl Market {
-    /// A market whose block 1 is complete.
+    /// Creates a market with a complete block 1.
     #[must_use]
     pub fn new(config: MarketConfig) -> Self {
         Self {
@@ -245,15 +246,15 @@ impl Market {
         }
     }
 
-    /// Puts money on an account out of nothing; saturates.
+    /// Creates funds in an account; saturates.
     pub fn fund(&mut self, account: &Address, coin: &Coin) {
         self.ledger.credit(account, &coin.denom, coin.amount);
     }
 
-    /// Executes one message of a provider as a transaction of its own.
+    /// Executes one message of a provider in its own transaction.
     ///
     /// # Errors
-    /// The network's refusal; nothing was changed.
+    /// The refusal of the network. The market is unchanged.
     pub fn execute(&mut self, msg: &Msg) -> Result<Vec<ChainEvent>, Rejection> {
         let events = match msg {
             Msg::CreateBid {
@@ -276,12 +277,12 @@ impl Market {
     }
 
     /// Executes several messages as one transaction: all of them, or none. With more than one message the
-    /// market is copied first, so this costs more the larger the market is.
+    /// market is copied first, so the cost grows with the market.
     ///
     /// # Errors
-    /// The refusal of the first message that is refused; nothing was changed.
+    /// The refusal of the first refused message. The market is unchanged.
     pub fn transaction(&mut self, msgs: &[Msg]) -> Result<Vec<ChainEvent>, Rejection> {
-        // One message that is refused has changed nothing, so it needs no copy.
+        // A single refused message has changed nothing, so it needs no copy.
         if let [msg] = msgs {
             return self.execute(msg);
         }
@@ -291,7 +292,7 @@ impl Market {
             match self.execute(msg) {
                 Ok(more) => events.extend(more),
                 Err(rejection) => {
-                    // From the copy, because the messages before have changed something.
+                    // Restored from the copy, because previous messages have changed the market.
                     *self = before;
                     return Err(rejection);
                 }
@@ -300,10 +301,10 @@ impl Market {
         Ok(events)
     }
 
-    /// Executes one message of a tenant or an auditor as a transaction of its own.
+    /// Executes one message of a tenant or an auditor in its own transaction.
     ///
     /// # Errors
-    /// The network's refusal; nothing was changed.
+    /// The refusal of the network. The market is unchanged.
     pub fn tenant(&mut self, msg: TenantMsg) -> Result<Vec<ChainEvent>, Rejection> {
         match msg {
             TenantMsg::CreateDeployment {
@@ -330,12 +331,12 @@ impl Market {
         }
     }
 
-    /// Says the time of the block under construction; [`Market::end_block`] still says how long it took.
+    /// Sets the time of the block under construction. [`Market::end_block`] still sets its duration.
     pub fn begin_block(&mut self, time: BlockTime) {
         self.building_at = Some(time);
     }
 
-    /// Closes the block under construction `elapsed` after the one before it.
+    /// Completes the block under construction, `elapsed` after the previous block.
     pub fn end_block(&mut self, elapsed: Duration) -> ChainEvent {
         let time = self.time().plus(elapsed);
         self.building_at = None;
@@ -375,12 +376,12 @@ impl Market {
         }])
     }
 
-    /// Height of the block under construction.
+    /// Returns the height of the block under construction.
     fn building(&self) -> Height {
         self.height() + 1
     }
 
-    /// A deployment and everything its rules change besides it.
+    /// Returns a deployment with the other state that its rules change.
     fn open(&mut self, id: &DeploymentId) -> Option<(&mut DeploymentBook, Cx<'_>)> {
         let (height, time) = (self.building(), self.building_at.unwrap_or_else(|| self.time()));
         let book = self.deployments.get_mut(id)?;

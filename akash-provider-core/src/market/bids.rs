@@ -1,4 +1,4 @@
-//! What a provider does: bid, close, reclaim, withdraw.
+//! Messages of a provider: bid, close, reclaim, withdraw.
 
 use super::book::{BidBook, Index, OrderBook};
 use super::{Market, Rejection};
@@ -10,13 +10,14 @@ use crate::types::{
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Bids of an order that count against the limit: all but the lost ones.
+/// Returns the number of bids that count against the limit of the order: all except lost bids.
 fn counted_bids(order: &OrderBook) -> usize {
     let states = order.bids.values().map(|b| b.bid.state);
     states.filter(|s| *s != BidState::Lost).count()
 }
 
-/// A refusal of the deposit: the network wraps these errors twice, so all of them come with the code of no error.
+/// Creates a refusal of a deposit. The network wraps these errors twice, so all have the same code, that of
+/// no error.
 fn deposit_invalid(log: &str) -> Rejection {
     Rejection {
         error: TxError::InsufficientFunds,
@@ -68,7 +69,8 @@ fn check_price(spec: &GroupSpec, price: &DecCoin) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// An offer is empty, or names known units, each once, with their counts; amounts are not compared.
+/// Checks an offer: it is empty, or contains known units once each, with their counts. Amounts are not
+/// compared.
 fn check_offer(spec: &GroupSpec, offer: &[ResourceUnit]) -> Result<(), Rejection> {
     let mut seen = BTreeSet::new();
     for unit in offer {
@@ -102,7 +104,7 @@ fn check_window(
     }
 }
 
-/// As the network's order of checks: attributes, signatures, capabilities.
+/// Checks in the order of the network: attributes, signatures, capabilities.
 fn check_placement(
     spec: &GroupSpec,
     provider: &ProviderRecord,
@@ -146,7 +148,7 @@ impl Market {
         offer: &[ResourceUnit],
         window: Option<Duration>,
     ) -> Result<(), Rejection> {
-        // In the network's order: a bid that is wrong in two ways gets the refusal that a node would give.
+        // In the order of the network, so that a bid with two faults gets the same refusal as from a node.
         if id.owner() == &id.provider {
             let log = "owner and provider are the same account";
             return Err(Rejection::market(TxError::Other, 2, log));
@@ -155,7 +157,7 @@ impl Market {
         let order = self
             .order_book(&id.order)
             .ok_or_else(|| Rejection::market(TxError::OrderNotOpen, 15, "order not found"))?;
-        // The network compares with "greater than", so one more than the limit gets in.
+        // The network compares with "greater than", so one bid more than the limit is accepted.
         if counted_bids(order) > usize::try_from(self.params.order_max_bids).unwrap_or(usize::MAX) {
             let log = "invalid bid: too many bids on the order";
             return Err(Rejection::market(TxError::InvalidBid, 31, log));
@@ -165,7 +167,7 @@ impl Market {
         check_offer(&order.order.spec, offer)?;
         let provider = self.providers.get(&id.provider);
         let provider = provider.ok_or_else(|| Rejection::market(TxError::Other, 30, "unknown provider"))?;
-        // Finding them walks over all signatures there are, so only where the order asks for one.
+        // The search walks over all signatures, so it runs only if the order requires one.
         let audits = if order.order.spec.requirements.signed_by.is_empty() {
             Vec::new()
         } else {
@@ -176,7 +178,7 @@ impl Market {
             return Err(deposit_invalid("insufficient balance"));
         }
         check_window(&self.params, order.order.reclamation_min_window, window)?;
-        // Whatever became of that bid: the chain takes one bid of a provider on an order, ever.
+        // The chain accepts one bid of a provider per order, in any state.
         if order.bids.contains_key(&id.provider) {
             let log = "invalid bid: bid exists from provider";
             return Err(Rejection::market(TxError::BidExists, 21, log));
@@ -257,7 +259,7 @@ impl Market {
         }
         // Settled before anything ends, so that the lease is paid up to this block.
         let overdrawn = book.settle(cx.height);
-        // Paused and not closed when its provider leaves: the tenant may start the group again.
+        // Paused instead of closed, because the tenant can start the group again.
         if let Some(group) = book.group_mut(&id.order.group) {
             group.group.state = GroupState::Paused;
             let id = group.group.id.clone();
@@ -266,7 +268,7 @@ impl Market {
         if let Some(order) = book.order_mut(&id.order) {
             order.end_by_lease(&mut cx, reason);
         }
-        // Who notices that the money is gone ends the whole deployment.
+        // The transaction that detects exhausted funds closes the whole deployment.
         if overdrawn {
             book.close_overdrawn(&mut cx);
         }

@@ -1,7 +1,7 @@
-//! The records below a deployment, and how they end.
+//! Records below a deployment, and their life cycle.
 //!
-//! Orders of a group are kept for ever, so that the bids on them are; only the newest order of a group can be
-//! open or have a live lease.
+//! Orders of a group and their bids are never removed. Only the newest order of a group can be open or have
+//! an active lease.
 
 use super::escrow::Escrow;
 use super::ledger::Ledger;
@@ -12,19 +12,19 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A deployment with everything below it.
+/// A deployment with its groups, orders, bids and leases.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct DeploymentBook {
     pub(super) record: Deployment,
     pub(super) escrow: Escrow,
-    /// By gseq, from 1.
+    /// Groups by gseq, from 1.
     pub(super) groups: Vec<GroupBook>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct GroupBook {
     pub(super) group: Group,
-    /// By oseq, from 1.
+    /// Orders by oseq, from 1.
     pub(super) orders: Vec<OrderBook>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct OrderBook {
 pub(super) struct BidBook {
     pub(super) bid: Bid,
     pub(super) deposit: Coin,
-    /// Height the deposit went back at; 0 while it is held.
+    /// Height at which the deposit was returned; 0 while it is held.
     #[serde(default)]
     pub(super) ended_at: Height,
 }
@@ -48,27 +48,27 @@ pub(super) struct BidBook {
 pub(super) struct LeaseBook {
     pub(super) lease: Lease,
     pub(super) payment: Payment,
-    /// Earned and never paid, because the money did not suffice.
+    /// Earned but unpaid amount, because the funds did not suffice.
     #[serde(default)]
     pub(super) unsettled: Dec,
-    /// Height and reason of the announcement that it is taken back.
+    /// Height and reason of the start of a reclamation.
     #[serde(default)]
     pub(super) reclaim: Option<(Height, CloseReason)>,
 }
 
-/// What the rules of one transaction see and change besides the deployment.
+/// State outside the deployment that the rules of one transaction read and change.
 #[derive(Debug)]
 pub(super) struct Cx<'a> {
-    /// Of the block under construction.
+    /// Height of the block under construction.
     pub(super) height: Height,
-    /// Of the block under construction where it is known, else of the newest complete block.
+    /// Time of the block under construction, or of the newest complete block if not yet set.
     pub(super) time: BlockTime,
     pub(super) ledger: &'a mut Ledger,
     pub(super) index: &'a mut Index,
     pub(super) events: Vec<ChainEvent>,
 }
 
-/// Where live things are found without a walk over all deployments.
+/// Index of active records, to avoid a walk over all deployments.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Index {
     pub(super) open_orders: BTreeSet<OrderId>,
@@ -99,7 +99,7 @@ impl Index {
 }
 
 fn slot(sequence: u32) -> Option<usize> {
-    // Sequences begin at 1.
+    // Sequences start at 1.
     usize::try_from(sequence.checked_sub(1)?).ok()
 }
 
@@ -120,7 +120,7 @@ impl DeploymentBook {
         self.group_mut(&id.group)?.orders.get_mut(slot(id.oseq)?)
     }
 
-    /// Live leases of every provider, by gseq.
+    /// Returns active leases of every provider, by gseq.
     pub(super) fn live_leases(&self) -> impl Iterator<Item = &LeaseBook> {
         let newest = self.groups.iter().filter_map(|g| g.orders.last());
         newest.filter_map(|o| o.lease.as_ref().filter(|l| l.lease.state.is_live()))
@@ -131,14 +131,14 @@ impl DeploymentBook {
         newest.filter_map(|o| o.lease.as_mut().filter(|l| l.lease.state.is_live()))
     }
 
-    /// Ends the deployment and everything below it.
+    /// Closes the deployment with all its records.
     pub(super) fn end(&mut self, cx: &mut Cx<'_>, ending: Ending) {
         self.record.active = false;
         let id = self.record.id.clone();
-        // The deployment before what is below it, as the network tells it.
+        // The deployment first, in the event order of the network.
         cx.events.push(ChainEvent::DeploymentClosed { id });
         for group in &mut self.groups {
-            // What has ended before keeps its own end.
+            // Closed groups keep their state.
             if !matches!(
                 group.group.state,
                 GroupState::Closed | GroupState::InsufficientFunds
@@ -150,17 +150,17 @@ impl DeploymentBook {
     }
 }
 
-/// Why something ends: its tenant wants it, or the money is gone.
+/// Reason of a close: the tenant's request, or exhausted funds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// The tenant wants it.
+    /// The tenant requested the close.
     Owner,
-    /// The escrow ran dry.
+    /// The funds of the escrow account are exhausted.
     InsufficientFunds,
 }
 
 impl GroupBook {
-    /// Closes the group and what is below it.
+    /// Closes the group with its records.
     pub(super) fn end(&mut self, cx: &mut Cx<'_>, ending: Ending) {
         self.group.state = match ending {
             Ending::Owner => GroupState::Closed,
@@ -171,12 +171,12 @@ impl GroupBook {
         self.end_order(cx, ending);
     }
 
-    /// Closes the newest order with its bids and its lease, in the order of a pause or a close of the group.
+    /// Closes the newest order with its bids and its lease, in the event order of a paused or closed group.
     pub(super) fn end_order(&mut self, cx: &mut Cx<'_>, ending: Ending) {
         let Some(order) = self.orders.last_mut() else {
             return;
         };
-        // Each end is told once, so an order that has ended keeps quiet.
+        // Each close has one event, so a closed order has no further event.
         if order.order.state == OrderState::Closed {
             return;
         }
@@ -190,7 +190,7 @@ impl GroupBook {
         }
     }
 
-    /// Makes the next order of the group.
+    /// Creates the next order of the group.
     pub(super) fn new_order(&mut self, cx: &mut Cx<'_>, deployment: &Deployment) {
         // Orders are never removed, so their number is the newest sequence.
         let oseq = u32::try_from(self.orders.len())
@@ -217,12 +217,12 @@ impl GroupBook {
 }
 
 impl OrderBook {
-    /// The lease of this provider, whatever its state.
+    /// Returns the lease of this provider in any state.
     pub(super) fn lease_of(&self, provider: &Address) -> Option<&LeaseBook> {
         self.lease.as_ref().filter(|l| l.lease.id.provider == *provider)
     }
 
-    /// The live lease of this provider.
+    /// Returns the active lease of this provider.
     pub(super) fn live_lease_of(&self, provider: &Address) -> Option<&LeaseBook> {
         self.lease_of(provider).filter(|l| l.lease.state.is_live())
     }
@@ -240,7 +240,7 @@ impl OrderBook {
         }
     }
 
-    /// Ends the live lease, if there is one, and pays out what it has earned.
+    /// Closes the active lease, if any, and pays its earnings.
     pub(super) fn close_lease(&mut self, cx: &mut Cx<'_>, state: LeaseState, reason: CloseReason) {
         let Some(book) = self.lease.as_mut().filter(|l| l.lease.state.is_live()) else {
             return;
@@ -254,7 +254,7 @@ impl OrderBook {
         cx.events.push(ChainEvent::LeaseClosed { id, reason });
     }
 
-    /// The lease goes first, then its bid, then the order: as when one side ends a lease by itself.
+    /// Closes the lease, its bid and the order, in the event order of a lease closed by one side.
     pub(super) fn end_by_lease(&mut self, cx: &mut Cx<'_>, reason: CloseReason) {
         self.close_lease(cx, LeaseState::Closed, reason);
         self.close_bids(cx);
@@ -274,7 +274,7 @@ impl BidBook {
         cx.events.push(ChainEvent::BidClosed { id });
     }
 
-    /// Marks an open bid as lost and returns its deposit. The network tells no event.
+    /// Marks an open bid as lost and returns its deposit. The network has no event for this change.
     pub(super) fn lose(&mut self, cx: &mut Cx<'_>) {
         if self.bid.state == BidState::Open {
             self.end(cx, BidState::Lost);

@@ -1,17 +1,17 @@
-//! Certificates of accounts: published, revoked, never removed.
+//! Certificates of accounts: published and revoked, never removed.
 
 use super::{Market, Rejection};
 use crate::types::{Address, Certificate, ChainEvent};
 use data_encoding::BASE64;
 
-/// Largest certificate that is looked at.
+/// Maximum size of a parsed certificate, in bytes.
 const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
-/// Longest serial, as X.509 limits it (and one for the sign).
+/// Maximum length of a serial number in X.509, with one byte for the sign.
 const SERIAL_BYTES_MAX: usize = 21;
 
-/// First PEM block, decoded.
+/// Decodes the first PEM block.
 fn pem_bytes(pem: &[u8]) -> Option<Vec<u8>> {
-    // Before it is decoded, because anybody may publish one.
+    // Checked before decoding, because any account can publish a certificate.
     if pem.len() > CERTIFICATE_BYTES_MAX {
         return None;
     }
@@ -24,14 +24,14 @@ fn pem_bytes(pem: &[u8]) -> Option<Vec<u8>> {
     BASE64.decode(body.as_bytes()).ok()
 }
 
-/// Tag, contents and what follows of the first DER element.
+/// Returns the tag, the content and the rest after the first DER element.
 fn der(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, mut rest) = rest.split_first()?;
     let mut length = usize::from(first);
     if first & 0x80 != 0 {
         let octets = usize::from(first & 0x7f);
-        // None at all would be the indefinite length, which DER does not have; nobody needs more than 4.
+        // Zero octets mean the indefinite length, which DER does not allow. Four octets are sufficient.
         if octets == 0 || octets > 4 {
             return None;
         }
@@ -43,7 +43,7 @@ fn der(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, contents, after))
 }
 
-/// Serial of a certificate: the first integer of its body, after the optional version.
+/// Returns the serial number of a certificate: the first integer of its body, after the optional version.
 fn serial(pem: &[u8]) -> Option<String> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
@@ -62,14 +62,14 @@ fn serial(pem: &[u8]) -> Option<String> {
     let (INTEGER, number, _) = element else {
         return None;
     };
-    // A negative number is no serial.
+    // Serial numbers are not negative.
     let positive = number.first().is_some_and(|b| b & 0x80 == 0);
     (positive && number.len() <= SERIAL_BYTES_MAX).then(|| decimal(number))
 }
 
-/// A big-endian number in decimal.
+/// Formats a big-endian number in decimal.
 fn decimal(number: &[u8]) -> String {
-    // By hand, because a serial of 20 bytes is beyond every whole number of the language.
+    // Implemented here, because a serial number of 20 bytes exceeds the integer types of Rust.
     let mut digits = vec![0_u8];
     for byte in number {
         let mut carry = u32::from(*byte);

@@ -1,4 +1,4 @@
-//! The money of a deployment, settled when somebody touches it.
+//! The escrow account of a deployment, settled when a transaction uses it.
 
 use super::book::{Cx, DeploymentBook, Ending, LeaseBook};
 use super::ledger::Ledger;
@@ -12,28 +12,29 @@ const ONE: i128 = 1_000_000_000_000_000_000;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Escrow {
     pub(super) account: EscrowAccount,
-    /// Height of the newest payout; the network refuses a second one of the deployment in the same block.
+    /// Height of the newest withdrawal. The network refuses a second withdrawal of the deployment in the same
+    /// block.
     pub(super) withdrawn_at: Height,
     #[serde(default)]
     pub(super) details: EscrowDetails,
 }
 
-/// What a node shows of a deployment's account besides its funds.
+/// Details of an escrow account that a node reports in addition to the funds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct EscrowDetails {
-    /// Earned by providers so far, by denomination.
+    /// Total earnings of providers by denomination.
     pub transferred: BTreeMap<Denom, Dec>,
-    /// What is left of each deposit and the height it was made at, oldest first; none once it is closed.
+    /// Remaining amount and height of each deposit, oldest first; empty after the close.
     pub deposits: Vec<(Height, DecCoin)>,
-    /// It was closed because the money did not suffice.
+    /// Whether the account was closed because of insufficient funds.
     pub is_overdrawn: bool,
 }
 
 impl EscrowDetails {
-    /// The oldest deposits pay first.
+    /// Spends the oldest deposits first.
     fn spend(&mut self, denom: &Denom, amount: Dec) {
         let transferred = self.transferred.entry(denom.clone()).or_default();
-        // Saturating: this sum is only shown, and must never stand in the way of a payment.
+        // Saturating, because this sum is only displayed and must not block a payment.
         *transferred = Dec::from_scaled(transferred.scaled().saturating_add(amount.scaled()));
         let mut left = amount.scaled();
         for (_, deposit) in self.deposits.iter_mut().filter(|(_, d)| d.denom == *denom) {
@@ -45,13 +46,13 @@ impl EscrowDetails {
     }
 }
 
-/// A whole amount as a decimal; `None` beyond what a decimal can be.
+/// Converts a whole amount to a decimal, or returns `None` on overflow.
 pub(super) fn to_dec(amount: u128) -> Option<Dec> {
     let amount = i128::try_from(amount).ok()?;
     amount.checked_mul(ONE).map(Dec::from_scaled)
 }
 
-/// The whole part of a decimal, and the rest; nothing below zero.
+/// Splits a decimal into its whole part and the rest. A negative whole part is returned as zero.
 fn split_whole(value: Dec) -> (u128, Dec) {
     let scaled = value.scaled();
     if scaled <= 0 {
@@ -74,7 +75,7 @@ impl Escrow {
         }
     }
 
-    /// Adds money; false when that is beyond what an account can hold (nothing was changed).
+    /// Adds funds. Returns false without a change if the account would overflow.
     pub(super) fn add(&mut self, height: Height, coin: &Coin) -> bool {
         let funds = self.account.funds.get(&coin.denom).copied().unwrap_or_default();
         let Some(amount) = to_dec(coin.amount) else {
@@ -84,7 +85,7 @@ impl Escrow {
             return false;
         };
         self.account.funds.insert(coin.denom.clone(), sum);
-        // So that a node shows the denomination, with zero, from its first deposit on.
+        // A node reports the denomination with zero after its first deposit.
         self.details.transferred.entry(coin.denom.clone()).or_default();
         self.details
             .deposits
@@ -92,10 +93,10 @@ impl Escrow {
         true
     }
 
-    /// Gives what is left, in whole units, back to the tenant.
+    /// Returns the remaining whole units to the tenant.
     pub(super) fn refund(&mut self, ledger: &mut Ledger, owner: &Address) {
         for (denom, funds) in &mut self.account.funds {
-            // Accounts hold whole units, so a fraction stays where it is.
+            // Accounts hold whole units, so the fraction stays in the escrow account.
             let (whole, rest) = split_whole(*funds);
             if whole > 0 {
                 ledger.credit(owner, denom, whole);
@@ -107,7 +108,7 @@ impl Escrow {
 }
 
 impl LeaseBook {
-    /// Pays the whole units earned to the provider; the fraction stays.
+    /// Pays the earned whole units to the provider. The fraction stays.
     pub(super) fn pay_out(&mut self, ledger: &mut Ledger) {
         let (whole, rest) = split_whole(self.payment.balance.amount);
         if whole > 0 {
@@ -119,11 +120,11 @@ impl LeaseBook {
 }
 
 impl DeploymentBook {
-    /// Books what the live leases have earned up to `height`; true when the money did not suffice.
+    /// Records the earnings of the active leases up to `height`. Returns whether the funds were insufficient.
     #[must_use]
     pub(super) fn settle(&mut self, height: Height) -> bool {
         let elapsed = i128::from(height.saturating_sub(self.escrow.account.settled_at));
-        // Moved on without a live lease as well: blocks that nobody served are not paid for later.
+        // Also without an active lease, so that these blocks are not paid later.
         self.escrow.account.settled_at = height;
         if elapsed == 0 {
             return false;
@@ -143,17 +144,17 @@ impl DeploymentBook {
 
     fn settle_denom(&mut self, denom: &Denom, elapsed: i128) -> bool {
         let rates = self.live_leases().filter(|l| l.payment.rate.denom == *denom);
-        // Saturating, because the rates come from whoever bids.
+        // Saturating, because bidders choose the rates.
         let total = rates.fold(0_i128, |sum, l| {
             sum.saturating_add(l.payment.rate.amount.scaled())
         });
         let held = self.escrow.account.funds.get(denom).copied().unwrap_or_default();
         let funds = held.scaled();
-        // It is also the divisor below.
+        // Also prevents a division by zero below.
         if total <= 0 {
             return false;
         }
-        // Whole blocks that the money pays for all leases; what does not make one is split below.
+        // Number of whole blocks that the funds pay for all leases. The rest is split below.
         let full = elapsed.min(funds.max(0) / total);
         let mut left = funds - total * full;
         let rest = left.max(0);
@@ -164,7 +165,8 @@ impl DeploymentBook {
             let mut earned = rate * full;
             let due = rate.saturating_mul(elapsed);
             if overdrawn {
-                // What does not pay a whole block for all is split by rate; the last gets what rounding leaves.
+                // Funds that do not pay a whole block for all leases are split by rate. The last lease gets
+                // the rounding difference.
                 let part = share(left.max(0), rate, unserved);
                 earned += part;
                 left -= part;
@@ -176,7 +178,7 @@ impl DeploymentBook {
         }
         let spent = Dec::from_scaled(funds.max(0) - if overdrawn { 0 } else { rest });
         if overdrawn {
-            // What is missing is counted in whole units.
+            // Missing funds are counted in whole units.
             let missing = total.saturating_mul(elapsed - full).saturating_sub(rest);
             left = whole(missing).scaled().saturating_neg();
             self.escrow.details.is_overdrawn = true;
@@ -189,7 +191,8 @@ impl DeploymentBook {
         overdrawn
     }
 
-    /// Closes everything for lack of money, as the network does in the transaction that notices it.
+    /// Closes the deployment for insufficient funds, as the network does in the transaction that detects
+    /// them.
     pub(super) fn close_overdrawn(&mut self, cx: &mut Cx<'_>) {
         if self.record.active {
             self.end(cx, Ending::InsufficientFunds);
@@ -197,13 +200,13 @@ impl DeploymentBook {
     }
 }
 
-/// The whole part of a scaled amount.
+/// Returns the whole part of a scaled amount.
 const fn whole(scaled: i128) -> Dec {
     Dec::from_scaled(scaled - scaled % ONE)
 }
 
-/// `amount × part / whole` without overflow, never more than `amount` where `part` is not more than `whole`;
-/// exact unless the reduced product is beyond 127 bits.
+/// Computes `amount × part / whole` without overflow. The result does not exceed `amount` if `part` does not
+/// exceed `whole`. The result is exact unless the reduced product exceeds 127 bits.
 fn share(amount: i128, part: i128, whole: i128) -> i128 {
     if part >= whole {
         return amount;
@@ -215,7 +218,7 @@ fn share(amount: i128, part: i128, whole: i128) -> i128 {
         match amount.checked_mul(part) {
             Some(product) => return product / whole.max(1),
             None => {
-                // Halving both nearly keeps their ratio, and only the product must not overflow.
+                // Halving both values nearly preserves their ratio and prevents an overflow of the product.
                 part >>= 1;
                 whole >>= 1;
             }

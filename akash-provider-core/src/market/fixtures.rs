@@ -1,4 +1,4 @@
-//! The market's facts against those recorded from a real chain, transaction by transaction.
+//! Compares the events of the market with events recorded from a real chain, per transaction.
 
 use super::tests::{BLOCK, ONE, TWO};
 use super::tests::{bid, close, create, create_bid, deployment, group, leased, market, order, spec};
@@ -6,7 +6,7 @@ use super::{Market, TenantMsg};
 use crate::types::{ChainEvent, CloseReason, Msg};
 use testbed::recordings;
 
-/// Name of a fact on the chain.
+/// Returns the name of an event on the chain.
 fn name(event: &ChainEvent) -> &'static str {
     match event {
         ChainEvent::DeploymentCreated { .. } => "DeploymentCreated",

@@ -4,16 +4,16 @@ use crate::types::{Address, Coin, Denom};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// An account as the market knows it.
+/// State of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AccountRecord {
-    /// Number of the account, by the order in which accounts appeared.
+    /// Account number, in the order of creation.
     pub number: u64,
-    /// Next sequence: transactions that succeeded so far.
+    /// Next sequence number, equal to the number of successful transactions.
     pub sequence: u64,
     /// Compressed secp256k1 key; `None` until [`set_pubkey`](super::Market::set_pubkey).
     pub pubkey: Option<Vec<u8>>,
-    /// Whole units that it has, by denomination.
+    /// Balance in whole units, by denomination.
     pub coins: BTreeMap<Denom, u128>,
 }
 
@@ -54,7 +54,7 @@ impl Ledger {
         }
     }
 
-    /// Takes money that [`can_pay`](Self::can_pay) has seen.
+    /// Removes funds after [`can_pay`](Self::can_pay) returned true.
     pub(super) fn debit(&mut self, address: &Address, coin: &Coin) {
         if let Some(balance) = self.account(address).coins.get_mut(&coin.denom) {
             *balance = balance.saturating_sub(coin.amount);

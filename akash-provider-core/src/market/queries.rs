@@ -1,4 +1,4 @@
-//! What can be asked, and the snapshot a provider starts from.
+//! Queries of the market, and the snapshot for a provider.
 
 use super::book::{DeploymentBook, Index, LeaseBook, OrderBook};
 use super::{AccountRecord, EscrowDetails, Market};
@@ -9,69 +9,69 @@ use crate::types::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a node shows of a bid's deposit.
+/// Deposit of a bid, as a node reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BidDeposit {
-    /// Deposit as it was paid, in whole units.
+    /// Paid deposit, in whole units.
     pub coin: Coin,
-    /// Height it went back at; `None` while it is held.
+    /// Height at which the deposit was returned; `None` while it is held.
     pub returned_at: Option<Height>,
 }
 
-/// What a node shows of a lease besides the record.
+/// Details of a lease that a node reports in addition to the record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LeaseDetails {
-    /// Earned and never paid.
+    /// Earned but unpaid amount.
     pub unsettled: Dec,
-    /// Height and reason of the announcement that it is taken back.
+    /// Height and reason of the start of a reclamation.
     pub reclaim: Option<(Height, CloseReason)>,
 }
 
 impl Market {
-    /// Id of the chain that the market plays.
+    /// Returns the chain id.
     #[must_use]
     pub fn chain_id(&self) -> &str {
         &self.chain_id
     }
 
-    /// Height of the newest complete block.
+    /// Returns the height of the newest complete block.
     #[must_use]
     pub fn height(&self) -> Height {
-        // Every block has its time in the list, from height 1.
+        // The list has one entry per block, from height 1.
         self.block_times.len() as Height
     }
 
-    /// Time of the newest complete block.
+    /// Returns the time of the newest complete block.
     #[must_use]
     pub fn time(&self) -> BlockTime {
         self.block_times.last().copied().unwrap_or_default()
     }
 
-    /// Time of a complete block.
+    /// Returns the time of a complete block.
     #[must_use]
     pub fn block_time(&self, height: Height) -> Option<BlockTime> {
         let at = usize::try_from(height.checked_sub(1)?).ok()?;
         self.block_times.get(at).copied()
     }
 
-    /// Parameters in force, as they were set last.
+    /// Returns the current parameters.
     #[must_use]
     pub fn params(&self) -> &MarketParams {
         &self.params
     }
 
-    /// Changes the parameters; what is there already stays.
+    /// Sets the parameters. Existing records stay unchanged.
     pub fn set_params(&mut self, params: MarketParams) {
         self.params = params;
     }
 
-    /// The record of a provider; `None` when it is not registered.
+    /// Returns the record of a provider, or `None` if the provider is not registered.
     #[must_use]
     pub fn provider(&self, owner: &Address) -> Option<&ProviderRecord> {
         self.providers.get(owner)
     }
 
-    /// What an auditor has signed about a provider.
+    /// Returns the attributes of a provider that an auditor has signed.
     #[must_use]
     pub fn auditor_attributes(&self, auditor: &str, owner: &Address) -> Option<AuditedAttributes> {
         let key = (owner.clone(), auditor.to_owned());
@@ -81,7 +81,7 @@ impl Market {
         })
     }
 
-    /// Everything auditors have signed about a provider.
+    /// Returns all signed attributes of a provider.
     #[must_use]
     pub fn audits(&self, owner: &Address) -> Vec<AuditedAttributes> {
         let of_owner = self.audits.iter().filter(|((o, _), _)| o == owner);
@@ -92,29 +92,29 @@ impl Market {
         of_owner.map(audit).collect()
     }
 
-    /// Certificates of an account, oldest first.
+    /// Returns the certificates of an account, oldest first.
     #[must_use]
     pub fn certificates(&self, owner: &Address) -> &[Certificate] {
         self.certificates.get(owner).map_or(&[], Vec::as_slice)
     }
 
-    /// An account; `None` when it never had money or sent anything.
+    /// Returns an account, or `None` if the account never had funds and never sent a transaction.
     #[must_use]
     pub fn account(&self, address: &Address) -> Option<&AccountRecord> {
         self.ledger.get(address)
     }
 
-    /// Sets an account's public key (on a real chain its first transaction does).
+    /// Sets the public key of an account. On a real chain the first transaction of the account sets the key.
     pub fn set_pubkey(&mut self, address: &Address, pubkey: Vec<u8>) {
         self.ledger.account(address).pubkey = Some(pubkey);
     }
 
-    /// An account, to be changed by who takes fees and counts sequences; it is made when it is not there.
+    /// Returns an account for changes of fees and sequences. Creates the account if it does not exist.
     pub fn account_mut(&mut self, address: &Address) -> &mut AccountRecord {
         self.ledger.account(address)
     }
 
-    /// Balance of an account in one denomination.
+    /// Returns the balance of an account in one denomination.
     #[must_use]
     pub fn balance(&self, address: &Address, denom: &str) -> Coin {
         Coin {
@@ -123,25 +123,25 @@ impl Market {
         }
     }
 
-    /// One order, whatever its state.
+    /// Returns an order in any state.
     #[must_use]
     pub fn order(&self, id: &OrderId) -> Option<&Order> {
         self.order_book(id).map(|o| &o.order)
     }
 
-    /// All orders, by id.
+    /// Returns all orders, by id.
     pub fn orders(&self) -> impl Iterator<Item = &Order> {
         self.order_books().map(|o| &o.order)
     }
 
-    /// One bid, whatever its state.
+    /// Returns a bid in any state.
     #[must_use]
     pub fn bid(&self, id: &BidId) -> Option<&Bid> {
         let order = self.order_book(&id.order)?;
         order.bids.get(&id.provider).map(|b| &b.bid)
     }
 
-    /// The deposit of a bid.
+    /// Returns the deposit of a bid.
     #[must_use]
     pub fn bid_deposit(&self, id: &BidId) -> Option<BidDeposit> {
         let book = self.order_book(&id.order)?.bids.get(&id.provider)?;
@@ -151,25 +151,25 @@ impl Market {
         })
     }
 
-    /// All bids, by id.
+    /// Returns all bids, by id.
     pub fn bids(&self) -> impl Iterator<Item = &Bid> {
         self.order_books().flat_map(|o| o.bids.values().map(|b| &b.bid))
     }
 
-    /// The bids on one order, by provider.
+    /// Returns the bids on one order, by provider.
     pub fn bids_of(&self, order: &OrderId) -> impl Iterator<Item = &Bid> {
         let books = self.order_book(order).into_iter();
         books.flat_map(|o| o.bids.values().map(|b| &b.bid))
     }
 
-    /// One lease with its payment, as of the last settlement.
+    /// Returns a lease with its payment as of the last settlement.
     #[must_use]
     pub fn lease(&self, id: &LeaseId) -> Option<LeaseRecord> {
         let order = self.order_book(&id.order)?;
         order.lease_of(&id.provider).map(lease_record)
     }
 
-    /// What is known of a lease besides its record.
+    /// Returns the details of a lease beyond its record.
     #[must_use]
     pub fn lease_details(&self, id: &LeaseId) -> Option<LeaseDetails> {
         let book = self.order_book(&id.order)?.lease_of(&id.provider)?;
@@ -179,56 +179,56 @@ impl Market {
         })
     }
 
-    /// All leases, by id.
+    /// Returns all leases, by id.
     pub fn leases(&self) -> impl Iterator<Item = LeaseRecord> {
         self.order_books()
             .filter_map(|o| o.lease.as_ref().map(lease_record))
     }
 
-    /// One group, whatever its state.
+    /// Returns a group in any state.
     #[must_use]
     pub fn group(&self, id: &GroupId) -> Option<&Group> {
         self.deployments.get(&id.deployment)?.group(id).map(|g| &g.group)
     }
 
-    /// A deployment with its groups, money and live leases.
+    /// Returns a deployment with its groups, funds and active leases.
     #[must_use]
     pub fn deployment(&self, id: &DeploymentId) -> Option<DeploymentRecord> {
         self.deployments.get(id).map(deployment_record)
     }
 
-    /// What is known of a deployment's account besides its funds.
+    /// Returns the details of an escrow account beyond its funds.
     #[must_use]
     pub fn escrow_details(&self, id: &DeploymentId) -> Option<&EscrowDetails> {
         self.deployments.get(id).map(|d| &d.escrow.details)
     }
 
-    /// All providers, by account.
+    /// Returns all providers, by account.
     pub fn providers(&self) -> impl Iterator<Item = &ProviderRecord> {
         self.providers.values()
     }
 
-    /// Everything auditors have signed about anybody, by provider and auditor.
+    /// Returns all signed attributes, by provider and auditor.
     pub fn all_audits(&self) -> impl Iterator<Item = (&Address, &str, &[crate::types::Attribute])> {
         let audits = self.audits.iter();
         audits.map(|((owner, auditor), attributes)| (owner, auditor.as_str(), attributes.as_slice()))
     }
 
-    /// All deployments, by id.
+    /// Returns all deployments, by id.
     pub fn deployments(&self) -> impl Iterator<Item = DeploymentRecord> {
         self.deployments.values().map(deployment_record)
     }
 
-    /// The whole present as far as it concerns `provider`.
+    /// Returns the current state of all records of `provider`.
     ///
-    /// Its height is that of the newest complete block; transactions of the block under construction are in it
-    /// already.
+    /// The height is that of the newest complete block. The snapshot also contains transactions of the block
+    /// under construction.
     #[must_use]
     pub fn snapshot(&self, provider: &Address) -> Snapshot {
         let index = &self.index;
         let open = index.open_orders.iter().filter_map(|id| self.order_book(id));
         let orders: Vec<Order> = open.clone().map(|o| o.order.clone()).collect();
-        // Bids on open orders come with those orders.
+        // Bids on open orders are added with those orders.
         let live = Index::of(&index.bids, provider).filter(|id| !index.open_orders.contains(id));
         let live = live.filter_map(|id| self.order_book(id));
         let bids = open.chain(live).filter_map(|o| o.bids.get(provider));
@@ -238,7 +238,7 @@ impl Market {
             .filter_map(|o| o.live_lease_of(provider))
             .map(lease_record)
             .collect();
-        // A deployment with several leases of this provider is told once.
+        // A deployment with several leases of this provider occurs once.
         let ids: BTreeSet<&DeploymentId> = leases.iter().map(|l| l.lease.id.deployment()).collect();
         let books = ids.into_iter().filter_map(|id| self.deployments.get(id));
         let deployments: Vec<DeploymentRecord> = books.map(deployment_record).collect();

@@ -1,4 +1,4 @@
-//! What tenants and auditors do.
+//! Messages of tenants and auditors.
 
 use super::book::{Cx, DeploymentBook, Ending, GroupBook, Index, LeaseBook};
 use super::escrow::{Escrow, to_dec};
@@ -12,14 +12,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Groups of a deployment, as the network limits them.
+/// Maximum number of groups of a deployment on the network.
 const GROUPS_MAX: usize = 20;
 
 fn no_deployment() -> Rejection {
     refuse(4, "Deployment not found")
 }
 
-/// A refusal by the number of the network's module `deployment`.
+/// Creates a refusal with a code of the network's module `deployment`.
 fn refuse(code: u32, log: impl Into<String>) -> Rejection {
     Rejection::other(&format!("deployment/{code}"), log)
 }
@@ -32,7 +32,7 @@ fn invalid_deposit(why: String) -> Rejection {
     refuse(20, format!("{why}: Deposit invalid"))
 }
 
-/// A group is in a state that this cannot be done in.
+/// Refuses a message because of the state of the group.
 fn wrong_state(state: GroupState) -> Rejection {
     match state {
         GroupState::Open => refuse(16, "Group open"),
@@ -87,7 +87,7 @@ impl Market {
         })
     }
 
-    /// A deployment that is not closed, with what a transaction on it needs.
+    /// Returns an active deployment with the context of a transaction.
     fn open_active(&mut self, id: &DeploymentId) -> Result<(&mut DeploymentBook, Cx<'_>), Rejection> {
         let (book, cx) = self.open(id).ok_or_else(no_deployment)?;
         if !book.record.active {
@@ -136,7 +136,7 @@ impl Market {
             escrow,
             groups: Vec::new(),
         };
-        // Put in place first, because the rules open it from there.
+        // Inserted first, because the rules open the deployment from the map.
         self.deployments.insert(id.clone(), empty);
         self.ledger.count_transaction(&id.owner);
         let (book, mut cx) = self.open_active(&id)?;
@@ -166,7 +166,7 @@ impl Market {
         hash: [u8; 32],
     ) -> Result<Vec<ChainEvent>, Rejection> {
         let (book, mut cx) = self.open_active(id)?;
-        // The network refuses an update that changes nothing.
+        // The network refuses an update without a change.
         if book.record.hash == hash {
             return Err(refuse(10, "Invalid: deployment hash"));
         }
@@ -178,7 +178,7 @@ impl Market {
 
     pub(super) fn close_deployment(&mut self, id: &DeploymentId) -> Result<Vec<ChainEvent>, Rejection> {
         let (book, mut cx) = self.open_active(id)?;
-        // Settled first, because whether the money sufficed decides how all of it ends.
+        // Settled first, because the remaining funds determine the reason of the close.
         let ending = if book.settle(cx.height) {
             Ending::InsufficientFunds
         } else {
@@ -200,7 +200,7 @@ impl Market {
         if state != GroupState::Open {
             return Err(wrong_state(state));
         }
-        // Settled before the lease ends, so that it is paid up to this block.
+        // Settled before the lease ends, so that the lease is paid up to this block.
         let overdrawn = book.settle(cx.height);
         if let Some(group) = book.group_mut(id) {
             group.group.state = GroupState::Paused;
@@ -232,7 +232,7 @@ impl Market {
         if matches!(state, GroupState::Closed | GroupState::InsufficientFunds) {
             return Err(wrong_state(state));
         }
-        // Settled first, because a lease that has ended earns nothing for these blocks.
+        // Settled first, because a closed lease earns nothing for these blocks.
         let overdrawn = book.settle(cx.height);
         if let Some(group) = book.group_mut(id) {
             group.end(&mut cx, Ending::Owner);
@@ -260,7 +260,8 @@ impl Market {
         self.check_winner(id)?;
         let (book, mut cx) = self.open_active(id.deployment())?;
         if book.settle(cx.height) {
-            // Only other groups' leases can have emptied the account; the transaction closes everything.
+            // Leases of other groups can have exhausted the funds; the transaction then closes the
+            // deployment.
             book.close_overdrawn(&mut cx);
             return Ok(cx.events);
         }
@@ -297,7 +298,7 @@ impl Market {
         if live.is_none() {
             return Err(Rejection::market(TxError::LeaseNotActive, 10, "lease not active"));
         }
-        // Settled while the lease lives, so that its last blocks are paid.
+        // Settled while the lease is active, so that its last blocks are paid.
         let overdrawn = book.settle(cx.height);
         if let Some(order) = book.order_mut(&id.order) {
             order.end_by_lease(&mut cx, CloseReason::Owner);
@@ -307,7 +308,7 @@ impl Market {
         }
         let record = book.record.clone();
         let group = book.group_mut(&id.order.group);
-        // Closed for want of money just now, a group gets no new order.
+        // A group that was just closed for insufficient funds gets no new order.
         if let Some(group) = group.filter(|g| g.group.state == GroupState::Open) {
             group.new_order(&mut cx, &record);
         }
@@ -323,7 +324,7 @@ impl Market {
             )));
         }
         cx.ledger.debit(&id.owner, coin);
-        // Settled with the new money, which saves an account that ran dry since it was settled last.
+        // Settled with the new funds, which saves an account that has run dry since the last settlement.
         if book.settle(cx.height) {
             book.close_overdrawn(&mut cx);
         }
@@ -344,7 +345,7 @@ impl Market {
         Ok(vec![ChainEvent::AuditChanged { auditor, owner }])
     }
 
-    /// Puts a signature on record whose auditor is only a name: groups may ask for names that are no addresses.
+    /// Signs attributes as an auditor of any name, because groups may name auditors that are not addresses.
     pub fn sign_as(&mut self, auditor: &str, owner: &Address, attributes: Vec<Attribute>) {
         self.audits
             .insert((owner.clone(), auditor.to_owned()), attributes);

@@ -1,6 +1,6 @@
 //! The rules of the chain, one test each.
 //!
-//! Length: the rules share their tenants and providers; cut in two they would be set up twice.
+//! Length: the rules share the setup of tenants and providers.
 
 use super::*;
 use crate::types::{
@@ -115,7 +115,7 @@ pub(super) fn market() -> Market {
     market
 }
 
-/// One group, leased to `ONE` at 40 uact, in a block of its own.
+/// Creates a lease of one group with `ONE` at 40 uact, in its own block.
 pub(super) fn leased(market: &mut Market, dseq: u64, deposit: u128) -> LeaseId {
     let id = bid(&order(dseq, 1, 1), ONE);
     market
@@ -141,7 +141,7 @@ fn balance(market: &Market, account: &str) -> u128 {
     market.balance(&address(account), "uact").amount
 }
 
-/// All money there is: balances, bid deposits and escrow with what is earned but not paid.
+/// Returns all funds: balances, bid deposits, and escrow with unpaid earnings.
 fn all_money(market: &Market) -> Dec {
     let mut sum = Dec::ZERO;
     let mut add = |d: Dec| sum = sum.checked_add(d).unwrap();
@@ -196,7 +196,7 @@ fn a_bid_takes_its_deposit_and_a_close_gives_it_back() {
     assert_eq!(events, [E::BidClosed { id: id.clone() }]);
     assert_eq!(balance(&market, ONE), START);
     assert_eq!(market.order(&id.order).unwrap().state, OrderState::Open);
-    // A closed bid is closed, and the order is spoilt for this provider.
+    // A closed bid stays closed, and the order accepts no further bid of this provider.
     let again = market.execute(&close(&id, CloseReason::Unspecified));
     assert_eq!(error(again), (TxError::UnknownBid, "market/8".to_owned()));
     let again = market.execute(&create_bid(&id, "100"));
@@ -507,7 +507,7 @@ fn an_overdrawn_account_closes_everything_in_the_transaction_that_notices_it() {
     for _ in 0..10 {
         market.end_block(BLOCK);
     }
-    // Nothing happens by itself.
+    // The funds are exhausted without an event until a transaction detects it.
     let before = market.deployment(id.deployment()).unwrap();
     assert!(before.deployment.active);
     assert_eq!(before.escrow.settled_at, 2);
@@ -533,7 +533,7 @@ fn an_overdrawn_account_closes_everything_in_the_transaction_that_notices_it() {
         GroupState::InsufficientFunds
     );
     let escrow = market.deployment(id.deployment()).unwrap().escrow;
-    // What is missing is counted in whole units, as recorded.
+    // Missing funds are counted in whole units, as recorded.
     assert_eq!(escrow.funds["uact"].to_plain(), "-499999");
     assert_eq!(balance(&market, ONE), START + 500_000);
 }
