@@ -1,12 +1,13 @@
-//! What a lease is to cost.
+//! Prices of leases.
 //!
 //! ```text
-//!   PriceRequest ──► scale         so much per CPU, MiB, endpoint, IP (and GPU, where set); pure
-//!                ──► policy        a file of the operator: money per month, scarcity, rules for some orders; pure
-//!                ──► random_range  a number in the low end of a range by memory; for tests; pure
-//!                ──► shell_script  whatever a program of the operator prints (feature `shell-script`)
+//!   PriceRequest ──► scale         an amount per CPU, MiB, endpoint, IP and GPU; pure
+//!                ──► policy        a file of the operator: prices per month, scarcity, rules for orders; pure
+//!                ──► random_range  a random number in the lower part of a range by memory; for tests; pure
+//!                ──► shell_script  output of a program of the operator (feature `shell-script`)
 //! ```
-//! The pure strategies are called directly without the `runtime` feature and through [`PricingStrategy`] with it.
+//! Pure strategies can be called directly without the `runtime` feature, and through [`PricingStrategy`] with
+//! it.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -29,104 +30,106 @@ pub use shell_script::{ShellScript, ShellScriptConfig, supervise};
 use std::sync::Arc;
 pub use utilization::{Used, Utilization};
 
-/// Decimal places passed to price scripts.
+/// Number of decimal places passed to price scripts.
 pub const PRICE_PRECISION: u32 = 6;
 
-/// Highest price the chain's decimals are sorted up to, in whole units.
+/// Maximum price in whole units, up to which the chain can sort decimals.
 const MAX_PRICE: i64 = 1_000_000_000_000_000_000;
 
-/// What is to be priced.
+/// Input of a price calculation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PriceRequest {
-    /// Account of the tenant whose order it is.
+    /// Account of the tenant.
     pub owner: Address,
-    /// The group as ordered.
+    /// Ordered group.
     pub group: Arc<GroupSpec>,
-    /// The units as reserved (commit levels applied, GPU models concrete); `None` without a reservation.
+    /// Reserved units with commit levels applied and concrete GPU models; `None` without a reservation.
     pub allocated: Option<Arc<Vec<ResourceUnit>>>,
-    /// Decimal places that a price script is told.
+    /// Number of decimal places for a price script.
     pub precision: u32,
-    /// How much of the cluster is in use before and after this order; `None` where that is not known. It is of the
-    /// moment at which the price is asked for.
+    /// Utilization of the cluster before and after this order, at the time of the request; `None` if unknown.
     pub utilization: Option<Box<Utilization>>,
-    /// Height of the order's block, where the order is priced for the first time; `None` for a later look and for a
-    /// screening. Orders of one block are to have one price list.
+    /// Height of the order's block at the first price calculation; `None` for a later calculation or a
+    /// screening. Orders of one block use the same price list.
     #[serde(default)]
     pub height: Option<Height>,
 }
 
 impl PriceRequest {
-    /// The units to price: the reserved ones where there are any, else the ordered ones.
+    /// Returns the units to price: the reserved units if any, otherwise the ordered units.
     #[must_use]
     pub fn units(&self) -> &[ResourceUnit] {
         self.allocated.as_ref().map_or(&self.group.resources, |a| a)
     }
 
-    /// In the order of the group: each unit as ordered, and as reserved where it is.
+    /// Returns pairs of the ordered and the reserved unit, in the order of the group. Without a reservation
+    /// both are the ordered unit.
     pub fn pairs(&self) -> impl Iterator<Item = (&ResourceUnit, &ResourceUnit)> {
         let reserved: &[ResourceUnit] = self.allocated.as_ref().map_or(&[], |a| a);
         self.group.resources.iter().enumerate().map(move |(at, ordered)| {
             let id = ordered.resources.id;
-            // Mostly it is at the same place, so the others are looked at only where it is not.
+            // Usually at the same index, so the other units are searched only otherwise.
             let in_place = reserved.get(at).filter(|u| u.resources.id == id);
             let found = in_place.or_else(|| reserved.iter().find(|u| u.resources.id == id));
             (ordered, found.unwrap_or(ordered))
         })
     }
 
-    /// The most the tenant pays, in the denomination a price must have.
+    /// Returns the maximum price of the tenant, in the required denomination.
     ///
     /// # Errors
-    /// [`PriceError::NoMaximum`] when the group has none.
+    /// [`PriceError::NoMaximum`] if the group has none.
     pub fn maximum(&self) -> Result<DecCoin, PriceError> {
         self.group.max_price().ok_or(PriceError::NoMaximum)
     }
 }
 
-/// Why there is no price for an order.
+/// Reason why an order has no price.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PriceError {
-    /// No units, several denominations, or a maximum beyond what a price can be.
-    #[error("the group has no single price: it has no units, mixes denominations or asks for too much")]
+    /// The group has no units, several denominations, or a maximum that overflows.
+    #[error(
+        "the group has no single price: it has no units, mixes denominations or its maximum is too large"
+    )]
     NoMaximum,
-    /// A volume of a class that has no price.
+    /// A volume has a class without a price.
     #[error("no pricing configured for storage class `{class}`; set a storage price for it")]
     NoStorageClass {
-        /// Storage class that the volume asks for.
+        /// Storage class of the volume.
         class: String,
     },
-    /// GPUs have prices and none fits this one.
+    /// No configured GPU price matches this GPU.
     #[error("no pricing configured for GPU `{model}`; set a price for it, its vendor or `*`")]
     NoGpu {
         /// Vendor and model of the GPU.
         model: String,
     },
-    /// The policy's first rule that the order meets denies it.
+    /// The first matching rule of the policy denies the order.
     #[error("the price policy's rule `{rule}` denies this order")]
     Denied {
         /// Name of the rule.
         rule: String,
     },
-    /// A denomination whose worth the policy does not say.
-    #[error("the price policy has no worth for the denomination `{denom}`; add it to `denominations`")]
+    /// The policy has no conversion for the denomination.
+    #[error("the price policy has no value for the denomination `{denom}`; add it to `denominations`")]
     NoDenomination {
         /// Denomination of the order.
         denom: String,
     },
-    /// The price came out as zero.
+    /// The calculated price is zero.
     #[error("a bid of zero was produced")]
     Zero,
-    /// The price came out below zero.
+    /// The calculated price is negative.
     #[error("the bid quantity is invalid: it is below zero")]
     Negative,
-    /// The price is beyond 10^18.
+    /// The calculated price exceeds 10^18.
     #[error("the bid quantity is invalid: it is above 10^18")]
     TooLarge,
 }
 
 impl PriceError {
-    /// The same as an error of a port.
+    /// Converts the error to an error of a port.
     #[cfg(feature = "runtime")]
     #[must_use]
     pub fn into_error(self, operation: &'static str) -> crate::error::Error {
@@ -139,7 +142,7 @@ impl PriceError {
     }
 }
 
-/// A price from an amount: above zero and at most 10^18.
+/// Creates a price from an amount above zero and at most 10^18.
 fn price_of(denom: &Denom, amount: Dec) -> Result<DecCoin, PriceError> {
     if amount.is_zero() {
         Err(PriceError::Zero)
@@ -155,20 +158,22 @@ fn price_of(denom: &Denom, amount: Dec) -> Result<DecCoin, PriceError> {
 /// Calculates prices.
 ///
 /// # Contract
-/// The price is in the group's denomination, above zero, for the whole group per block. It may be above what
-/// the tenant pays; the caller compares. A price is never reused for another order.
+/// The price is in the denomination of the group, above zero, for the whole group per block. A price may
+/// exceed the maximum of the tenant, because the caller compares them. A price is never reused for another
+/// order.
 ///
 /// # Behavior
 /// - A group without units has no price: `Invalid`.
-/// - An order that it does not price, such as one in a denomination that it has no prices in: `Invalid`.
-/// - Up to 32 calls run at the same time and do not mix up their answers. What each may start, such as processes or
-///   connections, has a limit.
-/// - A call that takes longer than `pricing_timeout` is dropped. A call whose future is dropped leaves nothing running
-///   and later calls unharmed.
-/// - Where units are reserved ([`PriceRequest::allocated`]) those are what is sold.
+/// - An order without a price, for example in an unsupported denomination, is `Invalid`.
+/// - Up to 32 calls run concurrently with independent results. The resources of a call, such as processes or
+///   connections, are bounded.
+/// - A call that exceeds `pricing_timeout` is dropped. A dropped call stops its processes and does not affect
+///   later calls.
+/// - If the request has reserved units ([`PriceRequest::allocated`]), the price is that of the reserved
+///   units.
 ///
 /// # Errors
-/// `Invalid` when there is no price for this order, `Timeout` or `Unavailable` when a source did not answer.
+/// `Invalid` if the order has no price, `Timeout` or `Unavailable` if a data source did not respond.
 ///
 /// # Implementing
 /// Run `pricing::conformance::suite` (feature `conformance`) on it.
@@ -177,7 +182,7 @@ fn price_of(denom: &Denom, amount: Dec) -> Result<DecCoin, PriceError> {
 #[async_trait::async_trait]
 #[auto_impl::auto_impl(Arc, Box)]
 pub trait PricingStrategy: std::fmt::Debug + Send + Sync + 'static {
-    /// The price of one order.
+    /// Calculates the price of one order.
     async fn calculate_price(&self, request: &PriceRequest) -> Result<DecCoin, crate::error::Error>;
 }
 

@@ -1,4 +1,4 @@
-//! The suite every [`PricingStrategy`] passes. Call it from a test of your own:
+//! The conformance suite of [`PricingStrategy`], to be called from a test:
 //!
 //! ```
 //! # use akash_provider_core::pricing::{RandomRange, conformance};
@@ -8,9 +8,9 @@
 //! conformance::suite(Arc::new(RandomRange::new(1))).await;
 //! # }
 //! ```
-//! The suite asks for the price of plain orders: CPU, memory, ephemeral storage, one HTTP endpoint. A strategy that
-//! has no price for such orders, or none in `uact`, says what it does price in a [`Setup`]. Every call has a limit of
-//! time, and what fails names the rule and what was expected.
+//! The suite requests prices of plain orders: CPU, memory, ephemeral storage, one HTTP endpoint. A [`Setup`]
+//! describes a strategy that does not price such orders, or not in `uact`. Every call has a time limit. A
+//! failure names the rule and the expected result.
 
 use super::{PRICE_PRECISION, PriceRequest, PricingStrategy};
 use crate::conformance::Rule;
@@ -25,27 +25,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const CALL: &str = "calculate_price";
-/// Calls at the same time, as many as a provider makes.
+/// Number of concurrent calls, the same as in a provider.
 const CALLS: usize = 32;
 
-/// What the suite needs to know of a strategy.
+/// Parameters of the suite for one strategy.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Denominations that the strategy has prices in; one at least.
+    /// Denominations with prices, at least one.
     pub denoms: Vec<String>,
-    /// A unit that the strategy has a price for; its own price is the most that the tenant pays, and its denomination
-    /// is replaced by those above.
+    /// A unit with a price. Its own price is the maximum of the tenant, in each of the denominations above.
     pub unit: ResourceUnit,
-    /// How long one call may take.
+    /// Time limit of one call.
     pub patience: Duration,
-    /// The strategy's source of prices is away: no order has a price, and each call says so with `Unavailable` or
-    /// `Timeout`.
+    /// Whether the price source of the strategy is unavailable: every call must then fail with `Unavailable`
+    /// or `Timeout`.
     pub source_is_away: bool,
 }
 
 impl Default for Setup {
-    /// `uact`; a replica of a core, 512 MiB, 1 GiB ephemeral and an HTTP endpoint for at most 1000; 30 s; a source that
-    /// is there.
+    /// Denomination `uact`; a replica of one core, 512 MiB, 1 GiB ephemeral storage and an HTTP endpoint for
+    /// at most 1000; 30 s; an available source.
     fn default() -> Self {
         Self {
             denoms: vec!["uact".to_owned()],
@@ -67,7 +66,7 @@ impl Setup {
         unit
     }
 
-    /// The first of the denominations.
+    /// Returns the first denomination.
     fn denom(&self) -> &str {
         self.denoms.first().map_or("uact", |denom| denom)
     }
@@ -77,18 +76,18 @@ impl Setup {
     }
 }
 
-/// Everything the contract asks of every strategy, of one that prices plain orders in `uact`.
+/// Checks every rule for a strategy that prices plain orders in `uact`.
 ///
 /// # Panics
-/// When the contract is broken, saying how.
+/// When the strategy violates a rule. The message names the rule.
 pub async fn suite(strategy: Arc<dyn PricingStrategy>) {
     suite_of(strategy, &Setup::default()).await;
 }
 
-/// [`suite`], of a strategy that prices what the setup says.
+/// Runs [`suite`] with the orders described by the setup.
 ///
 /// # Panics
-/// When the contract is broken, saying how.
+/// When the strategy violates a rule. The message names the rule.
 pub async fn suite_of(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
     let strategy = strategy.as_ref();
     if setup.source_is_away {
@@ -103,18 +102,19 @@ pub async fn suite_of(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
     a_call_given_up_harms_no_later_one(strategy, setup).await;
 }
 
-/// For a strategy whose price follows from the order alone: [`suite`], and the same order has the same price.
+/// Runs [`suite`], and checks that equal orders have equal prices. For strategies with a price that depends
+/// on the order alone.
 ///
 /// # Panics
-/// When the contract is broken, saying how.
+/// When the strategy violates a rule. The message names the rule.
 pub async fn suite_deterministic(strategy: Arc<dyn PricingStrategy>) {
     suite_deterministic_of(strategy, &Setup::default()).await;
 }
 
-/// [`suite_deterministic`], of a strategy that prices what the setup says.
+/// Runs [`suite_deterministic`] with the orders described by the setup.
 ///
 /// # Panics
-/// When the contract is broken, saying how.
+/// When the strategy violates a rule. The message names the rule.
 pub async fn suite_deterministic_of(strategy: Arc<dyn PricingStrategy>, setup: &Setup) {
     suite_of(Arc::clone(&strategy), setup).await;
     if setup.source_is_away {
@@ -133,7 +133,7 @@ pub async fn suite_deterministic_of(strategy: Arc<dyn PricingStrategy>, setup: &
     more_costs_no_less(strategy.as_ref(), setup, &first).await;
 }
 
-/// An order with more of everything than the first one, up to amounts that no sum of small numbers holds.
+/// Checks that a larger order does not cost less, up to amounts that overflow small integer types.
 async fn more_costs_no_less(strategy: &dyn PricingStrategy, setup: &Setup, first: &DecCoin) {
     let rule = setup.rule("more costs no less");
     for (count, factor) in [(50, 1), (50, 1 << 20), (u32::MAX, 1 << 20), (u32::MAX, 1 << 33)] {
@@ -155,9 +155,9 @@ async fn more_costs_no_less(strategy: &dyn PricingStrategy, setup: &Setup, first
     }
 }
 
-/// Without its source a strategy knows no price, which is a failure that passes.
+/// Checks that an unavailable source is a transient failure.
 async fn a_strategy_without_its_source_says_so(strategy: &dyn PricingStrategy, setup: &Setup) {
-    let rule = setup.rule("a strategy without its source says so");
+    let rule = setup.rule("an unavailable source is a transient failure");
     for denom in &setup.denoms {
         let answer = rule
             .answer(CALL, strategy.calculate_price(&setup.order(denom)))
@@ -165,18 +165,18 @@ async fn a_strategy_without_its_source_says_so(strategy: &dyn PricingStrategy, s
         let is_transient = answer.as_ref().is_err_and(Error::is_transient);
         rule.holds(
             is_transient,
-            format!("`{CALL}` was expected to fail with Unavailable or Timeout, and said {answer:?}"),
+            format!("`{CALL}` was expected to fail with Unavailable or Timeout, and returned {answer:?}"),
         );
     }
 }
 
-/// The price of an order that has one.
+/// Expects a price for an order.
 async fn price(rule: &Rule, strategy: &dyn PricingStrategy, request: &PriceRequest) -> DecCoin {
     let answer = rule.answer(CALL, strategy.calculate_price(request)).await;
     let price = match answer {
         Ok(price) => price,
         Err(error) => rule.broken(format!(
-            "`{CALL}` was expected to give a price for {:?} (Setup::unit, Setup::denoms) and failed: {}",
+            "`{CALL}` was expected to return a price for {:?} (Setup::unit, Setup::denoms) and failed: {}",
             request.units(),
             chain_text(&error)
         )),
@@ -216,9 +216,9 @@ async fn a_group_without_units_is_invalid(strategy: &dyn PricingStrategy, setup:
     rule.refused(CALL, ErrorKind::Invalid, why, call).await;
 }
 
-/// Orders of different sizes and denominations, each asked for at the same time as all others.
+/// Checks that concurrent calls for orders of different sizes and denominations return their own prices.
 async fn calls_at_once_keep_their_answers(strategy: &dyn PricingStrategy, setup: &Setup) {
-    let rule = setup.rule("calls at once keep their answers");
+    let rule = setup.rule("concurrent calls return their own prices");
     let requests: Vec<PriceRequest> = setup
         .denoms
         .iter()
@@ -240,9 +240,9 @@ async fn reserved_units_are_priced(strategy: &dyn PricingStrategy, setup: &Setup
     price(&rule, strategy, &request).await;
 }
 
-/// Whatever the answer, it is a price or one of the errors a caller knows what to do with.
+/// Checks that unusual orders have a price or an error that callers handle.
 async fn odd_orders_get_a_price_or_an_error(strategy: &dyn PricingStrategy, setup: &Setup) {
-    let rule = setup.rule("odd orders get a price or an error");
+    let rule = setup.rule("unusual orders get a price or an error");
     let unit = || {
         let mut unit = plain_unit();
         unit.price.denom = setup.denom().into();
@@ -272,7 +272,7 @@ async fn odd_orders_get_a_price_or_an_error(strategy: &dyn PricingStrategy, setu
     }
 }
 
-/// The price of an order that may have none; `None` for an error that a caller knows what to do with.
+/// Returns the price of an order that may have none, or `None` for an error that callers handle.
 async fn price_or_error(
     rule: &Rule,
     strategy: &dyn PricingStrategy,
@@ -298,7 +298,7 @@ async fn price_or_error(
     }
 }
 
-/// A denomination that the setup does not name is priced in itself, or refused: a price in another one is another price.
+/// Checks that an unsupported denomination is priced in itself or refused.
 async fn other_denominations_get_their_own_price_or_an_error(strategy: &dyn PricingStrategy, setup: &Setup) {
     let rule = setup.rule("other denominations get their own price or an error");
     for denom in ["uact", "uakt", "uother"] {
@@ -307,7 +307,7 @@ async fn other_denominations_get_their_own_price_or_an_error(strategy: &dyn Pric
 }
 
 async fn a_call_given_up_harms_no_later_one(strategy: &dyn PricingStrategy, setup: &Setup) {
-    let rule = setup.rule("a call given up harms no later one");
+    let rule = setup.rule("a dropped call does not affect later calls");
     let request = setup.order(setup.denom());
     for _ in 0..40 {
         let mut call = strategy.calculate_price(&request);
@@ -316,7 +316,7 @@ async fn a_call_given_up_harms_no_later_one(strategy: &dyn PricingStrategy, setu
     price(&rule, strategy, &request).await;
 }
 
-/// One replica of a core, 512 MiB, 1 GiB ephemeral and an HTTP endpoint for at most 1000.
+/// One replica of one core, 512 MiB, 1 GiB ephemeral storage and an HTTP endpoint for at most 1000.
 fn plain_unit() -> ResourceUnit {
     let resources = Resources {
         id: 1,

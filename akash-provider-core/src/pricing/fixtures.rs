@@ -8,7 +8,8 @@ use crate::types::{
 };
 use std::sync::Arc;
 
-/// The unit the acceptance cases start from: 11 m CPU, 10000 B memory, 4096 B ephemeral, at most 23 uact.
+/// Base unit of the acceptance cases: 11 millicores, 10000 B memory, 4096 B ephemeral storage, at most 23
+/// uact.
 pub(super) fn base_unit() -> ResourceUnit {
     let resources = Resources {
         id: 1,
@@ -50,7 +51,7 @@ pub(super) fn request(units: Vec<ResourceUnit>) -> PriceRequest {
     }
 }
 
-/// A request for the base unit with a change.
+/// Creates a request for the base unit with a change.
 pub(super) fn request_with(change: impl FnOnce(&mut ResourceUnit)) -> PriceRequest {
     let mut unit = base_unit();
     change(&mut unit);

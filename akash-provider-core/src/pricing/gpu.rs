@@ -1,6 +1,6 @@
-//! GPU attributes as pricing reads them: `vendor/<vendor>/model/<model>` and pairs of a name and a value.
+//! Parser of GPU attributes for pricing: `vendor/<vendor>/model/<model>`, then pairs of a name and a value.
 
-/// One acceptable or reserved GPU.
+/// An acceptable or reserved GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GpuModel<'a> {
     pub(super) vendor: &'a str,
@@ -10,7 +10,7 @@ pub(super) struct GpuModel<'a> {
 }
 
 impl<'a> GpuModel<'a> {
-    /// Reads an attribute key; `None` when it has another form. Unknown pairs are passed over.
+    /// Parses an attribute key. Returns `None` for another form. Unknown pairs are skipped.
     pub(super) fn parse(key: &'a str) -> Option<Self> {
         let rest = key.strip_prefix("vendor/")?;
         let (vendor, rest) = rest.split_once("/model/")?;

@@ -1,14 +1,14 @@
-//! Prices as a policy that an operator writes: what resources cost in a month or an hour in money, what is dearer when it
-//! runs short, and rules for some orders.
+//! Prices from a policy file of the operator: resource prices per month or hour, surcharges for scarce
+//! resources, and rules for certain orders.
 //!
 //! ```text
-//!  PriceRequest ──► first rule that is met ──► deny?  PriceError::Denied
-//!                          │ prices (its own or the policy's), in the order's denomination, per block
+//!  PriceRequest ──► first matching rule ──► deny?  PriceError::Denied
+//!                          │ prices (of the rule or the policy), in the order's denomination, per block
 //!                          ▼
 //!               Σ resource × price ──► × rule ──► × scarcity ──► at least the minimum ──► price and its lines
 //! ```
-//! It is pure: the same order and the same use of the cluster have the same price. Every price is exact to 18 digits behind
-//! the point, in the denomination's base unit.
+//! The calculation is pure: the same order and the same utilization have the same price. Prices are exact to
+//! 18 fractional digits, in the base unit of the denomination.
 
 mod file;
 mod when;
@@ -22,21 +22,21 @@ pub use file::{Amount, Period, PolicyFile, Prices, Rule, Scarcity, VERSION, When
 use std::collections::{BTreeMap, BTreeSet};
 use when::Orders;
 
-/// Most rules of a policy: each is looked at for each order.
+/// Maximum number of rules, because each order is compared with each rule.
 const RULES_MAX: usize = 1_000;
-/// Most denominations: each rule with prices of its own has them in each.
+/// Maximum number of denominations, because each rule with prices has prices in every denomination.
 const DENOMINATIONS_MAX: usize = 20;
-/// Most steps of scarcity.
+/// Maximum number of scarcity steps.
 const STEPS_MAX: usize = 100;
-/// Longest name of a rule, in bytes.
+/// Maximum length of the name of a rule, in bytes.
 const NAME_MAX: usize = 100;
-/// Digits behind the point of a price per block of the smallest amounts.
+/// Number of fractional digits for prices per block of the smallest amounts.
 const DIGITS: i64 = 36;
-/// Seconds of a month: a twelfth of a year of 365.244 days.
+/// Seconds per month: a twelfth of a year of 365.244 days.
 const MONTH_S: u64 = 2_629_757;
 const HOUR_S: u64 = 3_600;
 
-/// What is wrong with a policy, and where.
+/// An invalid policy, with the location of the problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {problem}")]
 pub struct PolicyError {
@@ -52,36 +52,36 @@ impl PolicyError {
         }
     }
 
-    /// The key, as a path: `rules[2].when.gpu[0]`.
+    /// Returns the path of the invalid key: `rules[2].when.gpu[0]`.
     #[must_use]
     pub fn at(&self) -> &str {
         &self.at
     }
 }
 
-/// A price and how it came about.
+/// A price with its components.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quote {
-    /// For the whole order, per block.
+    /// Price of the whole order, per block.
     pub price: DecCoin,
-    /// The rule that counted; `None` where no rule was met.
+    /// Name of the applied rule; `None` if no rule matches.
     pub rule: Option<String>,
-    /// The parts, in order: resources first, and then what raised or lowered their sum. Together they are the price.
+    /// Components in order: resources first, then surcharges and discounts. Their sum is the price.
     pub lines: Vec<Line>,
 }
 
-/// A part of a price.
+/// A component of a price.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Line {
-    /// A resource, or what changed the sum.
+    /// Resource, or the reason of a surcharge or discount.
     pub what: String,
-    /// Per block, in the price's denomination; below zero where it makes the price less.
+    /// Amount per block, in the denomination of the price; negative for a discount.
     pub amount: Dec,
 }
 
-/// Prices by a policy.
+/// Price calculation by a policy.
 #[derive(Debug, Clone)]
 pub struct Policy {
     prices: PriceList,
@@ -90,7 +90,7 @@ pub struct Policy {
     rules: Vec<Decision>,
 }
 
-/// The same prices in each denomination.
+/// Equal prices in each denomination.
 #[derive(Debug, Clone)]
 struct PriceList(BTreeMap<Denom, Scale>);
 
@@ -110,18 +110,18 @@ struct Decision {
     minimum: Option<BTreeMap<Denom, Dec>>,
 }
 
-/// What turns an amount of the file into base units of a denomination per block.
+/// Conversion of amounts in the file to base units of a denomination per block.
 struct Conversion(Vec<(Denom, BigDecimal)>);
 
 impl Policy {
-    /// The policy that is written so.
+    /// Creates a policy from a parsed file.
     ///
     /// # Errors
-    /// [`PolicyError`] for a version that is not known, a price below zero or of too many digits, nothing that has a price,
-    /// a rule that could never count or has no name of its own, and more than a policy may hold.
+    /// [`PolicyError`] for an unknown version, a negative price or a price with too many digits, a policy
+    /// without any price, a rule that can never match or has a duplicate name, and an exceeded limit.
     pub fn new(file: PolicyFile) -> Result<Self, PolicyError> {
         if file.version != VERSION {
-            let problem = format!("{} is not known; it must be {VERSION}", file.version);
+            let problem = format!("unknown version {}; it must be {VERSION}", file.version);
             return Err(PolicyError::new("version", problem));
         }
         let conversion = Conversion::new(&file)?;
@@ -135,7 +135,7 @@ impl Policy {
                 return Err(PolicyError::new(format!("{at}.name"), problem));
             }
             if rules.last().is_some_and(|last: &Decision| last.orders.is_all()) {
-                let problem = "it never counts: the rule before it is for every order";
+                let problem = "the rule never applies: the previous rule matches every order";
                 return Err(PolicyError::new(at, problem));
             }
             rules.push(Decision::new(&at, rule, &conversion)?);
@@ -148,10 +148,10 @@ impl Policy {
         })
     }
 
-    /// The price of one order.
+    /// Calculates the price of one order.
     ///
     /// # Errors
-    /// As [`Self::quote`].
+    /// The errors of [`Self::quote`].
     pub fn price(&self, request: &PriceRequest) -> Result<DecCoin, PriceError> {
         let denom = request.maximum()?.denom;
         let rule = self.rule(request)?;
@@ -163,11 +163,11 @@ impl Policy {
         price_of(&denom, raised.max(minimum))
     }
 
-    /// The price of one order, and how it came about.
+    /// Calculates the price of one order with its components.
     ///
     /// # Errors
-    /// [`PriceError`]: the order is denied by a rule, is in a denomination without a worth, asks for a storage class or a
-    /// GPU without a price, costs nothing or too much, or has no single denomination.
+    /// [`PriceError`] if a rule denies the order, if a denomination, storage class or GPU has no price, if
+    /// the price is zero or too high, or if the group has no single denomination.
     pub fn quote(&self, request: &PriceRequest) -> Result<Quote, PriceError> {
         let denom = request.maximum()?.denom;
         let rule = self.rule(request)?;
@@ -196,7 +196,7 @@ impl Policy {
         })
     }
 
-    /// The first rule that an order meets.
+    /// Returns the first rule that matches an order.
     fn rule(&self, request: &PriceRequest) -> Result<Option<&Decision>, PriceError> {
         let met = self.rules.iter().find(|rule| rule.orders.has(request));
         match met {
@@ -215,10 +215,10 @@ impl Policy {
         })
     }
 
-    /// The sum of the resources, what it is multiplied by, and the least.
+    /// Returns the sum of the resources, the factors and the minimum.
     #[expect(
         clippy::type_complexity,
-        reason = "three values of one moment, for two callers below each other"
+        reason = "three values for two callers in this module"
     )]
     fn parts(
         &self,
@@ -235,7 +235,7 @@ impl Policy {
         Ok((base, factors, minimum.get(denom).copied().unwrap_or(Dec::ZERO)))
     }
 
-    /// The mark-up of the scarcest resource that the order asks for; none where the use of the cluster is not known.
+    /// Returns the surcharge of the scarcest requested resource, or `None` if the utilization is unknown.
     fn scarcity(&self, request: &PriceRequest) -> Option<(String, Dec)> {
         let (resource, share) = request.utilization.as_ref()?.scarcest(request.units())?;
         let step = self.scarcity.iter().rev().find(|step| share > step.above)?;
@@ -262,7 +262,7 @@ impl Decision {
         }
         let changes = rule.prices.is_some() || rule.multiply.is_some() || rule.minimum.is_some();
         if rule.deny && changes {
-            let problem = "what is denied has no price: take `deny`, or the prices, out";
+            let problem = "a denied order has no price: remove `deny` or the prices";
             return Err(PolicyError::new(format!("{at}.deny"), problem));
         }
         let prices = rule
@@ -311,7 +311,7 @@ impl Conversion {
     fn new(file: &PolicyFile) -> Result<Self, PolicyError> {
         at_most("denominations", file.denominations.len(), DENOMINATIONS_MAX)?;
         if file.denominations.is_empty() {
-            let problem = "name one at least, for example `uact: 0.000001`";
+            let problem = "add at least one denomination, for example `uact: 0.000001`";
             return Err(PolicyError::new("denominations", problem));
         }
         let block = positive("block_seconds", &file.block_seconds)?;
@@ -349,7 +349,7 @@ fn steps(steps: Vec<Scarcity>) -> Result<Vec<Step>, PolicyError> {
         let at = format!("scarcity[{number}]");
         let above = decimal(&format!("{at}.above"), step.above.number())?;
         if made.last().is_some_and(|last| last.above >= above) {
-            let problem = "steps go upwards: it must be above that of the step before";
+            let problem = "steps must be in ascending order: this value must be above the previous one";
             return Err(PolicyError::new(format!("{at}.above"), problem));
         }
         let multiply = factor(&format!("{at}.multiply"), &step.multiply)?;
@@ -362,7 +362,7 @@ fn at_most(at: &str, count: usize, most: usize) -> Result<(), PolicyError> {
     if count > most {
         return Err(PolicyError::new(
             at,
-            format!("there are {count}; at most {most} are taken"),
+            format!("{count} entries; the limit is {most}"),
         ));
     }
     Ok(())
@@ -381,22 +381,22 @@ fn factor(at: &str, amount: &Amount) -> Result<Dec, PolicyError> {
     decimal(at, amount.number())
 }
 
-/// Zero or above, rounded to 18 digits.
+/// Rounds a non-negative amount to 18 fractional digits.
 fn decimal(at: &str, amount: &BigDecimal) -> Result<Dec, PolicyError> {
     let digits = amount
         .digits()
         .max(amount.fractional_digit_count().unsigned_abs());
-    // A quotient has a hundred digits, and an amount eighty.
+    // A quotient has at most a hundred digits, an amount eighty.
     let plain = (digits <= 1_000).then(|| amount.with_scale_round(18, bigdecimal::RoundingMode::HalfUp));
     let parsed = plain.and_then(|plain| plain.to_plain_string().parse::<Dec>().ok());
     match parsed {
         Some(dec) if !dec.is_negative() => Ok(dec),
-        Some(_) => Err(PolicyError::new(at, format!("{amount} is below zero"))),
+        Some(_) => Err(PolicyError::new(at, format!("{amount} is negative"))),
         None => Err(PolicyError::new(at, "the number is out of range")),
     }
 }
 
-/// As many digits as a price may have.
+/// Rounds to the number of digits of a price.
 fn rounded(amount: &BigDecimal) -> BigDecimal {
     amount.with_scale_round(DIGITS, bigdecimal::RoundingMode::HalfUp)
 }

@@ -1,28 +1,29 @@
-//! A number in the low end of a range by memory. For tests of a whole network, not for making money.
+//! Random prices in the lower part of a range by memory. For tests of a whole network, not for production.
 
 use super::{MAX_PRICE, PriceError, PriceRequest, price_of};
 use crate::types::DecCoin;
 use crate::types::price::Dec;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Least price of a GiB of memory.
+/// Minimum price of a GiB of memory.
 const MIN_PER_GIB: u128 = 50;
 const GIB_BITS: u32 = 30;
-/// The highest price of a GiB is 2^20 units, which makes one unit for each of these.
+/// The maximum price of a GiB is 2^20 units, one unit per 2^10 bytes.
 const BYTES_PER_UNIT_BITS: u32 = 10;
-/// The random part has steps of 10^-6 and at most 10^4 of them for each unit of the range: the lowest
-/// hundredth of it.
+/// The random part has steps of 10^-6, at most 10^4 for each unit of the range, which is the lowest hundredth
+/// of the range.
 const STEPS_PER_UNIT: i128 = 10_000;
 const STEP_SCALED: i128 = 1_000_000_000_000;
 
-/// Prices at random, the same ones for the same seed.
+/// Random prices, reproducible by the seed.
 #[derive(Debug)]
 pub struct RandomRange {
     state: AtomicU64,
 }
 
 impl RandomRange {
-    /// Pricing from a seed; where prices are not to be foreseen the seed comes from the system's randomness.
+    /// Creates the strategy from a seed. Use a seed of the system's random generator for unpredictable
+    /// prices.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self {
@@ -30,10 +31,10 @@ impl RandomRange {
         }
     }
 
-    /// The price of one order. It may be above what the tenant pays.
+    /// Returns the price of one order, which may exceed the maximum of the tenant.
     ///
     /// # Errors
-    /// [`PriceError`] when the group has no single price or asks for so much memory that its price is beyond
+    /// [`PriceError`] when the group has no single price, or requests so much memory that the price exceeds
     /// 10^18.
     pub fn price(&self, request: &PriceRequest) -> Result<DecCoin, PriceError> {
         let maximum = request.maximum()?;
@@ -44,7 +45,7 @@ impl RandomRange {
             .map(|u| u128::from(u.resources.memory.bytes) * u128::from(u.count))
             .sum();
         let low = whole(memory.saturating_mul(MIN_PER_GIB) >> GIB_BITS)?;
-        // Above what the tenant pays it is cut to that, so it cannot be too large.
+        // A value above the maximum of the tenant is reduced to the maximum, so it cannot be too large.
         let high = whole(memory >> BYTES_PER_UNIT_BITS)
             .unwrap_or(maximum.amount)
             .min(maximum.amount);
@@ -67,11 +68,12 @@ impl RandomRange {
         price_of(&maximum.denom, low.checked_add(step).ok_or(PriceError::TooLarge)?)
     }
 
-    /// A number from 0 to `limit - 1`: a counter in steps of the golden ratio, its bits well mixed, and the
-    /// result spread over the range by multiplication.
+    /// Returns a number from 0 to `limit - 1`: a counter in steps of the golden ratio with mixed bits, scaled
+    /// to the range by multiplication.
     fn below(&self, limit: u64) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        // Relaxed is enough: each caller gets a number of its own, and nothing else hangs on it.
+        // Relaxed ordering is sufficient: each caller gets a different number, and no other data depends on
+        // it.
         let mut bits = self.state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
     use crate::pricing::fixtures::{dec, request, request_with};
 
-    /// The lowest and the highest of many prices.
+    /// Returns the minimum and the maximum of many prices.
     fn range(bytes: u64, maximum: &str) -> (Dec, Dec) {
         let random = RandomRange::new(7);
         let request = request_with(|u| {
@@ -123,7 +125,7 @@ mod tests {
         assert_eq!(
             range(512 << 20, "23"),
             (dec("25"), dec("25")),
-            "above the maximum, for the caller to decline"
+            "a price above the maximum is returned, and the caller declines it"
         );
     }
 

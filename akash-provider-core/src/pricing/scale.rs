@@ -1,18 +1,18 @@
-//! So much per unit of each resource.
+//! Prices per unit of each resource.
 //!
 //! | part | quantity | price per |
 //! |---|---|---|
 //! | CPU | Σ units × count | thousandth of a core |
 //! | memory | Σ bytes × count | MiB |
 //! | storage, by class | Σ bytes × count | MiB |
-//! | endpoints | Σ endpoints of the units, whatever their count | endpoint |
-//! | leased IPs | distinct ones of the group | IP |
+//! | endpoints | Σ endpoints of the units, regardless of their count | endpoint |
+//! | leased IPs | distinct leased IPs of the group | IP |
 //! | GPUs, only where prices are set | Σ units × count | GPU |
 //!
-//! The quantities are those ordered, whatever was reserved for them, as with the network's provider; only the
-//! GPU model is the reserved one. Bytes become MiB with 16 fractional digits, rounded half up, so that prices
-//! equal those of today's provider. Where a price comes out with more than 18 fractional digits it is rounded
-//! half up, once, at the end; today's provider makes no bid then.
+//! The ordered quantities are priced, not the reserved quantities, as in the Go provider; only the GPU model
+//! is the reserved model. Bytes are converted to MiB with 16 fractional digits, rounded half up, so that
+//! prices equal those of the Go provider. A price with more than 18 fractional digits is rounded half up once
+//! at the end. The Go provider does not bid in this case.
 
 mod gpu;
 mod rate;
@@ -25,70 +25,71 @@ use gpu::GpuPrices;
 use rate::{Quantity, Rate};
 use std::collections::BTreeMap;
 
-/// The class of volumes that are not persistent.
+/// Class of ephemeral volumes.
 const EPHEMERAL: &str = "ephemeral";
-/// Longest number in a setting, in bytes.
+/// Maximum length of a number in a setting, in bytes.
 const MAX_NUMBER_LENGTH: usize = 100;
 
-/// Prices in units of the denomination per block. The default is all zero, which is no pricing.
+/// Prices in units of the denomination per block. The default is zero for all resources, which is not a valid
+/// configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct ScaleConfig {
-    /// Per thousandth of a core (`bid-price-cpu-scale`).
+    /// Price of a millicore (`bid-price-cpu-scale`).
     pub cpu: BigDecimal,
-    /// Per MiB of memory (`bid-price-memory-scale`).
+    /// Price of a MiB of memory (`bid-price-memory-scale`).
     pub memory: BigDecimal,
-    /// Per MiB, by storage class (`bid-price-storage-scale`, see [`parse_storage_scales`]).
+    /// Price of a MiB, by storage class (`bid-price-storage-scale`, see [`parse_storage_scales`]).
     pub storage: BTreeMap<String, BigDecimal>,
-    /// Per endpoint of a unit (`bid-price-endpoint-scale`).
+    /// Price of an endpoint of a unit (`bid-price-endpoint-scale`).
     pub endpoint: BigDecimal,
-    /// Per leased IP (`bid-price-ip-scale`).
+    /// Price of a leased IP (`bid-price-ip-scale`).
     pub ip: BigDecimal,
-    /// Per GPU, by model (see [`parse_gpu_prices`]). Empty leaves GPUs without a price, as today's provider
-    /// does; with entries, a GPU that none of them fits gets no bid.
+    /// Price of a GPU, by model (see [`parse_gpu_prices`]). If empty, GPUs are not priced, as in the Go
+    /// provider. Otherwise a GPU without a matching entry gets no bid.
     pub gpu: BTreeMap<String, BigDecimal>,
 }
 
-/// What is wrong with prices.
+/// Invalid prices.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleError {
-    /// Every price is zero, so no bid could have one.
+    /// Every price is zero, so a bid would have no price.
     #[error("at least one bid price must be a non-zero number")]
     AllZero,
-    /// A price below zero.
+    /// A price is negative.
     #[error("the price of {what} is {value}; it must not be negative")]
     Negative {
-        /// What the price is of.
+        /// Resource of the price.
         what: String,
-        /// The price that was set.
+        /// Configured price.
         value: String,
     },
-    /// A price nobody can mean.
-    #[error("the price of {what} must be below 10^40 and have at most 40 digits behind the point")]
+    /// A price is out of range.
+    #[error("the price of {what} must be below 10^40 and have at most 40 digits after the decimal point")]
     OutOfRange {
-        /// What the price is of.
+        /// Resource of the price.
         what: String,
     },
-    /// An entry that is not `name=number`.
+    /// An entry does not have the form `name=number`.
     #[error("`{entry}` must be `name=number`, for example `{example}`")]
     Entry {
-        /// The entry as it was given.
+        /// Invalid entry.
         entry: String,
-        /// One that is right.
+        /// Example of a valid entry.
         example: &'static str,
     },
-    /// A name given twice.
-    #[error("`{name}` is given twice")]
+    /// A name occurs twice.
+    #[error("`{name}` occurs twice")]
     Duplicate {
-        /// Name that has two prices.
+        /// Duplicate name.
         name: String,
     },
-    /// A GPU name of another form.
+    /// The name of a GPU is invalid.
     #[error(
         "GPU `{name}` must be `*`, `vendor/*` or `vendor/model`, the last with `/ram/<size>` or `/interface/<kind>` where wanted"
     )]
     Gpu {
-        /// Name as it was given.
+        /// Invalid name.
         name: String,
     },
 }
@@ -98,7 +99,7 @@ pub enum ScaleError {
 pub struct Scale {
     cpu: Rate,
     memory: Rate,
-    /// Sorted by class.
+    /// Prices of storage, sorted by class.
     storage: Vec<(String, Rate)>,
     endpoint: Rate,
     ip: Rate,
@@ -106,11 +107,11 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Pricing by these prices.
+    /// Creates the strategy from prices.
     ///
     /// # Errors
-    /// [`ScaleError::AllZero`] when nothing has a price, and an error naming the price that is negative or
-    /// out of range, or the GPU whose name has another form.
+    /// [`ScaleError::AllZero`] if no resource has a price. Other errors name the price that is negative or
+    /// out of range, or the invalid GPU name.
     pub fn new(config: ScaleConfig) -> Result<Self, ScaleError> {
         let ScaleConfig {
             cpu,
@@ -139,17 +140,17 @@ impl Scale {
         Ok(scale)
     }
 
-    /// The price of one order.
+    /// Returns the price of one order.
     ///
     /// # Errors
-    /// [`PriceError`] when a storage class or a GPU has no price, when the sum is zero or beyond 10^18, and
-    /// when the group has no single denomination.
+    /// [`PriceError`] if a storage class or a GPU has no price, if the sum is zero or exceeds 10^18, or if
+    /// the group has no single denomination.
     pub fn price(&self, request: &PriceRequest) -> Result<DecCoin, PriceError> {
         let denom = request.maximum()?.denom;
         price_of(&denom, self.sum(request)?)
     }
 
-    /// The sum of all parts, whatever it is.
+    /// Returns the sum of all parts without a check of the range.
     pub(super) fn sum(&self, request: &PriceRequest) -> Result<Dec, PriceError> {
         let totals = self.totals(request)?;
         match self.quick_sum(&totals) {
@@ -158,7 +159,7 @@ impl Scale {
         }
     }
 
-    /// The parts that are not zero, with their names. Each is rounded by itself.
+    /// Returns the parts that are not zero, with their names. Each part is rounded separately.
     pub(super) fn lines(&self, request: &PriceRequest) -> Result<Vec<(String, Dec)>, PriceError> {
         let totals = self.totals(request)?;
         let storage = self
@@ -198,7 +199,7 @@ impl Scale {
             ips: u128::from(request.group.leased_ips()),
             gpus: Vec::new(),
         };
-        // A quantity has 64 bits and a count 32; 2^32 units would be needed to overflow.
+        // A quantity has 64 bits and a count 32 bits, so an overflow would need 2^32 units.
         for (ordered, reserved) in request.pairs() {
             let count = u128::from(ordered.count);
             let resources = &ordered.resources;
@@ -213,7 +214,7 @@ impl Scale {
                 })?;
                 *total += u128::from(volume.bytes) * count;
             }
-            // Whatever the count, as today's provider has it.
+            // Regardless of the count, as in the Go provider.
             totals.endpoints += resources.endpoints.len() as u128;
             if resources.gpu.units > 0 && !self.gpu.is_empty() {
                 let at = self.gpu.find(&reserved.resources.gpu.attributes)?;
@@ -242,12 +243,12 @@ impl Scale {
         fixed.into_iter().chain(storage).chain(gpus)
     }
 
-    /// The sum in 128-bit integers, which is exact; `None` where they do not reach.
+    /// Returns the exact sum in 128-bit integers, or `None` on overflow.
     fn quick_sum(&self, totals: &Totals) -> Option<Dec> {
         rate::quick_sum(self.terms(totals))
     }
 
-    /// The sum in decimals of any length.
+    /// Returns the sum in decimals of any length.
     fn exact_sum(&self, totals: &Totals) -> Result<Dec, PriceError> {
         rate::exact_sum(self.terms(totals)).ok_or(PriceError::TooLarge)
     }
@@ -261,7 +262,7 @@ impl super::PricingStrategy for Scale {
     }
 }
 
-/// What a group asks for in all.
+/// Total quantities of a group.
 struct Totals {
     cpu: u128,
     memory: u128,
@@ -269,11 +270,12 @@ struct Totals {
     storage: Vec<u128>,
     endpoints: u128,
     ips: u128,
-    /// Index of the price, and how many.
+    /// Index of the price, and the number of GPUs.
     gpus: Vec<(usize, u128)>,
 }
 
-/// The class a volume is priced by. One that is not persistent is ephemeral, also when it lives in memory.
+/// Returns the class that determines the price of a volume. Every volume that is not persistent is ephemeral,
+/// also a volume in memory.
 pub(super) fn class_of(volume: &Storage) -> &str {
     let persistent = volume.is_persistent();
     volume
@@ -282,19 +284,19 @@ pub(super) fn class_of(volume: &Storage) -> &str {
         .unwrap_or(EPHEMERAL)
 }
 
-/// Reads `class=price,…`; an entry without a name is for `ephemeral`. Empty text sets nothing.
+/// Parses `class=price,…`. An entry without a name is for `ephemeral`. An empty text contains no prices.
 ///
 /// # Errors
-/// Names the entry that is no price, or the class that is given twice.
+/// The error names the invalid entry or the duplicate class.
 pub fn parse_storage_scales(text: &str) -> Result<BTreeMap<String, BigDecimal>, ScaleError> {
     parse_prices(text, Some(EPHEMERAL), "beta3=0.0002")
 }
 
-/// Reads `gpu=price,…`, where a GPU is `*`, `vendor/*`, `vendor/model`, or a model with `/ram/<size>` or
-/// `/interface/<kind>` or both. Empty text sets nothing.
+/// Parses `gpu=price,…`, where a GPU is `*`, `vendor/*`, `vendor/model`, or a model with `/ram/<size>` or
+/// `/interface/<kind>` or both. An empty text contains no prices.
 ///
 /// # Errors
-/// Names the entry that is no price, or the GPU that is given twice or has another form.
+/// The error names the invalid entry, or the duplicate or invalid GPU.
 pub fn parse_gpu_prices(text: &str) -> Result<BTreeMap<String, BigDecimal>, ScaleError> {
     let prices = parse_prices(text, None, "nvidia/a100=120")?;
     GpuPrices::new(prices.clone())?;
@@ -331,7 +333,7 @@ fn parse_prices(
     Ok(prices)
 }
 
-/// Text of others in an error, not longer than a line.
+/// Shortens a foreign text for an error, to at most one line.
 pub(super) fn shorten(text: &str) -> String {
     text.chars().take(100).collect()
 }

@@ -1,15 +1,17 @@
-//! The price is what a program of the operator prints.
+//! Prices from the output of a program of the operator.
 //!
-//! The protocol is that of today's provider, so a program written for it runs unchanged: one process for one
-//! price, no arguments, an environment with `AKASH_OWNER` (the tenant) and `AKASH_DENOM` (the denomination
-//! wanted), one line of JSON on standard input (room `input`). It prints one decimal number and exits with 0.
+//! The protocol equals that of the Go provider, so existing programs work unchanged: one process per price,
+//! no arguments, an environment with `AKASH_OWNER` (the tenant) and `AKASH_DENOM` (the required
+//! denomination), and one line of JSON on standard input (module `input`). The program prints one decimal
+//! number and exits with 0.
 //!
-//! Of the provider's own environment it gets what is on a list (room `process`): keys and passphrases are there too.
-//! Whatever begins with `PRICE_` is on it.
+//! The environment of the program contains the variables of the provider on an allow list (module `process`),
+//! because others contain keys and passphrases. Variables that start with `PRICE_` are allowed.
 //!
-//! What it may not do is hold the provider up. At most so many processes run at once; one that has not exited
-//! and closed its output within the limit is killed with its process group, and under a [supervisor](supervise) with every
-//! process that it started; output is read only up to a bound; a call that is given up kills them too. Nothing is stored from one order to the next.
+//! A program cannot block the provider. The number of concurrent processes is limited. A process that does
+//! not exit and close its output in time is killed with its process group, and under a
+//! [supervisor](supervise) with all its descendants. The size of the output is limited. A dropped call kills
+//! the processes too. No state is stored between orders.
 
 mod input;
 mod process;
@@ -29,24 +31,25 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 const OPERATION: &str = "price by script";
-/// Longest excerpt of what a script printed, in characters, in an error.
+/// Maximum length of an excerpt of the output in an error, in characters.
 const EXCERPT: usize = 500;
 
-/// Which script, and its limits.
+/// Path and limits of a price script.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ShellScriptConfig {
-    /// Path of the program that is run (`bid-price-script-path`).
+    /// Path of the program (`bid-price-script-path`).
     pub path: PathBuf,
-    /// Processes at once; more orders wait (`bid-price-script-process-limit`).
+    /// Maximum number of concurrent processes; further orders wait (`bid-price-script-process-limit`).
     pub process_limit: usize,
-    /// How long one process may take (`bid-price-script-process-timeout`).
+    /// Timeout of one process (`bid-price-script-process-timeout`).
     pub timeout: Duration,
-    /// Program and arguments that [`supervise`] the script, whose path is added; empty for none.
+    /// Program and arguments that [`supervise`] the script; the path of the script is appended. Empty for no
+    /// supervisor.
     pub supervisor: Vec<OsString>,
 }
 
 impl ShellScriptConfig {
-    /// A script with the default limits: 32 processes, 10 s.
+    /// Creates a configuration with the default limits: 32 processes, 10 s.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -58,56 +61,56 @@ impl ShellScriptConfig {
     }
 }
 
-/// What is wrong with the settings of a script.
+/// Invalid settings of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidScript {
     /// The path of the script is empty.
     #[error("the path of the price script must not be empty")]
     NoPath,
-    /// The limit of processes is zero, so none could run.
+    /// The limit of processes is zero.
     #[error("the process limit of the price script must be above zero")]
     NoProcesses,
-    /// The time limit is zero, so none could answer.
+    /// The timeout is zero.
     #[error("the time limit of the price script must be above zero")]
     NoTime,
 }
 
-/// Why a script gave no price. It is the source of the port's error.
+/// Failure of a script, the source of the port's error.
 #[derive(Debug, thiserror::Error)]
 enum ScriptError {
-    /// It could not be started.
-    #[error("cannot be started; check that it is there and executable")]
+    /// The script could not be started.
+    #[error("cannot be started; check that it exists and is executable")]
     Start(#[source] std::io::Error),
-    /// It had not ended in time.
-    #[error("has not ended within {0:?}, or something it started keeps its output open; it was killed")]
+    /// The script did not exit in time.
+    #[error("did not exit within {0:?}, or a child process kept its output open; it was killed")]
     Timeout(Duration),
-    /// It ended without success.
-    #[error("failed with {status}; it said: {stderr}")]
+    /// The script failed.
+    #[error("failed with {status}; stderr: {stderr}")]
     Exit {
-        /// Exit code or signal that it ended with.
+        /// Exit code or signal of the script.
         status: ExitStatus,
-        /// The end of its standard error.
+        /// End of the standard error of the script.
         stderr: String,
     },
-    /// It printed too much.
+    /// The script printed too much.
     #[error("printed more than {0} bytes; a price is one number")]
     TooMuchOutput(usize),
-    /// It ended and had printed nothing.
+    /// The script printed nothing.
     #[error("printed nothing (EOF): the bid quantity is invalid")]
     NoOutput,
-    /// It printed something else than a number.
-    #[error("must print one number and nothing else: the bid quantity is invalid")]
+    /// The script did not print a number.
+    #[error("must print exactly one number: the bid quantity is invalid")]
     NotANumber(#[source] ParseDecError),
-    /// It printed a number that is no price.
-    #[error("printed no price")]
+    /// The script printed a number that is not a valid price.
+    #[error("did not print a valid price")]
     Price(#[source] PriceError),
-    /// Talking to it failed.
-    #[error("cannot be read from")]
+    /// The communication with the script failed.
+    #[error("its output cannot be read")]
     Io(#[source] std::io::Error),
 }
 
-/// Prices by a program.
+/// Prices from a program.
 #[derive(Debug)]
 pub struct ShellScript {
     path: PathBuf,
@@ -117,7 +120,7 @@ pub struct ShellScript {
 }
 
 impl ShellScript {
-    /// Pricing by a script. Whether it is there shows when it is run, so that it can be replaced.
+    /// Creates the strategy. The script is checked only when it runs, so that the operator can replace it.
     ///
     /// # Errors
     /// When the path is empty or a limit is zero.
@@ -135,7 +138,7 @@ impl ShellScript {
         } else if timeout.is_zero() {
             Err(InvalidScript::NoTime)
         } else {
-            // The semaphore panics with more.
+            // The semaphore panics above this value.
             let processes = Semaphore::new(process_limit.min(Semaphore::MAX_PERMITS));
             Ok(Self {
                 path,
@@ -155,7 +158,7 @@ impl ShellScript {
         let environment = [("AKASH_OWNER", request.owner.as_str()), ("AKASH_DENOM", denom)];
         let run = process::run(&self.path, &self.supervisor, environment, input);
         let outcome = match tokio::time::timeout(self.timeout, run).await {
-            // The process group is killed by dropping what ran it.
+            // Dropping the process kills its group.
             Err(_elapsed) => return Err(ScriptError::Timeout(self.timeout)),
             Ok(outcome) => outcome?,
         };
@@ -171,7 +174,7 @@ impl PricingStrategy for ShellScript {
         let internal =
             |e| Error::new(ErrorKind::Internal, OPERATION, "the request cannot be written").with_source(e);
         let line = input::line(request, &maximum).map_err(internal)?;
-        let stopped = || Error::new(ErrorKind::Stopped, OPERATION, "no more processes are started");
+        let stopped = || Error::new(ErrorKind::Stopped, OPERATION, "the price script was stopped");
         let _permit = self.processes.acquire().await.map_err(|_| stopped())?;
         self.run(request, &maximum.denom, line)
             .await
@@ -185,7 +188,7 @@ impl ScriptError {
             Self::Timeout(_) => ErrorKind::Timeout,
             Self::Start(e) => match e.kind() {
                 std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => ErrorKind::Invalid,
-                // No memory, no process slot, file being replaced: over by itself.
+                // Out of memory, out of process slots or a file being replaced are transient.
                 _ => ErrorKind::Unavailable,
             },
             Self::Io(_) => ErrorKind::Unavailable,
@@ -225,7 +228,7 @@ fn read_price(outcome: &Outcome, denom: &Denom) -> Result<DecCoin, ScriptError> 
     price_of(denom, amount).map_err(ScriptError::Price)
 }
 
-/// Reads a number. `bc` leaves the zero before the point out, and today's provider takes that.
+/// Parses a number. `bc` omits the zero before the decimal point, and the Go provider accepts this form.
 fn parse(printed: &str) -> Result<Dec, ParseDecError> {
     let (sign, digits) = printed
         .strip_prefix('-')
@@ -237,7 +240,7 @@ fn parse(printed: &str) -> Result<Dec, ParseDecError> {
     }
 }
 
-/// The end of what was printed, because that is where scripts say what went wrong.
+/// Returns the end of the output, where scripts usually print errors.
 fn excerpt(printed: &[u8]) -> String {
     let text = String::from_utf8_lossy(printed);
     let text = text.trim();

@@ -1,31 +1,31 @@
-//! How much of the cluster is in use, before and after what is to be priced.
+//! Utilization of the cluster before and after an order.
 
 use crate::inventory::{Metrics, Pair};
 use crate::types::{Dec, ResourceUnit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Use of one resource of the whole cluster.
+/// Utilization of one resource of the whole cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Used {
-    /// What the nodes have; [`Pair::UNLIMITED`] where one has no limit.
+    /// Total amount of all nodes; [`Pair::UNLIMITED`] if a node has no limit.
     pub total: u64,
-    /// In use without the order: by others than our leases, and reserved for bids and leases. It may be above `total`
-    /// where capacity shrank under a reservation.
+    /// Amount in use without the order: used by other workloads, and reserved for bids and leases. The amount
+    /// can exceed `total` after capacity shrank.
     pub before: u64,
-    /// In use with the order.
+    /// Amount in use with the order.
     pub after: u64,
 }
 
 impl Used {
-    /// Share of the total in use without the order: 0 for nothing, 1 for all of it, above 1 where there is too little.
-    /// `None` where there is none of it, or no limit.
+    /// Returns the used share without the order, from 0 to 1, or above 1 if the resource is overcommitted.
+    /// Returns `None` if the total is zero or unlimited.
     #[must_use]
     pub fn share_before(self) -> Option<Dec> {
         self.share(self.before)
     }
 
-    /// The same with the order.
+    /// Returns the used share with the order.
     #[must_use]
     pub fn share_after(self) -> Option<Dec> {
         self.share(self.after)
@@ -35,7 +35,7 @@ impl Used {
         if self.total == Pair::UNLIMITED {
             return None;
         }
-        // Whole numbers of 64 bits are too large for the decimals; their quotient is not.
+        // 64-bit integers exceed the range of the decimals, their quotient does not.
         let scaled = |amount: u64| Dec::from_scaled(i128::from(amount));
         scaled(used).checked_div(scaled(self.total))
     }
@@ -50,7 +50,7 @@ impl Used {
     }
 
     fn join(&mut self, other: Self) {
-        // Saturating, so that one node without a limit leaves none for the whole.
+        // Saturating, so that one unlimited node makes the total unlimited.
         self.total = self.total.saturating_add(other.total);
         self.before = self.before.saturating_add(other.before);
         self.after = self.after.saturating_add(other.after);
@@ -64,24 +64,24 @@ impl Used {
     }
 }
 
-/// Use of the whole cluster, by resource, before and after an order: as the provider's own ledger counts it, commit
-/// levels applied.
+/// Utilization of the whole cluster by resource, before and after an order, as the provider's ledger counts
+/// it with commit levels applied.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Utilization {
-    /// Milli-CPU; 1000 is one core.
+    /// CPU in millicores.
     pub cpu: Used,
-    /// Bytes, volumes in memory included.
+    /// Memory in bytes, including volumes in memory.
     pub memory: Used,
-    /// Bytes of ephemeral storage.
+    /// Ephemeral storage in bytes.
     pub storage: Used,
-    /// Bytes of persistent storage, by class.
+    /// Persistent storage in bytes, by class.
     pub persistent: BTreeMap<String, Used>,
-    /// Whole GPU devices, of all kinds.
+    /// Whole GPU devices of all kinds.
     pub gpu: Used,
 }
 
 impl Utilization {
-    /// What a cluster has, and what is in use of it by others.
+    /// Creates the utilization of a cluster by other workloads.
     pub(crate) fn of(metrics: &Metrics) -> Self {
         let mut all = Self::default();
         for node in &metrics.nodes {
@@ -97,8 +97,8 @@ impl Utilization {
         all
     }
 
-    /// The resource of which the largest share is in use with the order, among those that its units ask for, and that
-    /// share. `None` where none of them has a share.
+    /// Returns the requested resource with the largest used share with the order, and the share. Returns
+    /// `None` if no requested resource has a share.
     #[must_use]
     pub fn scarcest(&self, units: &[ResourceUnit]) -> Option<(String, Dec)> {
         let asks = |of: fn(&ResourceUnit) -> u64| units.iter().any(|unit| of(unit) > 0);
@@ -121,12 +121,12 @@ impl Utilization {
         shares.reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
 
-    /// Counts units that somebody holds.
+    /// Adds reserved units.
     pub(crate) fn hold(&mut self, units: &[ResourceUnit]) {
         self.take(units, false);
     }
 
-    /// Counts the units of the order.
+    /// Adds the units of the order.
     pub(crate) fn add(&mut self, units: &[ResourceUnit]) {
         self.take(units, true);
     }

@@ -44,7 +44,7 @@ async fn shared_and_boxed_strategies_conform() {
     suite_deterministic(Arc::new(boxed)).await;
 }
 
-/// Breaks one rule at a time, to show that the suite finds it.
+/// One violated rule each, to show that the suite detects it.
 #[derive(Debug, Clone, Copy)]
 enum Broken {
     Denom,
@@ -61,7 +61,7 @@ enum Broken {
 #[derive(Debug)]
 struct Strategy {
     broken: Broken,
-    /// What was asked for by others at the same time.
+    /// Price of the last concurrent request.
     last: std::sync::Mutex<Option<DecCoin>>,
     permits: std::sync::atomic::AtomicI32,
 }
@@ -96,7 +96,7 @@ impl PricingStrategy for Strategy {
                 maximum
             }
             Broken::OddError => maximum,
-            // Right for whoever asks in this denomination alone.
+            // Correct only for orders in this denomination.
             Broken::OneDenom => maximum.map(|m| DecCoin::new(&"uact".into(), m.amount)),
             Broken::Wraps => {
                 let maximum = maximum?;
@@ -135,15 +135,15 @@ async fn the_suite_finds_what_is_broken() {
         ),
         (
             Broken::Waits,
-            "`calculate_price` was expected to answer within 30s",
+            "`calculate_price` was expected to respond within 30s",
         ),
         (
             Broken::MixesUp,
-            "calls at once keep their answers: the price was expected in",
+            "concurrent calls return their own prices: the price was expected in",
         ),
         (
             Broken::ForgetsPermits,
-            "a call given up harms no later one: `calculate_price` was expected",
+            "a dropped call does not affect later calls: `calculate_price` was expected",
         ),
     ] {
         let strategy = Strategy {
@@ -152,12 +152,15 @@ async fn the_suite_finds_what_is_broken() {
             permits: 32.into(),
         };
         let said = crate::conformance::verdict(suite_of(Arc::new(strategy), &setup)).await;
-        let said = said.unwrap_or_else(|| panic!("{broken:?} is not found"));
-        assert!(said.contains(expected), "{broken:?} is found as: {said}");
+        let said = said.unwrap_or_else(|| panic!("{broken:?} is not detected"));
+        assert!(
+            said.contains(expected),
+            "{broken:?} is detected with another message: {said}"
+        );
     }
 }
 
-/// Prices a GPU in one denomination and nothing else: the contract leaves it that.
+/// Prices only a GPU in one denomination, which the contract allows.
 #[derive(Debug)]
 struct Narrow;
 
@@ -192,19 +195,22 @@ async fn mistakes_that_plain_orders_do_not_show_are_found() {
             permits: 32.into(),
         };
         let said = crate::conformance::verdict(suite_deterministic(Arc::new(strategy))).await;
-        let said = said.unwrap_or_else(|| panic!("{broken:?} is not found"));
-        assert!(said.contains(expected), "{broken:?} is found as: {said}");
+        let said = said.unwrap_or_else(|| panic!("{broken:?} is not detected"));
+        assert!(
+            said.contains(expected),
+            "{broken:?} is detected with another message: {said}"
+        );
     }
 }
 
-/// Prices by a feed that is not there.
+/// A strategy with an unavailable price source.
 #[derive(Debug)]
 struct Feedless(ErrorKind);
 
 #[async_trait::async_trait]
 impl PricingStrategy for Feedless {
     async fn calculate_price(&self, _: &PriceRequest) -> Result<DecCoin, Error> {
-        Err(Error::new(self.0, "test", "the feed is away"))
+        Err(Error::new(self.0, "test", "the feed is unavailable"))
     }
 }
 
@@ -227,9 +233,9 @@ async fn a_strategy_without_its_feed_conforms_when_it_says_so() {
             "{said}"
         );
     }
-    // Without the word of its setup it is one that never has a price.
+    // Without the setup's declaration the strategy has no price for any order.
     let said = crate::conformance::verdict(suite(Arc::new(Feedless(ErrorKind::Unavailable)))).await;
-    assert!(said.unwrap().contains("was expected to give a price"));
+    assert!(said.unwrap().contains("was expected to return a price"));
 }
 
 #[tokio::test]

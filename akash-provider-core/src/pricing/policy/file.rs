@@ -1,4 +1,4 @@
-//! The form in which a policy is written.
+//! File format of a price policy.
 
 use bigdecimal::BigDecimal;
 use serde::de::Visitor;
@@ -6,143 +6,147 @@ use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The only version of the form there is.
+/// The only supported version of the format.
 pub const VERSION: u32 = 1;
 
-/// A policy as it is written, in YAML, JSON or TOML. An unknown key is an error, so that a slip of the pen changes no price
-/// in silence.
+/// A policy file in YAML, JSON or TOML. An unknown key is an error, so that a typing error cannot change
+/// prices silently.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PolicyFile {
-    /// [`VERSION`].
+    /// Version of the format, [`VERSION`].
     pub version: u32,
-    /// The time that all prices are for.
+    /// Period of all prices.
     #[serde(default)]
     pub per: Period,
-    /// Seconds from block to block, by which prices become prices per block; the network's long mean is 6.117.
+    /// Average block time in seconds, to convert prices to prices per block; the long-term mean of the
+    /// network is 6.117.
     #[serde(default = "mean_block_time")]
     pub block_seconds: Amount,
-    /// What one base unit of each denomination is worth in the unit of the prices: `uact: 0.000001` for prices in ACT.
-    /// An order in another denomination has no price.
+    /// Value of one base unit of each denomination, in the currency of the prices: `uact: 0.000001` for
+    /// prices in ACT. Orders in other denominations have no price.
     pub denominations: BTreeMap<String, Amount>,
-    /// What resources cost where no rule says otherwise.
+    /// Prices of resources, unless a rule has its own prices.
     pub prices: Prices,
-    /// The least that an order costs.
+    /// Minimum price of an order.
     #[serde(default)]
     pub minimum: Option<Amount>,
-    /// What is dearer when little of it is left, from the lowest share upwards.
+    /// Surcharges for scarce resources, by ascending share.
     #[serde(default)]
     pub scarcity: Vec<Scarcity>,
-    /// The first that an order meets counts for it, and no other.
+    /// Rules. Only the first matching rule applies to an order.
     #[serde(default)]
     pub rules: Vec<Rule>,
 }
 
-/// The time that prices are for.
+/// Period of prices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Period {
-    /// 30.437 days, a twelfth of a year.
+    /// A twelfth of a year, 30.437 days.
     #[default]
     Month,
-    /// An hour.
+    /// One hour.
     Hour,
-    /// A block, whatever time that takes.
+    /// One block, of any duration.
     Block,
 }
 
-/// What resources cost.
+/// Prices of resources.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct Prices {
-    /// A core.
+    /// Price of a core.
     pub cpu: Amount,
-    /// A GiB of memory.
+    /// Price of a GiB of memory.
     pub memory: Amount,
-    /// A GiB, by storage class; `ephemeral` is what is not persistent. A class without a price gets no bid.
+    /// Price of a GiB of storage, by storage class; `ephemeral` for ephemeral volumes. A class without a
+    /// price gets no bid.
     pub storage: BTreeMap<String, Amount>,
-    /// An endpoint of a unit.
+    /// Price of an endpoint of a unit.
     pub endpoint: Amount,
-    /// A leased IP.
+    /// Price of a leased IP.
     pub ip: Amount,
-    /// A GPU, by `*`, `vendor/*` or `vendor/model`, the last with `/ram/<size>` or `/interface/<kind>` where wanted.
-    /// Empty leaves GPUs without a price; with entries, a GPU that none of them fits gets no bid.
+    /// Price of a GPU, by `*`, `vendor/*` or `vendor/model`, the last optionally with `/ram/<size>` or
+    /// `/interface/<kind>`. If empty, GPUs are not priced. Otherwise a GPU without a matching entry gets no
+    /// bid.
     pub gpu: BTreeMap<String, Amount>,
 }
 
-/// A mark-up from some share of use upwards.
+/// Surcharge above a share of utilization.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Scarcity {
-    /// Share of the cluster in use with the order, from 0 to 1: of the scarcest resource that the order asks for.
+    /// Utilization of the cluster with the order, from 0 to 1, of the scarcest requested resource.
     pub above: Amount,
-    /// What the price is multiplied by.
+    /// Factor of the price.
     pub multiply: Amount,
 }
 
-/// What some orders cost, or that they get no bid.
+/// Prices for certain orders, or a rule to decline them.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Rule {
-    /// Named in the reason of a bid or decline.
+    /// Name, shown in the reason of a bid or decline.
     pub name: String,
-    /// Which orders: those that meet all that is said here. Empty is every order.
+    /// Conditions, which must all be met. Without conditions the rule matches every order.
     #[serde(default)]
     pub when: When,
-    /// No bid for them.
+    /// Whether matching orders are declined.
     #[serde(default)]
     pub deny: bool,
-    /// Prices instead of the policy's own.
+    /// Prices that replace the prices of the policy.
     #[serde(default)]
     pub prices: Option<Prices>,
-    /// What the price is multiplied by: 0.9 is a tenth off.
+    /// Factor of the price; 0.9 is a discount of 10 %.
     #[serde(default)]
     pub multiply: Option<Amount>,
-    /// The least that such an order costs, instead of the policy's own.
+    /// Minimum price of a matching order, instead of the minimum of the policy.
     #[serde(default)]
     pub minimum: Option<Amount>,
 }
 
-/// Which orders a rule is for. Several values of one line are alternatives; several lines must all be met.
+/// Conditions of a rule. Several values of one condition are alternatives. All conditions must be met.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[non_exhaustive]
 pub struct When {
     /// Accounts of tenants.
     pub tenants: Vec<String>,
-    /// Attributes that the order asks of its provider, all of them.
+    /// Attributes that the order requires of the provider, all of them.
     pub attributes: BTreeMap<String, String>,
-    /// GPUs that the order gets: `*`, `vendor/*` or `vendor/model`.
+    /// GPUs of the order: `*`, `vendor/*` or `vendor/model`.
     pub gpu: Vec<String>,
-    /// Storage classes, one of which the order asks for.
+    /// Storage classes, at least one of which the order requests.
     pub storage: Vec<String>,
-    /// Cores of the whole order, at least.
+    /// Minimum number of cores of the whole order.
     pub cpu_at_least: Option<Amount>,
-    /// Cores of the whole order, at most.
+    /// Maximum number of cores of the whole order.
     pub cpu_at_most: Option<Amount>,
-    /// GiB of memory of the whole order, at least.
+    /// Minimum memory of the whole order, in GiB.
     pub memory_at_least: Option<Amount>,
-    /// GiB of memory of the whole order, at most.
+    /// Maximum memory of the whole order, in GiB.
     pub memory_at_most: Option<Amount>,
 }
 
-/// A decimal number, written as a number or as text; what a reader of YAML takes for a binary fraction keeps the digits
-/// that were written, up to fifteen of them.
+/// A decimal number, written as a number or as text. A number that the YAML parser reads as a float keeps its
+/// written digits, up to fifteen.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Amount(BigDecimal);
 
-/// Longest number, in bytes.
+/// Maximum length of a number, in bytes.
 const NUMBER_MAX: usize = 100;
-/// Most digits before and behind the point: what is written as `1e999999999` would cost a gigabyte to compute with.
+/// Maximum number of digits before and after the decimal point. The calculation with a number like
+/// `1e999999999` would need a gigabyte.
 const DIGITS_MAX: i64 = 40;
 
 impl Amount {
-    /// A number; `None` where it has more than 40 digits before or behind the point.
+    /// Creates an amount, or returns `None` for more than 40 digits before or after the decimal point.
     #[must_use]
     pub fn new(number: BigDecimal) -> Option<Self> {
         let behind = number.fractional_digit_count();
@@ -151,7 +155,7 @@ impl Amount {
         (digits.contains(&behind) && digits.contains(&before)).then_some(Self(number))
     }
 
-    /// The number.
+    /// Returns the number.
     #[must_use]
     pub const fn number(&self) -> &BigDecimal {
         &self.0
@@ -178,7 +182,7 @@ impl Visitor<'_> for Number {
         let parsed = parsed.and_then(|text| text.trim().parse().ok());
         parsed.and_then(Amount::new).ok_or_else(|| {
             let shown: String = text.chars().take(NUMBER_MAX).collect();
-            E::custom(format!("`{shown}` is not a decimal number such as 1.5, of at most 40 digits before and behind the point"))
+            E::custom(format!("`{shown}` is not a decimal number such as 1.5, with at most 40 digits before and after the decimal point"))
         })
     }
 
@@ -194,7 +198,7 @@ impl Visitor<'_> for Number {
         if !number.is_finite() {
             return Err(E::custom(format!("{number} is not a decimal number")));
         }
-        // The shortest text that is this number, which is what was written.
+        // The shortest text that represents the number equals the written text.
         self.visit_str(&number.to_string())
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const GIB: u64 = 1 << 30;
 const TENANT: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 
-/// A block is an hour, so that prices are easy to see.
+/// One block takes one hour, so that prices are easy to compute.
 fn file(change: impl FnOnce(&mut Value)) -> Value {
     let mut file = json!({
         "version": 1, "per": "hour", "block_seconds": 3600, "denominations": {"uact": 0.5},
@@ -22,7 +22,7 @@ fn made(change: impl FnOnce(&mut Value)) -> Policy {
     Policy::new(serde_json::from_value(file(change)).unwrap()).unwrap()
 }
 
-/// Where and what is wrong.
+/// Returns the location and the problem.
 fn refused(change: impl FnOnce(&mut Value)) -> String {
     let file = serde_json::from_value::<PolicyFile>(file(change));
     match file {
@@ -31,7 +31,7 @@ fn refused(change: impl FnOnce(&mut Value)) -> String {
     }
 }
 
-/// Two cores, 4 GiB of memory, 8 GiB of storage: 4 + 6 + 2 = 12 an hour, 24 base units a block.
+/// Two cores, 4 GiB of memory, 8 GiB of storage: 4 + 6 + 2 = 12 per hour, 24 base units per block.
 fn order() -> PriceRequest {
     request_with(|unit| {
         unit.resources.cpu.units = 2_000;
@@ -61,7 +61,7 @@ fn with_gpu(model: &str) -> PriceRequest {
 fn amount(policy: &Policy, request: &PriceRequest) -> Result<String, PriceError> {
     let price = policy.price(request)?;
     let quote = policy.quote(request)?;
-    assert_eq!(quote.price, price, "a quote is the price");
+    assert_eq!(quote.price, price, "the quote has the same price");
     let sum = quote
         .lines
         .iter()
@@ -69,7 +69,7 @@ fn amount(policy: &Policy, request: &PriceRequest) -> Result<String, PriceError>
     assert_eq!(
         sum,
         Some(price.amount),
-        "the lines are the price: {:?}",
+        "the sum of the lines is the price: {:?}",
         quote.lines
     );
     Ok(price.amount.to_plain())
@@ -79,10 +79,15 @@ fn amount(policy: &Policy, request: &PriceRequest) -> Result<String, PriceError>
 fn money_per_time_becomes_base_units_per_block() {
     assert_eq!(amount(&made(|_| {}), &order()).unwrap(), "24");
     let block = made(|file| file["per"] = "block".into());
-    assert_eq!(amount(&block, &order()).unwrap(), "24", "an hour is a block here");
+    assert_eq!(
+        amount(&block, &order()).unwrap(),
+        "24",
+        "one block takes one hour"
+    );
     let half = made(|file| file["block_seconds"] = 1800.into());
     assert_eq!(amount(&half, &order()).unwrap(), "12");
-    // 12 a month, in millionths, at the network's mean: 12 / 0.000001 / (2629757 / 6.117) = 27.9128…
+    // 12 per month, in millionths, at the mean block time of the network: 12 / 0.000001 / (2629757 / 6.117) =
+    // 27.9128…
     let month = made(|file| {
         *file =
             json!({"version": 1, "denominations": {"uact": "0.000001"}, "prices": file["prices"].clone()});
@@ -107,7 +112,7 @@ fn an_order_in_a_denomination_without_a_worth_has_no_price() {
     let error = amount(&made(|_| {}), &foreign).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the price policy has no worth for the denomination `uakt`; add it to `denominations`"
+        "the price policy has no value for the denomination `uakt`; add it to `denominations`"
     );
     let both = made(|file| file["denominations"]["uakt"] = 2.into());
     assert_eq!(amount(&both, &foreign).unwrap(), "6");
@@ -126,13 +131,13 @@ fn the_first_rule_that_is_met_counts_and_no_other() {
     });
     assert_eq!(policy.quote(&order()).unwrap().rule.as_deref(), Some("friend"));
     assert_eq!(amount(&policy, &order()).unwrap(), "12");
-    // The rule's own prices are all that counts: nothing but GPUs costs anything, and storage has no price.
+    // The prices of the rule replace all prices of the policy: only GPUs have a price, and storage has none.
     let error = amount(&policy, &with_gpu("a100")).unwrap_err();
     assert!(matches!(error, PriceError::NoStorageClass { .. }), "{error}");
     assert_eq!(
         amount(&policy, &with_gpu("h100")).unwrap(),
         "22",
-        "the friend's half of 24 + 20"
+        "half of 24 + 20"
     );
     let mut large = order();
     large.owner = fixtures::request(Vec::new()).owner;
@@ -213,7 +218,7 @@ fn what_is_scarce_is_dearer_for_those_who_ask_for_it() {
         }));
         order
     };
-    assert_eq!(amount(&policy, &order()).unwrap(), "24", "use is not known");
+    assert_eq!(amount(&policy, &order()).unwrap(), "24", "utilization is unknown");
     for (cpu, gpu, price) in [
         (50, 0, "24"),
         (51, 0, "48"),
@@ -251,7 +256,7 @@ fn nothing_is_sold_below_the_minimum() {
     );
 }
 
-/// A file with these keys is refused in words that have these among them.
+/// Checks that a file with these keys is refused with a message that contains `expected`.
 fn assert_refused(change: &Value, expected: &str) {
     let text = refused(|file| {
         for (key, value) in change.as_object().unwrap() {
@@ -264,10 +269,10 @@ fn assert_refused(change: &Value, expected: &str) {
 #[test]
 fn what_is_wrong_is_named_with_its_place() {
     for (change, expected) in [
-        (json!({"version": 2}), "version: 2 is not known; it must be 1"),
+        (json!({"version": 2}), "version: unknown version 2; it must be 1"),
         (
             json!({"denominations": {}}),
-            "denominations: name one at least, for example `uact: 0.000001`",
+            "denominations: add at least one denomination, for example `uact: 0.000001`",
         ),
         (
             json!({"denominations": {"uact": 0}}),
@@ -294,7 +299,7 @@ fn what_is_wrong_is_named_with_its_place() {
         (json!({"minimum": -1}), "minimum: "),
         (
             json!({"scarcity": [{"above": 0.5, "multiply": 2}, {"above": 0.5, "multiply": 3}]}),
-            "scarcity[1].above: steps go upwards",
+            "scarcity[1].above: steps must be in ascending order",
         ),
         (
             json!({"scarcity": [{"above": 0.5, "multiply": 0}]}),
@@ -314,11 +319,11 @@ fn what_is_wrong_with_a_rule_is_named_with_its_place() {
         ),
         (
             json!({"rules": [{"name": "a"}, {"name": "b"}]}),
-            "rules[1]: it never counts",
+            "rules[1]: the rule never applies",
         ),
         (
             json!({"rules": [{"name": "a", "deny": true, "multiply": 2}]}),
-            "rules[0].deny: what is denied has no price",
+            "rules[0].deny: a denied order has no price",
         ),
         (
             json!({"rules": [{"name": "a", "when": {"gpu": ["nvidia"]}}]}),
@@ -364,7 +369,7 @@ fn a_policy_holds_so_much_and_no_more() {
     };
     made(|file| file["rules"] = many(RULES_MAX));
     let error = refused(|file| file["rules"] = many(RULES_MAX + 1));
-    assert_eq!(error, "rules: there are 1001; at most 1000 are taken");
+    assert_eq!(error, "rules: 1001 entries; the limit is 1000");
     let long = refused(|file| file["prices"]["cpu"] = "1".repeat(101).into());
     assert!(long.contains("is not a decimal number"), "{long}");
     let (before, behind) = ("1".repeat(50), format!("0.{}", "1".repeat(50)));

@@ -1,4 +1,4 @@
-//! Which orders a rule is for.
+//! Evaluation of the conditions of a rule.
 
 use super::PolicyError;
 use super::file::{Amount, When};
@@ -9,11 +9,11 @@ use bigdecimal::{BigDecimal, ToPrimitive};
 use std::collections::{BTreeMap, BTreeSet};
 
 const ANY: &str = "*";
-/// Bytes of a GiB, and thousandths of a core.
+/// Number of bytes of a GiB, and of millicores of a core.
 const GIB: u32 = 1 << 30;
 const MILLI: u32 = 1000;
 
-/// [`When`] in the form in which it is asked.
+/// [`When`] in a form for fast evaluation.
 #[derive(Debug, Clone)]
 pub(super) struct Orders {
     tenants: BTreeSet<Address>,
@@ -24,7 +24,7 @@ pub(super) struct Orders {
     memory: Range,
 }
 
-/// In milli-CPU or bytes, both ends included.
+/// Range in millicores or bytes, both ends included.
 #[derive(Debug, Clone, Copy)]
 struct Range {
     least: u128,
@@ -76,7 +76,7 @@ impl Orders {
         })
     }
 
-    /// Whether every order is meant.
+    /// Returns whether the rule matches every order.
     pub(super) fn is_all(&self) -> bool {
         self.tenants.is_empty()
             && self.attributes.is_empty()
@@ -127,7 +127,7 @@ impl Orders {
         units.any(|(_, reserved)| {
             let attributes = &reserved.resources.gpu.attributes;
             let mut models = attributes.iter().filter_map(|a| GpuModel::parse(&a.key));
-            // A GPU that says nothing of itself is one of any kind.
+            // A GPU without attributes can be of any kind.
             (attributes.is_empty() && self.gpu.iter().any(GpuPattern::is_any))
                 || models.any(|model| self.gpu.iter().any(|pattern| pattern.fits(&model)))
         })
@@ -152,7 +152,7 @@ impl Range {
         if least > most {
             return Err(PolicyError::new(
                 format!("{at}_at_least"),
-                "it is above at_most, so no order is meant",
+                "above at_most, so no order matches",
             ));
         }
         Ok(Self { least, most })

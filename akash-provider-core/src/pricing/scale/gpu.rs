@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 const ANY: &str = "*";
 
-/// Prices by name: `*`, `vendor/*`, `vendor/model`, the last with RAM or interface where they matter.
+/// Prices by name: `*`, `vendor/*` or `vendor/model`, the last optionally with RAM or interface.
 #[derive(Debug, Clone)]
 pub(super) struct GpuPrices {
     entries: Vec<Entry>,
@@ -25,7 +25,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Asks for nothing that the GPU does not say of itself.
+    /// Returns whether the GPU states every property of the entry.
     fn covers(&self, gpu: &GpuModel<'_>) -> bool {
         let says = |wanted: &Option<String>, said: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| Some(wanted) == said)
@@ -33,7 +33,7 @@ impl Entry {
         says(&self.ram, gpu.ram) && says(&self.interface, gpu.interface)
     }
 
-    /// Says nothing that contradicts the GPU.
+    /// Returns whether no property of the GPU contradicts the entry.
     fn may_be(&self, gpu: &GpuModel<'_>) -> bool {
         let agrees = |wanted: &Option<String>, said: Option<&str>| match (wanted.as_deref(), said) {
             (Some(wanted), Some(said)) => wanted == said,
@@ -82,7 +82,7 @@ impl GpuPrices {
         self.entries.get(at).map(|e| &e.rate)
     }
 
-    /// What a price is for, as it is written.
+    /// Returns the name of a price as configured.
     pub(super) fn name(&self, at: usize) -> String {
         let Some(entry) = self.entries.get(at) else {
             return ANY.to_owned();
@@ -100,11 +100,11 @@ impl GpuPrices {
         name
     }
 
-    /// The price of one GPU of a unit, by its attributes: the highest among the models it may be.
+    /// Returns the index of the price of one GPU of a unit, by its attributes: the highest price among the
+    /// possible models.
     ///
-    /// A reserved unit names one model. Where several are acceptable, or a wildcard is left, the dearest
-    /// counts, so that no order is priced below what it may turn out to take. Malformed attributes are passed
-    /// over.
+    /// A reserved unit names one model. With several acceptable models or a wildcard the most expensive price
+    /// applies, so that no order is priced below its later allocation. Malformed attributes are skipped.
     pub(super) fn find(&self, attributes: &[Attribute]) -> Result<usize, PriceError> {
         let mut models = attributes
             .iter()
@@ -123,8 +123,8 @@ impl GpuPrices {
         dearest.ok_or_else(|| no_price(ANY, ANY))
     }
 
-    /// The model's own price (the most detailed that covers it, else the dearest it may have), then the
-    /// vendor's, then the one for all.
+    /// Returns the price of the model (the most specific matching price, otherwise the highest possible one),
+    /// then the price of the vendor, then the general price.
     fn price_of(&self, gpu: &GpuModel<'_>) -> Option<usize> {
         if gpu.model.contains(ANY) {
             let of_vendor = self.highest(|e| e.vendor == gpu.vendor && e.may_be(gpu));
@@ -168,13 +168,13 @@ fn no_price(vendor: &str, model: &str) -> PriceError {
     }
 }
 
-/// `nvidia/a100/ram/80Gi` as `vendor/nvidia/model/a100/ram/80Gi`.
+/// Converts `nvidia/a100/ram/80Gi` to `vendor/nvidia/model/a100/ram/80Gi`.
 fn attribute_key(name: &str) -> String {
     let (vendor, rest) = name.split_once('/').unwrap_or((name, ""));
     format!("vendor/{vendor}/model/{rest}")
 }
 
-/// No wildcard but a whole vendor or model, and nothing but RAM and interface behind a model.
+/// Returns whether wildcards replace only a whole vendor or model, and only RAM and interface follow a model.
 fn is_known_form(name: &str, gpu: &GpuModel<'_>) -> bool {
     let any_vendor = gpu.vendor.contains(ANY);
     let any_model = gpu.model.contains(ANY);

@@ -1,22 +1,24 @@
-//! Prices times quantities, exactly: in 128-bit integers where they reach, in decimals of any length where not.
+//! Exact products of prices and quantities: in 128-bit integers if possible, otherwise in decimals of any
+//! length.
 
 use super::ScaleError;
 use crate::types::price::{Dec, FRACTION_DIGITS};
 use bigdecimal::num_bigint::BigInt;
 use bigdecimal::{BigDecimal, RoundingMode, Zero};
 
-/// Digits before and behind the point of a price. What is beyond is a mistake, and would cost memory.
+/// Maximum number of digits before and after the decimal point of a price. More digits are a mistake and
+/// would need much memory.
 const MAX_DIGITS: i64 = 40;
-/// Fractional digits of a number of MiB, as today's provider computes with.
+/// Number of fractional digits of an amount of MiB, as in the Go provider.
 const MIB_DIGITS: u32 = 16;
 const MIB_BITS: u32 = 20;
 
-/// An amount of something that has a price.
+/// Amount of a priced resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quantity {
-    /// Priced by the piece.
+    /// Amount with a price per piece.
     Whole(u128),
-    /// Priced by the MiB.
+    /// Amount with a price per MiB.
     Bytes(u128),
 }
 
@@ -26,7 +28,7 @@ impl Quantity {
             Self::Whole(mantissa) => return Some(Fixed { mantissa, digits: 0 }),
             Self::Bytes(bytes) => bytes,
         };
-        // Whole MiB have no fraction to round, and keep the numbers small.
+        // Whole MiB need no rounding and keep the numbers small.
         if bytes.trailing_zeros() >= MIB_BITS {
             return Some(Fixed {
                 mantissa: bytes >> MIB_BITS,
@@ -53,7 +55,7 @@ impl Quantity {
     }
 }
 
-/// A price, zero or above.
+/// A non-negative price.
 #[derive(Debug, Clone)]
 pub(super) struct Rate {
     exact: BigDecimal,
@@ -62,7 +64,7 @@ pub(super) struct Rate {
 
 impl Rate {
     /// # Errors
-    /// When the price is negative or has too many digits; `what` names it.
+    /// When the price is negative or has too many digits; `what` names the price.
     pub(super) fn new(price: BigDecimal, what: impl Fn() -> String) -> Result<Self, ScaleError> {
         if price.is_zero() {
             return Ok(Self {
@@ -96,13 +98,14 @@ impl Rate {
         self.exact.is_zero()
     }
 
-    /// Compares the prices.
+    /// Returns whether this price is higher.
     pub(super) fn exceeds(&self, other: &Self) -> bool {
         self.exact > other.exact
     }
 }
 
-/// Σ price × quantity, exact, rounded half up to 18 digits at the end; `None` when 128 bits do not reach.
+/// Returns Σ price × quantity, exact, rounded half up to 18 digits at the end, or `None` if 128 bits
+/// overflow.
 pub(super) fn quick_sum<'a>(terms: impl Iterator<Item = (&'a Rate, Quantity)>) -> Option<Dec> {
     let mut sum = Fixed {
         mantissa: 0,
@@ -114,7 +117,8 @@ pub(super) fn quick_sum<'a>(terms: impl Iterator<Item = (&'a Rate, Quantity)>) -
     sum.round()
 }
 
-/// The same with no bound in between; `None` only when the sum itself is no [`Dec`].
+/// Returns the same sum without intermediate bounds, or `None` only if the sum itself is out of the range of
+/// [`Dec`].
 pub(super) fn exact_sum<'a>(terms: impl Iterator<Item = (&'a Rate, Quantity)>) -> Option<Dec> {
     let mut sum = BigDecimal::zero();
     for (rate, quantity) in terms {

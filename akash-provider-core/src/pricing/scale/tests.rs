@@ -9,7 +9,7 @@ fn big(text: &str) -> BigDecimal {
     text.parse().unwrap()
 }
 
-/// Ephemeral storage has a price, so that the base unit can be priced; the given ones are set over it.
+/// Ephemeral storage has a price, so that the base unit can be priced. The given prices replace it.
 fn config(cpu: &str, memory: &str, endpoint: &str, ip: &str, storage: &[(&str, &str)]) -> ScaleConfig {
     let mut classes = BTreeMap::from([("ephemeral".to_owned(), big("0"))]);
     classes.extend(
@@ -253,7 +253,7 @@ fn one_storage_class_with_a_price_is_enough() {
 
 #[test]
 fn w13_sizes_that_are_no_whole_mib_have_a_price() {
-    // 1/2^20 with 16 digits times a price with 3 has 19 digits: the last one is rounded half up.
+    // 1/2^20 with 16 digits times a price with 3 digits has 19 digits: the last digit is rounded half up.
     let memory = |scale: &str, bytes| {
         price(
             config("0", scale, "0", "0", &[]),
@@ -332,7 +332,7 @@ fn storage_scales_are_read() {
         );
     }
     let twice = parse_storage_scales("1,ephemeral=2").unwrap_err();
-    assert_eq!(twice.to_string(), "`ephemeral` is given twice");
+    assert_eq!(twice.to_string(), "`ephemeral` occurs twice");
 }
 
 fn gpu_request(units: u64, models: &[&str]) -> PriceRequest {
@@ -379,7 +379,7 @@ fn the_most_particular_gpu_price_counts() {
         ("vendor/nvidia/model/a100/ram/80Gi", "4011"),
         ("vendor/nvidia/model/a100/ram/80Gi/interface/sxm", "5011"),
         ("vendor/nvidia/model/a100/interface/pcie", "3511"),
-        // A wildcard may turn out to be the dearest of the vendor.
+        // A wildcard can result in the most expensive model of the vendor.
         ("vendor/nvidia/model/*", "5011"),
         ("vendor/amd/model/*", "1011"),
     ] {
@@ -396,7 +396,7 @@ fn the_most_particular_gpu_price_counts() {
         "not a gpu",
     ];
     assert_eq!(gpu_price(prices, &gpu_request(2, &either)), Ok(dec("6011")));
-    // Known only with RAM sizes: the dearest, unless the order says which.
+    // Priced only with RAM sizes: the most expensive size, unless the order names one.
     let by_ram = "nvidia/a100/ram/40Gi=10,nvidia/a100/ram/80Gi=20,nvidia/*=1";
     assert_eq!(
         gpu_price(by_ram, &gpu_request(1, &["vendor/nvidia/model/a100"])),

@@ -1,4 +1,4 @@
-//! The line of JSON a price script reads.
+//! The line of JSON on the standard input of a price script.
 
 use crate::pricing::PriceRequest;
 use crate::pricing::gpu::GpuModel;
@@ -7,7 +7,8 @@ use crate::types::{Attribute, DecCoin, ResourceUnit, Storage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The request as one line: the units as reserved, in the order of the group, and the most the tenant pays.
+/// Formats the request as one line: the reserved units in the order of the group, and the maximum price of
+/// the tenant.
 pub(super) fn line(request: &PriceRequest, maximum: &DecCoin) -> Result<Vec<u8>, serde_json::Error> {
     let input = Input {
         resources: request
@@ -36,9 +37,9 @@ fn is_zero(precision: &u32) -> bool {
 
 #[derive(Serialize)]
 struct Element<'a> {
-    /// Bytes.
+    /// Memory in bytes.
     memory: u64,
-    /// Thousandths of a core.
+    /// CPU in millicores.
     cpu: u64,
     gpu: Gpu<'a>,
     storage: Vec<Volume<'a>>,
@@ -71,7 +72,7 @@ struct Model<'a> {
 #[derive(Serialize)]
 struct Volume<'a> {
     class: &'a str,
-    /// Bytes.
+    /// Size in bytes.
     size: u64,
 }
 
@@ -94,7 +95,7 @@ impl<'a> Element<'a> {
 }
 
 impl<'a> GpuAttributes<'a> {
-    /// One model for each vendor, the last one named. Attributes of another form are left out.
+    /// One model per vendor, the last one in the list. Attributes of another form are skipped.
     fn of(attributes: &'a [Attribute]) -> Self {
         let models = attributes.iter().filter_map(|a| GpuModel::parse(&a.key));
         let entry = |gpu: GpuModel<'a>| {
@@ -114,7 +115,7 @@ impl<'a> GpuAttributes<'a> {
 }
 
 impl<'a> Volume<'a> {
-    /// The class is the one named, also of a volume that is not persistent.
+    /// The class attribute, also of a volume that is not persistent.
     fn of(volume: &'a Storage) -> Self {
         Self {
             class: volume.class().unwrap_or("ephemeral"),
@@ -174,7 +175,7 @@ mod tests {
         assert_eq!(
             text(&busy),
             text(&request_with(|_| ())),
-            "the network's scripts get what they know"
+            "existing scripts receive the known fields"
         );
         let plain = PriceRequest {
             precision: 0,

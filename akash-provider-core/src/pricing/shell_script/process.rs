@@ -1,4 +1,4 @@
-//! One process in a group of its own, with bounded output, that does not outlive the call that runs it.
+//! A process in its own group with bounded output, which does not outlive its call.
 
 use nix::sys::signal::Signal;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, ProcessGroup};
@@ -9,17 +9,18 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-/// Most that is read of standard output, in bytes. A price has some forty digits; the rest is for blanks.
+/// Maximum size of standard output, in bytes. A price has about forty digits; the rest allows for white
+/// space.
 pub(super) const STDOUT_LIMIT: usize = 64 * 1024;
-/// Most that is kept of standard error, in bytes; of more, the end.
+/// Maximum size of stored standard error, in bytes. Of a longer text the end is stored.
 const STDERR_KEPT: usize = 4 * 1024;
 
-/// How a process ended.
+/// Result of a process.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) status: ExitStatus,
     pub(super) stdout: Vec<u8>,
-    /// The end of it.
+    /// End of the standard error.
     pub(super) stderr: Vec<u8>,
 }
 
@@ -30,8 +31,8 @@ pub(super) enum RunError {
     TooMuchOutput,
 }
 
-/// Variables of the provider that a script gets: what programs need to run at all and to reach the network, and what
-/// the scripts of the network's operators read.
+/// Variables of the provider that a script receives: those that programs need to run and to access the
+/// network, and those that existing scripts of operators read.
 const PASSED: [&str; 22] = [
     "PATH",
     "HOME",
@@ -56,28 +57,28 @@ const PASSED: [&str; 22] = [
     "WHITELIST_URL",
     "DEBUG_BID_SCRIPT",
 ];
-/// What a variable that is meant for scripts may begin with, besides the parts of the locale.
+/// Prefixes of further variables: those for scripts, and the locale.
 const PASSED_PREFIXES: [&str; 2] = ["PRICE_", "LC_"];
 
-/// What a script gets of the provider's own environment: a list of what is allowed, because the rest holds keys and
-/// passphrases, and nobody knows all of their names.
+/// Returns the variables of the provider that a script receives. An allow list, because other variables
+/// contain keys and passphrases under unknown names.
 fn inherited(
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> impl Iterator<Item = (OsString, OsString)> {
     environment.filter(|(name, _)| name.to_str().is_some_and(is_passed))
 }
 
-/// True for the name of a variable that a script gets.
+/// Returns whether a script receives a variable of the provider.
 pub(super) fn is_passed(name: &str) -> bool {
     PASSED.contains(&name) || PASSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Runs a program: writes `input` while it takes it, reads what it prints, and waits until its outputs are
-/// closed and it has exited. Dropped before the end, or ended by an error, it kills the whole process group; a
-/// supervisor before the program kills everything that the program started.
+/// Runs a program: writes `input`, reads the output, and waits until the program closes its output and exits.
+/// Dropping the future, or an error, kills the whole process group. A supervisor before the program kills all
+/// descendants of the program.
 ///
-/// The process is waited for only after its outputs are closed. Until then it keeps its id even when it has
-/// exited, so the group that is killed is never another one that got the same number.
+/// The process is reaped only after its outputs are closed. Until then its id stays reserved, so that the
+/// killed group is never an unrelated group with the same id.
 pub(super) async fn run(
     program: &Path,
     supervisor: &[OsString],
@@ -85,7 +86,7 @@ pub(super) async fn run(
     input: Vec<u8>,
 ) -> Result<Outcome, RunError> {
     if !supervisor.is_empty() {
-        // Otherwise the supervisor reports it as a failure of the script.
+        // Checked here, because otherwise the supervisor would report the failure as a failure of the script.
         is_executable(program).map_err(RunError::Start)?;
     }
     let mut words = supervisor
@@ -118,12 +119,12 @@ pub(super) async fn run(
 
     let write = async {
         if let Some(mut stdin) = stdin {
-            // A script need not read its input; then the pipe breaks, which is no failure.
+            // A script can ignore its input; the broken pipe is not a failure.
             let _ = stdin.write_all(&input).await;
         }
     };
     let read = async {
-        // Both at once, because a script that fills one of them waits until it is read.
+        // Concurrently, because a script that fills one pipe waits until the pipe is read.
         let (stdout, stderr) = tokio::try_join!(read_all(stdout), read_end(stderr))?;
         let status = group.child.wait().await.map_err(RunError::Io)?;
         Ok(Outcome {
@@ -133,7 +134,7 @@ pub(super) async fn run(
         })
     };
     tokio::pin!(read);
-    // What it printed counts, be it that it never read its input.
+    // The output counts, also if the script did not read its input.
     let outcome = tokio::select! {
         biased;
         outcome = &mut read => outcome,
@@ -151,7 +152,7 @@ fn is_executable(program: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A process group that is killed when it is dropped before it has ended.
+/// A process group that is killed if it is dropped before its end.
 struct Group {
     child: Box<dyn ChildWrapper>,
     is_supervised: bool,
@@ -161,9 +162,9 @@ struct Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.ended {
-            // Fails only when no process is left in it. The runtime collects the exit status.
+            // Fails only if the group has no process left. The runtime reaps the exit status.
             let _ = match self.child.id().map(i32::try_from) {
-                // Not killed: the supervisor kills what has left the group.
+                // Not SIGKILL, because the supervisor must kill the processes that have left the group.
                 Some(Ok(id)) if self.is_supervised => {
                     nix::sys::signal::kill(nix::unistd::Pid::from_raw(id), Signal::SIGTERM)
                         .map_err(io::Error::from)
@@ -177,7 +178,7 @@ impl Drop for Group {
 async fn read_all(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunError> {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
-        // One byte more shows that there was too much.
+        // One byte more detects a too long output.
         let one_more = u64::try_from(STDOUT_LIMIT).unwrap_or(u64::MAX).saturating_add(1);
         pipe.take(one_more)
             .read_to_end(&mut bytes)
@@ -197,7 +198,7 @@ async fn read_end(pipe: Option<impl AsyncRead + Unpin>) -> Result<Vec<u8>, RunEr
         return Ok(kept);
     };
     while pipe.read_buf(&mut kept).await.map_err(RunError::Io)? > 0 {
-        // At twice the size, so that not every read moves what is kept.
+        // Truncated only at twice the size, so that not every read moves the stored text.
         if kept.len() > 2 * STDERR_KEPT {
             kept.drain(..kept.len() - STDERR_KEPT);
         }

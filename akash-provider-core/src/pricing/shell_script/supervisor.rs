@@ -1,7 +1,8 @@
-//! A process between a provider and one run of a price script, so that the script ends with everything it started.
+//! A supervisor process between a provider and one run of a price script, which ends all descendants of the
+//! script.
 //!
-//! Processes of the script whose parents end become children of the supervisor, whatever session, group or environment
-//! they have. SIGTERM kills them all.
+//! Orphaned descendants of the script become children of the supervisor, regardless of their session, group
+//! or environment. SIGTERM kills them all.
 
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill, raise};
@@ -12,22 +13,22 @@ use std::fs;
 use std::io;
 use std::process::{Command, ExitCode};
 
-/// Exit code of a supervisor that was told to end, as a shell reports SIGTERM.
+/// Exit code of a supervisor after SIGTERM, as in a shell.
 const ENDED: u8 = 143;
 
-/// Runs a program as a price script is run under
-/// [`ShellScriptConfig::supervisor`](super::ShellScriptConfig::supervisor), with the standard streams of this process.
-/// Returns its exit code; a signal that ended the program ends this process too.
+/// Runs a program as price scripts run under
+/// [`ShellScriptConfig::supervisor`](super::ShellScriptConfig::supervisor), with the standard streams of this
+/// process. Returns the exit code of the program. A signal that ends the program ends this process too.
 ///
-/// It must be called before this process starts a thread or another process.
+/// Must be called before this process starts a thread or another process.
 ///
 /// # Errors
-/// The program cannot be started.
+/// When the program cannot be started.
 pub fn supervise(program: &OsStr) -> io::Result<ExitCode> {
     #[cfg(target_os = "linux")]
     nix::sys::prctl::set_child_subreaper(true)?;
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGCHLD]);
-    // Before the start, so that no signal is lost. The standard library unblocks them for the program.
+    // Before the start, so that no signal is lost. The standard library unblocks the signals for the program.
     signals.thread_block()?;
     let script = Command::new(program).spawn()?.id();
     let is_script = |pid: Pid| u32::try_from(pid.as_raw()) == Ok(script);
@@ -44,24 +45,25 @@ pub fn supervise(program: &OsStr) -> io::Result<ExitCode> {
                 Ok(WaitStatus::Signaled(pid, signal, _)) if is_script(pid) => {
                     signals.thread_unblock()?;
                     raise(signal)?;
-                    // Only a signal that this process ignores, such as SIGPIPE, comes here.
+                    // Reached only for a signal that this process ignores, such as SIGPIPE.
                     return Ok(ExitCode::from(
                         u8::try_from(128 + signal as i32).unwrap_or(u8::MAX),
                     ));
                 }
                 Ok(WaitStatus::StillAlive) | Err(_) => break,
-                // A process that the script left.
+                // An orphaned descendant of the script.
                 Ok(_) => {}
             }
         }
     }
 }
 
-/// Kills the children of this process until there are none: those of a killed one become ours.
+/// Kills the children of this process until none is left. Children of a killed process become children of
+/// this process.
 fn kill_children() -> io::Result<()> {
     loop {
         for child in children()? {
-            // Fails only for a process that has ended.
+            // Fails only for a process that has exited.
             let _ = kill(child, Signal::SIGKILL);
         }
         match waitpid(None, None) {
@@ -78,7 +80,7 @@ fn children() -> io::Result<Vec<Pid>> {
     let children = all.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
-        // The second field, in parentheses, may contain anything. State and parent follow it.
+        // The second field, in parentheses, can contain any text. State and parent follow it.
         let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
         (parent == own).then_some(Pid::from_raw(pid))
     });

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder with scripts, removed at the end.
+/// A directory with scripts, removed at the end.
 struct Scripts(PathBuf);
 
 impl Scripts {
@@ -18,7 +18,7 @@ impl Scripts {
         Self(folder)
     }
 
-    /// A script in bash; `$DIR` is its folder.
+    /// Adds a bash script; `$DIR` is its directory.
     fn add(&self, body: &str) -> PathBuf {
         let path = self.0.join("script");
         fs::write(
@@ -67,9 +67,9 @@ async fn fails(body: &str) -> (ErrorKind, String) {
     (failure.kind, failure.message)
 }
 
-/// Waits until a process is gone or only waits to be collected.
+/// Waits until a process has exited or is a zombie.
 async fn is_gone(pid: &str) -> bool {
-    assert!(pid.parse::<u32>().is_ok(), "`{pid}` is no process id");
+    assert!(pid.parse::<u32>().is_ok(), "`{pid}` is not a process id");
     for _ in 0..200 {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         if stat.is_empty() || stat.contains(") Z") {
@@ -80,7 +80,7 @@ async fn is_gone(pid: &str) -> bool {
     false
 }
 
-/// Waits until a process has become `sleep`: right after its birth it is still the shell it came of.
+/// Waits until a process is `sleep`. After the fork the process is still a shell.
 async fn becomes_sleep(pid: &str) -> bool {
     for _ in 0..200 {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -228,7 +228,7 @@ async fn many_runs_one_after_another() {
     for _ in 0..111 {
         strategy.calculate_price(&request).await.unwrap();
     }
-    // One process for each, also for the same order: nothing is kept.
+    // One process per call, also for the same order: no price is cached.
     assert_eq!(scripts.read("log").lines().count(), 111);
 }
 
@@ -318,16 +318,16 @@ async fn w33_s5_waiting_for_a_free_process_can_be_given_up() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let second = tokio::time::timeout(SHORT, strategy.calculate_price(&request)).await;
-        assert!(second.is_err(), "it waits");
+        assert!(second.is_err(), "the second call waits");
     };
     tokio::select! {
-        _ = first => panic!("the first one sleeps"),
+        _ = first => panic!("the first script sleeps"),
         () = both => {}
     }
     assert_eq!(
         scripts.read("log").lines().count(),
         1,
-        "the one that waited never ran"
+        "the canceled script never ran"
     );
 }
 
@@ -350,7 +350,7 @@ async fn no_more_processes_than_allowed_run_at_once() {
         most = most.max(running);
     }
     assert_eq!(running, 0);
-    assert!((2..=3).contains(&most), "{most} at once");
+    assert!((2..=3).contains(&most), "{most} concurrent processes");
 }
 
 #[tokio::test]
@@ -373,21 +373,21 @@ async fn a_script_gets_one_line_and_the_environment() {
     let path = std::env::var("PATH").unwrap();
     assert!(
         environment.lines().any(|l| l == format!("PATH={path}")),
-        "what programs need is there"
+        "the variables that programs need are set"
     );
-    // The shell sets some by itself. Cargo gives every test some that are the provider's alone.
+    // The shell sets some variables. Cargo sets some variables of the provider in every test.
     let of_shell = ["PWD", "OLDPWD", "SHLVL", "_"];
     let names = environment.lines().filter_map(|line| line.split_once('='));
     let more: Vec<_> = names
         .map(|(name, _)| name)
         .filter(|name| !process::is_passed(name) && !of_shell.contains(name))
         .collect();
-    assert_eq!(more.len(), 2, "the tenant and the denomination alone: {more:?}");
+    assert_eq!(more.len(), 2, "only the tenant and the denomination: {more:?}");
 }
 
 #[tokio::test]
 async fn a_script_that_never_reads_does_not_block() {
-    // Far more than a pipe holds.
+    // More than a pipe can hold.
     let units: Vec<_> = (0..5000).map(|_| base_unit()).collect();
     let scripts = Scripts::new();
     let strategy = strategy(scripts.add("echo 5"), 1, LONG);
