@@ -1,6 +1,6 @@
-//! The provider: five ports in, a life of its own, a handle out.
+//! The provider: built from five ports, runs until it is stopped, and is controlled by a handle.
 //!
-//! See `docs/embedding.md` for how to put one into a program.
+//! `docs/embedding.md` describes how to embed a provider in a program.
 
 mod builder;
 mod handle;
@@ -15,7 +15,7 @@ use crate::runtime::recorded::Recorded;
 use crate::runtime::{self, Parts};
 use tokio_util::sync::CancellationToken;
 
-/// A compute provider, ready to run. Made by [`Provider::builder`].
+/// A compute provider, ready to run. Created by [`Provider::builder`].
 #[derive(Debug)]
 pub struct Provider {
     parts: Parts<Recorded>,
@@ -28,26 +28,26 @@ impl Provider {
         ProviderBuilder::default()
     }
 
-    /// Runs until `shutdown` is cancelled and what is owed is done, or the grace is over.
+    /// Runs until `shutdown` is cancelled and pending work is finished, or the grace period is over.
     ///
     /// # Behavior
-    /// - workloads and open bids stay as they are; the next start takes them over
-    /// - the chain may be away for ever: the provider waits, and its status says so
-    /// - not being registered is no error: it follows, and does not bid
+    /// - workloads and open bids stay; the next start takes them over
+    /// - the provider waits for an unavailable chain without a time limit, and reports it in its status
+    /// - a provider that is not registered on the chain runs and does not bid
     ///
     /// # Errors
-    /// [`ErrorKind::ClusterNotReady`](crate::error::ErrorKind::ClusterNotReady) when the cluster or its capacity
-    /// did not become known within [`cluster_ready_timeout`](crate::config::Config::cluster_ready_timeout).
+    /// [`ErrorKind::ClusterNotReady`](crate::error::ErrorKind::ClusterNotReady) when the cluster or its
+    /// capacity was not known within [`cluster_ready_timeout`](crate::config::Config::cluster_ready_timeout).
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Error> {
         self.run_until(shutdown, CancellationToken::new()).await
     }
 
-    /// Like [`Provider::run`]; `abort`, the second signal, stops it at once.
+    /// Runs like [`Provider::run`]. `abort` is the second signal and stops the provider at once.
     ///
     /// # Errors
-    /// As [`Provider::run`], and [`ErrorKind::Aborted`](crate::error::ErrorKind::Aborted) when aborted. Whatever
-    /// the end, every handle gets its answers and
-    /// [`ErrorKind::Stopped`](crate::error::ErrorKind::Stopped) from then on.
+    /// The errors of [`Provider::run`], and [`ErrorKind::Aborted`](crate::error::ErrorKind::Aborted) after an
+    /// abort. In every case pending requests of handles get a response, and later requests get
+    /// [`ErrorKind::Stopped`](crate::error::ErrorKind::Stopped).
     pub async fn run_until(self, shutdown: CancellationToken, abort: CancellationToken) -> Result<(), Error> {
         runtime::run(self.parts, shutdown, abort).await
     }

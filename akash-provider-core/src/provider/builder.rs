@@ -1,4 +1,4 @@
-//! Puts a provider together.
+//! Builder of a provider.
 
 use super::{Lifecycle, Provider, ProviderHandle};
 use crate::bus::Bus;
@@ -17,27 +17,27 @@ use crate::runtime::{Parts, Ports};
 use crate::types::Now;
 use std::sync::{Arc, OnceLock};
 
-/// Why a provider cannot be built.
+/// Reason why a provider cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// Something that has no default was not given.
+    /// A required part is missing.
     #[error("{what} is missing: call `.{method}(…)` on the builder before `.build()`")]
     Missing {
-        /// What, in a word.
+        /// Name of the part.
         what: &'static str,
-        /// The builder's method that takes it.
+        /// Method of the builder that sets the part.
         method: &'static str,
     },
-    /// The settings make no sense.
+    /// The settings are invalid.
     #[error("the settings cannot be used")]
     Config(#[from] InvalidConfig),
 }
 
-/// Takes the settings and the five ports of a provider.
+/// Builder of a provider from its settings and the five ports.
 ///
-/// A port is given as it is, or as an `Arc` or `Box` of it, also of a `dyn` one: those are ports themselves. Keep a clone
-/// of the `Arc` to go on using it.
+/// A port is passed by value, or as an `Arc` or `Box`, also of a `dyn` port, because these types implement
+/// the port. Keep a clone of the `Arc` to continue to use the port.
 #[derive(Debug, Default)]
 pub struct ProviderBuilder {
     config: Option<Config>,
@@ -53,81 +53,83 @@ pub struct ProviderBuilder {
 }
 
 impl ProviderBuilder {
-    /// The settings. Whether IPs can be leased is taken from the cluster, whatever they say.
+    /// Sets the settings. The cluster determines whether IPs can be leased, regardless of the settings.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = Some(config);
         self
     }
 
-    /// The cluster that workloads run on.
+    /// Sets the cluster that runs workloads.
     #[must_use]
     pub fn cluster(mut self, cluster: impl Cluster) -> Self {
         self.cluster = Some(Arc::new(cluster));
         self
     }
 
-    /// The chain client: asked, told and listened to.
+    /// Sets the chain client for queries, transactions and events.
     #[must_use]
     pub fn chain(mut self, chain: impl ChainClient) -> Self {
         self.chain = Some(Arc::new(chain));
         self
     }
 
-    /// Where facts and statuses go.
+    /// Sets the bus for facts and statuses.
     #[must_use]
     pub fn bus(mut self, bus: impl Bus) -> Self {
         self.bus = Some(Arc::new(bus));
         self
     }
 
-    /// What a lease costs.
+    /// Sets the pricing strategy.
     #[must_use]
     pub fn pricing(mut self, pricing: impl PricingStrategy) -> Self {
         self.pricing = Some(Arc::new(pricing));
         self
     }
 
-    /// Where it is learnt what is free.
+    /// Sets the source of the free capacity.
     #[must_use]
     pub fn inventory(mut self, inventory: impl InventorySource) -> Self {
         self.inventory = Some(Arc::new(inventory));
         self
     }
 
-    /// Whether it may write from the start. Without high availability it always may, which is the default.
+    /// Sets the initial leadership. Without high availability the provider always leads, which is the
+    /// default.
     #[must_use]
     pub const fn leadership(mut self, leadership: Leadership) -> Self {
         self.leadership = Some(leadership);
         self
     }
 
-    /// Holds bids back from the start, until [`ProviderHandle::hold_bids`] lets them go: for whoever has more to do
-    /// before a tenant can be served.
+    /// Holds bids back until [`ProviderHandle::hold_bids`] releases them. For programs that must finish a
+    /// setup before they can serve tenants.
     #[must_use]
     pub fn bids_held(mut self, why: &str) -> Self {
         self.bids_held = Some(why.into());
         self
     }
 
-    /// Takes down every input of the engine and what came of it, from its start.
+    /// Sets a recorder of every input of the engine and the resulting effects.
     #[must_use]
     pub fn recorder(mut self, recorder: impl Recorder + 'static) -> Self {
         self.recorder = Some(Box::new(recorder));
         self
     }
 
-    /// Keeps what the next start must know, before anything comes of it. Without one that is whoever reads the facts.
+    /// Sets the store of the state for the next start, which is called before the state takes effect. Without
+    /// a store, a consumer of the facts has to store the state.
     #[must_use]
     pub fn keeper(mut self, keeper: impl Keeper + 'static) -> Self {
         self.keeper = Some(Arc::new(keeper));
         self
     }
 
-    /// The provider, and a first handle to it. Handles are cloned.
+    /// Returns the provider and a first handle, which can be cloned.
     ///
     /// # Errors
-    /// Names the port or setting that is missing or wrong, and the mend.
+    /// The error names the missing port or invalid setting, and the remedy.
     pub fn build(self) -> Result<(Provider, ProviderHandle), BuildError> {
         let mut config = given(self.config, "the settings", "config")?;
         let cluster = given(self.cluster, "the cluster", "cluster")?;
@@ -135,7 +137,7 @@ impl ProviderBuilder {
         let bus = given(self.bus, "the bus", "bus")?;
         let pricing = given(self.pricing, "the pricing strategy", "pricing")?;
         let inventory = given(self.inventory, "the inventory source", "inventory")?;
-        // The cluster knows best what it can do, and a facet is constant over its life.
+        // The cluster determines its facets, which are constant.
         config.leased_ips = cluster.leased_ips().is_some();
         config.hostnames = cluster.hostnames().is_some();
         let brain = Engine::new(config.clone())?;

@@ -1,4 +1,4 @@
-//! The handle: what others ask of a running provider.
+//! The handle for requests to a running provider.
 
 use super::Lifecycle;
 use crate::Kept;
@@ -20,15 +20,15 @@ use tokio::time::timeout;
 /// A handle to a provider; cheap to clone.
 ///
 /// # Behavior
-/// - every request gets exactly one answer, within
+/// - every request gets exactly one response within
 ///   [`manifest_request_timeout`](crate::config::Config::manifest_request_timeout)
-/// - once the provider is stopping, requests are refused with [`RefusalKind::Stopping`]
-/// - once it has stopped, or was dropped without having run, nothing hangs
+/// - while the provider is stopping, requests are refused with [`RefusalKind::Stopping`]
+/// - after the provider has stopped, or was dropped without running, no request hangs
 #[derive(Debug, Clone)]
 pub struct ProviderHandle {
     asks: mpsc::Sender<Ask>,
     progress: watch::Receiver<Progress>,
-    /// As it was built.
+    /// Status at build time.
     first_status: Arc<Status>,
     last_status: Arc<OnceLock<Arc<Status>>>,
     limit: Duration,
@@ -51,11 +51,11 @@ impl ProviderHandle {
         }
     }
 
-    /// Hands in a tenant's manifest, checked in itself, with its hash, or those that [`crate::manifest::parse`] found.
-    /// When it returns `Ok` the manifest is durable.
+    /// Submits a validated manifest of a tenant with its hash, or with the hashes of
+    /// [`crate::manifest::parse`]. The manifest is stored durably when the result is `Ok`.
     ///
     /// # Errors
-    /// See [`RefusalKind`]. After `Unavailable` nothing was kept, or the same manifest may be handed in again.
+    /// See [`RefusalKind`]. After `Unavailable` the manifest can be submitted again.
     pub async fn submit_manifest(
         &self,
         deployment: &DeploymentId,
@@ -73,26 +73,26 @@ impl ProviderHandle {
     /// Moves hostnames to a lease from other leases of the same tenant.
     ///
     /// # Errors
-    /// `NoLease`, `Hostname` when a name belongs to another tenant, and those every request may meet.
+    /// `NoLease`, `Hostname` if a name belongs to another tenant, and the errors of every request.
     pub async fn transfer_hostnames(&self, lease: &LeaseId, hostnames: Vec<String>) -> Result<(), Refusal> {
         let lease = lease.clone();
         self.done(Request::TransferHostnames { lease, hostnames }).await
     }
 
-    /// Ends a lease for one of the provider's reasons.
+    /// Closes a lease with a reason of the provider.
     ///
     /// # Errors
-    /// `NoLease`, `NotLeader`, and those every request may meet.
+    /// `NoLease`, `NotLeader`, and the errors of every request.
     pub async fn end_lease(&self, lease: &LeaseId, reason: CloseReason) -> Result<(), Refusal> {
         let lease = lease.clone();
         self.done(Request::EndLease { lease, reason }).await
     }
 
-    /// Compares chain, cluster and ledger now; returns the differences, one line each. With `dry_run`
-    /// nothing is mended.
+    /// Compares chain, cluster and ledger now, and returns the differences, one line each. Repairs them
+    /// unless `dry_run` is set.
     ///
     /// # Errors
-    /// `Unavailable` when chain or cluster cannot be asked, and those every request may meet.
+    /// `Unavailable` if the chain or the cluster cannot be queried, and the errors of every request.
     pub async fn scan(&self, dry_run: bool) -> Result<Vec<String>, Refusal> {
         match self.request(Request::Scan { dry_run }).await? {
             Reply::Scan(findings) => Ok(findings),
@@ -103,20 +103,21 @@ impl ProviderHandle {
     /// Releases the circuit breaker.
     ///
     /// # Errors
-    /// Those every request may meet.
+    /// The errors of every request.
     pub async fn release_breaker(&self) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreaker).await
     }
 
-    /// Releases the circuit breaker for an owner for whom alone it has tripped.
+    /// Releases the circuit breaker for an owner for which it has tripped.
     ///
     /// # Errors
-    /// Those every request may meet, and [`RefusalKind::Rejected`] when it has not.
+    /// The errors of every request, and [`RefusalKind::Rejected`] if the breaker has not tripped for this
+    /// owner.
     pub async fn release_breaker_for(&self, owner: Address) -> Result<(), Refusal> {
         self.done(Request::ReleaseBreakerFor { owner }).await
     }
 
-    /// Says whether this instance may write; takes effect before it returns.
+    /// Sets whether this instance leads. Takes effect before the method returns.
     ///
     /// # Errors
     /// [`ErrorKind::Stopped`] when the provider has stopped.
@@ -125,8 +126,9 @@ impl ProviderHandle {
             .await
     }
 
-    /// From here on it is as was kept, by this provider before it started or by the one that led before it; takes
-    /// effect before it returns. Whoever takes over is told before [`ProviderHandle::set_leadership`].
+    /// Restores state that this provider stored before its start, or that the previous leader stored. Takes
+    /// effect before the method returns. Call this method before [`ProviderHandle::set_leadership`] at a
+    /// take-over.
     ///
     /// # Errors
     /// [`ErrorKind::Stopped`] when the provider has stopped.
@@ -135,8 +137,8 @@ impl ProviderHandle {
         self.ask("remind", |reply| Ask::Kept(kept, reply)).await
     }
 
-    /// Holds bids back, and says why in the status; `None` lets them go again, counted and priced anew. Bids that are
-    /// on the chain and leases are looked after as ever. Takes effect before it returns.
+    /// Holds bids back with a reason that the status shows; `None` releases them, and the orders are
+    /// evaluated again. Existing bids and leases are not affected. Takes effect before the method returns.
     ///
     /// # Errors
     /// [`ErrorKind::Stopped`] when the provider has stopped.
@@ -145,7 +147,8 @@ impl ProviderHandle {
         self.ask("hold bids", |reply| Ask::HoldBids(why, reply)).await
     }
 
-    /// Judges orders again that were declined for their price. Call it when the prices of the strategy changed.
+    /// Evaluates orders again that were declined because of their price. Call this method after the prices of
+    /// the strategy changed.
     ///
     /// # Errors
     /// [`ErrorKind::Stopped`] when the provider has stopped.
@@ -153,11 +156,12 @@ impl ProviderHandle {
         self.ask("judge prices again", Ask::PricesChanged).await
     }
 
-    /// A plain snapshot of everything. Before the provider runs it is the one it was built with, whose lifecycle is
-    /// `init`; once it has stopped, the last one. Both are answered at once.
+    /// Returns the current status. Before the provider runs, the status is that of its build, with the
+    /// lifecycle `init`. After the provider has stopped, the status is the last one. Both are returned at
+    /// once.
     ///
-    /// While nothing happens but blocks and looks at money it is the same for everybody who asks, and costs nothing; of
-    /// leases that are unhealthy it says for how long to within a second.
+    /// While only blocks and balance checks happen, all callers share one cached status. The unhealthy time
+    /// of leases is then exact to one second.
     pub async fn status(&self) -> Arc<Status> {
         let unknown = || Status {
             lifecycle: self.lifecycle(),
@@ -166,11 +170,11 @@ impl ProviderHandle {
         self.known_status().await.unwrap_or_else(|| Arc::new(unknown()))
     }
 
-    /// The same, and `None` instead of an empty one where the provider does not answer and has not stopped: what it
-    /// would say is not known then.
+    /// Returns the current status, or `None` if the provider does not respond and has not stopped, so that
+    /// the status is unknown.
     pub async fn known_status(&self) -> Option<Arc<Status>> {
         let progress = *self.progress.borrow();
-        // Nobody answers before it runs, and nobody is to wait for that.
+        // The provider does not respond before it runs, and callers must not wait for that.
         if !progress.begun && progress.lifecycle == Lifecycle::Init {
             return Some(Arc::clone(&self.first_status));
         }
@@ -180,24 +184,24 @@ impl ProviderHandle {
         }
     }
 
-    /// What is left right now, as a copy in which any group can be tried; `None` while capacity is not known.
+    /// Returns a copy of the free capacity for trial fits, or `None` while the capacity is unknown.
     ///
-    /// The provider gives it away in microseconds and goes on. [`crate::bidding::screen()`] says with it what would
-    /// become of an order, and its [`explain`](Capacity::explain) which nodes have room. Both take as long as the
-    /// group is large.
+    /// The provider creates the copy in microseconds. [`crate::bidding::screen()`] evaluates an order with
+    /// the copy, and [`explain`](Capacity::explain) returns the capacity of each node. The duration of both
+    /// grows with the size of the group.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    /// [`ErrorKind::Stopped`] after the provider has stopped.
     pub async fn capacity(&self) -> Result<Option<Capacity>, Error> {
         let capacity = self.ask("capacity", Ask::Capacity).await?;
         Ok(capacity.map(|copy| *copy))
     }
 
-    /// Why a group would or would not fit right now, node by node; `None` while capacity is not known. A thread of its
-    /// own judges it.
+    /// Explains for every node whether a group currently fits, or returns `None` while the capacity is
+    /// unknown. The evaluation runs in its own thread.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] when the provider has stopped.
+    /// [`ErrorKind::Stopped`] after the provider has stopped.
     pub async fn explain(&self, group: &GroupSpec) -> Result<Option<Explanation>, Error> {
         let Some(capacity) = self.capacity().await? else {
             return Ok(None);
@@ -208,30 +212,30 @@ impl ProviderHandle {
         judging.await.map(Some).map_err(failed)
     }
 
-    /// True while the chain shows this lease as ours and alive.
+    /// Returns whether the chain lists this lease as active and owned by this provider.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] when the provider has stopped: it is not known then, which is not "no".
+    /// [`ErrorKind::Stopped`] after the provider has stopped. The state of the lease is then unknown.
     pub async fn has_lease(&self, lease: &LeaseId) -> Result<bool, Error> {
         let lease = lease.clone();
         self.ask("has lease", |reply| Ask::HasLease(lease, reply)).await
     }
 
-    /// Our live lease of a group; `None` when the chain shows none that is ours and alive.
+    /// Returns the active lease of this provider for a group, or `None` if the chain lists none.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] when the provider has stopped: it is not known then, which is not "no".
+    /// [`ErrorKind::Stopped`] after the provider has stopped. The state of the lease is then unknown.
     pub async fn lease_of(&self, group: &GroupId) -> Result<Option<LeaseId>, Error> {
         let group = group.clone();
         self.ask("lease of a group", |reply| Ask::LeaseOf(group, reply))
             .await
     }
 
-    /// Waits until the provider can work: cluster, capacity and chain are known. It may be standing by, or
-    /// not be registered; its status says so.
+    /// Waits until the provider is ready: cluster, capacity and chain are known. The provider can still be a
+    /// standby or not registered, as its status shows.
     ///
     /// # Errors
-    /// [`ErrorKind::Stopped`] when it ends before.
+    /// [`ErrorKind::Stopped`] if the provider stops first.
     pub async fn wait_ready(&self) -> Result<(), Error> {
         let over = |p: &Progress| p.lifecycle >= Lifecycle::Shutdown;
         let ready = |p: &Progress| p.lifecycle == Lifecycle::Running && p.chain_known;
@@ -242,14 +246,14 @@ impl ProviderHandle {
         }
     }
 
-    /// Where the provider is in its life.
+    /// Returns the current lifecycle phase of the provider.
     #[must_use]
     pub fn lifecycle(&self) -> Lifecycle {
         self.progress.borrow().lifecycle
     }
 
-    /// Where it is, and each step it takes from here on; ends after [`Lifecycle::Done`]. A slow reader may
-    /// miss steps, never the last.
+    /// Returns a stream of the current and all later lifecycle phases, which ends after [`Lifecycle::Done`].
+    /// A slow reader may miss phases except for the last.
     #[must_use]
     pub fn lifecycle_changes(&self) -> BoxStream<'static, Lifecycle> {
         let mut progress = self.progress.clone();
@@ -258,7 +262,7 @@ impl ProviderHandle {
             if last == Lifecycle::Done {
                 return None;
             }
-            // The other end enters `Done` before it goes away, so an error has nothing left to tell.
+            // The sender enters `Done` before it is dropped, so no phase is missed on an error.
             let next = progress.wait_for(|p| p.lifecycle != last).await.ok()?.lifecycle;
             Some((next, (progress, next)))
         });
@@ -274,7 +278,7 @@ impl ProviderHandle {
 
     async fn request(&self, request: Request) -> Response {
         let (reply, answer) = oneshot::channel();
-        // Not waited for: with a full queue more is asked for than can be answered in time.
+        // Not awaited: a full queue contains more requests than the provider can process in time.
         match self.asks.try_send(Ask::Request(request, reply)) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => return Err(asks::busy()),
@@ -282,11 +286,11 @@ impl ProviderHandle {
         }
         match timeout(self.limit, answer).await {
             Ok(Ok(response)) => response,
-            // Dropped without a word, which says that the provider is over.
+            // The reply was dropped, so the provider has stopped.
             Ok(Err(_)) => Err(asks::stopping()),
             Err(_) => Err(Refusal {
                 kind: RefusalKind::Unavailable,
-                message: format!("no answer within {:?}; try again", self.limit),
+                message: format!("no response within {:?}; try again", self.limit),
             }),
         }
     }
@@ -307,7 +311,7 @@ impl ProviderHandle {
                 ErrorKind::Timeout,
                 operation,
                 format!(
-                    "the provider does not run, or did not answer within {:?}",
+                    "the provider is not running, or did not respond within {:?}",
                     self.limit
                 ),
             )),

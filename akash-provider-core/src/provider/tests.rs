@@ -10,7 +10,7 @@ fn full() -> ProviderBuilder {
     without("nothing")
 }
 
-/// A builder with every part but one.
+/// Returns a builder without one part.
 fn without(method: &str) -> ProviderBuilder {
     let chain = FakeChain::default();
     let snapshot = fakes::snapshot(1_000);
@@ -124,9 +124,9 @@ async fn a_status_is_answered_at_once_before_it_runs() {
     let at_once = tokio::time::timeout(Duration::from_nanos(1), handle.status());
     let status = at_once
         .await
-        .expect("nobody waits for a provider that does not run");
+        .expect("the status is returned before the provider runs");
     assert_eq!(status.lifecycle, Lifecycle::Init);
-    assert!(status.breaker.tripped, "as it was built");
+    assert!(status.breaker.tripped, "the status of the build");
     assert!(handle.known_status().await.is_some());
     drop(provider);
     assert_eq!(handle.status().await.lifecycle, Lifecycle::Done);
