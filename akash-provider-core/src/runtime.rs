@@ -1,4 +1,4 @@
-//! The driver: one loop that feeds the engine and carries out its effects.
+//! The runtime: one loop that feeds the engine and executes its effects.
 //!
 //! ```text
 //!  chain ─┐                       ┌─► execute: call ─► port ─► completion ─┐
@@ -7,12 +7,12 @@
 //! handles ── asks ────────┼────────────────────────────────────────────────┘
 //! the clock ── deadline ──┘
 //! ```
-//! Only this module reads a clock or starts tasks. Every wake takes what is ready, a bounded number from each
-//! source, so that no source starves another; a signal comes before everything.
+//! Only this module reads a clock or starts tasks. At each wake the loop takes a bounded number of ready
+//! items from each source, so that no source starves another. Signals have precedence.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "the one place where time enters; the engine is told"
+    reason = "the only place that reads the clock; the engine receives the time as input"
 )]
 
 pub(crate) mod asks;
@@ -49,14 +49,15 @@ use streams::Feeds;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Taken from one source per wake: a step is microseconds, so a signal waits well below a millisecond.
+/// Maximum number of items taken from one source per wake. A step takes microseconds, so a signal waits less
+/// than a millisecond.
 const BATCH: usize = 64;
-/// How long the bus may take for the last events.
+/// Maximum time to publish the last events.
 const BUS_FLUSH: Duration = Duration::from_secs(2);
-/// Calls named one by one in the report at the end.
+/// Maximum number of calls named in the report at the end.
 const REPORTED_CALLS: usize = 20;
 
-/// Everything a loop is started with.
+/// Arguments of a loop.
 #[derive(Debug)]
 pub(crate) struct Parts<B> {
     pub(crate) brain: B,
@@ -69,11 +70,11 @@ pub(crate) struct Parts<B> {
     pub(crate) keeper: Option<Arc<dyn Keeper>>,
     pub(crate) desk: Desk,
     pub(crate) stage: Stage,
-    /// Where the last status is left for handles.
+    /// Cell for the last status, read by handles.
     pub(crate) last_status: Arc<OnceLock<Arc<Status>>>,
 }
 
-/// Runs until stopped; see [`Provider::run_until`](crate::provider::Provider::run_until).
+/// Runs until stopped, see [`Provider::run_until`](crate::provider::Provider::run_until).
 pub(crate) async fn run<B: Brain>(
     parts: Parts<B>,
     shutdown: CancellationToken,
@@ -82,11 +83,11 @@ pub(crate) async fn run<B: Brain>(
     Driver::start(parts).run(&shutdown, &abort).await
 }
 
-/// Why the loop woke.
+/// Reason of a wake.
 enum Wake {
     Abort,
     Shutdown,
-    /// What was held is carried out.
+    /// Held effects are released.
     Kept(Vec<Effect>),
     Input(Input),
     Ask(Ask),
@@ -108,14 +109,14 @@ struct Driver<B> {
     shown: Shown,
     started: Instant,
     block_time: BlockTime,
-    /// The newest picture was of our chain; blocks of another one tell no time.
+    /// Whether the newest snapshot was of the configured chain. Blocks of another chain do not set the time.
     chain_is_ours: bool,
     cluster_seen: bool,
     capacity_seen: bool,
     ignored: Ignored,
-    /// Until when a drain may take; `None` before the first signal.
+    /// Deadline of the drain; `None` before the first signal.
     drain_until: Option<Mono>,
-    /// When deadlines were last let pass, so that a deadline that stays in the past cannot spin the loop.
+    /// Time of the last expired deadlines, so that a deadline that stays in the past cannot spin the loop.
     timed_out_at: Option<Mono>,
 }
 
@@ -150,7 +151,7 @@ impl<B: Brain> Driver<B> {
     async fn run(mut self, shutdown: &CancellationToken, abort: &CancellationToken) -> Result<(), Error> {
         let mut result = Ok(());
         self.stage.begin();
-        // First of all, because an engine that is told nothing takes itself for the leader.
+        // Sent first, because an engine without this input assumes that it leads.
         self.step(Input::Leadership(self.leadership));
         if let Some(why) = self.bids_held.take() {
             self.step(Input::HoldBids(Some(why)));
@@ -161,7 +162,7 @@ impl<B: Brain> Driver<B> {
                     break;
                 }
             } else if let Err(error) = self.check_ready() {
-                // Through the drain, so that what is under way ends as it does at any other stop.
+                // Through the drain, so that running calls end as at any other stop.
                 result = Err(error);
                 self.drain();
                 continue;
@@ -170,8 +171,8 @@ impl<B: Brain> Driver<B> {
                 Wake::Abort => {
                     result = Err(Error::new(
                         ErrorKind::Aborted,
-                        "run the provider",
-                        "stopped at once by a second signal; what was under way is picked up at the next start",
+                        "run provider",
+                        "aborted by a second signal; the next start continues pending work",
                     ));
                     break;
                 }
@@ -189,7 +190,7 @@ impl<B: Brain> Driver<B> {
         result
     }
 
-    /// Waits for the next thing; what it returns is taken from its source.
+    /// Waits for the next event and returns it.
     async fn wake(&mut self, shutdown: &CancellationToken, abort: &CancellationToken) -> Wake {
         let draining = self.drain_until.is_some();
         let alarm = self.alarm();
@@ -198,7 +199,7 @@ impl<B: Brain> Driver<B> {
             () = abort.cancelled() => Wake::Abort,
             () = shutdown.cancelled(), if !draining => Wake::Shutdown,
             effects = self.keeping.turn() => Wake::Kept(effects),
-            // What has ended comes before what is new: an answer may make room for the next call.
+            // Completions before new inputs, because a completion can free a slot for the next call.
             Some((id, completion)) = self.executor.next(&self.block_time) => {
                 Wake::Input(Input::Completed(id, completion))
             }
@@ -210,7 +211,7 @@ impl<B: Brain> Driver<B> {
         }
     }
 
-    /// Takes what else is ready, a bounded number from each source in turn.
+    /// Takes further ready items, a bounded number from each source.
     fn take_ready(&mut self) {
         for _ in 0..BATCH {
             let Some((id, completion)) = self.executor.try_next(self.block_time) else {
@@ -234,19 +235,19 @@ impl<B: Brain> Driver<B> {
             };
             self.take(Input::Cluster(change));
         }
-        // One at most waits in the queue, and it is the whole of capacity.
+        // The queue holds at most one update, which contains the whole capacity.
         if let Ok(update) = self.feeds.inventory.try_recv() {
             self.take(Input::Inventory(update));
         }
     }
 
-    /// Notes what the driver itself must know of an input, then hands it to the engine.
+    /// Updates the state of the loop from an input, then passes the input to the engine.
     fn take(&mut self, input: Input) {
         match &input {
             Input::Chain(ChainEvent::Resync(snapshot)) => self.note_resync(snapshot),
             Input::Chain(ChainEvent::Block { time, .. }) if self.chain_is_ours => self.block_time = *time,
             Input::Cluster(change) => {
-                // `Lost` says that nothing is known, which is not to have seen the cluster.
+                // `Lost` means that the state of the cluster is unknown.
                 self.cluster_seen |= !matches!(change, crate::cluster::ClusterChange::Lost);
             }
             Input::Inventory(update) => {
@@ -269,14 +270,14 @@ impl<B: Brain> Driver<B> {
         let chain_id = &self.config.chain_id;
         self.chain_is_ours = snapshot.chain_id == *chain_id;
         if !self.chain_is_ours {
-            tracing::warn!(ours = %chain_id, theirs = %snapshot.chain_id, "the node is of another chain");
+            tracing::warn!(ours = %chain_id, theirs = %snapshot.chain_id, "node belongs to another chain, check the nodes and the chain id in the settings");
             return;
         }
         self.block_time = snapshot.time;
         self.stage.chain_is_known();
         if snapshot.provider.is_none() {
             let provider = &self.config.provider;
-            tracing::warn!(%provider, "not registered on the chain: no bids until it is");
+            tracing::warn!(%provider, "provider not registered on the chain, no bids until it is registered");
         }
     }
 
@@ -289,7 +290,7 @@ impl<B: Brain> Driver<B> {
             }
             Ask::HoldBids(why, done) => {
                 self.step(Input::HoldBids(why));
-                // Whoever asked may have gone away; it is done all the same.
+                // The caller may have stopped waiting; the change stays in effect.
                 let _ = done.send(());
             }
             Ask::Kept(kept, done) => {
@@ -352,7 +353,7 @@ impl<B: Brain> Driver<B> {
     }
 
     fn publish_statuses(&mut self) {
-        // Making it takes longer with more leases, and the pause that follows is measured by it.
+        // The time to build a status grows with the number of leases and determines the following pause.
         let before = self.mono();
         if self.observer.status_due().is_some_and(|due| due <= before) {
             let status = self.status();
@@ -361,7 +362,7 @@ impl<B: Brain> Driver<B> {
         }
     }
 
-    /// Init ends when the cluster and capacity are known, or fails when its time is over.
+    /// The phase `Init` ends when the cluster and its capacity are known, or fails after the timeout.
     fn check_ready(&mut self) -> Result<(), Error> {
         if self.stage.lifecycle() != Lifecycle::Init {
             return Ok(());
@@ -375,19 +376,19 @@ impl<B: Brain> Driver<B> {
             return Ok(());
         }
         let missing = match (self.cluster_seen, self.capacity_seen) {
-            (false, false) => "neither its workloads nor its capacity are known",
-            (false, true) => "its workloads are not known",
-            (true, _) => "its capacity is not known",
+            (false, false) => "workloads and capacity unknown",
+            (false, true) => "workloads unknown",
+            (true, _) => "capacity unknown",
         };
         let limit = self.config.cluster_ready_timeout;
         Err(Error::new(
             ErrorKind::ClusterNotReady,
-            "wait for the cluster",
+            "wait for cluster",
             format!("{missing} after {limit:?}; check the cluster, or raise cluster_ready_timeout"),
         ))
     }
 
-    /// The first signal: nothing new from here on.
+    /// Starts the drain after the first signal: no new work from now on.
     fn drain(&mut self) {
         self.drain_until = Some(self.mono().plus(self.config.shutdown_grace));
         self.stage.enter(Lifecycle::Shutdown);
@@ -395,7 +396,7 @@ impl<B: Brain> Driver<B> {
         self.step(Input::Shutdown);
     }
 
-    /// Reports what is left, refuses whoever still waits, publishes the end.
+    /// Reports the remaining work, refuses waiting requests and publishes the last status.
     async fn finish(mut self, abort: &CancellationToken) {
         self.finish_keeping(abort).await;
         let idle = self.brain.is_idle();
@@ -404,7 +405,7 @@ impl<B: Brain> Driver<B> {
         if !idle || (aborted && !left.is_empty()) {
             tracing::warn!(
                 calls = left.len(),
-                "stopped with work left; workloads and open bids stay, the next start takes over"
+                "stopped with pending work, the next start continues it; workloads and open bids stay"
             );
             for (id, call) in left.iter().take(REPORTED_CALLS) {
                 tracing::warn!(effect = id.0, call = execute::name(call), "left");
@@ -414,7 +415,7 @@ impl<B: Brain> Driver<B> {
         status.lifecycle = Lifecycle::Done;
         let now = self.mono();
         self.observer.statuses(&status, now, now);
-        // Before the desk closes: whoever is turned away there takes this one.
+        // Before the request queue closes, because refused callers read this status.
         let _ = self.last_status.set(Arc::new(status));
         self.desk.close();
         tokio::select! {
@@ -426,7 +427,8 @@ impl<B: Brain> Driver<B> {
         self.stage.enter(Lifecycle::Done);
     }
 
-    /// Lets what is being kept become durable, and tells what waited for it; calls are begun no more.
+    /// Waits until pending state is stored, and publishes the events that depend on it. No calls are started
+    /// any more.
     async fn finish_keeping(&mut self, abort: &CancellationToken) {
         self.keeping.try_again();
         if self.keeping.is_idle() {
@@ -448,9 +450,9 @@ impl<B: Brain> Driver<B> {
         self.shown.status(&self.brain, now, lifecycle)
     }
 
-    /// When to wake although nothing happens.
+    /// Returns the time of the next wake without an event.
     fn alarm(&self) -> Instant {
-        // With nothing due, waking once a day costs nothing and needs no second kind of wait.
+        // Without a deadline the loop wakes once a day, which avoids a second kind of wait.
         const IDLE: Duration = Duration::from_secs(24 * 3600);
         let idle_until = self.mono().plus(IDLE);
         let ready_until = (self.stage.lifecycle() == Lifecycle::Init).then(|| self.ready_until());

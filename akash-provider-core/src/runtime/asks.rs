@@ -1,4 +1,4 @@
-//! What handles ask of the loop, and the desk where each request gets its one reply.
+//! Requests of handles to the loop, and the registry of pending replies.
 
 use crate::Kept;
 use crate::engine::reservations::Capacity;
@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// Asks on their way to the loop: it takes them within milliseconds, so this many are a burst, not a load.
+/// Length of the queue to the loop. The loop takes requests within milliseconds, so a full queue is a burst.
 const QUEUE: usize = 256;
-/// Requests the engine owes a reply: each holds a manifest of up to some megabytes.
+/// Maximum number of requests that wait for a reply of the engine. Each holds a manifest of up to some
+/// megabytes.
 const WAITING: usize = 1024;
 
-/// One question or request of a handle. Its sender dropped without a word means that the provider is over.
+/// A request of a handle. A dropped reply sender means that the provider has stopped.
 #[derive(Debug)]
 pub(crate) enum Ask {
     Request(Request, oneshot::Sender<Response>),
@@ -27,7 +28,7 @@ pub(crate) enum Ask {
     LeaseOf(GroupId, oneshot::Sender<Option<LeaseId>>),
 }
 
-/// The loop's end: takes asks in and remembers who waits for which reply.
+/// Receiving end of the loop: takes requests and stores the reply channel of each pending request.
 #[derive(Debug)]
 pub(crate) struct Desk {
     asks: mpsc::Receiver<Ask>,
@@ -56,7 +57,7 @@ impl Desk {
         self.asks.try_recv().ok()
     }
 
-    /// Notes who waits; `None` when the request was refused here.
+    /// Registers a pending request. Returns `None` if the request was refused.
     pub(crate) fn admit(&mut self, reply: oneshot::Sender<Response>) -> Option<RequestId> {
         if self.closed {
             let _ = reply.send(Err(stopping()));
@@ -72,30 +73,30 @@ impl Desk {
         Some(id)
     }
 
-    /// Hands the engine's reply over; the requester may have gone away.
+    /// Sends the engine's reply to the caller, who may have stopped waiting.
     pub(crate) fn answer(&mut self, id: RequestId, response: Response) {
         match self.waiting.remove(&id) {
             Some(reply) => {
                 if reply.send(response).is_err() {
-                    tracing::debug!(request = id.0, "the requester did not wait for the reply");
+                    tracing::debug!(request = id.0, "reply dropped, caller stopped waiting");
                 }
             }
-            None => tracing::error!(request = id.0, "a reply without a request"),
+            None => tracing::error!(request = id.0, "reply without a pending request"),
         }
     }
 
-    /// From here on every request is refused; questions are answered until the end.
+    /// Refuses requests from now on. Queries are served until the end.
     pub(crate) const fn stop_admitting(&mut self) {
         self.closed = true;
     }
 
-    /// Refuses everything that still waits.
+    /// Refuses all pending requests.
     pub(crate) fn close(&mut self) {
         self.stop_admitting();
-        // Closed before it is emptied, so that nothing comes in between.
+        // Closed before it is emptied, so that no request is added in between.
         self.asks.close();
         while let Ok(ask) = self.asks.try_recv() {
-            // Questions are dropped without a word, which their askers take for the end.
+            // A dropped query means for its caller that the provider has stopped.
             if let Ask::Request(_, reply) = ask {
                 let _ = reply.send(Err(stopping()));
             }
@@ -106,26 +107,26 @@ impl Desk {
     }
 }
 
-/// The provider is over, or about to be.
+/// Returns the refusal of a stopping or stopped provider.
 pub(crate) fn stopping() -> Refusal {
     Refusal {
         kind: RefusalKind::Stopping,
-        message: "the provider is stopping; ask again when it runs".into(),
+        message: "the provider is stopping; try again when it runs".into(),
     }
 }
 
-/// Too many ask at once.
+/// Returns the refusal for too many concurrent requests.
 pub(crate) fn busy() -> Refusal {
     Refusal {
         kind: RefusalKind::Busy,
-        message: "too many requests wait for the provider; try again later".into(),
+        message: "too many pending requests; try again later".into(),
     }
 }
 
-/// A reply that does not belong to its request.
+/// Returns the refusal for a reply of another kind than its request.
 pub(crate) fn misplaced(reply: &Reply) -> Refusal {
     Refusal {
         kind: RefusalKind::Unavailable,
-        message: format!("the provider answered another question ({reply:?})"),
+        message: format!("unexpected reply of the provider ({reply:?})"),
     }
 }

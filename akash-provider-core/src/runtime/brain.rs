@@ -1,18 +1,18 @@
-//! What the loop drives.
+//! The interface between the loop and the engine.
 
 use crate::engine::reservations::Capacity;
 use crate::engine::status::Pulse;
 use crate::engine::{Effect, Input, Status};
 use crate::types::{GroupId, LeaseId, Mono, Now};
 
-/// What the loop drives: the engine, or a script in tests.
+/// State machine driven by the loop: the engine, or a script in tests.
 pub(crate) trait Brain: Send {
     fn step(&mut self, now: Now, input: Input) -> Vec<Effect>;
     fn next_deadline(&self) -> Option<Mono>;
     fn handle_timeout(&mut self, now: Now) -> Vec<Effect>;
     fn is_idle(&self) -> bool;
     fn status(&self, now: Now) -> Status;
-    /// Counts what may have changed the status, but for its pulse.
+    /// Counts changes that may affect the status, except for its pulse.
     fn changes(&self) -> u64;
     fn pulse(&self) -> Pulse;
     fn capacity(&self) -> Option<Capacity>;

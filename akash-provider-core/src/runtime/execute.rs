@@ -1,16 +1,16 @@
-//! [`Call`] → port call → [`Completion`]: every call is a task of its own, every task ends in exactly one
-//! completion, also when the port hangs or panics.
+//! Execution of calls: [`Call`] → port call → [`Completion`]. Every call runs in its own task, and every task
+//! ends in exactly one completion, also when the port hangs or panics.
 //!
 //! ```text
 //! start(id, call) ─► task: permit of its class ─► port call within its limit ─► next() ─► (id, completion)
 //!                                                  │ limit passed │ panic
-//!                                                  └──────────────┴─► `unanswered`: what is then known
+//!                                                  └──────────────┴─► `unanswered`: outcome unknown
 //! ```
-//! That changes of one lease's workload are made one at a time, as the cluster port promises its backends, is the
-//! engine's doing: it asks for the next one when the one before has ended.
+//! The engine serializes changes of one lease's workload, as the cluster port guarantees to backends: the
+//! engine requests the next change after the previous one has ended.
 //!
-//! A call that did not answer *may have been done*. For a transaction that means `Unknown`, never an error,
-//! because an error of `Broadcast` says that it was certainly not sent.
+//! A call without a response *may have taken effect*. For a transaction the result is `Unknown`, never an
+//! error, because an error of `Broadcast` means that the transaction was certainly not sent.
 
 mod composite;
 
@@ -30,22 +30,24 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// Queries at once: a start with thousands of open orders must not flood a node; 32 at 50 ms each are more
-/// than 600 a second, far above what a block brings.
+/// Maximum number of concurrent queries. A start with thousands of open orders must not overload a node. 32
+/// queries of 50 ms each are more than 600 per second, more than a block requires.
 const QUERIES: usize = 32;
-/// Deploys, teardowns and listings at once: each is tens of requests to the backend's API server.
+/// Maximum number of concurrent deploys, teardowns and listings. Each needs tens of requests to the API
+/// server of the backend.
 const CLUSTER_CALLS: usize = 16;
-/// Records at once: small and a tenant waits for each, so they have a line of their own beside slow deploys.
+/// Maximum number of concurrent records. They are small and a tenant waits for each, so they do not wait
+/// behind slow deploys.
 const RECORDS: usize = 16;
-/// Prices at once: a strategy bounds its own processes; this bounds how many calls wait at it, so that
-/// waiting there stays far below the limit of a calculation.
+/// Maximum number of concurrent price calculations. A strategy limits its own processes; this value limits
+/// the calls that wait for them, so that the wait stays below the timeout of a calculation.
 const PRICES: usize = 32;
-/// Bids of an order that are counted at most: the chain's own limit is never above 500.
+/// Maximum number of counted bids of an order. The limit of the chain is at most 500.
 const BIDS_COUNTED: u32 = 1000;
-/// What a transaction's own timeout in block time may be; the chain writer uses the same.
+/// Maximum timeout of a transaction in block time, the same as in the transaction sender of the chain client.
 const TX_EXPIRY: Duration = Duration::from_secs(60);
 
-/// The ports the engine's calls go to.
+/// Ports for the calls of the engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Ports {
     pub(crate) cluster: Arc<dyn Cluster>,
@@ -53,7 +55,7 @@ pub(crate) struct Ports {
     pub(crate) pricing: Arc<dyn PricingStrategy>,
 }
 
-/// Makes calls; lives in the loop.
+/// Executes calls; owned by the loop.
 #[derive(Debug)]
 pub(crate) struct Executor {
     room: Arc<Room>,
@@ -61,7 +63,7 @@ pub(crate) struct Executor {
     calls: FxHashMap<Id, (EffectId, Arc<Call>)>,
 }
 
-/// What every call's task shares.
+/// State shared by the tasks of all calls.
 #[derive(Debug)]
 struct Room {
     ports: Ports,
@@ -97,28 +99,29 @@ impl Executor {
         }
     }
 
-    /// Starts a call; never waits.
+    /// Starts a call without waiting.
     pub(crate) fn start(&mut self, id: EffectId, call: Call) {
-        // Shared with the task, so that a call that hangs or panics can still be named and answered for.
+        // Shared with the task, so that a call that hangs or panics can be reported and completed.
         let call = Arc::new(call);
         let task = limited(Arc::clone(&self.room), Arc::clone(&call));
         let handle = self.tasks.spawn(task);
         self.calls.insert(handle.id(), (id, call));
     }
 
-    /// The next call that ended; `None` when none is under way. `block_time` is that of the newest block.
+    /// Returns the next completed call, or `None` if no call is in progress. `block_time` is the time of the
+    /// newest block.
     pub(crate) async fn next(&mut self, block_time: &BlockTime) -> Option<(EffectId, Completion)> {
         let ended = self.tasks.join_next_with_id().await?;
         self.ended(ended, *block_time)
     }
 
-    /// The same for a call that has ended already.
+    /// Returns a call that is already completed.
     pub(crate) fn try_next(&mut self, block_time: BlockTime) -> Option<(EffectId, Completion)> {
         let ended = self.tasks.try_join_next_with_id()?;
         self.ended(ended, block_time)
     }
 
-    /// The calls under way, oldest first.
+    /// Returns the calls in progress, oldest first.
     pub(crate) fn in_flight(&self) -> Vec<(EffectId, &Call)> {
         let mut calls: Vec<_> = self
             .calls
@@ -140,12 +143,12 @@ impl Executor {
         };
         let (id, call) = self.calls.remove(&task)?;
         let completion = answer.unwrap_or_else(|failure| {
-            tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call did not answer");
-            // Counted from the end of the call, which may have sent it at its last moment.
+            tracing::warn!(effect = id.0, call = name(&call), error = %failure, "call without a response");
+            // Counted from the end of the call, which may have sent the transaction at its last moment.
             let expires = block_time.plus(self.room.tx_timeout).plus(TX_EXPIRY);
             unanswered(&call, failure, expires)
         });
-        // The tenant's reply has no text of the failure, so the log has it.
+        // The log contains the failure, because the reply to the tenant does not.
         if let (Call::FetchDeployment(_), Completion::Deployment(Err(failure)))
         | (Call::Record(_), Completion::Cluster(Err(failure))) = (&*call, &completion)
         {
@@ -155,7 +158,7 @@ impl Executor {
     }
 }
 
-/// A short name of a call, for people.
+/// Returns a short name of a call for logs.
 pub(crate) const fn name(call: &Call) -> &'static str {
     match call {
         Call::FetchOrder(_) => "fetch order",
@@ -176,7 +179,7 @@ pub(crate) const fn name(call: &Call) -> &'static str {
     }
 }
 
-/// The completion of a call of which only is known that it did not answer.
+/// Returns the completion of a call without a response.
 fn unanswered(call: &Call, failure: Failure, expires: BlockTime) -> Completion {
     match call {
         Call::FetchOrder(_) => Completion::Order(Err(failure)),
@@ -196,11 +199,12 @@ fn unanswered(call: &Call, failure: Failure, expires: BlockTime) -> Completion {
     }
 }
 
-/// A panic in a port as data. The same call may well succeed later, so it is transient.
+/// Converts a panic in a port to a failure. The failure is transient, because a retry of the call can
+/// succeed.
 fn defect(error: JoinError) -> Failure {
     let message = match error.try_into_panic() {
         Ok(payload) => format!("panic in a port: {}", panic_text(payload.as_ref())),
-        Err(error) => format!("task of a call ended early: {error}"),
+        Err(error) => format!("task of a call was canceled: {error}"),
     };
     Failure {
         kind: ErrorKind::Internal,
@@ -209,21 +213,21 @@ fn defect(error: JoinError) -> Failure {
     }
 }
 
-/// The text of a panic.
+/// Returns the text of a panic.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&'static str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no text")
+        .unwrap_or("panic without a message")
 }
 
-/// One call in its class and within its limit; `Err` when it did not answer.
+/// Executes one call within the limits of its class. Returns `Err` if the call had no response.
 async fn limited(room: Arc<Room>, call: Arc<Call>) -> Result<Completion, Failure> {
     let (class, limit) = room.class(&call);
-    // Waiting in line does not count against the limit: the line is of our own making.
+    // The wait for a permit does not count against the timeout, because it is caused by this limit.
     let _permit: Option<SemaphorePermit<'_>> = match class {
-        // Never closed, so there is a permit in the end.
+        // The semaphore is never closed.
         Some(class) => class.acquire().await.ok(),
         None => None,
     };
@@ -232,7 +236,7 @@ async fn limited(room: Arc<Room>, call: Arc<Call>) -> Result<Completion, Failure
         Err(_) => Err(Failure {
             kind: ErrorKind::Timeout,
             transient: true,
-            message: format!("{}: no answer within {limit:?}", name(&call)),
+            message: format!("{}: no response within {limit:?}", name(&call)),
         }),
     }
 }
@@ -250,7 +254,8 @@ impl Room {
             | Call::FetchDeployment(_)
             | Call::FetchSnapshot => (Some(&self.queries), self.query_timeout),
             Call::CalculatePrice(_) => (Some(&self.prices), self.pricing_timeout),
-            // The chain writer sorts what waits by priority; a line here would hide closes behind bids.
+            // The transaction sender sorts pending transactions by priority; a limit here would delay closes
+            // behind bids.
             Call::Broadcast(_) => (None, self.tx_timeout),
             Call::Record(_) => (Some(&self.records), self.cluster_timeout),
             Call::Deploy { .. } | Call::Teardown(_) | Call::ListWorkloads => {
@@ -274,7 +279,7 @@ impl Room {
                 Completion::Provider(chain.provider(&self.provider).await.map_err(failure))
             }
             Call::FetchBalances(denoms) => {
-                // All or none: a balance that is missing would look like an empty one.
+                // All balances or none, because a missing balance would look like an empty one.
                 let balances = denoms.iter().map(|denom| chain.balance(&self.provider, denom));
                 Completion::Balances(try_join_all(balances).await.map_err(failure))
             }
@@ -317,8 +322,8 @@ fn failure(error: Error) -> Failure {
     error.to_failure()
 }
 
-/// `Err` when it did not answer, as for every call. A port that reports a timeout as an error cannot know
-/// that nothing was sent, so that counts as no answer too.
+/// Broadcasts a message. A timeout reported by the port counts as a call without a response, because the port
+/// cannot know that the transaction was not sent.
 async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Failure> {
     match chain.broadcast_msgs(vec![msg.clone()]).await {
         Err(error) if error.kind() == ErrorKind::Timeout => Err(error.to_failure()),
@@ -326,8 +331,8 @@ async fn broadcast(chain: &dyn ChainClient, msg: &Msg) -> Result<Completion, Fai
     }
 }
 
-/// Bids on an order that count against the chain's limit: lost ones do not. Nobody needs more than
-/// [`BIDS_COUNTED`] of them, whatever a node sends.
+/// Counts the bids on an order against the limit of the chain. Lost bids do not count. At most
+/// [`BIDS_COUNTED`] bids are counted, regardless of the response of a node.
 async fn count_bids(chain: &dyn ChainClient, order: &OrderId) -> Result<u32, Error> {
     let filter = BidFilter {
         order: Some(order.clone()),
@@ -337,11 +342,11 @@ async fn count_bids(chain: &dyn ChainClient, order: &OrderId) -> Result<u32, Err
     let mut page = PageRequest::default();
     loop {
         let answer = chain.bids(&filter, page).await?;
-        // A node may answer with more than it was asked for.
+        // A node may return other bids than requested.
         let counts = |bid: &&Bid| bid.id.order == *order && bid.state != BidState::Lost;
         let some = answer.items.iter().filter(counts).count();
         counted = counted.saturating_add(u32::try_from(some).unwrap_or(u32::MAX));
-        // Empty pages that go on for ever must not keep us here.
+        // Bounded, because a node may return an endless series of empty pages.
         match answer
             .next
             .filter(|_| counted < BIDS_COUNTED && !answer.items.is_empty())

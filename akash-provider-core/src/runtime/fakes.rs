@@ -1,4 +1,4 @@
-//! Small scripted ports and a scripted brain for the driver's own tests.
+//! Scripted ports and a scripted brain for the tests of the loop.
 
 use super::*;
 use crate::bus::EventStream;
@@ -49,18 +49,18 @@ pub(crate) fn config() -> Config {
     Config::new(PROVIDER.parse().unwrap(), CHAIN_ID)
 }
 
-/// What a scripted call does.
+/// Behavior of a scripted call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Does {
     Answer,
     Hang,
     Panic,
     Fail(ErrorKind),
-    /// Says that it is not finished (teardown only).
+    /// Returns `InProgress` (teardown only).
     NotYet,
 }
 
-/// What the ports do, by the name of the call, and what they were asked, in order.
+/// Behavior of the ports by the name of the call, and the log of calls.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     does: Mutex<BTreeMap<&'static str, Does>>,
@@ -102,7 +102,7 @@ impl Script {
     }
 }
 
-/// A stream's script: what each subscription yields before it ends; the last one stays open.
+/// Script of a stream: the items of each subscription. The last subscription stays open.
 pub(crate) type Takes<T> = Mutex<VecDeque<Vec<Result<T, Error>>>>;
 
 fn take<T: Send + 'static>(takes: &Takes<T>) -> BoxStream<'static, Result<T, Error>> {
@@ -132,7 +132,7 @@ pub(crate) fn price() -> DecCoin {
     DecCoin::new(&"uact".into(), crate::types::Dec::ZERO)
 }
 
-/// A bus that notes what it gets; `gate` without permits makes it hang.
+/// A bus that records events; a `gate` without permits makes it hang.
 #[derive(Debug)]
 pub(crate) struct FakeBus {
     pub(crate) events: Mutex<Vec<(Topic, Arc<Event>)>>,
@@ -183,7 +183,7 @@ pub(crate) fn capacity() -> InventoryUpdate {
     }
 }
 
-/// Holds nothing, and says so once something has come here.
+/// An empty inventory that blocks `explain` until a message arrives.
 #[derive(Debug, Clone, Default)]
 struct Nothing(Arc<Mutex<Option<std::sync::mpsc::Receiver<()>>>>);
 
@@ -207,23 +207,23 @@ impl Inventory for Nothing {
     }
 }
 
-/// Answers an input with effects.
+/// Returns effects for an input.
 pub(crate) type Reaction = Box<dyn FnMut(Now, &Input) -> Vec<Effect> + Send>;
 
-/// What a scripted brain was told, and what it says of itself.
+/// Received inputs of a scripted brain, and its reported state.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) inputs: Vec<(Now, Input)>,
     pub(crate) timeouts: Vec<Now>,
     pub(crate) busy: bool,
-    /// What every status is made from.
+    /// Template of every status.
     pub(crate) status: Status,
-    /// Statuses that were made.
+    /// Number of created statuses.
     pub(crate) statuses: usize,
-    /// Inputs that were no blocks.
+    /// Number of inputs other than blocks.
     pub(crate) news: u64,
     pub(crate) deadline: Option<Mono>,
-    /// The next group is judged until something comes here.
+    /// Blocks the evaluation of the next group until a message arrives.
     pub(crate) judging: Option<std::sync::mpsc::Receiver<()>>,
 }
 

@@ -1,34 +1,32 @@
-//! What the cluster has and does not offer: said in the log when it changes.
+//! Log messages about resources that the cluster has but does not offer.
 
 use crate::inventory::InventoryUpdate;
 use std::collections::BTreeSet;
 
-/// Lines of one change that are logged; the status has all of them.
+/// Maximum number of logged lines per change. The status has all lines.
 const LOGGED: usize = 20;
 
-/// What was ignored by the last update.
+/// Ignored resources of the last update.
 #[derive(Debug, Default)]
 pub(super) struct Ignored(BTreeSet<String>);
 
 impl Ignored {
-    /// Logs what an update ignores and the one before did not, and the other way round.
+    /// Logs resources that became ignored or are no longer ignored.
     pub(super) fn follow(&mut self, update: &InventoryUpdate) {
         let (came, went) = self.change(update.inventory.metrics().ignored);
         for line in came.iter().take(LOGGED) {
             tracing::warn!("not offered: {line}");
         }
         for line in went.iter().take(LOGGED) {
-            tracing::info!("no longer left out: {line}");
+            tracing::info!("offered again: {line}");
         }
         let more = came.len().max(went.len()).saturating_sub(LOGGED);
         if more > 0 {
-            tracing::warn!(
-                "and {more} more lines of what is not offered have changed; the status has them all"
-            );
+            tracing::warn!("{more} more changes of ignored resources; the status lists all");
         }
     }
 
-    /// The lines that are new, and those that are gone.
+    /// Returns the added and the removed lines.
     fn change(&mut self, lines: Vec<String>) -> (Vec<String>, Vec<String>) {
         let now = BTreeSet::from_iter(lines);
         let came = now.difference(&self.0).cloned().collect();

@@ -1,11 +1,11 @@
-//! What the next start must know is durable before anything comes of it.
+//! Stores state for the next start before the effects that depend on it are executed.
 //!
 //! ```text
-//! effects ─► does one change what is kept? ─ no ──────────────────────────► carried out
-//!                      └─ yes ─► held ─► keeper ─┬─ kept ─────────────────► carried out, in order
-//!                                                └─ failed, or too slow ──► carried out, told, tried again
+//! effects ─► changes the stored state? ─ no ─────────────────────────────► executed
+//!       └─ yes ─► held ─► keeper ─┬─ stored ───────────────► executed in order
+//!            └─ failed, or timeout ──► executed, logged, retried
 //! ```
-//! While something is written later effects wait behind it, so that their order stays.
+//! During a write later effects are held too, so that their order stays.
 
 use super::execute::panic_text;
 use crate::Kept;
@@ -20,37 +20,37 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// How long effects wait for it: a disk that takes longer must not stop the provider.
+/// Maximum time that effects are held. A slower disk must not stop the provider.
 pub(super) const KEEP_LIMIT: Duration = Duration::from_secs(10);
-/// Pause before what was not kept is tried again.
+/// Delay before the retry of a failed write.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// Keeps what a provider must be told again at its next start.
+/// Stores the state that a provider needs at its next start.
 ///
 /// # Behavior
-/// - what is kept is durable when [`Keeper::keep`] returns `Ok`; the provider carries out nothing that follows from it
-///   before that, for at most ten seconds
-/// - calls come one at a time, each with the whole of what is to be kept
-/// - what fails is tried again until it succeeds, and the provider goes on meanwhile
+/// - the state is durable when [`Keeper::keep`] returns `Ok`; the provider holds dependent effects until
+///   then, at most ten seconds
+/// - calls are sequential, each with the complete state
+/// - a failed call is repeated until it succeeds, while the provider continues
 #[async_trait]
 pub trait Keeper: fmt::Debug + Send + Sync {
-    /// Keeps this in the place of what was kept before.
+    /// Replaces the stored state.
     ///
     /// # Errors
-    /// It is not known to be durable.
+    /// When the state may not be durable.
     async fn keep(&self, kept: &Kept) -> Result<(), Error>;
 }
 
 type Written = Result<Result<Result<(), Error>, Elapsed>, JoinError>;
 
-/// Holds effects while their cause is being written.
+/// Holds effects during a write of the state they depend on.
 #[derive(Debug)]
 pub(crate) struct Keeping {
     keeper: Option<Arc<dyn Keeper>>,
     kept: Kept,
-    /// One at most.
+    /// At most one write.
     writing: JoinSet<Result<Result<(), Error>, Elapsed>>,
-    /// It has changed since the writing began.
+    /// Whether the state changed after the start of the write.
     is_behind: bool,
     again_at: Option<Instant>,
     held: Vec<Effect>,
@@ -71,7 +71,7 @@ impl Keeping {
         }
     }
 
-    /// Those that can be carried out now; the others come out of [`Keeping::turn`].
+    /// Returns the effects that can be executed now. [`Keeping::turn`] returns the others.
     pub(crate) fn pass(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
         let mut changed = false;
         for effect in &effects {
@@ -89,13 +89,13 @@ impl Keeping {
         Vec::new()
     }
 
-    /// Nothing is being written.
+    /// Returns whether no write is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.writing.is_empty()
     }
 
-    /// Waits until something is written; what may be carried out then. Never ends while there is nothing to write. It may
-    /// be dropped at any time.
+    /// Waits for the end of a write and returns the released effects. Without a write the future stays
+    /// pending. The future can be dropped at any time.
     pub(crate) async fn turn(&mut self) -> Vec<Effect> {
         loop {
             if let Some(written) = self.writing.join_next().await {
@@ -114,7 +114,7 @@ impl Keeping {
         }
     }
 
-    /// The provider ends: what was not kept is tried once more.
+    /// Retries a failed write once at the end of the provider.
     pub(crate) fn try_again(&mut self) {
         if self.again_at.is_some() {
             self.begin();
@@ -137,15 +137,13 @@ impl Keeping {
         let why = match written {
             Ok(Ok(Ok(()))) => return,
             Ok(Ok(Err(error))) => chain_text(&error),
-            Ok(Err(_)) => format!("no answer within {KEEP_LIMIT:?}"),
+            Ok(Err(_)) => format!("no response within {KEEP_LIMIT:?}"),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => format!("panic: {}", panic_text(panic.as_ref())),
                 Err(error) => error.to_string(),
             },
         };
-        tracing::error!(
-            "what the next start must know of the circuit breaker was not kept, and is tried again in {AGAIN_AFTER:?}: {why}"
-        );
+        tracing::error!("cannot store state of the circuit breaker, retrying in {AGAIN_AFTER:?}: {why}");
         self.again_at = Some(Instant::now() + AGAIN_AFTER);
     }
 }

@@ -1,4 +1,4 @@
-//! Where a provider is in its life.
+//! Lifecycle of a provider.
 //!
 //! ```text
 //! init ──cluster and capacity known──► running ──first signal──► shutdown ──idle, or grace over──► done
@@ -8,17 +8,17 @@
 use crate::engine::Lifecycle;
 use tokio::sync::watch;
 
-/// How far the provider's life has come, as its handles see it.
+/// Progress of a provider, as handles observe it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Progress {
     pub(crate) lifecycle: Lifecycle,
-    /// Its loop has begun, and answers.
+    /// Whether the loop runs and responds.
     pub(crate) begun: bool,
-    /// The first picture of the chain was taken.
+    /// Whether the first snapshot of the chain was received.
     pub(crate) chain_known: bool,
 }
 
-/// The provider's end. Dropping it, for whatever reason, is the end of the life.
+/// Sender of the progress, owned by the provider. Dropping it ends the lifecycle.
 #[derive(Debug)]
 pub(crate) struct Stage(watch::Sender<Progress>);
 
@@ -32,7 +32,7 @@ impl Stage {
         self.0.borrow().lifecycle
     }
 
-    /// Moves forward; a step back is none.
+    /// Enters a later phase. An earlier phase is ignored.
     pub(crate) fn enter(&self, lifecycle: Lifecycle) {
         let moved = self.0.send_if_modified(|progress| {
             let forward = progress.lifecycle < lifecycle;
@@ -47,7 +47,7 @@ impl Stage {
     }
 
     pub(crate) fn begin(&self) {
-        // Only a change wakes those who watch.
+        // Notifies watchers only of a change.
         self.0
             .send_if_modified(|progress| !std::mem::replace(&mut progress.begun, true));
     }

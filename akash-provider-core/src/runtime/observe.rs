@@ -1,6 +1,6 @@
-//! What the provider says outwards: facts and retained statuses on the bus, and one log line per transition.
+//! Published events: facts and retained statuses on the bus, and one log line per transition.
 //!
-//! The bus is never waited for by the loop: what is published goes through an [`Outlet`].
+//! The loop never waits for the bus: events are published through an [`Outlet`].
 
 use super::Outlet;
 use crate::bus::Bus;
@@ -12,16 +12,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Statuses are looked at at most this often: fast enough for a person.
+/// Minimum interval between status updates.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
-/// And so that making them takes at most one part in so many of the loop's time.
+/// Status updates take at most one part in this number of the loop's time.
 const STATUS_SHARE: u32 = 50;
 
-/// What the loop speaks to the bus through, without ever waiting for it.
+/// Publishes events on the bus and in the log without waiting.
 #[derive(Debug)]
 pub(crate) struct Observer {
     outlet: Outlet,
-    /// Status bodies handed over last.
+    /// Last published body of each status.
     published: BTreeMap<Topic, Value>,
     status_due: Option<Mono>,
     status_not_before: Mono,
@@ -37,30 +37,31 @@ impl Observer {
         }
     }
 
-    /// A fact: a log line, and off to the bus.
+    /// Logs a fact and sends it to the bus.
     pub(crate) fn fact(&mut self, event: Arc<Event>) {
         log(&event);
         self.outlet.hand_over(Topic::Facts, event);
     }
 
-    /// Something happened, so statuses may have changed.
+    /// Schedules a status update after an event.
     pub(crate) fn touch(&mut self, now: Mono) {
         self.status_due
             .get_or_insert_with(|| now.max(self.status_not_before));
     }
 
-    /// When statuses are to be looked at; `None` while nothing happens.
+    /// Returns the time of the next status update, or `None` without an event.
     pub(crate) const fn status_due(&self) -> Option<Mono> {
         self.status_due
     }
 
-    /// Publishes the statuses that changed. `before` is when making `status` began.
+    /// Publishes changed statuses. `before` is the time at which the creation of `status` started.
     pub(crate) fn statuses(&mut self, status: &Status, before: Mono, now: Mono) {
         for (topic, body) in bodies(status) {
             if self.published.get(&topic) == Some(&body) {
                 continue;
             }
-            // Remembered only where it went out: one that found no room is tried again at the next look.
+            // Stored only if the queue accepted it, so that a dropped status is sent again at the next
+            // update.
             if self
                 .outlet
                 .hand_over(topic, Arc::new(Event::Status { body: body.clone() }))
@@ -74,14 +75,14 @@ impl Observer {
         self.status_not_before = now.plus(pause);
     }
 
-    /// Lets the publisher finish what waits, for at most `limit`.
+    /// Waits up to `limit` for the publisher to empty the queue.
     pub(crate) async fn finish(self, limit: Duration) {
         self.outlet.finish(limit).await;
     }
 }
 
-/// The body of each retained status that the engine knows of. Heights stay out: they would change every body
-/// with every block.
+/// Returns the body of each retained status of the engine. Heights are omitted, because they would change
+/// every body with every block.
 fn bodies(status: &Status) -> [(Topic, Value); 7] {
     let capacity = &status.inventory.available;
     [
@@ -126,7 +127,7 @@ fn bodies(status: &Status) -> [(Topic, Value); 7] {
     ]
 }
 
-/// The sums over all nodes; what one of them has without limit has none.
+/// Returns the sums over all nodes. An unlimited node makes the sum unlimited.
 fn cluster_capacity(metrics: &Metrics) -> Value {
     let sum = |of: fn(&NodeMetrics) -> Pair| {
         metrics
@@ -149,7 +150,8 @@ fn cluster_capacity(metrics: &Metrics) -> Value {
     })
 }
 
-/// One line per transition; what a tenant or operator would notice is `info`, what wants a look is `warn`.
+/// Logs one line per transition: `info` for events that tenants or operators notice, `warn` for events that
+/// need attention.
 fn log(event: &Event) {
     match event {
         Event::OrderSeen { order } => tracing::debug!(%order, "order seen"),
@@ -159,10 +161,10 @@ fn log(event: &Event) {
             message,
         } => tracing::info!(%order, %reason, "order declined: {message}"),
         Event::BidsNotCounted { order, message } => {
-            tracing::warn!(%order, "its bids cannot be counted, it is bid on all the same: {message}");
+            tracing::warn!(%order, "cannot count bids of the order, bidding anyway: {message}");
         }
         Event::BidUnfunded { order, message } => {
-            tracing::warn!(%order, "the bid waits for money: {message}; send some to the provider's account");
+            tracing::warn!(%order, "bid waits for funds: {message}; send funds to the provider's account");
         }
         Event::BidPlaced { bid, price } => tracing::info!(%bid, %price, "bid placed"),
         Event::BidAdopted { bid, price } => tracing::info!(%bid, %price, "bid adopted"),
@@ -193,11 +195,11 @@ fn log(event: &Event) {
         Event::BreakerTrippedFor { owner, wanted } => tracing::warn!(
             %owner,
             wanted,
-            "circuit breaker tripped for one owner: more of his leases were to be ended than is usual, and no more \
-             of them end until it is released; those of others do"
+            "circuit breaker tripped for one owner: too many closes of this owner's leases, held until \
+             the breaker is released; leases of other owners are not affected"
         ),
         Event::EndHeld { lease, message } => {
-            tracing::warn!(%lease, "end of lease held back by the circuit breaker: {message}");
+            tracing::warn!(%lease, "close of lease held by the circuit breaker: {message}");
         }
         Event::BreakerReleased => tracing::info!("circuit breaker released"),
         Event::BreakerReleasedFor { owner } => {
@@ -205,15 +207,15 @@ fn log(event: &Event) {
         }
         Event::RecordUnusable { lease, problem } => tracing::warn!(
             %lease,
-            "the record of a lease cannot be used, and the lease is not ended for it: {problem}; \
-             put the record right, or have the tenant send the manifest again"
+            "record of a lease is unusable, the lease stays open: {problem}; \
+             repair the record, or ask the tenant to send the manifest again"
         ),
-        Event::RecordUsable { lease } => tracing::info!(%lease, "the record of a lease can be used again"),
+        Event::RecordUsable { lease } => tracing::info!(%lease, "record of a lease is usable again"),
         Event::RecordsNotFound { leases, place } => tracing::warn!(
             leases,
-            "the chain has leases of this provider and no record of any is in {place}: nothing is ended until one \
-             is found there; look at the namespace of manifests and at the cluster that is used, or release the \
-             circuit breaker if they are really gone"
+            "the chain has leases of this provider, and {place} has no record of any: no lease is closed until one \
+             is found; check the namespace of manifests and the kubeconfig, or release the \
+             circuit breaker if the records are lost"
         ),
         Event::RecordsFound => tracing::info!("records of leases were found"),
         Event::DriftFound { findings } => {

@@ -1,7 +1,8 @@
-//! A bus behind a queue, for those who must not wait for it.
+//! A queue and a publishing task before a bus, for callers that must not wait for the bus.
 //!
-//! Facts and statuses go through one bounded queue to one publishing task, in order; what does not fit, and each fact
-//! that the bus did not take, is counted and reported, not kept. A status is kept until the bus has it or a later one.
+//! One bounded queue and one task publish facts and statuses in order. Events that do not fit in the queue,
+//! and facts that the bus refuses, are dropped, counted and logged. A status is retried until the bus accepts
+//! it or a later status.
 
 use super::execute::panic_text;
 use crate::bus::Bus;
@@ -17,16 +18,16 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Events waiting for the bus: some hundred leases may change at once, and each is a few hundred bytes.
+/// Length of the queue. Some hundred leases can change at once, and each event has a few hundred bytes.
 const QUEUE: usize = 1024;
-/// Limit of one publication; a bus that takes longer is not there.
+/// Timeout of one publication.
 const PUBLISH_LIMIT: Duration = Duration::from_secs(10);
-/// Trouble with the bus is told at most this often.
+/// Minimum interval between log messages about failures.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
-/// Pause before statuses that the bus did not take are published again.
+/// Delay before refused statuses are published again.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// The queue before one bus, and the task that empties it.
+/// The queue before one bus, and the task that publishes its events.
 #[derive(Debug)]
 pub(crate) struct Outlet {
     queue: mpsc::Sender<(Topic, Arc<Event>)>,
@@ -47,33 +48,33 @@ impl Outlet {
         }
     }
 
-    /// Puts an event into the queue; false where it has no room.
+    /// Adds an event to the queue. Returns false if the queue is full.
     pub(crate) fn hand_over(&self, topic: Topic, event: Arc<Event>) -> bool {
         let fits = self.queue.try_send((topic, event)).is_ok();
         if !fits {
-            // A number for the log; nothing else is ordered by it.
+            // Relaxed ordering is sufficient for a number in the log.
             self.overflow.fetch_add(1, Ordering::Relaxed);
         }
         fits
     }
 
-    /// Lets the publisher finish what waits, for at most `limit`.
+    /// Waits up to `limit` for the publisher to empty the queue.
     pub(crate) async fn finish(mut self, limit: Duration) {
-        // The publisher ends when nobody holds the queue any more.
+        // The publisher ends when all senders of the queue are dropped.
         drop(self.queue);
         let all = async { while self.publisher.join_next().await.is_some() {} };
         if timeout(limit, all).await.is_err() {
-            tracing::warn!(?limit, "the bus did not take the last events");
+            tracing::warn!(?limit, "last events not published");
         }
     }
 }
 
-/// The publishing task; ends when nobody holds the queue and it is empty.
+/// The publishing task, which ends when all senders are dropped and the queue is empty.
 struct Publisher {
     bus: Arc<dyn Bus>,
     overflow: Arc<AtomicU64>,
     trouble: Trouble,
-    /// Statuses that the bus did not take, the latest of each topic.
+    /// Statuses that the bus refused, the latest of each topic.
     owed: BTreeMap<Topic, Arc<Event>>,
     again_at: Instant,
 }
@@ -95,7 +96,7 @@ impl Publisher {
         loop {
             tokio::select! {
                 biased;
-                // First, or a queue that never empties would keep old statuses for ever.
+                // First, because a queue that is never empty would delay old statuses forever.
                 () = sleep_until(self.again_at), if !self.owed.is_empty() => self.publish_owed().await,
                 count = events.recv_many(&mut next, at_once) => match count {
                     0 => break,
@@ -105,7 +106,7 @@ impl Publisher {
             self.report();
         }
         self.publish_owed().await;
-        // The last report is made without a pause, because no other comes.
+        // The last report ignores the interval, because no further report follows.
         self.trouble.reported = None;
         self.report();
     }
@@ -117,7 +118,7 @@ impl Publisher {
     }
 
     async fn publish(&mut self, events: Vec<(Topic, Arc<Event>)>) {
-        // A bus that panics over one event must not take all later ones with it.
+        // A panic of the bus for one event must not lose later events.
         let publishing = AssertUnwindSafe(async { self.bus.publish_all(&events).await });
         let all = |why: String| vec![Some(why); events.len()];
         let failures: Vec<Option<String>> = match timeout(PUBLISH_LIMIT, publishing.catch_unwind()).await {
@@ -127,7 +128,7 @@ impl Publisher {
             }
             Ok(Ok(outcomes)) => all(format!("{} outcomes of {} events", outcomes.len(), events.len())),
             Ok(Err(panic)) => all(format!("panic: {}", panic_text(panic.as_ref()))),
-            Err(_) => all(format!("no answer within {PUBLISH_LIMIT:?}")),
+            Err(_) => all(format!("no response within {PUBLISH_LIMIT:?}")),
         };
         for ((topic, event), failure) in events.into_iter().zip(failures) {
             let Some(error) = failure else {
@@ -148,7 +149,7 @@ impl Publisher {
     }
 }
 
-/// Events the bus did not get, until the next report.
+/// Number of unpublished events until the next report.
 #[derive(Debug, Default)]
 struct Trouble {
     failed: u64,
@@ -172,7 +173,7 @@ impl Trouble {
             failed = self.failed,
             overflowed = self.overflowed,
             error = self.last_error.as_deref().unwrap_or("queue full"),
-            "events were not published"
+            "events not published, check the connection to the bus"
         );
         *self = Self {
             reported: Some(Instant::now()),
@@ -188,7 +189,7 @@ mod tests {
     use crate::error::ErrorKind;
     use std::sync::atomic::AtomicBool;
 
-    /// A bus that can be away.
+    /// A bus that can be made unavailable.
     #[derive(Debug, Default)]
     struct Fickle {
         truth: LocalBus,
@@ -264,10 +265,10 @@ mod tests {
         let mut trouble = Trouble::default();
         trouble.failed("first".into());
         trouble.report();
-        assert_eq!(trouble.failed, 0, "told and reset");
+        assert_eq!(trouble.failed, 0, "reported and reset");
         trouble.failed("second".into());
         trouble.report();
-        assert_eq!(trouble.failed, 1, "kept for the next report");
+        assert_eq!(trouble.failed, 1, "counted for the next report");
         tokio::time::sleep(REPORT_EVERY).await;
         trouble.overflowed = 3;
         trouble.report();

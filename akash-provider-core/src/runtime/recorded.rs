@@ -1,4 +1,4 @@
-//! The engine with a recorder beside it, where one was given.
+//! The engine with an optional recorder.
 
 use super::brain::Brain;
 use crate::engine::reservations::Capacity;
@@ -7,7 +7,7 @@ use crate::engine::{Effect, Engine, Input, Status};
 use crate::record::Recorder;
 use crate::types::{GroupId, LeaseId, Mono, Now};
 
-/// An engine whose steps are taken down.
+/// An engine with recorded steps.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     engine: Engine,

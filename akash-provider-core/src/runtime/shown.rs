@@ -1,7 +1,8 @@
-//! The status at hand: made when something has changed and somebody wants to see it.
+//! Cached status, rebuilt on request after a change.
 //!
-//! Of a thousand leases it is a megabyte, and mostly nothing has changed since it was asked for last but the height. So
-//! everybody is given the same, and what changes all the time is written over in it.
+//! The status of a thousand leases has a megabyte, and usually only the height has changed since the last
+//! request. All callers therefore share one status, in which the frequently changing values are updated in
+//! place.
 
 use super::brain::Brain;
 use crate::engine::{Lifecycle, Status};
@@ -9,10 +10,10 @@ use crate::types::{Mono, Now};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How old it may be where it ages by itself.
+/// Maximum age of a status with time-dependent values.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// What was shown last.
+/// The last returned status.
 #[derive(Debug, Default)]
 pub(super) struct Shown {
     last: Option<Last>,
@@ -27,7 +28,7 @@ struct Last {
 }
 
 impl Shown {
-    /// The status as it is.
+    /// Returns the current status.
     pub(super) fn status(&mut self, brain: &impl Brain, now: Now, lifecycle: Lifecycle) -> Arc<Status> {
         let changes = brain.changes();
         let is_fresh = |last: &Last| {
@@ -37,7 +38,7 @@ impl Shown {
         if let Some(last) = self.last.as_mut().filter(|last| is_fresh(last)) {
             let pulse = brain.pulse();
             if last.status.pulse() != pulse {
-                // A copy only where somebody still looks at it.
+                // Copied only if another caller still holds the status.
                 Arc::make_mut(&mut last.status).set_pulse(pulse);
             }
             return Arc::clone(&last.status);
@@ -54,7 +55,7 @@ impl Shown {
         status
     }
 
-    /// True when it may be another one than the last.
+    /// Returns whether the status may differ from the last one.
     pub(super) fn may_differ(&self, brain: &impl Brain) -> bool {
         let last = self.last.as_ref();
         last.is_none_or(|last| last.ages || last.changes != brain.changes())
@@ -71,7 +72,7 @@ mod tests {
     use crate::types::{BlockTime, ChainEvent, DecCoin};
     use std::sync::Mutex;
 
-    /// A brain with a thousand leases of this health.
+    /// Returns a brain with a thousand leases of this health.
     fn brain(health: Health) -> ScriptedBrain {
         let info = |number| LeaseInfo {
             lease: lease(number),
@@ -121,7 +122,7 @@ mod tests {
     fn a_status_of_a_thousand_leases_is_made_once_while_nothing_changes() {
         let (mut brain, mut shown) = (brain(Health::Good), Shown::default());
         let first = shown.status(&brain, at(0), Lifecycle::Running);
-        // For an hour it is asked for twice a second, and a block comes every six.
+        // Over one hour with two requests per second and a block every six seconds.
         let looking = allocation_counter::measure(|| {
             for look in 0..7200 {
                 let status = shown.status(&brain, at(500 * look), Lifecycle::Running);

@@ -1,6 +1,6 @@
-//! The three streams the engine is fed by: chain, cluster, capacity. One task each follows its port for ever,
-//! subscribes again when the stream ends, fails or panics, and hands items over through a short queue, so
-//! that a port is slowed down rather than memory filled.
+//! The three input streams of the engine: chain, cluster, capacity. One task per port subscribes, and
+//! subscribes again when the stream ends, fails or panics. A short queue forwards the items, so that a full
+//! queue slows the port down instead of filling the memory.
 
 use super::execute::panic_text;
 use crate::chain::ChainEvents;
@@ -17,20 +17,21 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// Facts waiting for the loop: more than a busy block has, little to step through at shutdown.
+/// Length of the chain queue: more than a busy block has, and few enough to process at shutdown.
 const CHAIN_QUEUE: usize = 256;
-/// Changes waiting for the loop: a rollout touches tens of workloads at once.
+/// Length of the cluster queue: a rollout changes tens of workloads at once.
 const CLUSTER_QUEUE: usize = 128;
-/// An update is the whole of capacity, so more than one waiting is waste.
+/// Length of the capacity queue. An update contains the whole capacity, so one is sufficient.
 const INVENTORY_QUEUE: usize = 1;
-/// First wait after a failure: short, most gaps are a closed connection.
+/// First delay after a failure. Short, because most failures are closed connections.
 const RETRY_MIN: Duration = Duration::from_millis(200);
-/// Longest wait before jitter, which may double it: a healed port is noticed within a minute.
+/// Maximum delay without jitter, which can double it, so that a recovered port is noticed within a minute.
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// A chain makes a block every few seconds; this long without a word is worth a line in the log.
+/// Time without an event from the chain after which a warning is logged. A chain creates a block every few
+/// seconds.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// The loop's ends of the streams. Dropping it ends the tasks.
+/// Receiving ends of the streams. Dropping it ends the tasks.
 #[derive(Debug)]
 pub(crate) struct Feeds {
     pub(crate) chain: mpsc::Receiver<ChainEvent>,
@@ -40,7 +41,7 @@ pub(crate) struct Feeds {
 }
 
 impl Feeds {
-    /// Starts following the ports.
+    /// Starts the tasks of all ports.
     pub(crate) fn start(
         chain: Arc<dyn crate::chain::ChainClient>,
         cluster: Arc<dyn Cluster>,
@@ -71,7 +72,7 @@ impl Feeds {
     }
 }
 
-/// Follows one port until the loop is gone. `lost` is handed over once for every gap.
+/// Follows one port until the loop ends. `lost` is sent once for every gap.
 async fn follow<T: Clone + Send>(
     port: &'static str,
     subscribe: impl Fn() -> BoxStream<'static, Result<T, Error>>,
@@ -83,12 +84,12 @@ async fn follow<T: Clone + Send>(
         let once = listen(port, &subscribe, &mut gap, queue);
         match AssertUnwindSafe(once).catch_unwind().await {
             Ok(Err(LoopGone)) => return,
-            Ok(Ok(())) => tracing::warn!(port, "stream ended; subscribing again"),
+            Ok(Ok(())) => tracing::warn!(port, "stream ended, subscribing again"),
             Err(panic) => {
                 tracing::warn!(
                     port,
                     panic = panic_text(panic.as_ref()),
-                    "stream panicked; subscribing again"
+                    "stream panicked, subscribing again"
                 );
             }
         }
@@ -98,7 +99,7 @@ async fn follow<T: Clone + Send>(
     }
 }
 
-/// Hands items over until the stream ends.
+/// Forwards items until the stream ends.
 async fn listen<T: Clone + Send>(
     port: &'static str,
     subscribe: &impl Fn() -> BoxStream<'static, Result<T, Error>>,
@@ -107,11 +108,11 @@ async fn listen<T: Clone + Send>(
 ) -> Result<(), LoopGone> {
     let mut stream = subscribe();
     loop {
-        // Silence is told and not taken for a failure: the stream is asked again as it is.
+        // A quiet stream is logged, but not treated as a failure.
         let Ok(item) = tokio::time::timeout(SILENCE, stream.next()).await else {
-            // Capacity and health may well stand still; a chain does not.
+            // Capacity and health can stay unchanged for a long time, a chain cannot.
             if port == "chain" {
-                tracing::warn!(port, silent_for = ?SILENCE, "nothing heard from the chain");
+                tracing::warn!(port, silent_for = ?SILENCE, "no event from the chain");
             }
             continue;
         };
@@ -121,19 +122,19 @@ async fn listen<T: Clone + Send>(
                 gap.close();
                 queue.send(item).await.map_err(|_| LoopGone)?;
             }
-            // The stream heals itself or ends; either way it is not asked again in a hot loop.
+            // The stream recovers or ends. The delay prevents a hot loop.
             Some(Err(error)) => {
-                tracing::warn!(port, error = %chain_text(&error), "stream reports an error");
+                tracing::warn!(port, error = %chain_text(&error), "stream error");
                 gap.open(queue).await?;
             }
         }
     }
 }
 
-/// The time between the last good item and the next: waits that grow, and one word to the engine.
+/// The time between the last valid item and the next, with increasing delays and one notice to the engine.
 struct Gap<T> {
     lost: Option<T>,
-    /// A good item came since the last gap.
+    /// Whether a valid item has arrived since the last gap.
     known: bool,
     waits: Option<ExponentialBackoff>,
 }
@@ -147,13 +148,13 @@ impl<T: Clone> Gap<T> {
         }
     }
 
-    /// A good item came.
+    /// Ends the gap after a valid item.
     fn close(&mut self) {
         self.known = true;
         self.waits = None;
     }
 
-    /// A failure: tells it once, then waits.
+    /// Handles a failure: sends `lost` once, then waits.
     async fn open(&mut self, queue: &mpsc::Sender<T>) -> Result<(), LoopGone> {
         if std::mem::take(&mut self.known)
             && let Some(lost) = &self.lost
@@ -163,18 +164,18 @@ impl<T: Clone> Gap<T> {
         let wait = self.waits.get_or_insert_with(waits).next().unwrap_or(RETRY_MAX);
         tokio::select! {
             biased;
-            // Or the task would sleep on when the loop is gone.
+            // Ends the wait when the loop ends.
             () = queue.closed() => Err(LoopGone),
             () = tokio::time::sleep(wait) => Ok(()),
         }
     }
 }
 
-/// Nobody listens to the queue any more.
+/// The receiver of the queue was dropped.
 struct LoopGone;
 
-/// For ever, from [`RETRY_MIN`] doubling to [`RETRY_MAX`], with jitter so that several providers do not
-/// come back to one node at the same moment.
+/// Returns endless delays, doubling from [`RETRY_MIN`] to [`RETRY_MAX`], with jitter so that several
+/// providers do not reconnect to one node at the same time.
 fn waits() -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(RETRY_MIN)

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use tokio::task::JoinHandle;
 
-/// A provider with a scripted brain on scripted ports.
+/// A provider with a scripted brain and scripted ports.
 struct World {
     handle: ProviderHandle,
     memory: Arc<Mutex<Memory>>,
@@ -33,7 +33,7 @@ struct Setup {
 }
 
 impl Default for Setup {
-    /// Everything is known at once; nothing is done.
+    /// All ports are ready, and the brain has no effects.
     fn default() -> Self {
         let chain = FakeChain::default();
         *chain.events.lock().unwrap() = [vec![Ok(ChainEvent::Resync(Arc::new(snapshot(1_000))))]].into();
@@ -132,7 +132,7 @@ impl World {
     }
 }
 
-/// Waits as a caller does: until nothing more happens for a while.
+/// Waits until no event happens for a while.
 async fn settle() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
@@ -232,7 +232,7 @@ async fn shutdown_drains_until_nothing_is_owed() {
     assert_eq!(world.handle.lifecycle(), Lifecycle::Shutdown);
     assert!(!world.running.is_finished());
     world.memory.lock().unwrap().busy = false;
-    // Whatever happens next makes the loop look again.
+    // Any event makes the loop check again.
     world.handle.status().await;
     world.running.await.unwrap().unwrap();
 }

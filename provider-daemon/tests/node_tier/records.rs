@@ -64,7 +64,7 @@ fn missing_and_unreadable_records_end_no_lease() {
     for (n, timeout) in TIMEOUTS.into_iter().enumerate() {
         let place = ["--k8s-manifest-ns=elsewhere", timeout];
         let mut provider = network.provider_with(&stage, &format!("misplaced-{n}"), &place);
-        provider.logs("no record of any is in Manifest objects of namespace `elsewhere`");
+        provider.logs("Manifest objects of namespace `elsewhere` has no record of any");
         let asked = network.who("provider").good(&["breaker", "show"]);
         assert!(asked.contains("no record of any lease was found"), "{asked}");
         scene.nothing_ends(&provider);

@@ -1,4 +1,4 @@
-//! Calls of the engine that are several calls of the cluster port.
+//! Calls of the engine that consist of several calls of the cluster port.
 
 use crate::cluster::{Cluster, IpDeclaration, LeasedIps, Listing, Teardown, WorkloadSpec};
 use crate::engine::Workloads;
@@ -7,17 +7,17 @@ use crate::types::LeaseId;
 use futures::{StreamExt, TryStreamExt, stream};
 use std::collections::BTreeSet;
 
-/// Questions for a lease's addresses at once.
+/// Maximum number of concurrent queries for the leased IPs of leases.
 const IP_QUERIES: usize = 8;
 
-/// Deploys, declares what leads there, then takes back what no longer does. All of it is idempotent, so a
-/// failure anywhere is answered by doing the whole again.
+/// Deploys the workload, declares its hostnames and leased IPs, then removes outdated ones. All steps are
+/// idempotent, so a failure is handled by a repetition of the whole call.
 pub(super) async fn deploy(
     cluster: &dyn Cluster,
     deployment: &WorkloadSpec,
     purge_hostnames: &[String],
 ) -> Result<(), Error> {
-    // First, so that no name leads to what is not there yet.
+    // First, so that no name routes to a service that does not exist yet.
     cluster.deploy(deployment).await?;
     let lease = &deployment.lease;
     let hostnames = cluster.hostnames();
@@ -30,16 +30,16 @@ pub(super) async fn deploy(
     if let Some(ips) = &ips {
         for ip in &deployment.ips {
             match ips.declare_ip(lease, ip, false).await {
-                // Another lease of the tenant holds the address; it moves only on the tenant's command.
+                // The address moves from the other lease only on request of the tenant.
                 Err(error) if error.kind() == ErrorKind::Conflict => {
-                    tracing::info!(%lease, key = %ip.sharing_key, "leased IP is held by another lease");
+                    tracing::info!(%lease, key = %ip.sharing_key, "leased IP in use by another lease of the tenant");
                 }
                 answer => answer?,
             }
         }
     }
     if let Some(hostnames) = &hostnames {
-        // A name that is wanted again stays, whatever was to be purged when this was asked for.
+        // A name that is declared again stays, even if it was scheduled for removal.
         let kept = deployment.names();
         for name in purge_hostnames.iter().filter(|n| !kept.contains(n.as_str())) {
             hostnames.purge_declared_hostname(lease, name).await?;
@@ -47,7 +47,7 @@ pub(super) async fn deploy(
     }
     if let Some(ips) = &ips {
         let kept: BTreeSet<_> = deployment.ips.iter().collect();
-        // Asked for and not remembered, because another leader may have declared them.
+        // Queried from the cluster, because another leader may have declared addresses.
         for ip in ips.declared_ips(lease).await? {
             if !kept.contains(&ip) {
                 ips.purge_declared_ip(lease, &ip).await?;
@@ -57,7 +57,7 @@ pub(super) async fn deploy(
     Ok(())
 }
 
-/// Tries all three parts, so that one that fails keeps nothing else alive; done only if all are.
+/// Runs all three steps, so that a failed step does not prevent the others. Done only if all steps are done.
 pub(super) async fn teardown(cluster: &dyn Cluster, lease: &LeaseId) -> Result<Teardown, Error> {
     let state = cluster.teardown_lease(lease).await;
     let hostnames = match cluster.hostnames() {
@@ -69,7 +69,7 @@ pub(super) async fn teardown(cluster: &dyn Cluster, lease: &LeaseId) -> Result<T
         None => Ok(()),
     };
     let state = state?;
-    // What still leads to the lease keeps it from being done.
+    // The teardown is not done while a name or address still routes to the lease.
     hostnames.and(ips)?;
     Ok(state)
 }
@@ -81,10 +81,10 @@ pub(super) async fn list_workloads(cluster: &dyn Cluster) -> Result<Workloads, E
         None => None,
     };
     let ips = match cluster.leased_ips() {
-        // The list is good without them.
+        // The listing is valid without the addresses.
         Some(ips) => declared_ips(ips.as_ref(), &listing)
             .await
-            .inspect_err(|error| tracing::warn!(%error, "declared addresses cannot be listed"))
+            .inspect_err(|error| tracing::warn!(%error, "cannot list declared IPs"))
             .ok(),
         None => None,
     };
@@ -95,13 +95,13 @@ pub(super) async fn list_workloads(cluster: &dyn Cluster) -> Result<Workloads, E
     })
 }
 
-/// Addresses of every lease that has some, and of every one that was deployed with some.
+/// Returns the leased IPs of every lease that has some or was deployed with some.
 async fn declared_ips(
     ips: &dyn LeasedIps,
     listing: &Listing,
 ) -> Result<Vec<(LeaseId, Vec<IpDeclaration>)>, Error> {
     let with_some = listing.deployments.iter().filter(|d| !d.ips.is_empty());
-    // Each lease once, in an order that can be repeated.
+    // Each lease once, in a reproducible order.
     let mut leases: BTreeSet<LeaseId> = with_some.map(|d| d.lease.clone()).collect();
     leases.extend(ips.usage().await?.confirmed);
     stream::iter(leases)

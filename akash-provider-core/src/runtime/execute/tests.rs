@@ -104,7 +104,7 @@ fn broadcast() -> Call {
     calls.find(|(_, name)| *name == "broadcast").unwrap().0
 }
 
-/// Whether the completion belongs to the call, and whether it is a failure.
+/// Returns whether the completion is a failure, or `None` if its kind does not match the call.
 fn fits(call: &Call, completion: &Completion) -> Option<bool> {
     Some(match (call, completion) {
         (Call::FetchOrder(_), Completion::Order(r)) => r.is_err(),
@@ -150,7 +150,7 @@ async fn every_call_ends_in_one_completion_of_its_kind_whatever_the_port_does() 
             );
             assert!(
                 executor.try_next(BlockTime(0)).is_none(),
-                "{name}: a second completion"
+                "{name}: unexpected second completion"
             );
         }
     }
@@ -226,7 +226,7 @@ async fn deploy_declares_then_purges_what_is_no_longer_wanted() {
     let mut executor = with_facets(&script, vec![ip("kept"), ip("old")]);
     let call = Call::Deploy {
         deployment: deployment(),
-        // A name that is wanted again is not purged, whatever the list says.
+        // A name that is declared again is not removed, regardless of the list.
         purge_hostnames: vec!["old.example".into(), "b.example".into()],
     };
     assert_eq!(one(&mut executor, call, 0).await, Completion::Cluster(Ok(())));
@@ -321,7 +321,7 @@ async fn a_flood_of_queries_reaches_the_node_in_small_numbers_and_holds_up_no_tr
     while executor.next(&BlockTime(0)).await.is_some() {
         ended += 1;
     }
-    assert_eq!(ended, 500, "a line is worked off although every call in it hangs");
+    assert_eq!(ended, 500, "queued calls run although every call hangs");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! A chain by script.
+//! A scripted chain.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 pub(crate) struct FakeChain {
     pub(crate) script: Arc<Script>,
     pub(crate) events: Takes<ChainEvent>,
-    /// After the scripted events, a block without end.
+    /// Whether endless blocks follow the scripted events.
     pub(crate) flood: bool,
 }
 

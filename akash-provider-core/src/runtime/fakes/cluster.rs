@@ -1,4 +1,4 @@
-//! A cluster by script.
+//! A scripted cluster.
 
 use super::*;
 

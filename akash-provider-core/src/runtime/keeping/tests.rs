@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
 
-/// A disk that writes when it is let, and may fail.
+/// A disk with writes that are released by the test and can fail.
 #[derive(Debug)]
 struct Disk {
     kept: Mutex<Vec<Kept>>,
@@ -62,7 +62,7 @@ async fn nothing_of_a_step_is_carried_out_before_the_breaker_is_kept_and_later_s
     let soon = Duration::from_secs(5);
     assert!(
         timeout(soon, keeping.turn()).await.is_err(),
-        "it is not written yet"
+        "the state is not written yet"
     );
     assert!(!keeping.is_idle() && tripped(&disk).is_empty());
     disk.lets.add_permits(1);
@@ -89,11 +89,15 @@ async fn a_disk_that_fails_or_hangs_stops_nothing_and_is_tried_until_it_keeps() 
     let (disk, mut keeping) = disk(1);
     disk.fails.store(true, Ordering::SeqCst);
     assert_eq!(keeping.pass(vec![trip()]), []);
-    assert_eq!(keeping.turn().await, [trip()], "it failed, and goes on");
+    assert_eq!(
+        keeping.turn().await,
+        [trip()],
+        "a failed write releases the effects"
+    );
     let begun = Instant::now();
-    // What happens meanwhile waits for nothing.
+    // Effects after a failed write are not held.
     assert_eq!(keeping.pass(vec![call(1)]), [call(1)]);
-    assert_eq!(keeping.turn().await, [], "it hangs");
+    assert_eq!(keeping.turn().await, [], "the write hangs");
     assert_eq!(begun.elapsed(), AGAIN_AFTER + KEEP_LIMIT);
     disk.lets.add_permits(1);
     assert_eq!(keeping.turn().await, []);

@@ -32,7 +32,7 @@ async fn only_statuses_that_changed_are_published() {
     assert_eq!(topics(&bus).len(), 7);
     observer.statuses(&status(1), Mono(500), Mono(500));
     settle().await;
-    assert_eq!(topics(&bus).len(), 7, "nothing had changed");
+    assert_eq!(topics(&bus).len(), 7, "no status had changed");
     observer.statuses(&status(2), Mono(1_000), Mono(1_000));
     settle().await;
     assert_eq!(topics(&bus)[7..], [Topic::BidengineStatus]);
@@ -52,7 +52,7 @@ async fn statuses_are_looked_at_twice_a_second_and_less_when_they_are_costly() {
     assert_eq!(observer.status_due(), None);
     observer.touch(Mono(11));
     assert_eq!(observer.status_due(), Some(Mono(510)));
-    // 100 ms to make: at most a fiftieth of the time.
+    // A status takes 100 ms to create, at most a fiftieth of the time.
     observer.statuses(&status(2), Mono(600), Mono(700));
     observer.touch(Mono(701));
     assert_eq!(observer.status_due(), Some(Mono(5_700)));

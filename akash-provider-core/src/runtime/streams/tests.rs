@@ -19,7 +19,7 @@ fn error() -> Item {
     Err(Error::new(ErrorKind::Unavailable, "watch", "gone"))
 }
 
-/// Follows scripted subscriptions; returns what came within `limit` and when each subscription began.
+/// Follows scripted subscriptions. Returns the items within `limit`, and the start time of each subscription.
 async fn followed(takes: Vec<Take>, limit: Duration) -> (Vec<ClusterChange>, Vec<Duration>) {
     let takes = Mutex::new(takes.into_iter());
     let began = Arc::new(Mutex::new(Vec::new()));
@@ -41,7 +41,7 @@ async fn followed(takes: Vec<Take>, limit: Duration) -> (Vec<ClusterChange>, Vec
     drop(items);
     let ended = tokio::time::timeout(SILENCE * 2, task).await;
     let began = began.lock().unwrap().clone();
-    // A task in an endless silent stream notices at its next item only; it is ended with the loop.
+    // A task notices the end of the loop only at its next item. The test drops the task with the loop.
     drop(ended);
     (seen, began)
 }

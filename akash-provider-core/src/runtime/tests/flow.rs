@@ -1,4 +1,4 @@
-//! What goes in and out while it runs.
+//! Inputs and effects of a running loop.
 
 use super::*;
 
@@ -34,7 +34,7 @@ async fn a_panic_in_a_port_comes_back_as_a_completion() {
     world.stop().await.unwrap();
 }
 
-/// Asks for an order at the start, and so on with each answer, `rounds` times.
+/// Fetches an order at the start and after each completion, `rounds` times.
 fn asking(rounds: u64) -> Reaction {
     let mut asked = 0;
     Box::new(move |_, input| match input {
@@ -89,7 +89,7 @@ async fn a_deadline_is_let_pass_when_it_is_due_and_one_that_stays_does_not_spin(
     let first = world.memory.lock().unwrap().timeouts.first().map(|n| n.mono);
     assert_eq!(first, Some(due));
     let passed = world.memory.lock().unwrap().timeouts.len();
-    assert!((2..=1_100).contains(&passed), "{passed} in a second");
+    assert!((2..=1_100).contains(&passed), "{passed} deadlines in one second");
     world.stop().await.unwrap();
 }
 
@@ -181,7 +181,7 @@ async fn a_bus_that_hangs_blocks_nobody() {
     assert_eq!(
         started.elapsed().as_secs(),
         BUS_FLUSH.as_secs(),
-        "the end waits for the bus, not for long"
+        "the shutdown waits for the bus, with a limit"
     );
 }
 
@@ -201,7 +201,7 @@ async fn a_group_that_takes_long_to_judge_holds_up_nobody() {
     for _ in 0..10 {
         let limit = Duration::from_secs(10);
         let status = tokio::time::timeout(limit, world.handle.status()).await;
-        assert!(status.expect("an answer").unexpected_inputs > 0);
+        assert!(status.expect("a response").unexpected_inputs > 0);
     }
     assert!(!explaining.is_finished());
     judged.send(()).unwrap();

@@ -1,8 +1,8 @@
-//! Requests and questions of handles.
+//! Requests and queries of handles.
 
 use super::*;
 
-/// A brain that ends in `reply` for every request, or never replies.
+/// Returns a brain that replies `reply` to every request, or never replies.
 fn desk_brain(replies: bool) -> Reaction {
     Box::new(move |_, input| match input {
         Input::Request(id, crate::engine::Request::Scan { .. }) if replies => {
@@ -102,7 +102,7 @@ async fn a_request_without_a_reply_is_unavailable_after_its_limit_and_the_late_r
     let reaction: Reaction = Box::new(move |_, input| match input {
         Input::Request(id, _) => match first.lock().unwrap().replace(*id) {
             None => Vec::new(),
-            // The second request has both answered.
+            // The second request triggers both replies.
             Some(earlier) => vec![
                 Effect::Reply(earlier, Ok(Reply::Done)),
                 Effect::Reply(*id, Ok(Reply::Done)),
