@@ -1,10 +1,10 @@
-//! The stack definition language: the YAML in which a tenant says what to run.
+//! The stack definition language (SDL): the YAML in which a tenant describes a deployment.
 //!
 //! ```text
 //! text ─ node (YAML with lines) ─ read (fields, types) ─ check (references) ─ build ─ groups, manifest, hash
 //! ```
-//! Versions 2.0 and 2.1 are read as the network's own tools read them; every error and warning names its line,
-//! its path and the mend. A field that those tools ignore is ignored with a warning.
+//! Versions 2.0 and 2.1 are parsed as the tools of the network do. Every error and warning names its line,
+//! its path and the remedy. A field that those tools ignore is ignored with a warning.
 
 mod build;
 mod check;
@@ -25,36 +25,36 @@ use crate::types::GroupSpec;
 use notes::Notes;
 use std::time::Duration;
 
-/// What a tenant's text means.
+/// Parsed SDL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sdl {
     /// Groups for the chain, sorted by name.
     pub groups: Vec<GroupSpec>,
     /// Manifest for the provider, sorted by name.
     pub manifest: Manifest,
-    /// Hash of the manifest: the deployment's version on the chain.
+    /// Hash of the manifest, the version of the deployment on the chain.
     pub hash: [u8; 32],
-    /// Least time the tenant wants between a reclaim and the end of a lease.
+    /// Minimum time that the tenant requires between the start of a reclamation and the close of a lease.
     pub reclamation_min_window: Option<Duration>,
-    /// What is accepted and probably not meant.
+    /// Warnings about accepted parts that are probably not intended.
     pub warnings: Vec<Warning>,
 }
 
-/// Reads an SDL document of version 2.0 or 2.1. A later version is read as 2.1, with a warning.
+/// Parses an SDL document of version 2.0 or 2.1. A later version is parsed as 2.1, with a warning.
 ///
 /// # Errors
-/// [`SdlError`] for the first line on which something is wrong, with its line, path and mend; [`parse_all`] tells the
-/// others too. Texts of any size and shape end here in bounded time.
+/// [`SdlError`] for the first invalid line, with its line, path and remedy. [`parse_all`] returns all errors.
+/// The time is bounded for texts of any size and form.
 pub fn parse(text: &str) -> Result<Sdl, SdlError> {
     parse_all(text).map_err(|errors| errors.first)
 }
 
-/// The same, and where something is wrong everything that can be told at once: what is wrong in one service, profile or
-/// placement hides nothing of the others. Sums and the manifest as a whole are looked at when the parts are right, and a
-/// text that is no YAML has one error.
+/// Parses an SDL like [`parse`] and returns all errors at once. An error in one service, profile or placement
+/// does not hide errors in others. Sums and the manifest as a whole are checked only if all parts are valid.
+/// A text that is not YAML has one error.
 ///
 /// # Errors
-/// [`SdlErrors`], at most [`MAX_ERRORS`] and the number of the rest.
+/// [`SdlErrors`], with at most [`MAX_ERRORS`] errors and the number of further errors.
 pub fn parse_all(text: &str) -> Result<Sdl, Box<SdlErrors>> {
     let mut notes = Notes::default();
     match read_whole(text, &mut notes) {
@@ -68,18 +68,18 @@ fn read_whole(text: &str, notes: &mut Notes) -> Result<Sdl, SdlError> {
     let document = read::document(&root, notes)?;
     check::document(&document, notes);
     limits::parts(&document, notes);
-    // Nothing is built of parts that only stand in for wrong ones.
+    // Stops here, because placeholders for invalid parts must not be built.
     notes.so_far()?;
     let built = build::build(&document)?;
     limits::groups(&built, &document, notes);
     let manifest = built.manifest;
-    // By the same rules by which a provider looks at a manifest that it is sent.
+    // By the same rules by which a provider validates a received manifest.
     for fault in manifest::faults(&manifest, MAX_ERRORS) {
         let spot = document.spot_of(match &fault {
             ManifestError::Structure { at, .. } => at,
             _ => "",
         });
-        let problem = format!("the manifest it makes is refused: {fault}");
+        let problem = format!("the resulting manifest is refused: {fault}");
         notes.wrong(spot.error(ErrorKind::Invalid, problem, "change the named service"));
     }
     Ok(Sdl {

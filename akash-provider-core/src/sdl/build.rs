@@ -1,5 +1,5 @@
-//! From the document to groups and manifest, numbered and ordered as the network's tools do it: the hash and
-//! the chain's cross-check depend on every id, every order and every sequence number.
+//! Builds groups and manifest from a document, numbered and ordered like the tools of the network, because
+//! the hash and the cross-check on the chain depend on every id, order and sequence number.
 
 use super::document::{Compute, Document, Expose, Params, Placement, Service, Version};
 use super::fault::{ErrorKind, SdlError, Spot};
@@ -11,10 +11,10 @@ use crate::types::{
 };
 use std::collections::BTreeMap;
 
-/// The key under which a placement asks for confidential computing.
+/// Placement attribute that requests confidential computing.
 const TEE: &str = "tee/type";
 
-/// What a document makes, and where each unit comes from.
+/// Groups and manifest of a document, with the origin of each unit.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) groups: Vec<GroupSpec>,
@@ -30,13 +30,13 @@ struct Building {
     tee: Option<String>,
 }
 
-/// Builds the groups and the manifest of a document whose references hold.
+/// Builds the groups and the manifest of a document with valid references.
 ///
 /// # Errors
-/// Services of a placement that want different confidential computing, and sums beyond what can be counted.
+/// When services of a placement request different types of confidential computing, or when a sum overflows.
 pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
     let sequence = sequence_numbers(document);
-    // By name, because the chain numbers groups in that order.
+    // By name, because the chain numbers groups in this order.
     let mut groups: BTreeMap<&str, Building> = BTreeMap::new();
     for (name, deployed) in document.deployment.iter() {
         for (placement, placed) in deployed.placed.iter() {
@@ -45,7 +45,7 @@ pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
                 document.compute.get(&placed.profile),
                 document.placements.get(placement),
             ) else {
-                // The checks have told this already.
+                // The checks have already reported this error.
                 continue;
             };
             let Some((_, price)) = infra.pricing.get(&placed.profile) else {
@@ -56,7 +56,8 @@ pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
             let exposes = exposes(&service.expose, &sequence);
             let endpoints: Vec<Endpoint> = exposes.iter().flat_map(endpoints).collect();
             let mut resources = resources(compute, endpoints);
-            // Version 2.0 makes a unit for each service; in 2.1 services with the same profile share one.
+            // Version 2.0 creates a unit for each service; in version 2.1 services with the same profile
+            // share a unit.
             let shared = match document.version {
                 Version::V2_0 => None,
                 Version::V2_1 => group
@@ -65,7 +66,7 @@ pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
                     .position(|profile| *profile == placed.profile),
             };
             if let Some(unit) = shared.and_then(|at| group.spec.resources.get_mut(at)) {
-                // The manifest names the shared unit, so that the cross-check finds it.
+                // The manifest refers to the shared unit, as the cross-check requires.
                 resources.id = unit.resources.id;
                 unit.count = unit
                     .count
@@ -76,7 +77,7 @@ pub(super) fn build(document: &Document) -> Result<Built, SdlError> {
                     .endpoints
                     .sort_by_key(|endpoint| endpoint.sequence_number);
             } else {
-                // From 1, because the network takes 0 for no id at all.
+                // From 1, because the network treats 0 as a missing id.
                 resources.id = u32::try_from(group.spec.resources.len() + 1).unwrap_or(u32::MAX);
                 group.profiles.push(placed.profile.clone());
                 group.spec.resources.push(ResourceUnit {
@@ -123,7 +124,7 @@ fn finish(groups: BTreeMap<&str, Building>) -> Built {
 }
 
 fn too_many(spot: &Spot) -> SdlError {
-    let problem = "the counts of services with this profile are too large together";
+    let problem = "the counts of services with this profile exceed the limit together";
     spot.error(ErrorKind::Limit, problem, "use smaller counts")
 }
 
@@ -143,7 +144,7 @@ fn start(name: &str, infra: &Placement) -> Building {
     }
 }
 
-/// A service that wants confidential computing makes its whole placement ask for it.
+/// A service with confidential computing adds the requirement to its whole placement.
 fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError> {
     let Some((spot, kind)) = service.params.as_ref().and_then(|params| params.tee.as_ref()) else {
         return Ok(());
@@ -158,14 +159,14 @@ fn confidential(group: &mut Building, service: &Service) -> Result<(), SdlError>
         }
         Some(other) if other == kind => Ok(()),
         Some(other) => {
-            let problem = format!("this wants `{kind}` and another service of the placement `{other}`");
+            let problem = format!("this requests `{kind}` and another service of the placement `{other}`");
             Err(spot.error(ErrorKind::Reference, problem, "use one type per placement"))
         }
     }
 }
 
-/// Numbers of the leased IPs: names of all targets that are not plain global ones, sorted with repetitions, from
-/// 1; a name has the number of its last mention.
+/// Returns the sequence numbers of the leased IPs: the IP names of all targets other than plain global ones,
+/// sorted with duplicates and numbered from 1. A name has the number of its last occurrence.
 fn sequence_numbers(document: &Document) -> BTreeMap<&str, u32> {
     let services = document
         .deployment
@@ -196,8 +197,7 @@ fn exposes(exposes: &[Expose], sequence: &BTreeMap<&str, u32>) -> Vec<ServiceExp
             ip: String::new(),
             endpoint_sequence_number: 0,
         };
-        // Without a target a port is for the tenant's other services, and still has its entry in the
-        // manifest.
+        // A port without a target is for other services of the tenant, and also has an entry in the manifest.
         if expose.to.is_empty() {
             all.push(bare());
         }
@@ -216,12 +216,13 @@ fn exposes(exposes: &[Expose], sequence: &BTreeMap<&str, u32>) -> Vec<ServiceExp
             });
         }
     }
-    // In the order that a manifest must have.
+    // Sorted as a manifest requires.
     all.sort_by(expose_order);
     all
 }
 
-/// Endpoints of one expose: none unless global; the kind it is served by, then its leased IP.
+/// Returns the endpoints of one expose: none unless global, otherwise the endpoint of its port and its leased
+/// IP.
 fn endpoints(expose: &ServiceExpose) -> Vec<Endpoint> {
     if !expose.global {
         return Vec::new();

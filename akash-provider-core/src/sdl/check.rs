@@ -1,4 +1,4 @@
-//! References: names that must lead somewhere, things somebody must use.
+//! Checks of references between the parts of a document.
 
 use super::document::{Compute, Deployed, Document, Placed, Service, To, Version};
 use super::fault::{ErrorKind, SdlError, Spot, shown};
@@ -7,8 +7,8 @@ use crate::manifest::Proto;
 use crate::types::Storage;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks that every deployed service, profile, price, endpoint and volume is there and fits. Who names a part in which
-/// something is wrong already is not told anything on top.
+/// Checks that every deployed service, profile, price, endpoint and volume exists and fits. References to an
+/// invalid part cause no further error.
 pub(super) fn document(document: &Document, notes: &mut Notes) {
     let mut ips = Ips::default();
     for (name, deployed) in document.deployment.iter() {
@@ -27,14 +27,14 @@ pub(super) fn document(document: &Document, notes: &mut Notes) {
             }
         }
     }
-    // What could not be read may be what is deployed.
+    // An unreadable part may be the deployed one.
     if document.deployment.is_whole() && document.deployment.values().all(|d| d.placed.is_empty()) {
         let spot = Spot::new(document.deployment_line, "deployment");
         let problem = "nothing is deployed";
         let mend = "place a service: service, placement, profile, count";
         notes.wrong(spot.error(ErrorKind::MissingField, problem, mend));
     }
-    // Who would use it may be among what could not be read.
+    // An unreadable part may use the endpoint.
     let is_whole = document.services.is_whole() && document.deployment.is_whole();
     for (name, spot) in document.endpoints.iter().filter(|_| is_whole) {
         if !ips.used.contains(name.as_str()) {
@@ -43,7 +43,7 @@ pub(super) fn document(document: &Document, notes: &mut Notes) {
             notes.wrong(missing(spot, problem, mend));
         }
     }
-    // Hints are for a document that is right.
+    // Warnings are added only to a valid document.
     if notes.is_clean() {
         idle(document, notes);
     }
@@ -79,11 +79,11 @@ fn profiles(document: &Document, placement: &str, placed: &Placed, notes: &mut N
     }
 }
 
-/// Leased IPs as they are used.
+/// Used leased IPs.
 #[derive(Default)]
 struct Ips<'a> {
     used: BTreeSet<&'a str>,
-    /// Who has a port of an address.
+    /// User of each port of an address.
     ports: BTreeMap<(&'a str, u16, Proto), &'a Spot>,
 }
 
@@ -91,9 +91,9 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, n
     for expose in &service.expose {
         for to in expose.to.iter().filter(|to| !to.ip.is_empty()) {
             notes.keep(check_ip(document, to));
-            // Also where it is used in a wrong way, so that one fault is told once.
+            // Also for an invalid use, so that one fault is reported once.
             ips.used.insert(&to.ip);
-            // Compared by the port outside, which is that of the container where none is given.
+            // Compared by the external port, which defaults to the port of the container.
             let external = if expose.external == 0 {
                 expose.port
             } else {
@@ -102,7 +102,7 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, n
             if let Some(other) = ips.ports.insert((&to.ip, external, expose.proto), &expose.spot) {
                 let ip = shown(&to.ip);
                 let problem = format!(
-                    "port {external} of the IP `{ip}` is used by `{}` on line {} already",
+                    "port {external} of the IP `{ip}` is already used by `{}` on line {}",
                     other.path, other.line
                 );
                 let mend =
@@ -115,7 +115,7 @@ fn endpoints<'a>(document: &Document, service: &'a Service, ips: &mut Ips<'a>, n
 
 fn check_ip(document: &Document, to: &To) -> Result<(), SdlError> {
     if !to.global {
-        let problem = "an IP is for the outside, and this is not global";
+        let problem = "an IP needs a global expose, and this one is not global";
         return Err(to.spot.error(ErrorKind::Reference, problem, "add `global: true`"));
     }
     if document.endpoints.lacks(&to.ip) {
@@ -161,18 +161,17 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut N
             notes.wrong(spot.error(ErrorKind::Invalid, problem, "start it with `/`"));
         }
         if let Some(other) = taken.insert(&mount.mount, name) {
-            let problem = format!("the volume `{}` is mounted there already", shown(other));
+            let problem = format!("the volume `{}` is already mounted there", shown(other));
             notes.wrong(spot.error(ErrorKind::Reference, problem, "give each its own path"));
         }
-        // The network's tools look at this in version 2.1 only.
+        // The tools of the network check this in version 2.1 only.
         if volume.is_ram() && mount.read_only && version == Version::V2_1 {
             let problem = "a volume in memory cannot be read-only";
-            notes.wrong(spot.error(ErrorKind::Invalid, problem, "leave `readOnly` out"));
+            notes.wrong(spot.error(ErrorKind::Invalid, problem, "remove `readOnly`"));
         }
         if !volume.is_persistent() && !volume.is_ram() {
             let problem = format!("the volume `{}` is part of the container's own disk", shown(name));
-            let mend =
-                "make it persistent or of class ram, or leave the mount out; providers cannot mount it";
+            let mend = "make it persistent or of class ram, or remove the mount; providers cannot mount it";
             notes.warn(spot.warning(problem, mend));
         }
     }
@@ -185,8 +184,8 @@ fn volumes(version: Version, service: &Service, compute: &Compute, notes: &mut N
     }
 }
 
-/// The network's tools refuse a persistent volume nobody mounts only in version 2.0, and only where the service
-/// mounts nothing at all.
+/// Checks for unmounted persistent volumes. The tools of the network refuse them only in version 2.0, and
+/// only if the service has no mounts.
 fn unmounted(
     version: Version,
     spot: &Spot,
@@ -206,7 +205,7 @@ fn unmounted(
     Ok(())
 }
 
-/// Says what is described and never used.
+/// Adds warnings for unused parts.
 fn idle(document: &Document, notes: &mut Notes) {
     for (name, service) in document.services.iter() {
         if !document.deployment.contains_key(name) {

@@ -1,4 +1,4 @@
-//! An SDL with its fields read and its references still names.
+//! A parsed SDL with unresolved references.
 
 use super::fault::Spot;
 use crate::manifest::{Credentials, HttpOptions, Permissions, Proto};
@@ -7,31 +7,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::time::Duration;
 
-/// How a text is built into groups.
+/// Rule for building groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
-    /// Each service has a resource unit of its own.
+    /// Each service has its own resource unit.
     V2_0,
     /// Services of a placement share the unit of their compute profile.
     V2_1,
 }
 
-/// Parts by their names, and the names of those in which something is wrong: who refers to such a one is not wrong too.
+/// Parts by name, and the names of invalid parts, to which references are not an error.
 #[derive(Debug)]
 pub(super) struct Named<T> {
     pub(super) read: BTreeMap<String, T>,
     pub(super) unread: BTreeSet<String>,
-    /// Not even the names could be read.
+    /// Whether the whole section is unreadable.
     pub(super) is_unread: bool,
 }
 
 impl<T> Named<T> {
-    /// True where nothing has this name, read or not.
+    /// Returns whether no part has this name, valid or not.
     pub(super) fn lacks(&self, name: &str) -> bool {
         !self.is_unread && !self.unread.contains(name) && !self.read.contains_key(name)
     }
 
-    /// True where nothing is wrong in any of them.
+    /// Returns whether all parts are valid.
     pub(super) fn is_whole(&self) -> bool {
         !self.is_unread && self.unread.is_empty()
     }
@@ -69,9 +69,9 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Where the service is that a place in the manifest (`placement.service…`) belongs to.
+    /// Returns the location of the service for a path in the manifest (`placement.service…`).
     pub(super) fn spot_of(&self, place: &str) -> Spot {
-        // With the dot, because the name of one placement may begin like another's.
+        // With the dot, because the name of one placement can be a prefix of another.
         let below = |name: &String| place.strip_prefix(name.as_str())?.strip_prefix('.');
         let service = self.placements.keys().find_map(below).and_then(|rest| {
             let name = rest.split(['.', '[']).next()?;
@@ -100,7 +100,7 @@ pub(super) struct Service {
 pub(super) struct Expose {
     pub(super) spot: Spot,
     pub(super) port: u16,
-    /// 0 when it is `port`.
+    /// 0 if it equals `port`.
     pub(super) external: u16,
     pub(super) proto: Proto,
     pub(super) to: Vec<To>,
@@ -130,7 +130,7 @@ pub(super) struct Mount {
     pub(super) read_only: bool,
 }
 
-/// A resource, with its quantity as the author wrote it.
+/// A resource with its quantity as written in the SDL.
 #[derive(Debug, Default)]
 pub(super) struct Written<T> {
     pub(super) value: T,
@@ -142,9 +142,9 @@ pub(super) struct Compute {
     pub(super) spot: Spot,
     pub(super) cpu: (Spot, Written<Cpu>),
     pub(super) memory: (Spot, Written<Memory>),
-    /// Zero units at the profile's own spot when there is none.
+    /// Zero units at the location of the profile if `gpu` is missing.
     pub(super) gpu: (Spot, Gpu),
-    /// In the network's order.
+    /// In the order of the network.
     pub(super) storage: Vec<(Spot, Written<Storage>)>,
 }
 
@@ -156,7 +156,7 @@ pub(super) struct Placement {
     pub(super) spot: Spot,
 }
 
-/// A service and the placements it goes to.
+/// A service and its placements.
 #[derive(Debug)]
 pub(super) struct Deployed {
     pub(super) spot: Spot,

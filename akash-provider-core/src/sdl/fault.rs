@@ -1,67 +1,67 @@
-//! Errors and warnings with their place.
+//! Errors and warnings with their location.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What kind of thing is wrong.
+/// Category of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Larger, deeper or with more nodes than is read.
+    /// The text or a part of it is too large, too deep or has too many nodes.
     TooLarge,
-    /// It cannot be read as YAML.
+    /// The text is not valid YAML.
     Syntax,
-    /// A key is there twice.
+    /// A key occurs twice.
     DuplicateKey,
-    /// A field nobody knows.
+    /// A field is unknown.
     UnknownField,
-    /// A field that must be there is not.
+    /// A required field is missing.
     MissingField,
-    /// A list where a text belongs, and the like.
+    /// A value has the wrong type, such as a list instead of a text.
     WrongType,
-    /// A value outside of what is allowed.
+    /// A value is not allowed.
     Invalid,
-    /// A name that leads nowhere, or something nobody leads to.
+    /// A reference to a missing part, or an unused part.
     Reference,
-    /// More or less than the network takes.
+    /// A value is outside the limits of the network.
     Limit,
-    /// A version that is not read.
+    /// The version is not supported.
     Version,
 }
 
-/// Why an SDL is refused.
+/// An error in an SDL.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[error("line {line}: {path}: {problem}; {mend}")]
 pub struct SdlError {
-    /// What kind of thing is wrong.
+    /// Category of the error.
     pub kind: ErrorKind,
     /// Line of the text, from 1.
     pub line: u32,
-    /// Where, for example `services.web.expose[0].port`; `document` for the whole.
+    /// Location, for example `services.web.expose[0].port`; `document` for the whole document.
     pub path: String,
-    /// What is wrong there, for people.
+    /// Description of the problem.
     pub problem: String,
-    /// What to do about it.
+    /// Remedy.
     pub mend: String,
 }
 
-/// Everything that is wrong with an SDL, as far as it can be told at once, in the order of its lines.
+/// All errors of an SDL that can be detected together, in the order of lines.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{first}{}", and_others(.others.len() + .more))]
 pub struct SdlErrors {
-    /// The one on the first line.
+    /// First error.
     pub first: SdlError,
-    /// Those that follow it; with the first at most [`MAX_ERRORS`](super::MAX_ERRORS).
+    /// Further errors; together with the first at most [`MAX_ERRORS`](super::MAX_ERRORS).
     pub others: Vec<SdlError>,
-    /// How many there are beyond those.
+    /// Number of further errors that are not listed.
     pub more: usize,
-    /// What is odd besides.
+    /// Warnings.
     pub warnings: Vec<Warning>,
 }
 
 impl SdlErrors {
-    /// Every error that was kept, in the order of the lines.
+    /// Returns all listed errors in the order of lines.
     pub fn iter(&self) -> impl Iterator<Item = &SdlError> {
         std::iter::once(&self.first).chain(&self.others)
     }
@@ -75,16 +75,16 @@ fn and_others(count: usize) -> String {
     }
 }
 
-/// Something that is accepted and probably not meant.
+/// An accepted part that is probably not intended.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Warning {
     /// Line of the text, from 1.
     pub line: u32,
-    /// Where, for example `profiles.placement.akash.pricing.web.denom`.
+    /// Location, for example `profiles.placement.akash.pricing.web.denom`.
     pub path: String,
-    /// What is odd there, for people.
+    /// Description of the problem.
     pub problem: String,
-    /// What to do about it.
+    /// Remedy.
     pub mend: String,
 }
 
@@ -100,7 +100,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A place in the text.
+/// A location in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Spot {
     pub(super) line: u32,
@@ -140,7 +140,7 @@ impl Spot {
     }
 }
 
-/// A tenant's text, short enough for an error.
+/// Shortens a tenant's text for an error.
 pub(super) fn shown(text: &str) -> String {
     const SHOWN: usize = 60;
     let mut short: String = text.chars().take(SHOWN).collect();

@@ -1,4 +1,4 @@
-//! What the network takes at most and at least, per unit and per group.
+//! Limits of the network per unit and per group.
 
 use super::build::Built;
 use super::document::{Compute, Document};
@@ -9,23 +9,23 @@ use crate::types::{Dec, GroupSpec, ResourceUnit};
 
 const MI: u64 = 1 << 20;
 const TI: u64 = 1 << 40;
-/// Millicores per replica.
+/// Minimum and maximum millicores per replica.
 const CPU: (u64, u64) = (10, 384_000);
-/// GPUs per replica.
+/// Maximum number of GPUs per replica.
 const GPU: u64 = 24;
-/// Bytes of memory per replica.
+/// Minimum and maximum bytes of memory per replica.
 const MEMORY: (u64, u64) = (MI, 2 * TI);
-/// Bytes of each volume.
+/// Minimum and maximum bytes of each volume.
 const VOLUME: (u64, u64) = (5 * MI, 32 * TI);
-/// Of the smallest unit of a token, per replica and block.
+/// Maximum price per replica and block, in the smallest unit of the token.
 const PRICE: i64 = 10_000_000;
-/// A group may have as much as this many of the largest replicas.
+/// Maximum of a group, as a multiple of the largest replica.
 const GROUP: u128 = 50;
 
-/// Writes a quantity in a unit.
+/// Formats a quantity in a unit.
 type Unit = fn(u128) -> String;
 
-/// Checks the profiles and prices that are used against the limits every deployment has on the chain.
+/// Checks the used profiles and prices against the limits of the chain.
 pub(super) fn parts(document: &Document, notes: &mut Notes) {
     let mut denom = None;
     for (place, placement) in document.placements.iter() {
@@ -38,7 +38,7 @@ pub(super) fn parts(document: &Document, notes: &mut Notes) {
                 continue;
             };
             if price.amount > Dec::from_int(PRICE) {
-                let problem = format!("the price {price} is beyond what the network takes");
+                let problem = format!("the price {price} exceeds the limit of the network");
                 notes.wrong(limit(spot, problem, format!("use at most {PRICE}")));
             }
             if *denom.get_or_insert(&price.denom) != &price.denom {
@@ -50,7 +50,7 @@ pub(super) fn parts(document: &Document, notes: &mut Notes) {
     }
 }
 
-/// Checks the groups of a document against the same limits.
+/// Checks the groups of a document against the limits of the chain.
 pub(super) fn groups(built: &Built, document: &Document, notes: &mut Notes) {
     for group in &built.groups {
         if let Some(placement) = document.placements.get(&group.name) {
@@ -82,8 +82,8 @@ fn check_compute(compute: &Compute, notes: &mut Notes) {
     let devices = |value: u128| value.to_string();
     notes.keep(within(spot, "GPUs", &written, gpu.units, (0, GPU), devices));
     if gpu.units == 0 && !gpu.attributes.is_empty() {
-        let problem = "GPU models are named and no GPUs asked for".to_owned();
-        notes.wrong(limit(spot, problem, "set `units` or leave `gpu` out".to_owned()));
+        let problem = "GPU models are named and no GPUs are requested".to_owned();
+        notes.wrong(limit(spot, problem, "set `units` or remove `gpu`".to_owned()));
     }
     for (spot, volume) in &compute.storage {
         notes.keep(within(
@@ -97,7 +97,8 @@ fn check_compute(compute: &Compute, notes: &mut Notes) {
     }
 }
 
-/// Checks a quantity against its range. The error has the quantity as `written`, and the range in `unit`.
+/// Checks a quantity against its range. The error contains the quantity as `written`, and the range in
+/// `unit`.
 fn within(
     spot: &Spot,
     what: &str,
@@ -117,14 +118,14 @@ fn within(
 }
 
 fn check_group(group: &GroupSpec, spot: &Spot) -> Result<(), SdlError> {
-    // In 128 bits: the largest memory for the largest count is beyond 64.
+    // In 128 bits, because the largest memory for the largest count overflows 64 bits.
     let total = |of: fn(&ResourceUnit) -> u64| -> u128 {
         let units = group.resources.iter();
         units
             .map(|unit| u128::from(of(unit)) * u128::from(unit.count))
             .sum()
     };
-    // The network limits each volume by itself and never their sum.
+    // The network limits each volume separately, not their sum.
     let largest_volume = |unit: &ResourceUnit| {
         let volumes = unit.resources.storage.iter();
         volumes.map(|volume| volume.bytes).max().unwrap_or(0)

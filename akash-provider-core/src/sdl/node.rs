@@ -1,7 +1,7 @@
-//! YAML as a tree that knows its lines, with a limit on everything that can grow.
+//! YAML as a tree with line numbers and limits on size and depth.
 //!
-//! Aliases share the anchored node; what they would expand to is counted, not made, so that an alias bomb is
-//! refused by arithmetic. Merge keys (`<<`) work everywhere below the top level, as in the network's tools.
+//! Aliases share the anchored node. The expanded size is only counted, so that an alias bomb is refused
+//! without expansion. Merge keys (`<<`) are supported below the top level, as in the tools of the network.
 
 use super::fault::{ErrorKind, SdlError, Spot, shown};
 use super::notes::Notes;
@@ -10,26 +10,26 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Longest text read, in bytes.
+/// Maximum length of a text, in bytes.
 pub const MAX_BYTES: usize = 1024 * 1024;
 
-/// Deepest nesting read; an SDL needs ten levels.
+/// Maximum nesting depth. An SDL needs ten levels.
 pub const MAX_DEPTH: usize = 32;
 
-/// Most nodes read, aliases expanded.
+/// Maximum number of nodes with expanded aliases.
 pub const MAX_NODES: usize = 50_000;
 
-/// Longest key read, in bytes; attribute keys of the network have at most 128.
+/// Maximum length of a key, in bytes. Attribute keys of the network have at most 128.
 pub const MAX_KEY: usize = 256;
 
-/// A value and the line it starts on.
+/// A value with the line of its start.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) line: u32,
     pub(super) content: Content,
-    /// Nodes in it, itself and expanded aliases included.
+    /// Number of contained nodes, including the node and expanded aliases.
     size: usize,
-    /// Levels in it, itself included.
+    /// Number of levels, including the node.
     height: usize,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Content {
     Map(Vec<(Key, Rc<Node>)>),
 }
 
-/// A text as written; `plain` when it stands without quotes, so that it may mean a number.
+/// A text as written. `plain` means without quotes, so that the text can be a number.
 #[derive(Debug)]
 pub(super) struct Scalar {
     pub(super) text: String,
@@ -54,7 +54,7 @@ pub(super) struct Key {
 }
 
 impl Node {
-    /// True for `null`, `~` and nothing at all.
+    /// Returns whether the value is `null`, `~` or empty.
     pub(super) fn is_null(&self) -> bool {
         match &self.content {
             Content::Scalar(scalar) => {
@@ -65,10 +65,10 @@ impl Node {
     }
 }
 
-/// Reads the first document of a text.
+/// Parses the first document of a text.
 ///
 /// # Errors
-/// Too large, not YAML, a key twice, an alias that leads nowhere, a tag that is not plain YAML.
+/// A too large text, invalid YAML, a duplicate key, an invalid alias, or an unsupported tag.
 pub(super) fn load(text: &str, notes: &mut Notes) -> Result<Rc<Node>, SdlError> {
     if text.len() > MAX_BYTES {
         let problem = format!(
@@ -91,19 +91,19 @@ pub(super) fn load(text: &str, notes: &mut Notes) -> Result<Rc<Node>, SdlError> 
     }
 }
 
-/// Quoted texts with shallow lines that are read, at least.
+/// Maximum number of accepted quoted texts with shallow continuation lines.
 const MAX_SHALLOW: usize = 32;
-/// Lines of one such text, up to a quote.
+/// Maximum number of lines of such a text up to a quote.
 const MAX_LINES: usize = 200;
-/// Indentation that such lines get: deeper than any SDL.
+/// Indentation of such lines, deeper than any SDL.
 const DEEP: &str =
     "                                                                                                ";
 
-/// Why a text was not read.
+/// Reason why a text could not be parsed.
 enum Unread {
     Wrong(SdlError),
-    /// A quoted text continues on this line, which is indented no deeper than its block. The tools of the network read
-    /// such texts, and YAML does not.
+    /// A quoted text continues on this line with an indentation that is not deeper than its block. The tools
+    /// of the network accept such texts, YAML does not.
     Shallow(usize, SdlError),
 }
 
@@ -113,8 +113,8 @@ impl From<SdlError> for Unread {
     }
 }
 
-/// Indents a line within a quoted text and those after it up to the next quote, which leaves the quoted text as it is.
-/// `None` where that is done already, or for too many lines.
+/// Indents a line within a quoted text, and the following lines up to the next quote, which does not change
+/// the quoted text. Returns `None` if this was already done, or for too many lines.
 fn deepened(text: &str, line: usize) -> Option<String> {
     let start: usize = text
         .split_inclusive('\n')
@@ -140,21 +140,21 @@ fn deepened(text: &str, line: usize) -> Option<String> {
 
 fn read(text: &str, notes: &mut Notes) -> Result<Rc<Node>, Unread> {
     let mut options = Options::default();
-    // Only other crates of a build may ask for them; here they would be events that nobody wants.
+    // A feature that other crates of a build can enable; comment events are not supported here.
     options.set_emit_comments(false);
     let mut parser = Parser::new_from_str_with_options(text, options);
     let mut tree = Tree::default();
     while let Some(event) = parser.next_event() {
         let (event, span) = event.map_err(|error| unread(&error))?;
-        // What has a tag begins with it, perhaps on a line before its content.
+        // A tagged node starts with its tag, which may be on a line before its content.
         let line = line(span.tag_start().unwrap_or(span.start).line());
-        // After the root only the end of its document may come, or another document.
+        // After the root, only the end of the document or another document may follow.
         if let Some(root) = tree.root.take() {
             if matches!(event, Event::DocumentStart(..)) {
                 let spot = Spot::new(line, "document");
                 notes.warn(spot.warning(
                     "only the first document of the text is read",
-                    "put further documents into files of their own",
+                    "move further documents to separate files",
                 ));
                 return Ok(root);
             }
@@ -188,12 +188,12 @@ fn line(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX).max(1)
 }
 
-/// A container that is not complete.
+/// An incomplete container.
 struct Open {
     line: u32,
     anchor: usize,
     content: Content,
-    /// The key whose value comes next.
+    /// Key of the next value.
     key: Option<Key>,
 }
 
@@ -209,14 +209,11 @@ impl Tree {
     fn take(&mut self, event: Event<'_>, line: u32) -> Result<(), SdlError> {
         match event {
             Event::Alias(id) => {
-                // Only complete nodes are anchored, so an alias can never lead into itself.
+                // Only complete nodes are anchored, so an alias cannot contain itself.
                 let node = self.anchors.get(&id).cloned().ok_or_else(|| {
-                    let problem = "this alias leads to something that is not complete";
-                    self.spot(line).error(
-                        ErrorKind::Syntax,
-                        problem,
-                        "anchor it further up, outside of this value",
-                    )
+                    let problem = "this alias refers to an incomplete value";
+                    self.spot(line)
+                        .error(ErrorKind::Syntax, problem, "define the anchor before this value")
                 })?;
                 self.place(node, line)
             }
@@ -237,7 +234,7 @@ impl Tree {
                 }
                 None => Ok(()),
             },
-            // Where streams and documents begin and end, and what is sent only to those who ask for it.
+            // Start and end of streams and documents, and optional events.
             _ => Ok(()),
         }
     }
@@ -287,7 +284,7 @@ impl Tree {
         self.place(node, line)
     }
 
-    /// Puts a complete node where it belongs: in the list or map that is open, or at the top.
+    /// Adds a complete node to the open list or map, or sets the root.
     fn place(&mut self, node: Rc<Node>, line: u32) -> Result<(), SdlError> {
         self.nodes += 1;
         if node.size > MAX_NODES || self.nodes > MAX_NODES {
@@ -295,7 +292,7 @@ impl Tree {
                 format!("there are more than {MAX_NODES} values here, aliases counted as often as used");
             return Err(self.spot(line).error(ErrorKind::TooLarge, problem, "shorten it"));
         }
-        // An alias brings its whole height at once, so what is open is not all that counts.
+        // An alias adds its whole height at once, in addition to the open containers.
         if self.open.len() + node.height > MAX_DEPTH {
             return Err(self.too_deep(line));
         }
@@ -324,12 +321,12 @@ impl Tree {
             let problem = "a key is a list or a map";
             return Err(self
                 .spot(line)
-                .error(ErrorKind::WrongType, problem, "use a plain word as the key"));
+                .error(ErrorKind::WrongType, problem, "use a plain text as the key"));
         };
         if node.is_null() || scalar.text.is_empty() {
             return Err(self
                 .spot(line)
-                .error(ErrorKind::WrongType, "a key is empty", "name it"));
+                .error(ErrorKind::WrongType, "a key is empty", "add a name"));
         }
         if scalar.text.len() > MAX_KEY {
             let problem = format!("the key `{}` has more than {MAX_KEY} bytes", shown(&scalar.text));
@@ -341,9 +338,9 @@ impl Tree {
         })
     }
 
-    /// Brings merged entries in, refuses a key that is there twice.
+    /// Adds merged entries, and refuses duplicate keys.
     fn merge(&self, entries: Vec<(Key, Rc<Node>)>) -> Result<Vec<(Key, Rc<Node>)>, SdlError> {
-        // Before anything is merged in, because only a key that is written here twice is a slip.
+        // Before the merge, because only a key written twice in this map is an error.
         let mut own = BTreeSet::new();
         for (key, _) in &entries {
             if !own.insert(key.text.clone()) {
@@ -351,7 +348,7 @@ impl Tree {
             }
         }
         if self.open.is_empty() {
-            // At the top a merge key is not read, and so refused as an unknown field.
+            // At the top level a merge key is refused as an unknown field.
             return Ok(entries);
         }
         let (merged, mut all): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(key, _)| key.text == "<<");
@@ -364,10 +361,10 @@ impl Tree {
                 let Content::Map(entries) = &source.content else {
                     let spot = self.spot(key.line);
                     let problem = "only maps can be merged";
-                    return Err(spot.error(ErrorKind::WrongType, problem, "let `<<` name an anchored map"));
+                    return Err(spot.error(ErrorKind::WrongType, problem, "set `<<` to an alias of a map"));
                 };
                 for (key, node) in entries {
-                    // A map's own keys win over merged ones, and an earlier source over a later.
+                    // Keys of the map take precedence over merged keys, and earlier sources over later ones.
                     if own.insert(key.text.clone()) {
                         all.push((key.clone(), Rc::clone(node)));
                     }
@@ -378,12 +375,12 @@ impl Tree {
     }
 
     fn duplicate(&self, key: &Key) -> SdlError {
-        let problem = format!("the key `{}` is here twice", shown(&key.text));
+        let problem = format!("the key `{}` occurs twice", shown(&key.text));
         self.spot(key.line)
             .error(ErrorKind::DuplicateKey, problem, "keep one of them")
     }
 
-    /// True when a scalar may mean something other than its text.
+    /// Returns whether a scalar may have another meaning than its text.
     fn is_plain(&self, style: ScalarStyle, tag: Option<&Tag>, line: u32) -> Result<bool, SdlError> {
         let plain = style == ScalarStyle::Plain;
         let Some(tag) = tag else { return Ok(plain) };
@@ -395,8 +392,8 @@ impl Tree {
     }
 
     fn strange_tag(&self, tag: &Tag, line: u32) -> SdlError {
-        let problem = format!("the tag `{}` is not read", shown(&tag.to_string()));
-        self.spot(line).error(ErrorKind::Syntax, problem, "leave it out")
+        let problem = format!("the tag `{}` is not supported", shown(&tag.to_string()));
+        self.spot(line).error(ErrorKind::Syntax, problem, "remove it")
     }
 
     fn too_deep(&self, line: u32) -> SdlError {

@@ -1,18 +1,18 @@
-//! What a reading has to say: what is odd, and everything that is wrong, as much of it as anybody reads.
+//! Errors and warnings collected while parsing, up to a limit.
 
 use super::fault::{SdlError, SdlErrors, Warning};
 
-/// Errors kept; a text can be wrong in as many places as it has values.
+/// Maximum number of listed errors, because a text can have an error in every value.
 pub const MAX_ERRORS: usize = 50;
 
-/// Warnings kept, those of the first lines.
+/// Maximum number of listed warnings, those of the first lines.
 const MAX_WARNINGS: usize = 100;
 
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     warnings: Vec<Warning>,
     errors: Vec<SdlError>,
-    /// Errors beyond those kept.
+    /// Number of further errors that are not listed.
     more: usize,
 }
 
@@ -21,7 +21,7 @@ impl Notes {
         self.warnings.push(warning);
     }
 
-    /// Notes an error; the reading goes on elsewhere. One that comes by several ways is noted once.
+    /// Adds an error and continues. An error found in several ways is added once.
     pub(super) fn wrong(&mut self, error: SdlError) {
         if self.errors.contains(&error) {
             return;
@@ -33,12 +33,12 @@ impl Notes {
         }
     }
 
-    /// What was read, or nothing and its error noted.
+    /// Returns the parsed value, or adds its error and returns `None`.
     pub(super) fn keep<T>(&mut self, read: Result<T, SdlError>) -> Option<T> {
         read.map_err(|error| self.wrong(error)).ok()
     }
 
-    /// What `read` makes, if nothing at all was wrong in it.
+    /// Returns the value of `read` if no error was added in it.
     pub(super) fn whole<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, SdlError>) -> Option<T> {
         let before = self.count();
         let read = read(self);
@@ -53,12 +53,12 @@ impl Notes {
         self.errors.len() + self.more
     }
 
-    /// An error that was noted, if there is one: nothing can be built of such a text.
+    /// Returns the first error, if any, because nothing can be built from an invalid text.
     pub(super) fn so_far(&self) -> Result<(), SdlError> {
         self.errors.first().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// The end of the reading: the warnings of a text that is right, or all that is wrong with it.
+    /// Returns the warnings of a valid text, or all errors.
     pub(super) fn end(mut self) -> Result<Vec<Warning>, Box<SdlErrors>> {
         self.warnings.sort_by_key(|warning| warning.line);
         self.warnings.truncate(MAX_WARNINGS);
@@ -68,7 +68,7 @@ impl Notes {
         }
     }
 
-    /// The end of a reading that something stopped.
+    /// Returns all errors of a text with a final error that stopped the parser.
     pub(super) fn end_with(mut self, error: SdlError) -> SdlErrors {
         if !self.errors.contains(&error) {
             self.errors.push(error.clone());

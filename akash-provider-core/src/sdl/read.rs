@@ -1,4 +1,4 @@
-//! From the tree to the document: known fields only, each of its type.
+//! Conversion of the tree to a document with typed fields.
 
 mod at;
 mod profile;
@@ -12,14 +12,14 @@ use super::scalar;
 use at::{At, Fields};
 use std::time::Duration;
 
-/// Reads the whole document, part by part: what is wrong in one is noted and hides nothing of the others.
+/// Reads the whole document. Errors in one part do not hide errors in others.
 ///
 /// # Errors
-/// It is no map.
+/// When the root is not a map.
 pub(super) fn document(root: &Node, notes: &mut Notes) -> Result<Document, SdlError> {
     let top = At::top(root).map()?;
     let version = version(&top, notes);
-    // Without one the rest is read all the same, so that everything wrong is told at once.
+    // With a default for an invalid version, the rest is still read, so that all errors are reported at once.
     let version = notes.keep(version).unwrap_or(Version::V2_0);
     let known = [
         "version",
@@ -34,18 +34,19 @@ pub(super) fn document(root: &Node, notes: &mut Notes) -> Result<Document, SdlEr
     if let Some(include) = top.get("include") {
         let read = include.texts(notes);
         notes.keep(read);
-        let problem = "no tool of the network follows includes, nor does this one";
+        let problem = "includes are not supported by the tools of the network";
         notes.warn(include.spot.warning(problem, "put everything into one text"));
     }
     let at = top.get("services");
     let services_line = at.as_ref().map_or(1, |at| at.spot.line);
     let services = named(at, notes, service::service);
     let (compute, placements) = profiles(&top, notes);
-    let at = top.required("deployment", "say which service goes to which placement");
+    let at = top.required("deployment", "assign each service to a placement");
     let at = notes.keep(at);
     let deployment_line = at.as_ref().map_or(1, |at| at.spot.line);
     let mut deployment = named(at, notes, deployed);
-    // That it is missing was noted above. As unread it raises no second error that nothing is deployed.
+    // The missing section was reported above. Marked as unread, to suppress a second error that nothing is
+    // deployed.
     deployment.is_unread |= top.get("deployment").is_none();
     let reclamation = reclamation(&top, notes);
     Ok(Document {
@@ -67,7 +68,7 @@ fn profiles(top: &Fields<'_>, notes: &mut Notes) -> (Named<Compute>, Named<Place
     };
     let Some(profiles) = notes.keep(at.map()) else {
         let (mut compute, mut placements) = <(Named<_>, Named<_>)>::default();
-        // Nobody is told that a name is missing where the names could not be read.
+        // Missing names are not reported if the names could not be read.
         (compute.is_unread, placements.is_unread) = (true, true);
         return (compute, placements);
     };
@@ -77,7 +78,7 @@ fn profiles(top: &Fields<'_>, notes: &mut Notes) -> (Named<Compute>, Named<Place
     (compute, placements)
 }
 
-/// The entries of a map that may be missing, each read by itself.
+/// Reads the entries of an optional map independently of each other.
 fn named<T>(
     at: Option<At<'_>>,
     notes: &mut Notes,
@@ -105,12 +106,12 @@ fn version(top: &Fields<'_>, notes: &mut Notes) -> Result<Version, SdlError> {
     let at = top.required("version", MEND)?;
     let text = at.text()?;
     let bad = || {
-        let problem = format!("`{}` is not a version that is read", shown(text));
+        let problem = format!("version `{}` is not supported", shown(text));
         at.spot.error(ErrorKind::Version, problem, MEND)
     };
     let numbers = text.trim().trim_start_matches('v');
     let mut parts = [0_u32; 3];
-    // What is too much would be dropped in silence by `zip`.
+    // Checked here, because `zip` would silently drop further parts.
     if numbers.split('.').count() > parts.len() {
         return Err(bad());
     }
@@ -124,7 +125,7 @@ fn version(top: &Fields<'_>, notes: &mut Notes) -> Result<Version, SdlError> {
         [2, 0, 0] => Ok(Version::V2_0),
         parts if parts >= [2, 1, 0] => {
             if parts != [2, 1, 0] {
-                let problem = format!("version `{}` is unknown and read as 2.1", shown(text));
+                let problem = format!("version `{}` is unknown and treated as 2.1", shown(text));
                 notes.warn(at.spot.warning(problem, MEND));
             }
             Ok(Version::V2_1)
@@ -134,7 +135,7 @@ fn version(top: &Fields<'_>, notes: &mut Notes) -> Result<Version, SdlError> {
 }
 
 fn deployed(at: &At<'_>, notes: &mut Notes) -> Result<Deployed, SdlError> {
-    // For its error alone: what is no map is wrong as a whole, and not an empty list of placements.
+    // Only for its error: a value other than a map is one error, not an empty list of placements.
     at.map()?;
     Ok(Deployed {
         spot: at.spot.clone(),
@@ -149,7 +150,7 @@ fn placed(at: &At<'_>, notes: &mut Notes) -> Result<Placed, SdlError> {
         .required("profile", "name a compute profile")
         .and_then(|at| at.text());
     let profile = notes.keep(profile).unwrap_or_default().to_owned();
-    let count_at = fields.required("count", "say how many replicas, from 1")?;
+    let count_at = fields.required("count", "set the number of replicas, from 1")?;
     let with_mend = |error| SdlError {
         mend: "use a whole number from 1, without quotes".to_owned(),
         ..error
@@ -160,7 +161,7 @@ fn placed(at: &At<'_>, notes: &mut Notes) -> Result<Placed, SdlError> {
         return Err(count_at.spot.error(
             ErrorKind::Invalid,
             problem,
-            "use 1 or more, or leave the service out",
+            "use 1 or more, or remove the service",
         ));
     }
     let spot = fields.spot;
@@ -203,7 +204,7 @@ fn reclamation(top: &Fields<'_>, notes: &mut Notes) -> Result<Option<Duration>, 
         return Err(at.spot.error(
             ErrorKind::Invalid,
             "the window is zero",
-            "use more, or leave `reclamation` out",
+            "use a longer window, or remove `reclamation`",
         ));
     }
     let digits = text.trim_end_matches(['s', 'm', 'h']);

@@ -1,21 +1,21 @@
-//! What scalars mean: numbers and truth as YAML 1.2 readers of the Go world take them, quantities, durations.
+//! Parsing of scalars: numbers and booleans as YAML 1.2 parsers in Go do, quantities, durations.
 
 use crate::types::quantity::BINARY;
 use std::time::Duration;
 
-/// Why a quantity is none.
+/// Reason why a quantity is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bad {
-    /// Not a number, or not one of the units.
+    /// The text is not a number, or has an unknown unit.
     NotANumber,
-    /// Below zero.
+    /// The number is negative.
     Negative,
-    /// More than can be counted.
+    /// The number is too large.
     TooLarge,
 }
 
-/// A truth value. Unquoted `true` and `false`; quoted or not the old `yes`, `no`, `on`, `off`, `y`, `n`, each small,
-/// large, or with a large letter first.
+/// Parses a boolean: unquoted `true` and `false`, and the old forms `yes`, `no`, `on`, `off`, `y`, `n`,
+/// quoted or not, in lower case, upper case or capitalized.
 pub(super) fn flag(text: &str, plain: bool) -> Option<bool> {
     match text {
         "true" | "True" | "TRUE" if plain => Some(true),
@@ -26,19 +26,19 @@ pub(super) fn flag(text: &str, plain: bool) -> Option<bool> {
     }
 }
 
-/// A whole number, unquoted: decimal, `0x`, `0o`, `0b`, with `_` between digits, a leading zero for octal; also
-/// `80.0`.
+/// Parses an unquoted integer: decimal, `0x`, `0o`, `0b`, with `_` between digits, a leading zero for octal,
+/// and also `80.0`.
 pub(super) fn whole(text: &str) -> Result<u64, Bad> {
     let digits = text.replace('_', "");
     let (negative, digits) = match digits.strip_prefix('-') {
         Some(rest) => (true, rest.to_owned()),
         None => (false, digits.strip_prefix('+').unwrap_or(&digits).to_owned()),
     };
-    // One sign at most, and the number readers would take another.
+    // At most one sign, because the integer parsers accept another.
     if digits.starts_with(['+', '-']) {
         return Err(Bad::NotANumber);
     }
-    // A float only where no whole number can be read: above 2^53 it would lose digits.
+    // As a float only if the text is not an integer, because a float loses digits above 2^53.
     let value = match integer(&digits) {
         Some(value) => value,
         None => integral(&digits)?,
@@ -57,7 +57,7 @@ fn integer(digits: &str) -> Option<u64> {
         [b'0', _, ..] => (8, digits.get(1..)?),
         _ => (10, digits),
     };
-    // Rust's reader takes a sign behind the prefix, YAML has none there.
+    // The integer parser of Rust accepts a sign after the prefix, YAML does not.
     if rest.starts_with(['+', '-']) {
         return None;
     }
@@ -72,7 +72,7 @@ fn integral(digits: &str) -> Result<u64, Bad> {
     to_u64(value)
 }
 
-/// A decimal number: digits, one point, an exponent. Neither `inf` nor `nan`.
+/// Parses a decimal number: digits, one point, an exponent, but not `inf` or `nan`.
 fn float(text: &str) -> Result<f64, Bad> {
     let allowed = |b: u8| b.is_ascii_digit() || b"+-.eE".contains(&b);
     if text.is_empty() || !text.bytes().all(allowed) {
@@ -84,10 +84,10 @@ fn float(text: &str) -> Result<f64, Bad> {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "in range by the checks before it; fractions are cut off, as the network's tools do"
+    reason = "the value was checked to be in range; fractions are truncated, as in the network's tools"
 )]
 fn to_u64(value: f64) -> Result<u64, Bad> {
-    // 2^64; every float below it fits.
+    // 2^64; every smaller float fits.
     const LIMIT: f64 = 18_446_744_073_709_551_616.0;
     if value < 0.0 {
         return Err(Bad::Negative);
@@ -98,12 +98,13 @@ fn to_u64(value: f64) -> Result<u64, Bad> {
     Ok(value as u64)
 }
 
-/// Processor share in thousandths: `500m`, `0.5`, `2`.
+/// Parses CPU in millicores: `500m`, `0.5`, `2`.
 pub(super) fn milli_cpu(text: &str) -> Result<u64, Bad> {
     let value = match text.strip_suffix('m') {
         Some(milli) if milli.starts_with('-') => return Err(Bad::Negative),
         Some(milli) => decimal(milli)?,
-        // In 64-bit floats and cut off, as the network's tools compute it: the hash depends on it.
+        // Computed in 64-bit floats and truncated, as in the network's tools, because the hash depends on the
+        // value.
         None => to_u64(float(text)? * 1000.0)?,
     };
     if value > u64::from(u32::MAX) {
@@ -112,7 +113,7 @@ pub(super) fn milli_cpu(text: &str) -> Result<u64, Bad> {
     Ok(value)
 }
 
-/// Whole devices.
+/// Parses a whole number of devices.
 pub(super) fn devices(text: &str) -> Result<u64, Bad> {
     if text.starts_with('-') {
         return Err(Bad::Negative);
@@ -129,7 +130,7 @@ fn decimal(text: &str) -> Result<u64, Bad> {
 
 const DECIMAL: [(&str, u32); 6] = [("k", 1), ("M", 2), ("G", 3), ("T", 4), ("P", 5), ("E", 6)];
 
-/// Bytes: `512Mi`, `1G`, `1.5Gi`, `1024`.
+/// Parses bytes: `512Mi`, `1G`, `1.5Gi`, `1024`.
 pub(super) fn bytes(text: &str) -> Result<u64, Bad> {
     for (suffix, power) in BINARY {
         if let Some(number) = text.strip_suffix(suffix) {
@@ -144,7 +145,7 @@ pub(super) fn bytes(text: &str) -> Result<u64, Bad> {
     to_u64(float(text)?)
 }
 
-/// Memory of a GPU: as [`bytes`], with binary units only.
+/// Parses the memory of a GPU like [`bytes`], but with binary units only.
 pub(super) fn gpu_ram(text: &str) -> Result<u64, Bad> {
     for (suffix, power) in BINARY {
         if let Some(number) = text.strip_suffix(suffix) {
@@ -156,13 +157,14 @@ pub(super) fn gpu_ram(text: &str) -> Result<u64, Bad> {
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "the network's tools compute in 64-bit floats, and the hash depends on it"
+    reason = "the network's tools compute in 64-bit floats, and the hash depends on the value"
 )]
 fn scaled(number: &str, base: u64, power: u32) -> Result<u64, Bad> {
     to_u64(float(number)? * base.saturating_pow(power) as f64)
 }
 
-/// A duration as Go writes it: `90m`, `1h30m`, `1.5h`, `20s`. `None` when it is none or beyond 292 years.
+/// Parses a duration in the form of Go: `90m`, `1h30m`, `1.5h`, `20s`. Returns `None` if the text is invalid
+/// or the duration exceeds 292 years.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     const UNITS: [(&str, u128); 8] = [
         ("ns", 1),
@@ -175,11 +177,11 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
         ("h", 3_600_000_000_000),
     ];
     let mut rest = text.strip_prefix('+').unwrap_or(text);
-    // The one duration that Go takes without a unit.
+    // The only duration without a unit in Go.
     if rest == "0" {
         return Some(Duration::ZERO);
     }
-    // Nobody writes one so long, and reading it would cost time.
+    // Longer texts are refused, because parsing takes time.
     if rest.is_empty() || rest.len() > 100 {
         return None;
     }
@@ -195,7 +197,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
         nanos = nanos.checked_add(part(number, unit)?)?;
         rest = after;
     }
-    // Go holds nanoseconds in a signed number of 64 bits, so no tool of the network reads more.
+    // Go stores nanoseconds in a signed 64-bit integer, so no tool of the network accepts more.
     let nanos = u64::try_from(nanos).ok().filter(|n| i64::try_from(*n).is_ok())?;
     Some(Duration::from_nanos(nanos))
 }
@@ -206,7 +208,7 @@ fn part(number: &str, unit: u128) -> Option<u128> {
         return None;
     }
     let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // Eighteen digits are far below a nanosecond of any unit; what follows cannot be told apart from nothing.
+    // Eighteen digits are more precise than a nanosecond of any unit, so further digits have no effect.
     let fraction: String = fraction
         .chars()
         .chain("000000000000000000".chars())

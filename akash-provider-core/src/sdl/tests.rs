@@ -33,13 +33,13 @@ deployment:
       count: 1
 "#;
 
-/// The error after one replacement in a text that is right.
+/// Returns the error after one replacement in a valid text.
 fn error(from: &str, to: &str) -> SdlError {
     assert!(GOOD.contains(from), "{from}");
     parse(&GOOD.replacen(from, to, 1)).expect_err(to)
 }
 
-/// Warnings after one replacement in a text that is right.
+/// Returns the warnings after one replacement in a valid text.
 fn warnings(from: &str, to: &str) -> Vec<String> {
     assert!(GOOD.contains(from), "{from}");
     let sdl = parse(&GOOD.replacen(from, to, 1)).unwrap_or_else(|e| panic!("{e}"));
@@ -69,7 +69,7 @@ fn an_empty_value_of_an_attribute_is_left_out_as_the_network_does() {
         let sdl = parse(&GOOD.replacen("units: 100m", &arch, 1)).unwrap();
         let json = serde_json::to_string(&sdl.manifest).unwrap();
         assert!(json.contains(r#""attributes":[{"key":"arch"}]"#), "{json}");
-        // Sent with it or without, it is the same manifest.
+        // The manifest is the same with and without the attribute.
         for sent in [
             json.clone(),
             json.replace(r#"{"key":"arch"}"#, r#"{"key":"arch","value":""}"#),
@@ -129,7 +129,8 @@ fn unknown_fields_below_the_top_level_are_ignored_with_a_warning() {
     }
 }
 
-/// The tools of the network read a quoted text whose lines are indented no deeper than its list.
+/// The tools of the network accept quoted texts with continuation lines that are not indented deeper than the
+/// list.
 #[test]
 fn quoted_texts_may_continue_without_indentation() {
     let with = |args: &str| GOOD.replacen("image: nginx", &format!("image: nginx\n    args:\n{args}"), 1);
@@ -156,7 +157,7 @@ fn quoted_texts_may_continue_without_indentation() {
             assert_eq!(args(&shallow), args(&deep), "{shallow}");
         }
     }
-    // The lines of errors are those of the text.
+    // Errors have the lines of the original text.
     let text = with("      - 'a\n      b\"\n      c'").replacen("port: 80", "port: 99999", 1);
     assert_eq!(parse(&text).unwrap_err().line, 10);
     // In bounded time.
@@ -177,7 +178,7 @@ fn errors_name_line_path_and_mend() {
 
 use ErrorKind as K;
 
-/// What is replaced in the right text, by what, and the error that makes.
+/// Replaced part of a valid text, replacement, and the resulting error.
 const SLIPS: &[(&str, &str, K, u32, &str)] = &[
     (
         "units: 100m",
@@ -477,7 +478,7 @@ fn anchors_aliases_and_merges_mean_what_they_repeat() {
         1,
     );
     assert_eq!(parse(&aliased).unwrap(), plain);
-    // Own keys win over merged ones.
+    // Keys of the map take precedence over merged keys.
     let merged = GOOD.replacen(
         "  web:\n    image",
         "  web:\n    <<: &base {image: other, env: [A=b]}\n    image",

@@ -1,4 +1,4 @@
-//! Walking the tree with the path in hand.
+//! Access to the tree that tracks the path of each value.
 
 use crate::sdl::fault::{ErrorKind, SdlError, Spot, shown};
 use crate::sdl::node::{Content, Key, Node, Scalar};
@@ -6,14 +6,14 @@ use crate::sdl::notes::Notes;
 use crate::sdl::scalar::{self, Bad};
 use std::rc::Rc;
 
-/// A value and where it is.
+/// A value with its location.
 #[derive(Debug, Clone)]
 pub(super) struct At<'a> {
     node: &'a Node,
     pub(super) spot: Spot,
 }
 
-/// The fields of a map and where it is.
+/// Fields of a map with its location.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
     entries: &'a [(Key, Rc<Node>)],
@@ -21,13 +21,13 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> At<'a> {
-    /// The whole document.
+    /// Returns the root of the document.
     pub(super) fn top(node: &'a Node) -> Self {
         let spot = Spot::new(node.line, "document");
         Self { node, spot }
     }
 
-    /// A map; nothing at all is an empty one.
+    /// Returns the fields of a map. An empty value is an empty map.
     pub(super) fn map(&self) -> Result<Fields<'a>, SdlError> {
         let entries: &[_] = match &self.node.content {
             Content::Map(entries) => entries,
@@ -40,7 +40,7 @@ impl<'a> At<'a> {
         Ok(Fields { entries, spot })
     }
 
-    /// A list; empty items are left out, as the network's tools do, and said so.
+    /// Returns the items of a list. Empty items are skipped with a warning, as in the tools of the network.
     pub(super) fn list(&self, notes: &mut Notes) -> Result<Vec<Self>, SdlError> {
         let Content::List(items) = &self.node.content else {
             return Err(self.wrong_type("a list", "write `- item` lines below it"));
@@ -49,7 +49,7 @@ impl<'a> At<'a> {
         for (n, node) in items.iter().enumerate() {
             let spot = Spot::new(node.line, format!("{}[{n}]", self.spot.path));
             if node.is_null() {
-                notes.warn(spot.warning("an empty item is left out", "fill it or remove it"));
+                notes.warn(spot.warning("an empty item is skipped", "fill it or remove it"));
             } else {
                 list.push(At { node, spot });
             }
@@ -57,7 +57,7 @@ impl<'a> At<'a> {
         Ok(list)
     }
 
-    /// A list of texts.
+    /// Returns a list of texts.
     pub(super) fn texts(&self, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
         let items = self.list(notes)?;
         let texts = items.iter().map(At::text);
@@ -66,12 +66,12 @@ impl<'a> At<'a> {
             .collect())
     }
 
-    /// True for a list.
+    /// Returns whether the value is a list.
     pub(super) fn is_list(&self) -> bool {
         matches!(self.node.content, Content::List(_))
     }
 
-    /// A text, or any other scalar as it is written; nothing at all is the empty text.
+    /// Returns a text, or another scalar as written. An empty value is the empty text.
     pub(super) fn text(&self) -> Result<&'a str, SdlError> {
         if self.node.is_null() {
             return Ok("");
@@ -84,18 +84,18 @@ impl<'a> At<'a> {
 
     pub(super) fn flag(&self) -> Result<bool, SdlError> {
         let mend = "write `true` or `false` without quotes";
-        let Scalar { text, plain } = self.scalar("a truth value", mend)?;
+        let Scalar { text, plain } = self.scalar("a boolean", mend)?;
         scalar::flag(text, *plain).ok_or_else(|| {
-            let problem = format!("`{}` is neither true nor false", shown(text));
+            let problem = format!("`{}` is not a boolean", shown(text));
             self.spot.error(ErrorKind::WrongType, problem, mend)
         })
     }
 
-    /// A whole number from 0 to `max`.
+    /// Returns an integer from 0 to `max`.
     pub(super) fn whole(&self, max: u32) -> Result<u32, SdlError> {
         let mend = format!("write a whole number from 0 to {max}, without quotes");
         let Scalar { text, plain } = self.scalar("a number", &mend)?;
-        // A quoted number is a text to every reader of YAML.
+        // YAML defines a quoted number as a text.
         let value = if *plain {
             scalar::whole(text)
         } else {
@@ -114,14 +114,14 @@ impl<'a> At<'a> {
         }
     }
 
-    /// A quantity, as `read` reads it.
+    /// Returns a quantity parsed by `read`.
     pub(super) fn quantity(&self, read: fn(&str) -> Result<u64, Bad>, mend: &str) -> Result<u64, SdlError> {
         let text = self.text()?;
         read(text).map_err(|bad| {
             let problem = match bad {
                 Bad::NotANumber => format!("`{}` is not a quantity", shown(text)),
-                Bad::Negative => format!("`{}` is below zero", shown(text)),
-                Bad::TooLarge => format!("`{}` is more than can be counted", shown(text)),
+                Bad::Negative => format!("`{}` is negative", shown(text)),
+                Bad::TooLarge => format!("`{}` is too large", shown(text)),
             };
             self.spot.error(ErrorKind::Invalid, problem, mend)
         })
@@ -134,34 +134,35 @@ impl<'a> At<'a> {
         }
     }
 
-    /// An error that says what is here instead.
+    /// Returns an error that names the actual type.
     pub(super) fn wrong_type(&self, wanted: &str, mend: &str) -> SdlError {
         let found = match &self.node.content {
             Content::Scalar(_) => "a single value",
             Content::List(_) => "a list",
             Content::Map(_) => "a map",
         };
-        let problem = format!("this is {found} where {wanted} belongs");
+        let problem = format!("this is {found}, expected {wanted}");
         self.spot.error(ErrorKind::WrongType, problem, mend)
     }
 }
 
 impl<'a> Fields<'a> {
-    /// Notes an error for each field that is not among `known`.
+    /// Adds an error for each field that is not among `known`.
     pub(super) fn only(&self, known: &[&str], notes: &mut Notes) {
         for (spot, problem, mend) in self.others(known) {
             notes.wrong(spot.error(ErrorKind::UnknownField, problem, mend));
         }
     }
 
-    /// Notes a warning for each field that is not among `known`, where the network's tools ignore such fields.
+    /// Adds a warning for each field that is not among `known`, for maps in which the tools of the network
+    /// ignore such fields.
     pub(super) fn warn_others(&self, known: &[&str], notes: &mut Notes) {
         for (spot, problem, mend) in self.others(known) {
             notes.warn(spot.warning(format!("{problem} and ignored"), mend));
         }
     }
 
-    /// Place, problem and remedy of each field that is not among `known`.
+    /// Returns location, problem and remedy of each field that is not among `known`.
     fn others<'k>(&'k self, known: &'k [&str]) -> impl Iterator<Item = (Spot, String, String)> + 'k {
         let others = self.entries.iter().map(|(key, _)| key);
         let others = others.filter(|key| !known.contains(&key.text.as_str()));
@@ -172,20 +173,20 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A field that is there and not null.
+    /// Returns a field if it exists and is not null.
     pub(super) fn get(&self, name: &str) -> Option<At<'a>> {
         self.present(name).filter(|at| !at.node.is_null())
     }
 
-    /// A field that is there, null or not.
+    /// Returns a field if it exists, null or not.
     pub(super) fn present(&self, name: &str) -> Option<At<'a>> {
         let (key, node) = self.entries.iter().find(|(key, _)| key.text == name)?;
-        // The line of the key, because the value may begin further down.
+        // The line of the key, because the value may start on a later line.
         let spot = Spot::new(key.line, self.path(name));
         Some(At { node, spot })
     }
 
-    /// A field that must be there and not null.
+    /// Returns a field that must exist and not be null.
     pub(super) fn required(&self, name: &str, mend: &str) -> Result<At<'a>, SdlError> {
         self.get(name).ok_or_else(|| {
             let problem = format!("`{name}` is missing");
@@ -193,7 +194,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Every field, in the order of the text.
+    /// Returns every field in the order of the text.
     pub(super) fn each(&self) -> impl Iterator<Item = (&'a str, At<'a>)> {
         self.entries.iter().map(|(key, node)| {
             let spot = Spot::new(key.line, self.path(&key.text));
@@ -201,22 +202,22 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A text field; empty when it is not there.
+    /// Returns a text field; empty if the field is missing.
     pub(super) fn text(&self, name: &str) -> Result<&'a str, SdlError> {
         self.get(name).map_or(Ok(""), |at| at.text())
     }
 
-    /// A truth value; false when it is not there.
+    /// Returns a boolean field; false if the field is missing.
     pub(super) fn flag(&self, name: &str) -> Result<bool, SdlError> {
         self.get(name).map_or(Ok(false), |at| at.flag())
     }
 
-    /// A whole number from 0 to `max`; 0 when it is not there.
+    /// Returns an integer field from 0 to `max`; 0 if the field is missing.
     pub(super) fn whole(&self, name: &str, max: u32) -> Result<u32, SdlError> {
         self.get(name).map_or(Ok(0), |at| at.whole(max))
     }
 
-    /// A list of texts, if it is there.
+    /// Returns a field with a list of texts, if it exists.
     pub(super) fn texts(&self, name: &str, notes: &mut Notes) -> Result<Option<Vec<String>>, SdlError> {
         self.get(name).map(|at| at.texts(notes)).transpose()
     }

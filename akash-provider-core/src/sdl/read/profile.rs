@@ -1,4 +1,4 @@
-//! Profiles: what a replica needs, where it may run, what it may cost.
+//! Profiles: resources of a replica, placement attributes and prices.
 
 use super::at::At;
 use crate::sdl::document::{Compute, Placement, Written};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SIZE: &str = "write a number and a unit, for example `512Mi`";
 
-/// Storage classes the network knows.
+/// Storage classes of the network.
 const CLASSES: [&str; 5] = ["default", "beta1", "beta2", "beta3", "ram"];
 
 /// Reads a compute profile.
@@ -18,7 +18,7 @@ pub(super) fn compute(at: &At<'_>, notes: &mut Notes) -> Result<Compute, SdlErro
     let fields = at.map()?;
     fields.warn_others(&["resources"], notes);
     let resources = fields
-        .required("resources", "say cpu, memory and storage")?
+        .required("resources", "add cpu, memory and storage")?
         .map()?;
     resources.warn_others(&["cpu", "gpu", "memory", "storage"], notes);
     let mut part = |name: &str, mend: &str| notes.keep(resources.required(name, mend));
@@ -26,7 +26,7 @@ pub(super) fn compute(at: &At<'_>, notes: &mut Notes) -> Result<Compute, SdlErro
     let memory_at = part("memory", "write `size: 512Mi` below it");
     let storage_at = part("storage", "write `size: 512Mi` below it");
     let gpu_at = resources.get("gpu");
-    // What is missing or wrong is noted, and then nobody uses what stands in for it.
+    // Missing and invalid parts have an error, so their default values are never used.
     Ok(Compute {
         spot: at.spot.clone(),
         cpu: part_of(cpu_at, &at.spot, notes, cpu),
@@ -36,7 +36,7 @@ pub(super) fn compute(at: &At<'_>, notes: &mut Notes) -> Result<Compute, SdlErro
     })
 }
 
-/// A part of a profile and its place; the profile's own where there is none.
+/// Returns a part of a profile with its location, or the default with the location of the profile.
 fn part_of<T: Default>(
     at: Option<At<'_>>,
     profile: &Spot,
@@ -94,8 +94,8 @@ fn gpu(at: &At<'_>, notes: &mut Notes) -> Result<Gpu, SdlError> {
         None => Vec::new(),
     };
     if units > 0 && attributes.is_empty() {
-        let problem = "GPUs are asked for and no model is named";
-        let mend = "add `attributes: {vendor: {nvidia: []}}` for any model, or list models there";
+        let problem = "GPUs are requested without a model";
+        let mend = "add `attributes: {vendor: {nvidia: []}}` for any model, or list models";
         return Err(at.spot.error(ErrorKind::MissingField, problem, mend));
     }
     Ok(Gpu { units, attributes })
@@ -109,7 +109,7 @@ fn gpu_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, SdlE
     for (name, at) in vendor.map()?.each() {
         if name != "nvidia" {
             let problem = format!(
-                "the vendor `{}` is unknown to the network and left out",
+                "the vendor `{}` is unknown to the network and ignored",
                 shown(name)
             );
             notes.warn(at.spot.warning(problem, "use `nvidia`"));
@@ -130,7 +130,7 @@ fn gpu_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, SdlE
             }
         }
     }
-    // A vendor without models stands for any of its models.
+    // A vendor without models represents all its models.
     if keys.is_empty() {
         keys.insert("vendor/nvidia/model/*".to_owned());
     }
@@ -146,7 +146,7 @@ fn gpu_model(at: &At<'_>, notes: &mut Notes) -> Result<String, SdlError> {
     if let Some(at) = fields.get("ram") {
         let mend = "write a number and a binary unit, for example `80Gi`";
         let bytes = at.quantity(scalar::gpu_ram, mend)?;
-        // Whole gibibytes, the form in which devices are compared later.
+        // In whole gibibytes, the form in which devices are compared.
         key.push_str(&format!("/ram/{}Gi", bytes >> 30));
     }
     if let Some(at) = fields.get("interface") {
@@ -158,15 +158,16 @@ fn gpu_model(at: &At<'_>, notes: &mut Notes) -> Result<String, SdlError> {
             }
         }
     }
-    // The whole key is looked at, because memory and interface count towards its length.
+    // The whole key is checked, because memory and interface count towards its length.
     if model.is_empty() || !is_attribute_key(&key) {
-        let problem = format!("`{}` cannot name a GPU model here", shown(model));
+        let problem = format!("`{}` is not a valid GPU model", shown(model));
         return Err(at.spot.error(ErrorKind::Invalid, problem, MEND));
     }
     Ok(key)
 }
 
-/// As the network checks keys: a letter, then 1 to 127 of letters, digits, `_`, `/`, `.`, `-`; `*` only last.
+/// Returns whether the network accepts the key: a letter, then 1 to 127 of letters, digits, `_`, `/`, `.`,
+/// `-`; `*` only at the end.
 fn is_attribute_key(key: &str) -> bool {
     let body = key.strip_suffix('*').unwrap_or(key);
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b"_/.-".contains(&b);
@@ -190,7 +191,7 @@ fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Written<Storage>
         }
     } else {
         let (spot, mut volume) = volume(at, notes)?;
-        // One that stands alone is called so, whatever name it is given.
+        // A single volume is always called `default`, regardless of its name.
         volume.value.name = "default".to_owned();
         volumes.push((spot, volume));
     }
@@ -205,7 +206,7 @@ fn storage(at: &At<'_>, notes: &mut Notes) -> Result<Vec<(Spot, Written<Storage>
         let name = &volume.value.name;
         if !names.insert(name) {
             let problem = format!("another volume is named `{}`", shown(name));
-            let mend = "give each its own `name`; one without a name is called `default`";
+            let mend = "use a unique `name`; a volume without a name is called `default`";
             notes.wrong(spot.error(ErrorKind::DuplicateKey, problem, mend));
         }
     }
@@ -235,7 +236,7 @@ fn volume(at: &At<'_>, notes: &mut Notes) -> Result<(Spot, Written<Storage>), Sd
     Ok((at.spot.clone(), Written { value, text }))
 }
 
-/// `class` and `persistent`, completed the way the network's tools do it.
+/// Returns `class` and `persistent`, with the defaults of the network's tools.
 fn volume_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, SdlError> {
     let fields = at.map()?;
     fields.only(&["class", "persistent"], notes);
@@ -245,7 +246,7 @@ fn volume_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, S
     };
     let class = fields.text("class")?;
     let class = match class {
-        // Only for the very word `true`: with `on` and `yes` the class stays empty, as in the network's
+        // Only for the exact text `true`: with `on` and `yes` the class stays empty, as in the network's
         // tools.
         "" if persistent == "true" => "default",
         class => class,
@@ -255,20 +256,20 @@ fn volume_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, S
         "true" | "on" | "yes" => "true",
         "false" | "off" | "no" => "false",
         other => {
-            let problem = format!("`{}` says neither persistent nor not", shown(other));
+            let problem = format!("`{}` is not a boolean", shown(other));
             return error(problem, "write `persistent: true` or `persistent: false`");
         }
     };
-    // Compared as written, so `off` and `no` are refused here too, as in the network's tools.
+    // Compared as written, so `off` and `no` are refused, as in the network's tools.
     if class == "ram" && persistent != "false" {
         return error(
             "a volume in memory cannot be persistent".to_owned(),
-            "leave `persistent` out",
+            "remove `persistent`",
         );
     }
     if !class.is_empty() && class != "ram" && persistent == "false" {
         let problem = format!("the class `{}` is for persistent volumes", shown(class));
-        return error(problem, "add `persistent: true` or leave `class` out");
+        return error(problem, "add `persistent: true` or remove `class`");
     }
     if !class.is_empty() && !CLASSES.contains(&class) {
         let problem = format!("there is no storage class `{}`", shown(class));
@@ -282,8 +283,8 @@ fn volume_attributes(at: &At<'_>, notes: &mut Notes) -> Result<Vec<Attribute>, S
     Ok(attributes)
 }
 
-/// The order the network's tools give volumes. It feeds the hash, so it is theirs to the letter: an insertion
-/// sort by a comparison that calls two ephemeral volumes of equal size smaller than each other.
+/// Sorts volumes exactly like the network's tools, because the order affects the hash: insertion sort with a
+/// comparison in which two ephemeral volumes of equal size are each less than the other.
 fn sort(volumes: &mut [(Spot, Written<Storage>)]) {
     for end in 1..volumes.len() {
         for at in (1..=end).rev() {
@@ -318,7 +319,7 @@ fn goes_before(a: &Storage, b: &Storage) -> bool {
 pub(super) fn placement(at: &At<'_>, notes: &mut Notes) -> Result<Placement, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["attributes", "signedBy", "pricing"], notes);
-    // Sorted by key: their order goes into the group on the chain.
+    // Sorted by key, as in the group on the chain.
     let mut attributes = BTreeMap::new();
     if let Some(at) = fields.get("attributes") {
         for (key, at) in at.map()?.each() {
@@ -326,7 +327,7 @@ pub(super) fn placement(at: &At<'_>, notes: &mut Notes) -> Result<Placement, Sdl
                 let problem = format!("no provider can have an attribute named `{}`", shown(key));
                 notes.warn(
                     at.spot
-                        .warning(problem, "use letters, digits, `_`, `/`, `.` and `-`"),
+                        .warning(problem, "use only letters, digits, `_`, `/`, `.` and `-`"),
                 );
             }
             attributes.insert(key, notes.keep(at.text()).unwrap_or_default());
@@ -364,10 +365,10 @@ pub(super) fn placement(at: &At<'_>, notes: &mut Notes) -> Result<Placement, Sdl
 fn price(at: &At<'_>, notes: &mut Notes) -> Result<DecCoin, SdlError> {
     let fields = at.map()?;
     fields.warn_others(&["amount", "denom"], notes);
-    let mend = "write a number above zero with at most 18 digits after the point";
+    let mend = "write a number above zero with at most 18 digits after the decimal point";
     let amount_at = fields.required("amount", mend)?;
     let text = amount_at.text()?;
-    // An SDL may say `.5`, and a decimal is read with a digit before its point.
+    // An SDL can contain `.5`, but the decimal parser requires a digit before the point.
     let padded = if text.starts_with('.') {
         format!("0{text}")
     } else {
@@ -392,7 +393,10 @@ fn price(at: &At<'_>, notes: &mut Notes) -> Result<DecCoin, SdlError> {
             .error(ErrorKind::Invalid, problem, "write `denom: uakt`"));
     }
     if !matches!(denom, "uakt" | "uact") && !denom.starts_with("ibc/") {
-        let problem = format!("the network's tools know no denomination `{}`", shown(denom));
+        let problem = format!(
+            "the denomination `{}` is unknown to the network's tools",
+            shown(denom)
+        );
         notes.warn(denom_at.spot.warning(problem, "use `uakt` or `uact`"));
     }
     Ok(DecCoin::new(&denom.into(), amount))

@@ -1,4 +1,4 @@
-//! A service: image, process, ports, mounts, login.
+//! Services: image, process, ports, mounts, login.
 
 use super::at::{At, Fields};
 use crate::manifest::image;
@@ -30,7 +30,8 @@ pub(super) fn service(at: &At<'_>, notes: &mut Notes) -> Result<Service, SdlErro
     let name = at.spot.path.strip_prefix("services.").unwrap_or_default();
     if !is_service_name(name) {
         let problem = format!("`{}` cannot be the name of a service", shown(name));
-        let mend = "use at most 63 of a-z, 0-9 and `-`, starting with a letter and not ending with `-`";
+        let mend =
+            "use at most 63 characters of a-z, 0-9 and `-`, starting with a letter and not ending with `-`";
         notes.wrong(at.spot.error(ErrorKind::Invalid, problem, mend));
     }
     let image = image(&fields);
@@ -84,7 +85,7 @@ fn image<'a>(fields: &Fields<'a>) -> Result<&'a str, SdlError> {
 }
 
 fn dependencies(fields: &Fields<'_>, notes: &mut Notes) -> Result<(), SdlError> {
-    // Looked through for faults alone: nothing in the manifest stands for it.
+    // Only validated, because the manifest does not contain dependencies.
     if let Some(at) = fields.get("dependencies") {
         for item in at.list(notes)? {
             let item = item.map()?;
@@ -218,7 +219,7 @@ fn http_options(at: &At<'_>, notes: &mut Notes) -> Result<HttpOptions, SdlError>
         notes,
     );
     let preset = HttpOptions::default();
-    // A zero is an option that was left out, as in the network's tools.
+    // Zero means a missing option, as in the network's tools.
     let or = |value: u32, preset: u32| if value == 0 { preset } else { value };
     let cases = match fields.get("next_cases") {
         Some(at) => next_cases(&at, notes)?,
@@ -248,14 +249,14 @@ fn http_options(at: &At<'_>, notes: &mut Notes) -> Result<HttpOptions, SdlError>
 fn next_cases(at: &At<'_>, notes: &mut Notes) -> Result<Vec<String>, SdlError> {
     let cases = at.texts(notes)?;
     let error = |problem: String| {
-        let mend = format!("use some of {}; `off` stands alone", NEXT_CASES.join(", "));
+        let mend = format!("use some of {}; `off` excludes others", NEXT_CASES.join(", "));
         Err(at.spot.error(ErrorKind::Invalid, problem, mend))
     };
     if let Some(bad) = cases.iter().find(|case| !NEXT_CASES.contains(&case.as_str())) {
-        return error(format!("there is no case `{}`", shown(bad)));
+        return error(format!("unknown case `{}`", shown(bad)));
     }
     if cases.len() > 1 && cases.iter().any(|case| case == "off") {
-        return error("`off` is here with other cases".to_owned());
+        return error("`off` is used with other cases".to_owned());
     }
     Ok(cases)
 }
@@ -315,7 +316,7 @@ fn permissions(at: &At<'_>, notes: &mut Notes) -> Result<Permissions, SdlError> 
         .flatten()
         .filter(|name| !known.contains(&name.as_str()))
     {
-        let problem = format!("no provider knows the permission `{}`", shown(name));
+        let problem = format!("unknown permission `{}`", shown(name));
         notes.warn(at.spot.warning(problem, "use some of deployment, logs, events"));
     }
     Ok(Permissions { read })
@@ -325,7 +326,7 @@ fn credentials(at: &At<'_>, notes: &mut Notes) -> Result<Credentials, SdlError> 
     let fields = at.map()?;
     fields.warn_others(&["host", "email", "username", "password"], notes);
     for name in ["host", "username", "password"] {
-        let mend = "give host, username and password";
+        let mend = "add host, username and password";
         if fields.required(name, mend)?.text()?.trim().is_empty() {
             let problem = format!("`{name}` is empty");
             return Err(fields.spot.error(ErrorKind::MissingField, problem, mend));
@@ -337,7 +338,7 @@ fn credentials(at: &At<'_>, notes: &mut Notes) -> Result<Credentials, SdlError> 
         username: fields.text("username")?.to_owned(),
         password: fields.text("password")?.to_owned(),
     };
-    // Lengths the network's schema asks for and its parser does not.
+    // Minimum lengths in the schema of the network, which its parser does not check.
     for (name, text, least) in [
         ("email", &credentials.email, 5),
         ("password", &credentials.password, 6),

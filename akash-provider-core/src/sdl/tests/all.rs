@@ -1,9 +1,9 @@
-//! Everything that is wrong is told at once, and nothing twice.
+//! All errors are reported at once, and each error once.
 
 use super::GOOD;
 use crate::sdl::{ErrorKind, MAX_ERRORS, SdlErrors, parse, parse_all};
 
-/// The errors of a text that is right but for these replacements.
+/// Returns the errors of a valid text after these replacements.
 fn errors(slips: &[(&str, &str)]) -> Box<SdlErrors> {
     let text = slips.iter().fold(GOOD.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");
@@ -60,7 +60,7 @@ fn who_refers_to_a_wrong_part_is_not_wrong_too() {
         assert_eq!(found.iter().count(), count, "{to}: {found:?}");
         assert!(found.iter().all(|e| e.kind != ErrorKind::Reference), "{found:?}");
     }
-    // Where the parts are right, each name that leads nowhere is one.
+    // If the parts are valid, each unresolved name is one error.
     let found = errors(&[
         ("profile: web", "profile: big"),
         ("    akash:\n      profile", "    nowhere:\n      profile"),
@@ -83,7 +83,7 @@ fn limits_and_the_manifest_tell_all_their_errors_too() {
     ]);
     assert!(found.iter().all(|e| e.kind == ErrorKind::Limit), "{found:?}");
     assert_eq!(places(&found).len(), 2);
-    // The same host in three services: two of them come too late, and each is pointed at.
+    // The same host in three services: the second and the third are errors.
     let expose =
         "    expose:\n      - port: 80\n        accept: [a.example]\n        to:\n          - global: true\n";
     let service = |name: &str| format!("  {name}:\n    image: nginx\n{expose}");
@@ -109,6 +109,6 @@ fn no_more_errors_are_kept_than_anybody_reads() {
     let one_less = &many[..many.rfind("nonsense").unwrap()];
     let found = parse_all(&(GOOD.to_owned() + one_less)).unwrap_err();
     assert_eq!((found.iter().count(), found.more), (MAX_ERRORS, 6));
-    // A text that cannot be read on has the one error.
+    // A text that cannot be parsed further has exactly one error.
     assert_eq!(parse_all("services: }").unwrap_err().iter().count(), 1);
 }
