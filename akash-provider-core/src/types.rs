@@ -1,7 +1,7 @@
-//! The market's nouns as plain values: ids, resources, groups, prices, chain records, facts.
+//! Types of the market as plain values: ids, resources, groups, prices, chain records, events.
 //!
-//! They are parsed at the border (proto, CRD, JSON, YAML) and cannot be wrong inside. Every type compares,
-//! hashes and serialises, because a simulation log is made of them.
+//! Values are validated when they are parsed from protobuf, CRDs, JSON or YAML. Every type can be compared,
+//! hashed and serialized, for the logs of simulations.
 
 pub mod chain;
 pub mod decline_code;

@@ -1,4 +1,4 @@
-//! What the chain says: records as queries return them, and events.
+//! Data of the chain: records as queries return them, and events.
 
 use super::group::{Attribute, GroupSpec};
 use super::id::{Address, BidId, DeploymentId, GroupId, LeaseId, OrderId};
@@ -14,11 +14,11 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OrderState {
-    /// Takes bids, until one of them wins or the order closes.
+    /// Accepts bids, until one wins or the order closes.
     Open,
     /// One bid won and has a lease.
     Active,
-    /// Over for good; a group that is started again gets a new order.
+    /// Final. A group that is started again gets a new order.
     Closed,
 }
 
@@ -26,13 +26,13 @@ pub enum OrderState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BidState {
-    /// Waits for the tenant.
+    /// Waits for the decision of the tenant.
     Open,
-    /// Won; the lease has the same id.
+    /// Won. The lease has the same id.
     Active,
     /// Another provider won; the chain has returned the deposit.
     Lost,
-    /// Over; the record stays and forbids another bid on the order.
+    /// Closed. The record stays and prevents another bid of the provider on the order.
     Closed,
 }
 
@@ -40,18 +40,19 @@ pub enum BidState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseState {
-    /// Runs, and is paid per block.
+    /// The workload runs, and the lease is paid per block.
     Active,
-    /// Runs and pays until the reclamation deadline has passed and the provider closes it.
+    /// The workload runs and is paid until the reclamation deadline has passed and the provider closes the
+    /// lease.
     Reclaiming,
-    /// Closed by the chain because the escrow ran dry.
+    /// Closed by the chain because of insufficient escrow funds.
     InsufficientFunds,
-    /// Ended for another reason than a dry escrow, and for good.
+    /// Closed for another reason.
     Closed,
 }
 
 impl LeaseState {
-    /// True while the workload is to run.
+    /// Returns whether the workload has to run.
     #[must_use]
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Active | Self::Reclaiming)
@@ -62,39 +63,40 @@ impl LeaseState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupState {
-    /// Has, or will get, an order.
+    /// The group has an order, or will get one.
     Open,
-    /// Stopped by the tenant or by a close of the provider; may be started again.
+    /// Stopped by the tenant or by a close of the provider. The tenant can start the group again.
     Paused,
-    /// Stopped by the chain because the escrow of its deployment ran dry.
+    /// Stopped by the chain because of insufficient escrow funds of its deployment.
     InsufficientFunds,
-    /// Over for good: it gets no further order.
+    /// Final. The group gets no further order.
     Closed,
 }
 
-/// Why a lease ended, in the chain's numbers.
+/// Reason of a closed lease, with the numbers of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CloseReason {
-    /// By the tenant (1).
+    /// Closed by the tenant (1).
     Owner,
-    /// Known to be unhealthy for too long (10000).
+    /// Unhealthy for too long (10000).
     Unstable,
-    /// The provider takes the capacity away (10001).
+    /// The provider needs the capacity (10001).
     Decommission,
-    /// The provider gives no reason (10002).
+    /// The provider states no reason (10002).
     Unspecified,
     /// No manifest arrived in time (10003).
     ManifestTimeout,
-    /// The escrow ran dry (20000).
+    /// The escrow funds were insufficient (20000).
     InsufficientFunds,
-    /// A number we have no name for.
+    /// An unknown number.
     Other(u32),
 }
 
 impl CloseReason {
-    /// Number of the reason on the chain: 1 is the tenant's, 10000 to 19999 a provider's, 20000 the chain's own.
+    /// Returns the number of the reason on the chain: 1 for the tenant, 10000 to 19999 for a provider, 20000
+    /// for the chain.
     #[must_use]
     pub const fn code(self) -> u32 {
         match self {
@@ -108,7 +110,7 @@ impl CloseReason {
         }
     }
 
-    /// True for the reasons a provider may give (10000 to 19999).
+    /// Returns whether a provider can state this reason (10000 to 19999).
     #[must_use]
     pub const fn is_providers(self) -> bool {
         let code = self.code();
@@ -116,153 +118,154 @@ impl CloseReason {
     }
 }
 
-/// A group's call for bids, as the market records it.
+/// Request for bids on a group, as the market records it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Order {
-    /// The group it is for, and which of that group's orders it is.
+    /// Group and oseq of the order.
     pub id: OrderId,
-    /// Whether it takes bids, has a lease, or is over.
+    /// Whether the order accepts bids, has a lease, or is closed.
     pub state: OrderState,
-    /// What is asked for.
+    /// Requested resources and requirements.
     pub spec: Arc<GroupSpec>,
-    /// Height it was created at.
+    /// Height of the creation.
     pub created_at: Height,
-    /// Shortest reclamation window the tenant accepts; `None` when it does not ask for one.
+    /// Minimum reclamation window that the tenant accepts; `None` requests none.
     pub reclamation_min_window: Option<Duration>,
 }
 
-/// A provider's offer on an order; the chain allows each provider one per order, ever.
+/// Offer of a provider for an order. The chain allows one bid per provider and order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Bid {
-    /// Order and bidder; the lease that it may win has the same id.
+    /// Order and provider. The lease of a winning bid has the same id.
     pub id: BidId,
-    /// Where it stands; the record of a closed bid stays.
+    /// State of the bid. The record of a closed bid stays.
     pub state: BidState,
     /// Price per block for the whole group.
     pub price: DecCoin,
-    /// Height it was created at.
+    /// Height of the creation.
     pub created_at: Height,
-    /// What was offered: the units as reserved (GPU models concrete); may be empty.
+    /// Offered units as reserved, with concrete GPU models; may be empty.
     pub resources_offer: Vec<ResourceUnit>,
-    /// Reclamation window offered; `None` when the bid has no reclamation terms.
+    /// Offered reclamation window; `None` for a bid without reclamation terms.
     pub reclamation_window: Option<Duration>,
 }
 
 /// Reclamation terms of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reclamation {
-    /// Time between the announcement and the earliest close.
+    /// Time between the start of the reclamation and the earliest close.
     pub window: Duration,
-    /// When the provider may close; set once reclamation has started.
+    /// Earliest close by the provider; set after the start of the reclamation.
     pub deadline: Option<BlockTime>,
-    /// Why it was started; `None` before, and where the record does not say.
+    /// Reason of the reclamation; `None` before its start, or if the record contains none.
     #[serde(default)]
     pub reason: Option<CloseReason>,
 }
 
-/// What a bid becomes that won: paid per block from the deployment's escrow.
+/// Lease of a winning bid, paid per block from the escrow of the deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Lease {
-    /// The id of the bid that won it.
+    /// Id of the winning bid.
     pub id: LeaseId,
-    /// Active or reclaiming while the workload is to run; the other states are final.
+    /// State of the lease. All states except active and reclaiming are final.
     pub state: LeaseState,
-    /// Price per block for the whole group, as it was bid.
+    /// Price per block of the whole group, as in the bid.
     pub price: DecCoin,
-    /// Height it was created at.
+    /// Height of the creation.
     pub created_at: Height,
-    /// Height it ended at; 0 while it lives.
+    /// Height of the close; 0 while the lease is active.
     pub closed_on: Height,
-    /// Why it ended; `None` while it lives and where the record does not say.
+    /// Reason of the close; `None` while the lease is active, or if the record contains none.
     pub reason: Option<CloseReason>,
-    /// Terms, where the bid offered them.
+    /// Reclamation terms of the bid, if any.
     pub reclamation: Option<Reclamation>,
 }
 
-/// What a lease has earned.
+/// Earnings of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Payment {
-    /// What the escrow pays for it per block.
+    /// Amount per block.
     pub rate: DecCoin,
-    /// Settled and not yet withdrawn.
+    /// Settled amount that is not yet withdrawn.
     pub balance: DecCoin,
-    /// Paid out to the provider so far, in whole units.
+    /// Total amount withdrawn by the provider, in whole units.
     pub withdrawn: Coin,
 }
 
 /// A lease with its payment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LeaseRecord {
-    /// The lease itself, without what it earned.
+    /// Lease without its earnings.
     pub lease: Lease,
-    /// Its payment; `None` when the node did not give one.
+    /// Earnings; `None` if the node returned none.
     pub payment: Option<Payment>,
 }
 
-/// A tenant's deployment, without its groups and its money.
+/// Deployment of a tenant, without groups and funds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Deployment {
-    /// Its owner, and the sequence number that the owner chose.
+    /// Owner, and the sequence number that the owner chose.
     pub id: DeploymentId,
-    /// True until it is closed.
+    /// Whether the deployment is not closed.
     pub active: bool,
     /// SHA-256 of the canonical manifest.
     pub hash: [u8; 32],
-    /// Height it was created at.
+    /// Height of the creation.
     pub created_at: Height,
-    /// Shortest reclamation window the tenant accepts.
+    /// Minimum reclamation window that the tenant accepts.
     pub reclamation_min_window: Option<Duration>,
 }
 
 /// A group of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Group {
-    /// Its deployment, and its place among that deployment's groups.
+    /// Deployment and gseq.
     pub id: GroupId,
-    /// Whether it may have an order: only an open group has one.
+    /// State of the group. Only an open group can have an order.
     pub state: GroupState,
-    /// What the tenant asks for, and where it may run.
+    /// Requested resources and requirements.
     pub spec: Arc<GroupSpec>,
 }
 
-/// The money of a deployment.
+/// Escrow account of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct EscrowAccount {
-    /// What is left at `settled_at`, by denomination; may be negative when overdrawn.
+    /// Remaining funds at `settled_at`, by denomination; negative if overdrawn.
     pub funds: BTreeMap<Denom, Dec>,
     /// Height up to which payments are settled.
     pub settled_at: Height,
 }
 
-/// Everything about a deployment that a provider needs.
+/// Records of a deployment that a provider needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DeploymentRecord {
-    /// State and manifest hash of the deployment itself.
+    /// State and manifest hash.
     pub deployment: Deployment,
-    /// All its groups, by gseq.
+    /// All groups, by gseq.
     pub groups: Vec<Group>,
-    /// Its money, from which the leases of all its groups are paid.
+    /// Escrow account that pays the leases of all groups.
     pub escrow: EscrowAccount,
-    /// All its live leases (active and reclaiming), of every provider.
+    /// Active and reclaiming leases of every provider.
     pub leases: Vec<Lease>,
 }
 
-/// A provider as registered.
+/// Record of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProviderRecord {
-    /// Account the provider bids and signs with; it is part of the id of each of its bids.
+    /// Account that signs transactions and is part of every bid id.
     pub owner: Address,
-    /// Where tenants reach it.
+    /// URI of the provider for tenants.
     pub host_uri: String,
-    /// What it declares of itself; orders are matched against these.
+    /// Declared attributes, which are compared with orders.
     pub attributes: Vec<Attribute>,
-    /// Who is behind it.
+    /// Contact information.
     #[serde(default)]
     pub info: ProviderInfo,
 }
 
 impl ProviderRecord {
-    /// The host of [`host_uri`](Self::host_uri), as it is written there, without its port; `None` where there is none.
+    /// Returns the host of [`host_uri`](Self::host_uri) as written, without the port, or `None` if the URI
+    /// has no host.
     ///
     /// ```
     /// # use akash_provider_core::types::{Address, ProviderRecord};
@@ -272,7 +275,7 @@ impl ProviderRecord {
     /// for (uri, host) in [
     ///     ("https://Provider.example:8443/path", Some("Provider.example")),
     ///     ("https://provider.example.", Some("provider.example")),
-    ///     ("https://me:word@provider.example?a=@b:1", Some("provider.example")),
+    ///     ("https://me:pass@provider.example?a=@b:1", Some("provider.example")),
     ///     ("https://[2001:db8::1]:8443", Some("2001:db8::1")),
     ///     ("https://:8443", None),
     ///     ("provider.example", None),
@@ -284,7 +287,7 @@ impl ProviderRecord {
     pub fn host(&self) -> Option<&str> {
         let (_, rest) = self.host_uri.split_once("://")?;
         let authority = rest.split(['/', '?', '#']).next()?;
-        // What comes before the last `@` is a login, which may have one itself.
+        // The part before the last `@` is a login, which may itself contain an `@`.
         let place = authority.rsplit('@').next()?;
         let host = match place.strip_prefix('[') {
             Some(address) => address.split(']').next()?,
@@ -295,64 +298,65 @@ impl ProviderRecord {
     }
 }
 
-/// How the people behind a provider are reached; each may be empty.
+/// Contact information of a provider; each field may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct ProviderInfo {
-    /// E-mail address; empty when the provider gave none.
+    /// E-mail address; empty if unknown.
     #[serde(default)]
     pub email: String,
-    /// Web address; empty when the provider gave none.
+    /// Web address; empty if unknown.
     #[serde(default)]
     pub website: String,
 }
 
-/// What an auditor has signed about a provider.
+/// Attributes of a provider that an auditor has signed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AuditedAttributes {
-    /// The auditor, as text (orders may name auditors that are no addresses).
+    /// Auditor as text, because orders may name auditors that are not addresses.
     pub auditor: String,
-    /// Keys and values it signed; the requirements of orders are matched against these.
+    /// Signed attributes, which are compared with the requirements of orders.
     pub attributes: Vec<Attribute>,
 }
 
-/// A certificate as published.
+/// A published certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Certificate {
-    /// Serial number in decimal digits; names the certificate among those of its account.
+    /// Serial number in decimal digits, unique per account.
     pub serial: String,
-    /// False once its owner has revoked it.
+    /// Whether the certificate is not revoked.
     pub valid: bool,
-    /// The X.509 certificate as PEM bytes.
+    /// X.509 certificate in PEM.
     pub cert: Vec<u8>,
-    /// Its public key, PEM.
+    /// Public key in PEM.
     pub pubkey: Vec<u8>,
 }
 
-/// Parameters of the market that a bid must respect.
+/// Market parameters for bids.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MarketParams {
-    /// Least deposit of a bid, one entry per accepted denomination.
+    /// Minimum deposit of a bid, one entry per accepted denomination.
     pub bid_min_deposits: Vec<Coin>,
-    /// Bids an order takes (open, active and closed ones count; lost ones do not).
+    /// Maximum number of bids per order. Open, active and closed bids count, lost bids do not.
     pub order_max_bids: u32,
-    /// Shortest reclamation window a bid may offer.
+    /// Minimum reclamation window of a bid.
     pub min_reclamation_window: Duration,
-    /// Longest reclamation window a bid may offer.
+    /// Maximum reclamation window of a bid.
     pub max_reclamation_window: Duration,
 }
 
-/// One fact in a block. Facts of a transaction come in the order of the transaction's events.
+/// An event of a block. Events of a transaction are in the order of the transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ChainEvent {
-    /// The known past is incomplete: this is the whole present. First on every subscription and after every gap.
+    /// The current state, because past events may be missing. First item of every subscription, and after
+    /// every gap.
     Resync(Arc<Snapshot>),
-    /// A block is complete: all its facts have been told.
+    /// A block is complete: all its events have been sent.
     Block {
-        /// Height of the block that is complete.
+        /// Height of the block.
         height: Height,
-        /// Time in that block's header.
+        /// Time in the header of the block.
         time: BlockTime,
     },
     /// A deployment was created.
@@ -360,11 +364,11 @@ pub enum ChainEvent {
         /// Owner and dseq of the deployment.
         id: DeploymentId,
     },
-    /// A deployment's manifest hash changed.
+    /// The manifest hash of a deployment changed.
     DeploymentUpdated {
         /// Owner and dseq of the deployment.
         id: DeploymentId,
-        /// SHA-256 of the canonical manifest that is to be run from then on.
+        /// SHA-256 of the new canonical manifest.
         hash: [u8; 32],
     },
     /// A deployment was closed.
@@ -377,7 +381,7 @@ pub enum ChainEvent {
         /// Deployment and gseq of the group.
         id: GroupId,
     },
-    /// A group was paused; its order, bids and lease are closed by events of their own.
+    /// A group was paused. Separate events report its closed order, bids and lease.
     GroupPaused {
         /// Deployment and gseq of the group.
         id: GroupId,
@@ -387,68 +391,68 @@ pub enum ChainEvent {
         /// Deployment and gseq of the group.
         id: GroupId,
     },
-    /// An order takes bids.
+    /// An order was created and accepts bids.
     OrderCreated {
         /// Group and oseq of the order.
         id: OrderId,
     },
-    /// An order is over.
+    /// An order was closed.
     OrderClosed {
         /// Group and oseq of the order.
         id: OrderId,
     },
-    /// A provider has bid on an order.
+    /// A provider placed a bid.
     BidCreated {
         /// Order and provider of the bid.
         id: BidId,
         /// Price per block for the whole group.
         price: DecCoin,
     },
-    /// A bid is over.
+    /// A bid was closed.
     BidClosed {
         /// Order and provider of the bid.
         id: BidId,
     },
-    /// A bid won: the order has its lease.
+    /// A bid won and its lease was created.
     LeaseCreated {
         /// Order and provider of the lease.
         id: LeaseId,
-        /// Price per block for the whole group, as the winner bid it.
+        /// Price per block of the whole group, as in the bid.
         price: DecCoin,
     },
-    /// A lease is over.
+    /// A lease was closed.
     LeaseClosed {
         /// Order and provider of the lease.
         id: LeaseId,
-        /// Reason as the chain records it.
+        /// Reason recorded on the chain.
         reason: CloseReason,
     },
-    /// A provider announced that it takes a lease back.
+    /// A provider started the reclamation of a lease.
     LeaseReclaimStarted {
         /// Order and provider of the lease.
         id: LeaseId,
-        /// Reason as the chain records it.
+        /// Reason recorded on the chain.
         reason: CloseReason,
-        /// When it may be closed.
+        /// Earliest close.
         deadline: BlockTime,
     },
-    /// A provider's record changed (or was made).
+    /// The record of a provider was created or changed.
     ProviderUpdated {
-        /// Account that it belongs to.
+        /// Account of the provider.
         owner: Address,
     },
-    /// An auditor signed, or took back, attributes of a provider.
+    /// An auditor signed attributes of a provider, or removed them.
     AuditChanged {
-        /// Account of the auditor who signed or took back.
+        /// Account of the auditor.
         auditor: Address,
-        /// Account of the provider that the attributes are about.
+        /// Account of the provider.
         owner: Address,
     },
 }
 
 impl ChainEvent {
-    /// True for what a provider is told: facts about other providers alone are not; that one of them won an
-    /// order is.
+    /// Returns whether the event is relevant to `provider`. Events about other providers alone are not,
+    /// except that a bid of another provider won an order.
     #[must_use]
     pub fn concerns(&self, provider: &Address) -> bool {
         match self {
@@ -472,63 +476,63 @@ impl ChainEvent {
     }
 }
 
-/// The whole present, as far as it concerns one provider, at one height.
+/// Current state of all records of one provider, at one height.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// The chain it was read from.
+    /// Chain id.
     pub chain_id: String,
-    /// Everything up to and including this height is in here.
+    /// Height of the snapshot. The snapshot contains all changes up to this height.
     pub height: Height,
-    /// Time of that block.
+    /// Time of the block.
     pub time: BlockTime,
-    /// Our record; `None` when we are not registered.
+    /// Record of the provider; `None` if the provider is not registered.
     pub provider: Option<ProviderRecord>,
     /// Market parameters in force at this height.
     pub params: MarketParams,
-    /// All open orders of the chain, also those that we have not bid on.
+    /// All open orders of the chain.
     pub orders: Vec<Order>,
-    /// Our bids: all open and active ones, and the lost and closed ones of the open orders.
+    /// Bids of the provider: all open and active bids, and the lost and closed bids on open orders.
     pub bids: Vec<Bid>,
-    /// Our live leases, active and reclaiming.
+    /// Active and reclaiming leases of the provider.
     pub leases: Vec<LeaseRecord>,
-    /// The deployments of those leases.
+    /// Deployments of these leases.
     pub deployments: Vec<DeploymentRecord>,
-    /// Times of the heights the records above were created at; a missing one counts as `time`.
+    /// Times of the heights at which the records were created. A missing time counts as `time`.
     pub block_times: BTreeMap<Height, BlockTime>,
 }
 
 impl Snapshot {
-    /// Time of a block the snapshot's records refer to; the snapshot's own time when the node no longer
-    /// knows it (which gives every deadline its full length once more, never less).
+    /// Returns the time of a block that a record refers to. If the time is missing, the time of the snapshot
+    /// is returned, which extends deadlines and never shortens them.
     #[must_use]
     pub fn block_time(&self, height: Height) -> BlockTime {
         self.block_times.get(&height).copied().unwrap_or(self.time)
     }
 }
 
-/// How far several endpoints agree about a record.
+/// Agreement of several endpoints about a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Agreement {
     /// Only one endpoint is configured.
     Single,
-    /// A second endpoint says the same.
+    /// A second endpoint returned the same record.
     Confirmed,
-    /// A second endpoint says something else, or the client knows that its own record has gaps.
+    /// A second endpoint returned another record, or the client has an incomplete record.
     Disputed,
-    /// The second endpoint could not be asked.
+    /// The second endpoint could not be queried.
     Unreachable,
 }
 
-/// A record, and what its reading is worth as evidence.
+/// A record with its value as evidence.
 ///
-/// Read from a node with our chain id that is not catching up.
+/// The record was read from a node with the configured chain id that was not catching up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Observed<T> {
-    /// What was read; `None` is "not found", which is never evidence.
+    /// The record; `None` means "not found", which alone is never evidence.
     pub value: Option<T>,
-    /// Height it was read at.
+    /// Height of the query.
     pub height: Height,
-    /// What the other endpoints say.
+    /// Agreement of the other endpoints.
     pub agreement: Agreement,
 }

@@ -1,10 +1,10 @@
-//! Why an order got no bid, as a word to count by.
+//! Machine-readable codes of decline reasons.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Reason of a [`Decline`](crate::bidding::Decline) without its particulars. Statuses, events and logs write it as a
-/// word in `snake_case`, which stays the same from version to version.
+/// Reason of a [`Decline`](crate::bidding::Decline) without its details. Statuses, events and logs contain
+/// the code in `snake_case`, which is stable between versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -38,7 +38,7 @@ pub enum DeclineCode {
 }
 
 impl DeclineCode {
-    /// The word that is written for it.
+    /// Returns the code as text.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

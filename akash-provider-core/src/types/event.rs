@@ -1,4 +1,4 @@
-//! What the provider tells the world: facts and statuses, published on the bus.
+//! Events that the provider publishes on the bus: facts and statuses.
 
 use super::chain::CloseReason;
 use super::decline_code::DeclineCode;
@@ -16,31 +16,31 @@ pub enum Topic {
     /// Leases and their health.
     #[serde(rename = "akash.provider.cluster.status")]
     ClusterStatus,
-    /// Orders in hand, and what was declined for which reason.
+    /// Pending orders, and declined orders by reason.
     #[serde(rename = "akash.provider.bidengine.status")]
     BidengineStatus,
-    /// Deployments, with their manifests and the requests that wait.
+    /// Deployments with their manifests and pending requests.
     #[serde(rename = "akash.provider.manifest.status")]
     ManifestStatus,
-    /// Who has reserved what, and which ports and addresses are left.
+    /// Reservations, and free ports and addresses.
     #[serde(rename = "akash.provider.inventory.status")]
     InventoryStatus,
     /// Capacity of the cluster as a whole.
     #[serde(rename = "inventory.cluster")]
     InventoryCluster,
-    /// Capacity node by node.
+    /// Capacity of each node.
     #[serde(rename = "inventory.nodes")]
     InventoryNodes,
     /// Capacity of storage classes.
     #[serde(rename = "inventory.storage")]
     InventoryStorage,
-    /// Facts: everything that happens to orders, bids, leases, manifests and money.
+    /// Facts: events of orders, bids, leases, manifests and payments.
     #[serde(rename = "akash.provider.facts")]
     Facts,
 }
 
 impl Topic {
-    /// Every topic there is, in the order of its declaration.
+    /// All topics, in the order of declaration.
     pub const ALL: [Self; 8] = [
         Self::ClusterStatus,
         Self::BidengineStatus,
@@ -52,7 +52,7 @@ impl Topic {
         Self::Facts,
     ];
 
-    /// The topic's name on the wire.
+    /// Returns the name of the topic on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,31 +67,31 @@ impl Topic {
         }
     }
 
-    /// True when the bus keeps the last value for late subscribers.
+    /// Returns whether the bus retains the last value for late subscribers.
     #[must_use]
     pub const fn is_retained(self) -> bool {
         !matches!(self, Self::Facts)
     }
 }
 
-/// How a bid ended that got no lease.
+/// Outcome of a bid without a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BidOutcome {
-    /// Another provider has the lease.
+    /// Another provider got the lease.
     Lost,
-    /// The order, its group or its deployment is over.
+    /// The order, its group or its deployment was closed.
     OrderClosed,
-    /// Nobody took it in time.
+    /// The tenant did not accept the bid in time.
     Timeout,
-    /// It was closed while the order went on.
+    /// The bid was closed while the order stayed open.
     Closed,
 }
 
 impl BidOutcome {
-    /// The outcome as one short word, the same as in JSON.
+    /// Returns the name of the outcome, the same as in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -109,200 +109,201 @@ impl fmt::Display for BidOutcome {
     }
 }
 
-/// Everything the bus carries.
+/// An event on the bus.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// An order was seen and is being looked at.
+    /// The provider received an order and evaluates it.
     OrderSeen {
         /// Group and oseq of the order.
         order: OrderId,
     },
-    /// We will not bid.
+    /// The provider does not bid on an order.
     OrderDeclined {
         /// Group and oseq of the order.
         order: OrderId,
-        /// The reason as a short word a machine can count.
+        /// Machine-readable reason.
         reason: DeclineCode,
-        /// The reason for people.
+        /// Reason as text.
         message: String,
     },
-    /// How many bids an order has could not be found out; it is bid on all the same.
+    /// The number of bids of an order could not be queried. The provider bids anyway.
     BidsNotCounted {
         /// Group and oseq of the order.
         order: OrderId,
-        /// What went wrong, for people.
+        /// Cause of the failure, as text.
         message: String,
     },
-    /// The account cannot pay the deposit of a bid: the order waits for money and is bid on when it comes.
+    /// The account cannot pay the deposit of a bid. The order waits for funds.
     BidUnfunded {
         /// Group and oseq of the order.
         order: OrderId,
-        /// What is wanted and what is there, for people.
+        /// Required and available funds, as text.
         message: String,
     },
-    /// Our bid is on the chain.
+    /// A bid of the provider is on the chain.
     BidPlaced {
         /// Order and provider of the bid.
         bid: BidId,
         /// Price per block for the whole group.
         price: DecCoin,
     },
-    /// An open bid of ours from before was taken over.
+    /// The provider took over an open bid after a start.
     BidAdopted {
         /// Order and provider of the bid.
         bid: BidId,
-        /// Price per block for the whole group, as the chain has it.
+        /// Price per block of the whole group, as on the chain.
         price: DecCoin,
     },
-    /// Our bid is over without a lease.
+    /// A bid of the provider ended without a lease.
     BidEnded {
         /// Order and provider of the bid.
         bid: BidId,
-        /// Which of the ways without a lease it was.
+        /// Outcome of the bid.
         outcome: BidOutcome,
     },
-    /// A live lease of ours from before was taken over.
+    /// The provider took over an active lease after a start.
     LeaseAdopted {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Price per block for the whole group, as the chain has it.
+        /// Price per block of the whole group, as on the chain.
         price: DecCoin,
     },
-    /// Our bid won: the chain has made a lease of it.
+    /// A bid of the provider won a lease.
     LeaseWon {
         /// Order and provider of the lease.
         lease: LeaseId,
         /// Price per block for the whole group.
         price: DecCoin,
     },
-    /// A manifest was accepted and is durable.
+    /// A manifest was accepted and stored durably.
     ManifestReceived {
-        /// Owner and dseq of the deployment that it is for.
+        /// Owner and dseq of the deployment.
         deployment: DeploymentId,
-        /// Lower-case hex of its hash.
+        /// Hash of the manifest in lower-case hexadecimal digits.
         hash: String,
     },
-    /// A manifest was refused: it is wrong, and the tenant was told so.
+    /// An invalid manifest was refused.
     ManifestRefused {
-        /// Owner and dseq of the deployment that it was sent for.
+        /// Owner and dseq of the deployment.
         deployment: DeploymentId,
-        /// What is wrong with it, and the mend.
+        /// Problem and remedy.
         message: String,
     },
-    /// The cluster took a lease's workload.
+    /// The cluster accepted the workload of a lease.
     Deployed {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// 1 for the first version, counted up by updates.
+        /// Version of the workload: 1, then increased by updates.
         generation: u64,
     },
-    /// The cluster did not take a lease's workload; it is tried again.
+    /// The cluster did not accept the workload of a lease. The deploy is retried.
     DeployFailed {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// What went wrong, for people.
+        /// Cause of the failure, as text.
         message: String,
     },
-    /// What is known of a workload's health changed.
+    /// The health of a workload changed.
     HealthChanged {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// What is known now. Only `bad` counts as unhealthy time.
+        /// Current health. Only `bad` counts as unhealthy time.
         health: Health,
     },
-    /// We decided to end a lease.
+    /// The provider decided to close a lease.
     LeaseEnding {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Reason as the chain records it.
+        /// Reason recorded on the chain.
         reason: CloseReason,
     },
-    /// A lease is over and everything of it is gone.
+    /// A lease was closed and its workload removed.
     LeaseClosed {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Reason as the chain records it; `None` where it is not known.
+        /// Reason recorded on the chain; `None` if unknown.
         reason: Option<CloseReason>,
     },
-    /// A deployment's money was looked at.
+    /// The escrow balance of a deployment was checked.
     BalanceChecked {
-        /// Owner and dseq of the deployment whose escrow it is.
+        /// Owner and dseq of the deployment.
         deployment: DeploymentId,
-        /// Blocks until it runs dry; `None` when nothing is owed per block.
+        /// Number of blocks until the funds are exhausted; `None` without payments per block.
         blocks_left: Option<u64>,
     },
-    /// A lease was paid out.
+    /// The earnings of a lease were withdrawn.
     Withdrawn {
         /// Order and provider of the lease.
         lease: LeaseId,
     },
-    /// A payout failed; it is tried again.
+    /// A withdrawal failed. The withdrawal is retried.
     WithdrawFailed {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// What went wrong, for people.
+        /// Cause of the failure, as text.
         message: String,
     },
-    /// The circuit breaker stopped our own closes; keep this over a restart.
+    /// The circuit breaker stopped closes by the provider. Store this state for the next start.
     BreakerTripped {
-        /// How many were wanted within the window.
+        /// Number of requested closes within the window.
         wanted: u32,
     },
-    /// The circuit breaker stopped our own closes of one owner's leases alone; keep this over a restart.
+    /// The circuit breaker stopped closes by the provider for the leases of one owner. Store this state for
+    /// the next start.
     BreakerTrippedFor {
-        /// Account that it belongs to.
+        /// Account of the owner.
         owner: Address,
-        /// How many of his were wanted within the window.
+        /// Number of requested closes of this owner's leases within the window.
         wanted: u32,
     },
-    /// The end of a lease, or the teardown of its workload, waits for a release of the circuit breaker.
+    /// The close of a lease, or the teardown of its workload, waits for a release of the circuit breaker.
     EndHeld {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Reason, and the command that releases it.
+        /// Reason, and the command that releases the breaker.
         message: String,
     },
-    /// The circuit breaker was released by command, for all and for each owner.
+    /// The circuit breaker was released by command, for all leases and owners.
     BreakerReleased,
-    /// The circuit breaker was released by command for one owner for whom alone it had tripped.
+    /// The circuit breaker was released by command for one owner.
     BreakerReleasedFor {
-        /// Account that it belongs to.
+        /// Account of the owner.
         owner: Address,
     },
-    /// The cluster has something of a lease that does not say what to run: nothing ends the lease for want of a
-    /// manifest. Told once for each problem.
+    /// The cluster has an unusable record of a lease. The lease is not closed because of a missing manifest.
+    /// Published once for each problem.
     RecordUnusable {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// The object and what is wrong with it.
+        /// The object and its problem.
         problem: String,
     },
-    /// What the cluster has of a lease can be used again.
+    /// The record of a lease is usable again.
     RecordUsable {
         /// Order and provider of the lease.
         lease: LeaseId,
     },
-    /// There are leases on the chain and no record of any of them in the cluster: nothing is ended until a record
-    /// is found, or the circuit breaker is released by command.
+    /// The chain has leases of the provider and the cluster has no record of any of them. No lease is closed
+    /// until a record is found, or the circuit breaker is released by command.
     RecordsNotFound {
-        /// How many leases of ours the chain has.
+        /// Number of leases of the provider on the chain.
         leases: u32,
-        /// Where records were looked for, as the backend says it, for people.
+        /// Location of the records in the backend, as text.
         place: String,
     },
-    /// A record was found after all.
+    /// A record was found.
     RecordsFound,
     /// A full scan found differences between chain, cluster and ledger.
     DriftFound {
-        /// One line for each difference, for people.
+        /// One line for each difference.
         findings: Vec<String>,
     },
-    /// A retained status; the body is the JSON of that part of the status.
+    /// A retained status. The body is the JSON of a part of the status.
     Status {
-        /// JSON of that part of the status; its shape depends on the topic.
+        /// JSON of a part of the status. The form depends on the topic.
         body: Value,
     },
 }
@@ -324,7 +325,7 @@ impl Event {
             Self::LeaseAdopted { lease, .. } => format!("lease_adopted/{lease}"),
             Self::LeaseWon { lease, .. } => format!("lease_won/{lease}"),
             Self::LeaseClosed { lease, .. } => format!("lease_closed/{lease}"),
-            // These may happen again with the same content, and only the leader makes them.
+            // These events can be repeated with the same content, and only the leader creates them.
             Self::BidsNotCounted { .. }
             | Self::BidUnfunded { .. }
             | Self::ManifestReceived { .. }

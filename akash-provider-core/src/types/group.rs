@@ -1,23 +1,23 @@
-//! A placement group: what is asked for, and where it may run.
+//! A placement group: requested resources and placement requirements.
 
 use super::price::{Dec, DecCoin};
 use super::resources::{EndpointKind, ResourceUnit, null_as_empty};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// A key and a value; keys of requirements may end in a wildcard.
+/// A key and a value. Keys of requirements can end with a wildcard.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attribute {
-    /// Key, a path with `/` between its parts; left out of the JSON when empty.
+    /// Key, a path with `/` between its parts; omitted from the JSON when empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key: String,
-    /// Compared byte by byte.
+    /// Value, compared byte by byte.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
 }
 
 impl Attribute {
-    /// An attribute of this key and value; neither is checked.
+    /// Creates an attribute without validation.
     #[must_use]
     pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
@@ -27,49 +27,49 @@ impl Attribute {
     }
 }
 
-/// Auditors who must have signed the provider's attributes.
+/// Auditors that must have signed the attributes of the provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct SignedBy {
-    /// Every one of these.
+    /// Auditors that must all have signed.
     #[serde(default, deserialize_with = "null_as_empty", serialize_with = "empty_as_null")]
     pub all_of: Vec<String>,
-    /// And at least one of these.
+    /// Auditors of which at least one must have signed.
     #[serde(default, deserialize_with = "null_as_empty", serialize_with = "empty_as_null")]
     pub any_of: Vec<String>,
 }
 
 impl SignedBy {
-    /// True when nothing is asked for.
+    /// Returns whether no audit is required.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all_of.is_empty() && self.any_of.is_empty()
     }
 }
 
-/// Where a group may be placed.
+/// Placement requirements of a group.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct PlacementRequirements {
-    /// Auditors who must have signed for the provider; empty when no audit is asked for.
+    /// Required audits; empty for none.
     pub signed_by: SignedBy,
-    /// Attributes a provider must have.
+    /// Attributes that a provider must have.
     #[serde(default, deserialize_with = "null_as_empty", serialize_with = "empty_as_null")]
     pub attributes: Vec<Attribute>,
 }
 
-/// A group as the tenant put it on the chain.
+/// A group as the tenant created it on the chain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GroupSpec {
-    /// Name; the manifest's group of the same name belongs to it.
+    /// Name, equal to the name of the manifest's group.
     pub name: String,
-    /// Where it may run.
+    /// Placement requirements.
     pub requirements: PlacementRequirements,
-    /// What it asks for.
+    /// Requested resource units.
     pub resources: Vec<ResourceUnit>,
 }
 
 impl GroupSpec {
-    /// The most the tenant pays for the whole group per block: Σ unit price × count.
-    /// `None` when the group has no units, mixes denominations or the sum is beyond what a price can be.
+    /// Returns the maximum price of the whole group per block: Σ unit price × count. Returns `None` if the
+    /// group has no units, mixes denominations, or the sum overflows.
     #[must_use]
     pub fn max_price(&self) -> Option<DecCoin> {
         let denom = &self.resources.first()?.price.denom;
@@ -83,13 +83,14 @@ impl GroupSpec {
         Some(DecCoin::new(denom, sum))
     }
 
-    /// Leased IPs the group needs: distinct sequence numbers among its leased-IP endpoints.
+    /// Returns the number of leased IPs of the group: distinct sequence numbers of its leased-IP endpoints.
     #[must_use]
     pub fn leased_ips(&self) -> u32 {
         distinct_leased_ips(&self.resources)
     }
 
-    /// External ports the group needs: random-port endpoints, counted once per unit whatever its count.
+    /// Returns the number of external ports of the group: random-port endpoints, counted once per unit
+    /// regardless of its count.
     #[must_use]
     pub fn external_ports(&self) -> u32 {
         let of_unit = |u: &ResourceUnit| {
@@ -103,7 +104,7 @@ impl GroupSpec {
     }
 }
 
-/// Distinct sequence numbers among the leased-IP endpoints of some units.
+/// Returns the number of distinct sequence numbers of leased-IP endpoints in `units`.
 #[must_use]
 pub fn distinct_leased_ips(units: &[ResourceUnit]) -> u32 {
     let leased = units

@@ -1,5 +1,5 @@
-//! Ids and their paths. The paths feed hashes and object names, so their form is the network's
-//! (`owner/dseq/gseq/oseq/provider`; bseq is always 0 and is not in the path).
+//! Ids and their paths. Hashes and object names are derived from the paths, so the form is that of the
+//! network (`owner/dseq/gseq/oseq/provider`; bseq is always 0 and is not part of the path).
 
 use bech32::{Bech32, Hrp};
 use data_encoding::{BASE32HEX_NOPAD, Encoding};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const HRP: &str = "akash";
 
-/// Why a text is not an address or an id.
+/// Reason why a text is not an address or an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} `{text}`: {why}")]
 pub struct ParseIdError {
@@ -22,7 +22,7 @@ pub struct ParseIdError {
 
 impl ParseIdError {
     fn new(what: &'static str, text: &str, why: impl fmt::Display) -> Self {
-        // The text is from outside and may be of any length; this error is kept and logged.
+        // Shortened, because an external text can have any length and the error is stored and logged.
         let text = text.chars().take(200).collect();
         Self {
             what,
@@ -32,12 +32,12 @@ impl ParseIdError {
     }
 }
 
-/// A bech32 account address with the prefix `akash`; checked when it is made.
+/// A valid bech32 account address with the prefix `akash`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(Arc<str>);
 
 impl Address {
-    /// The address of an account's raw bytes (20 for keys, 32 for module accounts).
+    /// Creates the address from the raw bytes of an account (20 for keys, 32 for module accounts).
     ///
     /// # Errors
     /// When `bytes` is empty or longer than 255 bytes.
@@ -50,21 +50,22 @@ impl Address {
         Ok(Self(text.into()))
     }
 
-    /// No account: what a file has to name. It is no valid address, so that nobody can be taken for it.
+    /// Returns a placeholder for a missing account. The value is not a valid address, so it matches no
+    /// account.
     pub(crate) fn nobody() -> Self {
         Self("".into())
     }
 
-    /// The account's raw bytes: 20 for keys, 32 for module accounts.
+    /// Returns the raw bytes of the account: 20 for keys, 32 for module accounts.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Checked when the address was made, so the default is never used.
+        // The address is valid, so the default is never used.
         bech32::decode(&self.0)
             .map(|(_, bytes)| bytes)
             .unwrap_or_default()
     }
 
-    /// The address as text.
+    /// Returns the address as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -89,53 +90,53 @@ impl fmt::Display for Address {
     }
 }
 
-/// A tenant's deployment; `owner/dseq` as text.
+/// Id of a deployment; `owner/dseq` as text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeploymentId {
-    /// Account of the tenant that it belongs to.
+    /// Account of the tenant.
     pub owner: Address,
-    /// Sequence number the tenant chose.
+    /// Sequence number chosen by the tenant.
     pub dseq: u64,
 }
 
-/// A placement group of a deployment.
+/// Id of a placement group of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId {
-    /// The deployment it belongs to.
+    /// Deployment of the group.
     pub deployment: DeploymentId,
-    /// 1 for the first group (groups are sorted by name).
+    /// Sequence number of the group, from 1 (groups are sorted by name).
     pub gseq: u32,
 }
 
-/// An order for a group; a restarted group gets a new one.
+/// Id of an order for a group. A restarted group gets a new order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OrderId {
-    /// The group it is for.
+    /// Group of the order.
     pub group: GroupId,
-    /// 1 for the first order of the group.
+    /// Sequence number of the order in its group, from 1.
     pub oseq: u32,
 }
 
-/// A provider's one bid on an order.
+/// Id of a bid on an order. A provider has at most one bid per order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BidId {
-    /// The order bid on.
+    /// Order of the bid.
     pub order: OrderId,
-    /// Account of the bidder; our own for each bid and lease of this provider.
+    /// Account of the bidding provider.
     pub provider: Address,
 }
 
-/// A lease has the id of the bid that won it.
+/// Id of a lease, equal to the id of the winning bid.
 pub type LeaseId = BidId;
 
 impl OrderId {
-    /// The tenant's deployment this order is for.
+    /// Returns the deployment of the order.
     #[must_use]
     pub fn deployment(&self) -> &DeploymentId {
         &self.group.deployment
     }
 
-    /// Account of the tenant whose order it is.
+    /// Returns the account of the tenant.
     #[must_use]
     pub fn owner(&self) -> &Address {
         &self.group.deployment.owner
@@ -143,25 +144,25 @@ impl OrderId {
 }
 
 impl BidId {
-    /// The tenant's deployment this bid or lease is for.
+    /// Returns the deployment of the bid or lease.
     #[must_use]
     pub fn deployment(&self) -> &DeploymentId {
         self.order.deployment()
     }
 
-    /// Account of the tenant whose order was bid on.
+    /// Returns the account of the tenant.
     #[must_use]
     pub fn owner(&self) -> &Address {
         self.order.owner()
     }
 
-    /// Name of the lease's namespace and Manifest object: base32hex of SHA-224 of the path.
+    /// Returns the name of the lease's namespace and Manifest object: base32hex of SHA-224 of the path.
     #[must_use]
     pub fn namespace(&self) -> String {
         base32hex(&Sha224::digest(self.to_string().as_bytes()))
     }
 
-    /// First label of the automatic hostname of a service of this lease.
+    /// Returns the first label of the automatic hostname of a service of this lease.
     #[must_use]
     pub fn ingress_label(&self, service: &str) -> String {
         let name = format!("{self}{service}");
@@ -169,7 +170,7 @@ impl BidId {
     }
 }
 
-/// Key under which leased IPs of one tenant may be shared between that tenant's deployments.
+/// Returns the key with which deployments of one tenant can share leased IPs.
 #[must_use]
 pub fn ip_sharing_key(owner: &Address, endpoint: &str) -> String {
     let plain = !endpoint.is_empty()

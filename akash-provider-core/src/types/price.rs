@@ -1,4 +1,4 @@
-//! Money. Amounts are the chain's decimals: integers scaled by 10^18, never floats.
+//! Amounts of money. Decimals are those of the chain: integers scaled by 10^18, never floats.
 
 use bigdecimal::num_bigint::{BigInt, Sign};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -7,17 +7,17 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A token's base denomination, for example `uact`.
+/// Base denomination of a token, for example `uact`.
 pub type Denom = Arc<str>;
 
-/// Fractional digits of a [`Dec`].
+/// Number of fractional digits of a [`Dec`].
 pub const FRACTION_DIGITS: usize = 18;
 const ONE: i128 = 1_000_000_000_000_000_000;
 
-/// A decimal with exactly 18 fractional digits, as the chain computes with (±1.7·10^20).
+/// A decimal with exactly 18 fractional digits, as on the chain (±1.7·10^20).
 ///
-/// Arithmetic is checked: what is beyond that is `None`, never a wrong number, and never a panic. Sums and differences
-/// are exact; products and quotients are rounded to 18 digits, half to even.
+/// Arithmetic is checked and returns `None` on overflow. Sums and differences are exact. Products and
+/// quotients are rounded to 18 digits, half to even.
 ///
 /// ```
 /// # use akash_provider_core::types::Dec;
@@ -29,72 +29,71 @@ const ONE: i128 = 1_000_000_000_000_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Dec(i128);
 
-/// Why a text is not a [`Dec`].
+/// Reason why a text is not a [`Dec`] or a coin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseDecError {
-    /// Not `[-]digits[.digits]`; exponents are not accepted.
+    /// The text does not have the form `[-]digits[.digits]`. Exponents are not accepted.
     #[error("`{0}` is not a decimal number")]
     NotDecimal(String),
-    /// An amount of nothing.
+    /// The denomination is missing.
     #[error("`{0}` names no denomination")]
     NoDenom(String),
-    /// More than 18 digits after the point.
+    /// The number has more than 18 fractional digits.
     #[error("`{0}` has more than 18 fractional digits")]
     TooPrecise(String),
-    /// Beyond what a price can be.
+    /// The number is too large.
     #[error("`{0}` is too large")]
     TooLarge(String),
 }
 
 impl Dec {
-    /// Zero, where sums begin.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// A whole number; saturates at the largest.
+    /// Creates a decimal from an integer; saturates.
     #[must_use]
     pub fn from_int(value: i64) -> Self {
         Self(i128::from(value) * ONE)
     }
 
-    /// From the integer scaled by 10^18, as it is on the wire.
+    /// Creates a decimal from the integer scaled by 10^18, as on the wire.
     #[must_use]
     pub const fn from_scaled(scaled: i128) -> Self {
         Self(scaled)
     }
 
-    /// The integer scaled by 10^18, as it is on the wire.
+    /// Returns the integer scaled by 10^18, as on the wire.
     #[must_use]
     pub const fn scaled(self) -> i128 {
         self.0
     }
 
-    /// Sum; `None` on overflow.
+    /// Returns the sum, or `None` on overflow.
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         self.0.checked_add(other.0).map(Self)
     }
 
-    /// Difference; `None` on overflow.
+    /// Returns the difference, or `None` on overflow.
     #[must_use]
     pub fn checked_sub(self, other: Self) -> Option<Self> {
         self.0.checked_sub(other.0).map(Self)
     }
 
-    /// Product with a whole number; `None` on overflow.
+    /// Returns the product with an integer, or `None` on overflow.
     #[must_use]
     pub fn checked_mul_int(self, factor: i128) -> Option<Self> {
         self.0.checked_mul(factor).map(Self)
     }
 
-    /// Product, rounded to 18 digits as the chain does it: to the nearest, and to the even one where two are as near.
-    /// `None` on overflow.
+    /// Returns the product, rounded to 18 digits like on the chain, half to even, or `None` on overflow.
     #[must_use]
     pub fn checked_mul(self, other: Self) -> Option<Self> {
         rounded(BigInt::from(self.0) * other.0, BigInt::from(ONE))
     }
 
-    /// Quotient, rounded in the same way; `None` on overflow and where `other` is zero.
+    /// Returns the quotient, rounded in the same way, or `None` on overflow and for a division by zero.
     #[must_use]
     pub fn checked_div(self, other: Self) -> Option<Self> {
         if other.is_zero() {
@@ -103,31 +102,31 @@ impl Dec {
         rounded(BigInt::from(self.0) * ONE, BigInt::from(other.0))
     }
 
-    /// The distance to zero; `None` for the one number below zero that has no counterpart.
+    /// Returns the absolute value, or `None` for the smallest number, which has no positive counterpart.
     #[must_use]
     pub fn checked_abs(self) -> Option<Self> {
         self.0.checked_abs().map(Self)
     }
 
-    /// How often `other` fits, towards zero; `None` when `other` is zero.
+    /// Returns the quotient as an integer, truncated towards zero, or `None` if `other` is zero.
     #[must_use]
     pub fn div_floor_int(self, other: Self) -> Option<i128> {
         self.0.checked_div(other.0)
     }
 
-    /// True below zero; zero itself is not negative.
+    /// Returns whether the number is less than zero.
     #[must_use]
     pub const fn is_negative(self) -> bool {
         self.0 < 0
     }
 
-    /// True at exactly zero; the next amount above it is 10^-18.
+    /// Returns whether the number is exactly zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// Text without trailing zeros, for people.
+    /// Formats the number without trailing zeros.
     #[must_use]
     pub fn to_plain(self) -> String {
         let text = self.to_string();
@@ -135,18 +134,18 @@ impl Dec {
     }
 }
 
-/// The nearest number to a quotient, half to even; its divisor is not zero.
+/// Returns a quotient rounded to the nearest number, half to even. The divisor must not be zero.
 fn rounded(dividend: BigInt, divisor: BigInt) -> Option<Dec> {
     let (whole, rest) = (&dividend / &divisor, &dividend % &divisor);
     let twice = rest.magnitude() * 2_u32;
-    // The lowest bit tells odd from even below zero as well.
+    // The lowest bit also determines the parity of negative numbers.
     let is_odd = whole.bit(0);
     let away = match twice.cmp(divisor.magnitude()) {
         Ordering::Less => false,
         Ordering::Equal => is_odd,
         Ordering::Greater => true,
     };
-    // Of the operands, because a quotient that is cut to zero has lost its sign.
+    // From the operands, because a quotient that is truncated to zero has no sign.
     let is_below = (dividend.sign() == Sign::Minus) != (divisor.sign() == Sign::Minus);
     let step = match (away, is_below) {
         (false, _) => 0,
@@ -184,8 +183,8 @@ impl FromStr for Dec {
             return Err(ParseDecError::TooPrecise(shown()));
         }
         let too_large = |_| ParseDecError::TooLarge(shown());
-        // Filled up to 18 digits, the text without its point is the scaled integer.
-        // With its sign, because there is one more below zero than above.
+        // The text padded to 18 digits, without its point, is the scaled integer. The sign is part of it,
+        // because the smallest negative number has no positive counterpart.
         let sign = if negative { "-" } else { "" };
         let scaled = format!("{sign}{whole}{fraction:0<18}")
             .parse()
@@ -207,28 +206,28 @@ impl<'de> Deserialize<'de> for Dec {
     }
 }
 
-/// A whole amount of a token.
+/// An amount of a token in whole units.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Coin {
-    /// Base denomination that the amount is in, for example `uact`.
+    /// Base denomination, for example `uact`.
     pub denom: Denom,
-    /// Whole units; text in JSON.
+    /// Whole units; a string in JSON.
     #[serde(with = "u128_text")]
     pub amount: u128,
 }
 
-/// A decimal amount of a token; prices are per block.
+/// A decimal amount of a token. Prices are per block.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DecCoin {
-    /// Base denomination; amounts in different ones are never added.
+    /// Base denomination. Amounts of different denominations are never added.
     pub denom: Denom,
     /// Amount with 18 fractional digits.
     pub amount: Dec,
 }
 
 impl DecCoin {
-    /// An amount of a token.
+    /// Creates an amount of a token.
     #[must_use]
     pub fn new(denom: &Denom, amount: Dec) -> Self {
         Self {
@@ -312,7 +311,7 @@ mod tests {
         ));
         assert!(matches!("1e3".parse::<Dec>(), Err(ParseDecError::NotDecimal(_))));
         let least = Dec(i128::MIN);
-        assert_eq!(least.to_string().parse(), Ok(least), "what is shown can be read");
+        assert_eq!(least.to_string().parse(), Ok(least), "the text can be parsed");
         let long = "9".repeat(60);
         assert!(matches!(long.parse::<Dec>(), Err(ParseDecError::TooLarge(_))));
         for bad in ["", ".", "1.", ".5", "--1", "1.2.3", " 1"] {
@@ -320,7 +319,7 @@ mod tests {
         }
     }
 
-    /// Small, large and odd ones, at the ends too.
+    /// Generates small, large and random numbers, including the limits.
     fn any() -> impl Strategy<Value = Dec> {
         prop_oneof![
             every::<i128>().prop_map(Dec),
@@ -332,7 +331,7 @@ mod tests {
         ]
     }
 
-    /// What is off, twice, in parts of the divisor: at most one of it.
+    /// Checks that twice the error is at most the divisor.
     fn is_nearest(got: Dec, dividend: &BigInt, divisor: &BigInt) -> bool {
         let off = BigInt::from(got.0) * divisor - dividend;
         off.magnitude() * 2_u32 <= *divisor.magnitude()

@@ -1,18 +1,18 @@
-//! Quantities of resources in messages, in the notation of SDL files: `0.5` cores, `512Mi`.
+//! Formatting of resource quantities in the notation of SDL files: `0.5` cores, `512Mi`.
 
-/// Kinds of quantities, by the unit of their numbers.
+/// Unit of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// Devices.
+    /// Number of devices.
     Count,
-    /// Thousandths of a core.
+    /// Millicores.
     Millicores,
     /// Bytes.
     Bytes,
 }
 
 impl Measure {
-    /// Returns a number of this unit in the notation of SDL files.
+    /// Formats a number of this unit in the notation of SDL files.
     #[must_use]
     pub fn format(self, number: u128) -> String {
         match self {
@@ -27,7 +27,7 @@ impl Measure {
 pub(crate) const BINARY: [(&str, u32); 6] =
     [("Ei", 6), ("Pi", 5), ("Ti", 4), ("Gi", 3), ("Mi", 2), ("Ki", 1)];
 
-/// Returns thousandths of a core as cores: `384`, `0.01`.
+/// Formats millicores as cores: `384`, `0.01`.
 #[must_use]
 pub fn cores(millicores: u128) -> String {
     let (whole, rest) = (millicores / 1000, millicores % 1000);
@@ -37,7 +37,7 @@ pub fn cores(millicores: u128) -> String {
         .to_owned()
 }
 
-/// Returns bytes in the largest binary unit that divides them: `2Ti`, `1536Mi`, `7`.
+/// Formats bytes in the largest binary unit that divides them: `2Ti`, `1536Mi`, `7`.
 #[must_use]
 pub fn bytes(bytes: u128) -> String {
     let mut units = BINARY.iter();
@@ -48,15 +48,15 @@ pub fn bytes(bytes: u128) -> String {
     )
 }
 
-/// Returns bytes in the largest binary unit that they fill, rounded down to two decimals: `126.97Gi`. For amounts that
-/// are measured, such as free memory.
+/// Formats bytes in the largest binary unit, rounded down to two decimals: `126.97Gi`. For measured amounts,
+/// such as free memory.
 #[must_use]
 pub fn rounded_bytes(bytes: u128) -> String {
     let unit = BINARY.iter().find(|(_, power)| bytes >> (10 * power) > 0);
     let Some((name, power)) = unit else {
         return bytes.to_string();
     };
-    // In thousandths, of which the last digit is cut off: the notation is that of cores.
+    // In thousandths with a truncated last digit, to reuse the notation of cores.
     let hundredths = (bytes * 100) >> (10 * power);
     format!("{}{name}", cores(hundredths * 10))
 }

@@ -1,13 +1,13 @@
-//! What a group asks for, in the shape (and the JSON) the network gives it.
+//! Requested resources of a group, in the form and the JSON of the network.
 
 use super::group::Attribute;
 use super::price::DecCoin;
 use serde::{Deserialize, Serialize};
 
-/// Processor share in thousandths of a core.
+/// CPU.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Milli-units: 1000 is one core.
+    /// Millicores.
     #[serde(with = "val")]
     pub units: u64,
     /// Free-form attributes; usually none.
@@ -19,10 +19,10 @@ pub struct Cpu {
     pub attributes: Vec<Attribute>,
 }
 
-/// Memory of one replica, its volumes of class `ram` not included.
+/// Memory of one replica, without volumes of class `ram`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Memory {
-    /// Size in bytes; the network's JSON calls it `size`.
+    /// Size in bytes; `size` in the JSON of the network.
     #[serde(rename = "size", with = "val")]
     pub bytes: u64,
     /// Free-form attributes; usually none.
@@ -34,13 +34,13 @@ pub struct Memory {
     pub attributes: Vec<Attribute>,
 }
 
-/// Whole GPUs, with `vendor/<v>/model/<m>[/ram/<r>][/interface/<i>]` = `true` attributes.
+/// Whole GPUs, with attributes `vendor/<v>/model/<m>[/ram/<r>][/interface/<i>]` = `true`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Gpu {
-    /// Devices per replica; at 0 the attributes do not count.
+    /// Number of devices per replica. With 0 the attributes have no effect.
     #[serde(with = "val")]
     pub units: u64,
-    /// Acceptable models; any one of them will do.
+    /// Acceptable models, as alternatives.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
@@ -49,12 +49,12 @@ pub struct Gpu {
     pub attributes: Vec<Attribute>,
 }
 
-/// A volume of one replica: on the node, in memory, or persistent of some class.
+/// A volume of one replica: ephemeral on the node, in memory, or persistent with a class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Storage {
-    /// Name, unique in its unit; `default` when the tenant gave none.
+    /// Unique name in the unit; `default` if the tenant set none.
     pub name: String,
-    /// Size in bytes for each replica; the network's JSON calls it `size`.
+    /// Size in bytes per replica; `size` in the JSON of the network.
     #[serde(rename = "size", with = "val")]
     pub bytes: u64,
     /// `class`, `persistent` and others, sorted by key.
@@ -66,13 +66,13 @@ pub struct Storage {
     pub attributes: Vec<Attribute>,
 }
 
-/// Ephemeral storage of a replica that lists none, in bytes: 1 GiB. Holds logs and temporary files of a service
-/// that has its data on other volumes. Without a limit, one container could fill its node.
+/// Default size of the ephemeral storage of a replica, in bytes: 1 GiB. For logs and temporary files of a
+/// service with other volumes. Without a limit, one container could fill its node.
 pub const DEFAULT_EPHEMERAL: u64 = 1 << 30;
 
 impl Resources {
-    /// Ephemeral storage of one replica, in bytes: the sum of the volumes that are not persistent and not in memory,
-    /// or [`DEFAULT_EPHEMERAL`] where that sum is 0. Returns `None` if the sum exceeds a `u64`.
+    /// Returns the ephemeral storage of one replica, in bytes: the sum of the volumes that are not persistent
+    /// and not in memory, or [`DEFAULT_EPHEMERAL`] if the sum is 0. Returns `None` on overflow.
     #[must_use]
     pub fn ephemeral_bytes(&self) -> Option<u64> {
         let mut volumes = self.storage.iter().filter(|v| !v.is_persistent() && !v.is_ram());
@@ -82,7 +82,7 @@ impl Resources {
 }
 
 impl Storage {
-    /// Value of an attribute, if there is one.
+    /// Returns the value of an attribute, if set.
     #[must_use]
     pub fn attribute(&self, key: &str) -> Option<&str> {
         self.attributes
@@ -91,36 +91,36 @@ impl Storage {
             .map(|a| a.value.as_str())
     }
 
-    /// True when `persistent` parses as a boolean true the way the network's tools parse it.
+    /// Returns whether `persistent` is true, parsed as by the network's tools.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
         self.attribute("persistent")
             .is_some_and(|v| matches!(v, "1" | "t" | "T" | "true" | "TRUE" | "True"))
     }
 
-    /// The `class` attribute, if set and not empty.
+    /// Returns the `class` attribute, if set and not empty.
     #[must_use]
     pub fn class(&self) -> Option<&str> {
         self.attribute("class").filter(|c| !c.is_empty())
     }
 
-    /// True for a volume that lives in memory (class `ram`, not persistent).
+    /// Returns whether the volume is in memory (class `ram`, not persistent).
     #[must_use]
     pub fn is_ram(&self) -> bool {
         !self.is_persistent() && self.class() == Some("ram")
     }
 }
 
-/// How a service is reached from outside.
+/// Kind of external access to a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub enum EndpointKind {
-    /// Behind the shared HTTP ingress (0).
+    /// Shared HTTP ingress (0).
     #[default]
     SharedHttp,
-    /// On a port of the node the provider picks (1).
+    /// Port of a node, chosen by the provider (1).
     RandomPort,
-    /// On an IP address of its own (2).
+    /// Leased IP address (2).
     LeasedIp,
 }
 
@@ -146,13 +146,13 @@ impl TryFrom<u32> for EndpointKind {
     }
 }
 
-/// One endpoint of a unit.
+/// An endpoint of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// Kind; left out of the JSON when it is shared HTTP.
+    /// Kind; omitted from the JSON for shared HTTP.
     #[serde(default, skip_serializing_if = "is_shared_http")]
     pub kind: EndpointKind,
-    /// Distinguishes leased IPs of a group; 0 for the other kinds.
+    /// Identifier of a leased IP within the group; 0 for other kinds.
     #[serde(default)]
     pub sequence_number: u32,
 }
@@ -164,37 +164,37 @@ fn is_shared_http(kind: &EndpointKind) -> bool {
 /// Resources of one replica.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Resources {
-    /// Unique in its group, from 1.
+    /// Resource id, unique in the group, from 1.
     pub id: u32,
-    /// Processor share of one replica.
+    /// CPU of one replica.
     pub cpu: Cpu,
-    /// Memory of one replica, without its volumes in memory.
+    /// Memory of one replica, without volumes in memory.
     pub memory: Memory,
-    /// Volumes of one replica; mounts of the manifest refer to them by name.
+    /// Volumes of one replica. Mounts of the manifest refer to their names.
     pub storage: Vec<Storage>,
-    /// GPUs; zero units when none.
+    /// GPUs; zero units for none.
     pub gpu: Gpu,
-    /// Endpoints; one per global expose.
+    /// Endpoints, one per global expose.
     #[serde(default, deserialize_with = "null_as_empty")]
     pub endpoints: Vec<Endpoint>,
 }
 
-/// Some replicas of the same resources, with the most the tenant pays for one.
+/// A number of equal replicas, with the maximum price of one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ResourceUnit {
     /// Resources of one replica.
     #[serde(rename = "resource")]
     pub resources: Resources,
-    /// How many replicas there are to be; the price is for each of them.
+    /// Number of replicas.
     pub count: u32,
-    /// Highest price for one replica per block.
+    /// Maximum price of one replica per block.
     pub price: DecCoin,
 }
 
-/// Reads a JSON `null` as an empty list.
+/// Deserializes a JSON `null` as an empty list.
 ///
 /// # Errors
-/// Those of the elements.
+/// The errors of the elements.
 pub(crate) fn null_as_empty<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -203,7 +203,7 @@ where
     Ok(Option::<Vec<T>>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A quantity is `{"val": "<integer as text>"}` in the network's JSON.
+/// Quantities in the JSON of the network: `{"val": "<integer as text>"}`.
 mod val {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 

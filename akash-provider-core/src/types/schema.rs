@@ -1,4 +1,4 @@
-//! What events look like in JSON, as a JSON Schema for those who read the bus in another language (feature `schema`).
+//! JSON Schema of the bus events, for consumers in other languages (feature `schema`).
 
 use super::event::Event;
 use super::id::{Address, BidId, DeploymentId, OrderId};
@@ -10,8 +10,8 @@ use std::borrow::Cow;
 const ID: &str = "Id of the fact, the same from every instance and after every restart; drop an id that was seen \
                   before. A fact without an id is published once, by the leader that made it.";
 
-/// The JSON Schema (draft 2020-12) of an [`Event`]. Readers that are older than a provider meet fields and events that it
-/// does not have: they pass over them.
+/// Returns the JSON Schema (draft 2020-12) of an [`Event`]. Consumers must ignore unknown fields and events,
+/// which later versions of a provider can add.
 #[must_use]
 pub fn event_schema() -> Value {
     let mut schema = schemars::schema_for!(Event);
@@ -57,7 +57,8 @@ mod tests {
         branches.iter().find(of).unwrap_or_else(|| panic!("{event}"))
     }
 
-    /// Follows what the schema uses: references, alternatives, types, constants and patterns.
+    /// Validates a value with the parts of JSON Schema that this schema uses: references, alternatives,
+    /// types, constants and patterns.
     fn fits(root: &Value, schema: &Value, value: &Value) -> bool {
         if let Some(name) = schema["$ref"].as_str() {
             return fits(root, &root["$defs"][name.trim_start_matches("#/$defs/")], value);
@@ -176,7 +177,7 @@ mod tests {
         let current = serde_json::to_string_pretty(&event_schema()).unwrap();
         assert!(
             shipped.trim() == current,
-            "write it anew: cargo run -p provider-daemon -- bus schema > docs/event.schema.json"
+            "docs/event.schema.json is outdated; run: cargo run -p provider-daemon -- bus schema > docs/event.schema.json"
         );
     }
 }

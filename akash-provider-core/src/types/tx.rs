@@ -1,4 +1,4 @@
-//! What we tell the chain: messages, and how they end.
+//! Messages to the chain, and their outcomes.
 
 use super::chain::{CloseReason, ProviderRecord};
 use super::id::{Address, BidId, LeaseId};
@@ -8,58 +8,58 @@ use super::time::{BlockTime, Height};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A message the provider sends. A chain client writes every one of them: a new one is a breaking change.
+/// A message of the provider. Chain clients encode every message, so a new message is a breaking change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "msg", rename_all = "snake_case")]
 pub enum Msg {
-    /// Bid on an order.
+    /// Places a bid on an order.
     CreateBid {
         /// Order and provider of the bid.
         id: BidId,
-        /// Price per block for the whole group.
+        /// Price per block of the whole group.
         price: DecCoin,
-        /// Deposit, from the provider's balance.
+        /// Deposit from the provider's balance.
         deposit: Coin,
-        /// The units as reserved.
+        /// Reserved units.
         resources_offer: Vec<ResourceUnit>,
-        /// Reclamation window offered; `None` offers no reclamation terms.
+        /// Offered reclamation window; `None` offers no reclamation terms.
         reclamation_window: Option<Duration>,
     },
-    /// Take an open bid back, or end a lease.
+    /// Closes an open bid, or a lease.
     CloseBid {
         /// Order and provider of the bid.
         id: BidId,
-        /// Why; one of the provider's reasons.
+        /// Reason, one of those of a provider.
         reason: CloseReason,
     },
-    /// Announce that a lease with reclamation terms will be taken back.
+    /// Starts the reclamation of a lease with reclamation terms.
     StartReclaim {
         /// Order and provider of the lease.
         id: LeaseId,
-        /// Why; one of the provider's reasons.
+        /// Reason, one of those of a provider.
         reason: CloseReason,
     },
-    /// Settle and pay out a lease.
+    /// Settles a lease and withdraws its earnings.
     WithdrawLease {
         /// Order and provider of the lease.
         id: LeaseId,
     },
-    /// Register the provider, with its first record.
+    /// Registers the provider.
     CreateProvider(ProviderRecord),
-    /// Replace the whole record of a registered provider.
+    /// Replaces the record of a registered provider.
     UpdateProvider(ProviderRecord),
-    /// Publish a certificate for the account.
+    /// Publishes a certificate of the account.
     CreateCertificate {
-        /// Account that it belongs to.
+        /// Account of the certificate.
         owner: Address,
-        /// The certificate as PEM bytes.
+        /// Certificate in PEM.
         cert: Vec<u8>,
-        /// Its public key as PEM bytes.
+        /// Public key in PEM.
         pubkey: Vec<u8>,
     },
-    /// Revoke a published certificate; its record stays, and is no longer valid.
+    /// Revokes a published certificate. The record stays and is no longer valid.
     RevokeCertificate {
-        /// Account that it belongs to.
+        /// Account of the certificate.
         owner: Address,
         /// Serial number of the certificate, in decimal digits.
         serial: String,
@@ -67,7 +67,7 @@ pub enum Msg {
 }
 
 impl Msg {
-    /// Whose signature it needs.
+    /// Returns the account that signs the message.
     #[must_use]
     pub const fn signer(&self) -> &Address {
         match self {
@@ -80,7 +80,7 @@ impl Msg {
         }
     }
 
-    /// Order in which waiting messages are sent; the lowest goes first (close, bid, withdraw, rest).
+    /// Returns the priority of a pending message; the lowest is sent first (close, bid, withdraw, rest).
     #[must_use]
     pub const fn priority(&self) -> u8 {
         match self {
@@ -95,68 +95,68 @@ impl Msg {
     }
 }
 
-/// The chain's refusals that the provider acts on; everything else is `Other`.
+/// Refusals of the chain that the provider handles; all others are `Other`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TxError {
-    /// market/21: we have bid on this order before.
+    /// market/21: the provider has already bid on the order.
     BidExists,
-    /// market/13, 23, 24, 15: the order takes no bids.
+    /// market/13, 23, 24, 15: the order accepts no bids.
     OrderNotOpen,
-    /// market/4 or 22: the price is above the order's.
+    /// market/4 or 22: the price exceeds the maximum of the order.
     PriceTooHigh,
     /// market/5: attributes do not match.
     AttributeMismatch,
     /// market/32: capabilities do not match.
     CapabilitiesMismatch,
-    /// market/28: the chain takes no such deposit.
+    /// market/28: the chain does not accept the deposit.
     Deposit,
-    /// market/8, 6, 18: there is no such bid or lease to close.
+    /// market/8, 6, 18: the bid or lease to close does not exist.
     UnknownBid,
-    /// market/10, 20, 7: there is no such live lease.
+    /// market/10, 20, 7: the lease is not active.
     LeaseNotActive,
-    /// market/37: reclamation must be started first.
+    /// market/37: the reclamation has not been started.
     ReclaimNotStarted,
-    /// market/36: reclamation has been started already.
+    /// market/36: the reclamation has already been started.
     AlreadyReclaiming,
     /// market/38: the reclamation deadline has not passed.
     WindowNotElapsed,
-    /// market/39 to 41: the window offered is missing, too short or outside the parameters.
+    /// market/39 to 41: the offered window is missing, too short or outside the parameters.
     Reclamation,
     /// market/31: the order has more bids than the parameters allow.
     InvalidBid,
-    /// undefined/1 of a bid: the account cannot pay the deposit. The chain refuses a deposit of a wrong amount or
-    /// denomination with undefined/1 too.
+    /// undefined/1 for a bid: the account cannot pay the deposit. The chain also uses undefined/1 for a
+    /// deposit with a wrong amount or denomination.
     InsufficientFunds,
-    /// sdk/5, sdk/38, feegrant/2, 3, 5: the account, or the grant it uses, cannot pay the fee. The transaction is in no block
-    /// and costs nothing.
+    /// sdk/5, sdk/38, feegrant/2, 3, 5: the account, or its fee grant, cannot pay the fee. The transaction is
+    /// not included in a block and costs nothing.
     FeeUnpaid,
-    /// A refusal that needs no answer of its own; code and log say which it was.
+    /// A refusal without specific handling; code and log contain the reason.
     Other,
 }
 
-/// How a message ended. Unknown is never "absent".
+/// Outcome of a message. `Unknown` never means "not included".
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum TxOutcome {
-    /// In a block, with success.
+    /// The message was executed successfully.
     Committed {
-        /// Height of the block it landed in.
+        /// Height of the block.
         height: Height,
     },
-    /// Refused, before or in a block.
+    /// The message was refused, before or in a block.
     Rejected {
-        /// What it means for us.
+        /// Category of the refusal.
         error: TxError,
-        /// Codespace and code as the chain gave them, for people.
+        /// Codespace and code of the chain.
         code: String,
-        /// The chain's text, shortened.
+        /// Error text of the chain, shortened.
         log: String,
     },
-    /// Sent, or perhaps sent; it may land until `expires`, and never after a block later than that.
+    /// The message was sent, or possibly sent. It can be included until `expires`, not later.
     Unknown {
-        /// The transaction's timeout in block time.
+        /// Timeout of the transaction in block time.
         expires: BlockTime,
     },
 }
