@@ -1,6 +1,7 @@
-//! Every knob with its unit and default, and the flag of today's provider it answers to.
+//! Settings with unit and default, and the corresponding flag of the Go provider.
 //!
-//! A file has them by name, durations as text, and only those that differ from the default:
+//! A configuration file contains the settings by name, durations as text. Settings with their default can be
+//! omitted:
 //!
 //! ```
 //! # use akash_provider_core::Config;
@@ -27,137 +28,147 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Settings of a provider. Units are in the types; defaults are the network's where it has one.
+/// Settings of a provider. Types state the units. Defaults are those of the network, if it has one.
 ///
-/// As data for people (JSON, TOML, YAML) a duration is text such as `500ms`, `30s`, `5m` or `1h30m`, one that may be
-/// missing `never`. What is missing has its default, but for [`provider`](Self::provider) and
-/// [`chain_id`](Self::chain_id); what has another name is refused. [`Config::read`] says which setting is wrong.
+/// In files (JSON, TOML, YAML) a duration is text such as `500ms`, `30s`, `5m` or `1h30m`, and an optional
+/// duration can be `never`. Missing settings have their default, except [`provider`](Self::provider) and
+/// [`chain_id`](Self::chain_id), which are required. Unknown names are refused. [`Config::read`] names the
+/// invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default = "Config::of_nobody", deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// Account of this provider: it signs every message, and is part of the id of every bid.
+    /// Account of the provider. The account signs every message and is part of every bid id.
     pub provider: Address,
-    /// The chain we belong to; a snapshot of another one is refused.
+    /// Chain id. A snapshot of another chain is refused.
     pub chain_id: String,
     /// Deposit of every bid (`bid-deposit`).
     pub bid_deposit: Coin,
-    /// A bid that the chain refuses costs nothing, because it is tried before it is sent: then no node is asked
-    /// how many bids an order has.
+    /// Whether a refused bid costs no fee, because bids are simulated before they are sent. The provider then
+    /// does not query the number of bids of an order.
     pub refused_bids_are_free: bool,
-    /// Prices depend on the capacity in use: orders declined for a high price are judged again when capacity comes back.
+    /// Whether prices depend on the capacity in use. Orders declined because of a high price are then
+    /// evaluated again when capacity is freed.
     pub prices_follow_capacity: bool,
-    /// Deposits in other denominations, by preference; used where the chain does not take the first.
+    /// Deposits in other denominations, by preference, for chains that do not accept the first.
     pub other_bid_deposits: Vec<Coin>,
-    /// Expected fee of a bid (`gas-prices`), kept back for each bid that is sent. With an amount of 0, no money is kept back:
-    /// the fee is not known, or another account pays it.
+    /// Expected fee of a bid (`gas-prices`), reserved for each sent bid. With an amount of 0 no fee is
+    /// reserved, because the fee is unknown or another account pays it.
     pub bid_fee: Coin,
-    /// Block time an open bid waits for a lease; `None` for ever (`bid-timeout`, 5 m; 0 = never).
+    /// Maximum time an open bid waits for a lease, in block time; `None` means no limit (`bid-timeout`, 5 m;
+    /// 0 = never).
     #[serde(with = "duration::or_never")]
     pub bid_timeout: Option<Duration>,
-    /// Block time a lease waits for its manifest; `None` for ever (`manifest-timeout`, 5 m; 0 = never).
+    /// Maximum time a lease waits for its manifest, in block time; `None` means no limit (`manifest-timeout`,
+    /// 5 m; 0 = never).
     #[serde(with = "duration::or_never")]
     pub manifest_timeout: Option<Duration>,
-    /// Window offered in every bid (`reclamation-window`; 0 = not offered).
+    /// Reclamation window offered in every bid (`reclamation-window`; 0 = not offered).
     #[serde(with = "duration::or_never")]
     pub reclamation_window: Option<Duration>,
-    /// Bid only on orders that ask for all of these (attributes of `provider-config`).
+    /// Attributes that an order must require to get a bid (attributes of `provider-config`).
     pub required_attributes: Vec<Attribute>,
-    /// Most volumes of one unit (4 in today's provider, where it has no flag).
+    /// Maximum number of volumes per unit (4 in the Go provider, which has no flag for it).
     pub max_volumes_per_unit: u32,
-    /// Overcommit in percent; 50 means 1.5 times (`overcommit-pct-cpu`).
+    /// CPU overcommit in percent; 50 means 1.5 times (`overcommit-pct-cpu`).
     pub overcommit_cpu_percent: u32,
-    /// Overcommit in percent (`overcommit-pct-mem`).
+    /// Memory overcommit in percent (`overcommit-pct-mem`).
     pub overcommit_memory_percent: u32,
-    /// Overcommit in percent (`overcommit-pct-storage`).
+    /// Storage overcommit in percent (`overcommit-pct-storage`).
     pub overcommit_storage_percent: u32,
-    /// Ports for random-port endpoints; 0 declines every order that wants one
+    /// Number of ports for random-port endpoints; 0 declines every order that needs one
     /// (`cluster-node-port-quantity`; the default is the size of the usual node port range, 2768).
     pub external_ports: u32,
-    /// The backend can lease IPs (its facet is there).
+    /// Whether the backend can lease IPs.
     pub leased_ips: bool,
-    /// The backend makes hostnames lead to services (its facet is there). Without it every order with a service
-    /// behind the shared HTTP ingress is declined.
+    /// Whether the backend routes hostnames. Otherwise every order with a service behind the shared HTTP
+    /// ingress is declined.
     pub hostnames: bool,
-    /// Give every ingress service an automatic hostname under this domain
-    /// (`deployment-ingress-static-hosts` with `deployment-ingress-domain`).
+    /// Domain of the automatic hostname of every ingress service (`deployment-ingress-static-hosts` with
+    /// `deployment-ingress-domain`).
     pub static_hosts_domain: Option<String>,
-    /// Hostnames nobody gets; an entry with a leading dot blocks the domain and everything below it
-    /// (`deployment-blocked-hostnames`). The host of our record on the chain is blocked besides.
+    /// Hostnames that tenants cannot use. An entry with a leading dot blocks the domain and all its
+    /// subdomains (`deployment-blocked-hostnames`). The host in the provider's record on the chain is always
+    /// blocked.
     pub blocked_hostnames: Vec<String>,
-    /// Known unhealthy time after which a lease is given up; `None` never. Unknown does not count.
+    /// Maximum unhealthy time before a lease is closed; `None` means never. Time with unknown health does not
+    /// count.
     #[serde(with = "duration::or_never")]
     pub unhealthy_limit: Option<Duration>,
-    /// Time between looks at a deployment's money, in block time (`lease-funds-monitor-interval`, 1 m to 24 h).
+    /// Interval between checks of the escrow balance of a deployment, in block time
+    /// (`lease-funds-monitor-interval`, 1 m to 24 h).
     #[serde(with = "duration")]
     pub balance_check_interval: Duration,
-    /// Block time between payouts of a lease; `None` for none by schedule (`withdrawal-period`, 24 h; 0 = off).
+    /// Interval between withdrawals of a lease, in block time; `None` disables them (`withdrawal-period`, 24
+    /// h; 0 = off).
     #[serde(with = "duration::or_never")]
     pub withdrawal_period: Option<Duration>,
-    /// Average time between blocks, to turn blocks into time (6.5 s in today's provider) until enough blocks were
-    /// seen to measure it.
+    /// Average block time, used until enough blocks have been observed to measure it (6.5 s in the Go
+    /// provider).
     #[serde(with = "duration")]
     pub average_block_time: Duration,
-    /// Time between full scans of chain, cluster and ledger.
+    /// Interval between full comparisons of chain, cluster and ledger.
     #[serde(with = "duration")]
     pub scan_interval: Duration,
-    /// Window of the circuit breaker.
+    /// Time window of the circuit breaker.
     #[serde(with = "duration")]
     pub breaker_window: Duration,
-    /// Own closes within the window that are always allowed.
+    /// Number of closes by the provider that the breaker always allows within the window.
     pub breaker_floor: u32,
-    /// Share of leases, in percent, that may be closed within the window.
+    /// Percentage of leases that the provider may close within the window.
     pub breaker_percent: u32,
-    /// Most own closes within the window, however many leases there are; the floor counts all the same.
+    /// Maximum number of closes by the provider within the window, for any number of leases. `breaker_floor`
+    /// takes precedence.
     pub breaker_ceiling: u32,
-    /// How long after a start nothing is ended by our own decision.
+    /// Time after a start during which the provider closes no lease by its own decision.
     #[serde(with = "duration")]
     pub breaker_warmup: Duration,
-    /// The breaker had tripped before the restart.
+    /// Whether the breaker had tripped before the restart.
     pub breaker_tripped: bool,
-    /// Owners for whom alone the breaker had tripped before the restart; of more than 64 it is shut for all.
+    /// Owners for which the breaker had tripped before the restart. With more than 64 owners the breaker
+    /// trips for all.
     pub breaker_held_owners: BTreeSet<Address>,
-    /// How long a second endpoint may stay unreachable before the one-endpoint rule applies.
+    /// Time for which a second endpoint may be unreachable before the rule for one endpoint applies.
     #[serde(with = "duration")]
     pub witness_grace: Duration,
-    /// How long a new leader waits before it closes anything: until transactions of the old one have expired.
+    /// Time a new leader waits before it closes anything, until transactions of the old leader have expired.
     #[serde(with = "duration")]
     pub takeover_grace: Duration,
-    /// Manifest requests that may wait for one deployment; more are refused.
+    /// Maximum number of pending manifest requests per deployment. Further requests are refused.
     pub manifest_queue_limit: u32,
-    /// How long the cluster may take to become ready at the start (`cluster-wait-ready-duration`).
+    /// Maximum time until the cluster is ready at start (`cluster-wait-ready-duration`).
     #[serde(with = "duration")]
     pub cluster_ready_timeout: Duration,
-    /// How long a drain may take at the end before what is left is reported and dropped.
+    /// Maximum time to finish pending work at shutdown. The rest is reported and dropped.
     #[serde(with = "duration")]
     pub shutdown_grace: Duration,
-    /// Limit of one chain query (`rpc-query-timeout`, 1 m).
+    /// Timeout of one chain query (`rpc-query-timeout`, 1 m).
     #[serde(with = "duration")]
     pub query_timeout: Duration,
-    /// Limit of one call to the cluster.
+    /// Timeout of one call to the cluster.
     #[serde(with = "duration")]
     pub cluster_timeout: Duration,
-    /// Limit of one price calculation as a whole, waiting for a free process included.
+    /// Timeout of one price calculation, including the wait for a free process.
     #[serde(with = "duration")]
     pub pricing_timeout: Duration,
-    /// Limit of one transaction until its outcome is known (`tx-broadcast-timeout`).
+    /// Timeout of one transaction until its outcome is known (`tx-broadcast-timeout`).
     #[serde(with = "duration")]
     pub tx_timeout: Duration,
-    /// Limit of a tenant's manifest request (120 s in today's gateway).
+    /// Timeout of a tenant's manifest request (120 s in the gateway of the Go provider).
     #[serde(with = "duration")]
     pub manifest_request_timeout: Duration,
 }
 
 impl Config {
-    /// The settings in a part of a file, such as a section of a TOML file or a value of a JSON one.
+    /// Reads the settings from a part of a file, such as a section of a TOML file or a value of a JSON file.
     ///
     /// # Errors
-    /// Names the setting, what it is, and what it must be: what cannot be read, an account or a chain that is missing,
-    /// and what [`Config::validate`] has against it.
+    /// The error names the setting, its value and the accepted values: for an unreadable value, a missing
+    /// `provider` or `chain_id`, or a failure of [`Config::validate`].
     pub fn read<'de, D: Deserializer<'de>>(part: D) -> Result<Self, InvalidConfig> {
         let read: Self = serde_path_to_error::deserialize(part).map_err(|error| {
             let path = error.path().to_string();
-            // What is wrong with the whole has no path of its own.
+            // An error of the whole document has no path.
             let name = if path == "." {
                 "the settings".to_owned()
             } else {
@@ -169,12 +180,12 @@ impl Config {
         Ok(read)
     }
 
-    /// The defaults of no provider on no chain: what a file has to say itself.
+    /// Defaults for deserialization, without the required settings.
     fn of_nobody() -> Self {
         Self::new(Address::nobody(), "")
     }
 
-    /// The defaults for a provider.
+    /// Creates the default settings of a provider.
     #[must_use]
     pub fn new(provider: Address, chain_id: impl Into<String>) -> Self {
         const MINUTE: Duration = Duration::from_secs(60);
@@ -230,15 +241,15 @@ impl Config {
         }
     }
 
-    /// All configured deposits of a bid, by preference.
+    /// Returns all configured deposits of a bid, by preference.
     pub fn bid_deposits(&self) -> impl Iterator<Item = &Coin> {
         std::iter::once(&self.bid_deposit).chain(&self.other_bid_deposits)
     }
 
-    /// Checks that the settings make sense together.
+    /// Checks every setting and their combination.
     ///
     /// # Errors
-    /// Names the setting, the value and what it must be.
+    /// The error names the setting, its value and the accepted values.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         if self.provider == Address::nobody() {
             let mend = "must be the provider's account, akash1…";
@@ -281,7 +292,7 @@ impl Config {
     }
 }
 
-/// A setting that makes no sense.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("setting {name}{}: {mend}", shown(.value.as_deref()))]
 pub struct InvalidConfig {
@@ -311,7 +322,7 @@ impl InvalidConfig {
         }
     }
 
-    /// The problem says the value.
+    /// Creates an error of which `problem` contains the value.
     fn unread(name: String, problem: String) -> Self {
         Self {
             name: name.into(),
@@ -320,19 +331,19 @@ impl InvalidConfig {
         }
     }
 
-    /// Name of the setting.
+    /// Returns the name of the setting.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its value, for people; empty where it is missing or in [`mend`](Self::mend).
+    /// Returns the value as text; empty if the setting is missing or [`mend`](Self::mend) contains the value.
     #[must_use]
     pub fn value(&self) -> &str {
         self.value.as_deref().unwrap_or_default()
     }
 
-    /// What it must be.
+    /// Returns the accepted values.
     #[must_use]
     pub fn mend(&self) -> &str {
         &self.mend

@@ -1,12 +1,9 @@
-//! What the suites of all ports share: a rule with its name, and a limit of time around every call.
+//! Shared parts of all conformance suites: named rules, and a time limit for every call.
 //!
-//! A call that waits for ever ends with a timeout. One that never gives its thread back cannot be ended from
-//! within; a thread beside says which call it was and ends the process, so that nobody looks at a test that hangs.
+//! A call that waits too long fails with a timeout. A call that blocks its thread cannot be canceled, so a
+//! guard thread prints the name of the call and exits the process.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a suite runs beside what it tests, in real time"
-)]
+#![expect(clippy::disallowed_methods, reason = "a suite tests a backend in real time")]
 
 use crate::error::{Error, ErrorKind, chain_text};
 use crate::feed::lock;
@@ -20,14 +17,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
-/// Items of a stream that are read for one answer. A stream that always has another is not waited for.
+/// Maximum number of stream items read in one search, because a stream can always have a next item.
 const ITEMS_MAX: u32 = 100_000;
-/// What a call that blocks its thread has, beyond its patience, before the process is ended.
+/// Additional time of a call that blocks its thread, before the process exits.
 const BLOCKED: Duration = Duration::from_secs(5);
-/// Between two looks at the calls under way.
+/// Interval between two checks of the calls in progress.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A rule of a port, and how long each call under it may take.
+/// A rule of a port, with the time limit of its calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     name: Cow<'static, str>,
@@ -51,37 +48,37 @@ impl Rule {
     }
 
     /// Fails the suite.
-    #[expect(clippy::panic, reason = "a suite says what a backend does wrong by panicking")]
+    #[expect(clippy::panic, reason = "a suite reports a violation by panicking")]
     pub(crate) fn broken(&self, message: impl fmt::Display) -> ! {
         panic!("{self}: {message}")
     }
 
-    /// Fails the suite unless it is so.
+    /// Fails the suite unless the condition holds.
     pub(crate) fn holds(&self, is_so: bool, message: impl fmt::Display) {
         if !is_so {
             self.broken(message);
         }
     }
 
-    /// The answer of `call`, which comes in time.
+    /// Waits for the result of `call`, up to the time limit.
     pub(crate) async fn answer<T>(&self, call: &str, answer: impl Future<Output = T>) -> T {
         let _watch = Watch::begin(self, call);
         match tokio::time::timeout(self.patience, answer).await {
             Ok(answer) => answer,
             Err(_) => self.broken(format!(
-                "`{call}` was expected to answer within {:?} and did not",
+                "`{call}` was expected to respond within {:?} and did not",
                 self.patience
             )),
         }
     }
 
-    /// The same of a call that does not wait.
+    /// Runs a `call` that does not wait.
     pub(crate) fn at_once<T>(&self, call: &str, answer: impl FnOnce() -> T) -> T {
         let _watch = Watch::begin(self, call);
         answer()
     }
 
-    /// The answer of a `call` that is to succeed.
+    /// Waits for the result of a `call` that must succeed.
     pub(crate) async fn ok<T>(&self, call: &str, answer: impl Future<Output = Result<T, Error>>) -> T {
         match self.answer(call, answer).await {
             Ok(value) => value,
@@ -89,9 +86,9 @@ impl Rule {
         }
     }
 
-    /// What `call` was to find.
+    /// Returns the value that `call` must find.
     pub(crate) fn there<T>(&self, call: &str, found: Option<T>) -> T {
-        found.unwrap_or_else(|| self.broken(format!("`{call}` was expected to find something and did not")))
+        found.unwrap_or_else(|| self.broken(format!("`{call}` was expected to find a value and found none")))
     }
 
     pub(crate) fn failed(&self, call: &str, error: &Error) -> ! {
@@ -101,7 +98,7 @@ impl Rule {
         ))
     }
 
-    /// Fails the suite unless `call` is refused with this kind of error; `why` it has to be.
+    /// Fails the suite unless `call` is refused with this kind of error. `why` is the reason in the message.
     pub(crate) async fn refused<T>(
         &self,
         call: &str,
@@ -119,8 +116,8 @@ impl Rule {
         ));
     }
 
-    /// Reads a stream until `wanted` makes something of an item; `None` when the stream ends before. The time and
-    /// the items that this may take are limited, also on a stream that never has nothing to say.
+    /// Reads a stream until `wanted` returns a value for an item. Time and number of items are limited, also
+    /// on a stream that never pauses.
     pub(crate) async fn find<T, R>(
         &self,
         call: &str,
@@ -139,24 +136,24 @@ impl Rule {
                     }
                 }
             }
-            // The timer is looked at only when others get their turn.
+            // The timer fires only when other tasks run.
             tokio::task::yield_now().await;
             if tokio::time::Instant::now() >= until {
                 return Found::Late;
             }
         }
         self.broken(format!(
-            "`{call}` said {ITEMS_MAX} things without a pause and what was expected was not among them"
+            "`{call}` returned {ITEMS_MAX} items without a pause and without the expected item"
         ))
     }
 }
 
-/// Does something to a backend, without its knowledge.
+/// Function that affects a backend from outside.
 pub type Act<'a> = Box<dyn Fn() -> BoxFuture<'a, ()> + Send + Sync + 'a>;
 
-/// Start and end of an outage of what a backend reports on.
+/// Functions that start and end an outage of a backend.
 pub struct Outage<'a> {
-    /// Starts the outage: from here on the backend cannot know the present state.
+    /// Starts the outage: the backend cannot observe the current state until the end of the outage.
     pub begin: Act<'a>,
     /// Ends the outage.
     pub end: Act<'a>,
@@ -168,23 +165,23 @@ impl fmt::Debug for Outage<'_> {
     }
 }
 
-/// What came of reading a stream.
+/// Result of a search in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found<R> {
-    /// It was there.
+    /// The item was found.
     Item(R),
-    /// The stream ended before.
+    /// The stream ended before the item.
     Ended,
-    /// The time was over before.
+    /// The time limit passed before the item.
     Late,
 }
 
-/// Calls under way: until when each has to be over, and what is said when it is not.
+/// Calls in progress, with their deadline and the message for an exceeded deadline.
 static UNDER_WAY: Mutex<BTreeMap<u64, (Instant, String)>> = Mutex::new(BTreeMap::new());
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 static GUARD: Once = Once::new();
 
-/// A call that is under way until this is dropped.
+/// A call in progress. Dropping this value ends the call.
 struct Watch(u64);
 
 impl Watch {
@@ -193,7 +190,7 @@ impl Watch {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let limit = rule.patience.saturating_mul(2).saturating_add(BLOCKED);
         let message = format!(
-            "{rule}: `{call}` was expected to give its thread back and has not for {limit:?}; the suite ends here"
+            "{rule}: `{call}` was expected to release its thread and blocked it for {limit:?}; the suite exits"
         );
         if let Some(until) = Instant::now().checked_add(limit) {
             lock(&UNDER_WAY).insert(number, (until, message));
@@ -218,21 +215,22 @@ fn guard() {
             late.next().map(|(_, message)| message.clone())
         };
         if let Some(message) = overdue {
-            // Not through the macros: a test's output is kept back, and would go with the process.
+            // Written directly, because the test harness captures the output of the macros, which would be
+            // lost with the process.
             let _ = writeln!(std::io::stderr(), "\n{message}");
             std::process::exit(101);
         }
     }
 }
 
-/// Message of a panic.
+/// Returns the message of a panic.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("it panicked without a message")
+        .unwrap_or("panic without a message")
 }
 
-/// What a suite says of a backend; `None` when it passes.
+/// Runs a suite and returns its failure, or `None` if the suite passes.
 #[cfg(test)]
 pub(crate) async fn verdict(suite: impl Future<Output = ()>) -> Option<String> {
     use futures::FutureExt;

@@ -1,38 +1,38 @@
-//! The one error of the ports, and the same as data for the engine.
+//! The error type of the ports, and its serializable form for the engine.
 //!
-//! `Display` never prints the source; [`chain_text`] walks the chain for a log line.
+//! `Display` does not print the source. [`chain_text`] formats an error with all its sources for a log line.
 
 use serde::{Deserialize, Serialize};
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
 
-/// What a caller can act on.
+/// Category of an error, which determines the reaction of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// There is no such thing. Never evidence that something may be destroyed.
+    /// The object does not exist. Never a sufficient reason to destroy anything.
     NotFound,
-    /// The request cannot be right; repeating it changes nothing.
+    /// The request is invalid, so a retry cannot succeed.
     Invalid,
-    /// We are not allowed to do it.
+    /// The provider lacks the permission.
     Denied,
-    /// It clashes with what is there.
+    /// The request conflicts with the current state.
     Conflict,
-    /// The other side cannot be reached or is overloaded.
+    /// The other side is unreachable or overloaded.
     Unavailable,
-    /// No answer within the limit; whether it was done is unknown.
+    /// The other side did not respond in time. Whether the operation took effect is unknown.
     Timeout,
-    /// The cluster did not become ready within the configured limit.
+    /// The cluster was not ready within the configured time.
     ClusterNotReady,
     /// The provider is not registered on the chain.
     NotRegistered,
-    /// Stopped by a second signal.
+    /// Aborted by a second signal.
     Aborted,
     /// The provider is stopping or has stopped.
     Stopped,
-    /// A defect on this side.
+    /// A defect in this software.
     Internal,
 }
 
@@ -47,8 +47,8 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of `operation`. [`ErrorKind::Unavailable`] and [`ErrorKind::Timeout`] are transient unless
-    /// [`Error::permanent`] says otherwise.
+    /// Creates an error of `operation`. [`ErrorKind::Unavailable`] and [`ErrorKind::Timeout`] are transient
+    /// unless marked with [`Error::permanent`].
     #[must_use]
     pub fn new(kind: ErrorKind, operation: &'static str, message: impl Into<String>) -> Self {
         let transient = matches!(kind, ErrorKind::Unavailable | ErrorKind::Timeout);
@@ -61,52 +61,52 @@ impl Error {
         }
     }
 
-    /// With the error that caused it.
+    /// Adds the error that caused this error.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// Marks it as worth trying again, whatever its kind.
+    /// Marks the error as worth a retry.
     #[must_use]
     pub const fn transient(mut self) -> Self {
         self.transient = true;
         self
     }
 
-    /// Not worth trying again.
+    /// Marks the error as not worth a retry.
     #[must_use]
     pub const fn permanent(mut self) -> Self {
         self.transient = false;
         self
     }
 
-    /// What kind of error it is, which callers decide by.
+    /// Returns the category of the error.
     #[must_use]
     pub const fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// What was being done.
+    /// Returns the failed operation.
     #[must_use]
     pub const fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// What went wrong, without the operation and without causes.
+    /// Returns the description of the failure, without the operation and without causes.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// True when the same call may succeed later.
+    /// Returns whether a retry of the same call can succeed.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         self.transient
     }
 
-    /// The error as data, with the text of the whole chain.
+    /// Returns the error as data, with the text of all its sources.
     #[must_use]
     pub fn to_failure(&self) -> Failure {
         Failure {
@@ -129,14 +129,14 @@ impl StdError for Error {
     }
 }
 
-/// An error as data: what the engine is told.
+/// Serializable form of an error, an input of the engine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Failure {
-    /// What kind of error it is.
+    /// Category of the error.
     pub kind: ErrorKind,
-    /// True when the same call may succeed later.
+    /// Whether a retry of the same call can succeed.
     pub transient: bool,
-    /// What went wrong, in words for people.
+    /// Description of the failure.
     pub message: String,
 }
 
@@ -146,8 +146,8 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error with its causes, `: ` between them. A cause that the text before it says already is left out: it is often
-/// kept as the source of an error that was made from its text.
+/// Formats an error with its sources, separated by `: `. A source with a text that the previous text already
+/// ends with is omitted, because errors are often created from the text of their source.
 #[must_use]
 pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
@@ -163,16 +163,16 @@ pub fn chain_text(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// Why an address cannot be listened at, in words with the mend: for whatever serves something beside a provider.
+/// Describes a failure to listen on an address, with the remedy. For servers that run beside a provider.
 #[must_use]
 pub fn listen_text(error: &io::Error) -> String {
     let known = match error.kind() {
-        io::ErrorKind::AddrInUse => "another program listens there: stop it, or give another address",
+        io::ErrorKind::AddrInUse => "another program uses this address: stop it, or set another address",
         io::ErrorKind::AddrNotAvailable => {
-            "this machine has no such address: give one of its own, or 0.0.0.0"
+            "this machine does not have this address: set one of its addresses, or 0.0.0.0"
         }
-        io::ErrorKind::PermissionDenied => "this user may not listen there: give a port from 1024 on",
-        _ => return format!("cannot be listened at: {error}"),
+        io::ErrorKind::PermissionDenied => "this user cannot use this port: set a port of 1024 or higher",
+        _ => return format!("cannot listen: {error}"),
     };
     known.to_owned()
 }
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn who_cannot_listen_is_told_the_mend() {
         let of = |kind: io::ErrorKind| listen_text(&kind.into());
-        assert!(of(io::ErrorKind::AddrInUse).ends_with("stop it, or give another address"));
+        assert!(of(io::ErrorKind::AddrInUse).ends_with("stop it, or set another address"));
         assert!(of(io::ErrorKind::AddrNotAvailable).ends_with("or 0.0.0.0"));
-        assert!(of(io::ErrorKind::PermissionDenied).ends_with("give a port from 1024 on"));
-        assert!(of(io::ErrorKind::TimedOut).starts_with("cannot be listened at: "));
+        assert!(of(io::ErrorKind::PermissionDenied).ends_with("set a port of 1024 or higher"));
+        assert!(of(io::ErrorKind::TimedOut).starts_with("cannot listen: "));
     }
 }

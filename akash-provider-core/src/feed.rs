@@ -1,5 +1,5 @@
-//! A bounded queue from one backend to one listener, over which the backend keeps control: where a listener
-//! is too slow, the backend itself replaces what waits by something that says so.
+//! A bounded queue from a backend to one consumer. The backend can change queued items: when a consumer is
+//! too slow, the backend replaces the queued items by a notice.
 
 use futures::stream::{self, BoxStream, StreamExt};
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 
-/// Locks a mutex whose data is whole at every point where a holder could panic.
+/// Locks a mutex with data that is consistent at every point where a holder can panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -22,9 +22,9 @@ struct Queue<T> {
     closed: bool,
 }
 
-/// The backend's end. Dropping it ends the stream once what waits has been read.
+/// Sender of the queue. Dropping the sender ends the stream after the queued items.
 pub(crate) struct Feed<T> {
-    // The listener owns the queue, so one that has gone away costs nothing and is noticed.
+    // The consumer owns the queue, so that a dropped consumer frees it and is detected.
     shared: Weak<Shared<T>>,
 }
 
@@ -35,7 +35,7 @@ impl<T> fmt::Debug for Feed<T> {
 }
 
 impl<T: Send + 'static> Feed<T> {
-    /// A feed and its listener's stream.
+    /// Creates a sender and the stream of its consumer.
     pub(crate) fn new() -> (Self, BoxStream<'static, T>) {
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue {
@@ -65,7 +65,7 @@ impl<T: Send + 'static> Feed<T> {
         (feed, stream.boxed())
     }
 
-    /// Changes what waits; false when nobody listens any more.
+    /// Changes the queued items. Returns false if the consumer was dropped.
     pub(crate) fn update(&self, change: impl FnOnce(&mut VecDeque<T>)) -> bool {
         let Some(shared) = self.shared.upgrade() else {
             return false;

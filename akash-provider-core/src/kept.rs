@@ -1,4 +1,4 @@
-//! What a provider must be told again at its next start, because neither the chain nor the cluster knows it.
+//! Provider state that must survive a restart, and that the chain and the cluster do not store.
 
 use crate::config::Config;
 use crate::engine::Status;
@@ -6,16 +6,16 @@ use crate::types::{Address, Event};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What has to be kept over restarts: for whom the circuit breaker has tripped.
+/// State to restore at the next start: the owners for which the circuit breaker has tripped.
 ///
-/// Everything else is read anew from the chain and the cluster. A provider that starts without this would go on with
-/// ends of leases that somebody ought to look at first.
+/// All other state is read from the chain and the cluster. A provider that starts without this state would
+/// continue to close leases that an operator has to review first.
 ///
 /// ```
 /// # use akash_provider_core::{Config, Kept};
 /// # let account = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse().unwrap();
 /// # let file = Kept::default().to_json();
-/// // At the start; a file that is not there is `Kept::default()`.
+/// At start; for a missing file use `Kept::default()`.
 /// let kept = Kept::from_json(&file).unwrap_or_else(|error| {
 ///     eprintln!("{error}");
 ///     Kept::doubtful()
@@ -23,29 +23,30 @@ use std::collections::BTreeSet;
 /// let mut config = Config::new(account, "akashnet-2");
 /// kept.give(&mut config);
 /// ```
-/// While it runs, a `Keeper` of the builder is given each change before anything comes of it, and writes the text: beside
-/// the file, synced, and renamed. Whoever drives the engine by hand hears of changes with [`Kept::note`].
+/// At run time the `Keeper` of the builder receives each change before the change takes effect, and stores
+/// the text: write a temporary file, sync it, rename it. A program that drives the engine directly calls
+/// [`Kept::note`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Kept {
-    /// The circuit breaker has tripped for all.
+    /// Whether the circuit breaker has tripped for all leases.
     pub breaker_tripped: bool,
-    /// Owners of leases for whom alone it has tripped.
+    /// Owners for which the circuit breaker has tripped.
     pub breaker_held_owners: BTreeSet<Address>,
 }
 
-/// What was kept cannot be read.
+/// Unreadable state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "what was kept over the restart cannot be read: {problem}; start with `Kept::doubtful()`, look at the leases and \
-     release the circuit breaker, or put the file of before back"
+    "cannot read state of the previous run: {problem}; start with `Kept::doubtful()`, review the leases and \
+     release the circuit breaker, or restore a backup of the file"
 )]
 pub struct UnreadableKept {
     problem: String,
 }
 
 impl Kept {
-    /// How it is now.
+    /// Creates the state from the current status.
     #[must_use]
     pub fn of(status: &Status) -> Self {
         Self {
@@ -54,7 +55,8 @@ impl Kept {
         }
     }
 
-    /// Where it is not known how it was: the circuit breaker waits for a release.
+    /// Creates the state for an unknown previous state: the circuit breaker blocks until an operator releases
+    /// it.
     #[must_use]
     pub fn doubtful() -> Self {
         Self {
@@ -63,13 +65,13 @@ impl Kept {
         }
     }
 
-    /// True where nothing has to be kept: the circuit breaker has tripped for nobody.
+    /// Returns whether the circuit breaker has not tripped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Takes note of an event; true when it has changed and is to be written.
+    /// Applies an event. Returns whether the state changed and must be stored.
     pub fn note(&mut self, event: &Event) -> bool {
         let before = self.clone();
         match event {
@@ -81,29 +83,30 @@ impl Kept {
             Event::BreakerReleasedFor { owner } => {
                 self.breaker_held_owners.remove(owner);
             }
-            // No other event changes what the next start must know.
+            // Other events do not change this state.
             _ => {}
         }
         *self != before
     }
 
-    /// The provider of these settings starts with it so.
+    /// Writes the state into the settings of the next start.
     pub fn give(&self, config: &mut Config) {
         config.breaker_tripped = self.breaker_tripped;
         config.breaker_held_owners = self.breaker_held_owners.clone();
     }
 
-    /// One line of JSON, for a file: `{"breaker_tripped":false,"breaker_held_owners":["akash1…"]}`.
+    /// Returns one line of JSON, for a file: `{"breaker_tripped":false,"breaker_held_owners":["akash1…"]}`.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Of texts and truths, which JSON always has room for.
+        // Strings and booleans always serialize to JSON.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// From what [`Kept::to_json`] gave, of this version or an older one: what is missing is as at a first start.
+    /// Parses the result of [`Kept::to_json`], of this or an older version. Missing fields have their
+    /// default.
     ///
     /// # Errors
-    /// Where it is something else, such as an empty file that was being written when the machine went down.
+    /// When the text is not valid, for example an empty file after a crash during a write.
     pub fn from_json(text: &str) -> Result<Self, UnreadableKept> {
         serde_json::from_str(text).map_err(|error| UnreadableKept {
             problem: error.to_string(),

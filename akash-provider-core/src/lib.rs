@@ -1,13 +1,13 @@
-//! Everything an Akash compute provider decides, as a library.
+//! All decisions of an Akash compute provider, as a library.
 //!
-//! A provider watches the market for orders, decides which it can serve and at what price, bids, takes the
-//! tenant's manifest when it wins, has the workload run, collects what the lease earns, and gives everything
-//! back when the lease ends. What differs from provider to provider plugs into five ports; everything else is
-//! one pure [`Engine`](engine::Engine), and a thin runtime around it.
+//! A provider watches the market for orders, selects the orders that it can serve, and bids a price. When a
+//! bid wins, the provider receives the tenant's manifest, deploys the workload, withdraws the earnings of the
+//! lease, and removes the workload when the lease ends. Five ports connect the parts that differ between
+//! providers. All other parts are one pure [`Engine`](engine::Engine) and a thin runtime around it.
 //!
 //! # A running provider
 //!
-//! On the backends in memory, from an order to our bid on it:
+//! With in-memory backends, from an order to the provider's bid:
 //!
 //! ```
 //! # #[cfg(feature = "runtime")]
@@ -21,7 +21,7 @@
 //! # const SDL: &str = "version: \"2.0\"\nservices: {web: {image: nginx, expose: [{port: 80, to: [{global: true}]}]}}\nprofiles:\n  compute: {web: {resources: {cpu: {units: 1}, memory: {size: 1Gi}, storage: {size: 1Gi}}}}\n  placement: {here: {pricing: {web: {denom: uact, amount: 100}}}}\ndeployment: {web: {here: {profile: web, count: 1}}}\n";
 //! # #[tokio::main(flavor = "current_thread")]
 //! # pub async fn run() -> Result<(), Failed> {
-//! // The world: a chain on which we are registered, eight cores, prices, a bus.
+//! Environment: a chain with a registered provider, eight cores, prices, a bus.
 //! let account: Address = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm".parse()?;
 //! let chain = MemoryChain::new(MarketConfig::new("local", BlockTime(0)));
 //! # let tenant = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse()?;
@@ -48,7 +48,7 @@
 //! let running = tokio::spawn(provider.run(stop.clone()));
 //! handle.wait_ready().await?;
 //!
-//! // A tenant orders what an SDL says, and the provider bids.
+//! // A tenant creates a deployment from an SDL, and the provider bids.
 //! let sdl::Sdl { groups, hash, .. } = sdl::parse(SDL)?;
 //! let (id, deposit) = ("akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla/1".parse()?, "500000uact".parse()?);
 //! chain.tenant(TenantMsg::CreateDeployment { id, groups, hash, deposit, reclamation_min_window: None })?;
@@ -70,40 +70,40 @@
 //! # fn main() { #[cfg(feature = "runtime")] page::run().unwrap(); }
 //! ```
 //!
-//! The same program with the lease, the manifest and the workload to its end is `examples/embedded`; the guide
-//! is `docs/embedding.md`. Who wants no runtime drives the [`Engine`](engine::Engine) by hand, as
-//! `examples/sans_io` does.
+//! `examples/embedded` extends this program with the lease, the manifest and the workload. The guide is
+//! `docs/embedding.md`. A program without the runtime drives the [`Engine`](engine::Engine) directly, as
+//! `examples/sans_io` shows.
 //!
-//! # Map of the rooms
+//! # Modules
 //!
-//! | room | what is in it |
+//! | module | content |
 //! |---|---|
 //! | [`types`] | ids, resources, money, records and events of the chain, both clocks |
-//! | [`config`] | every setting with its unit, its default and the flag it answers to |
-//! | [`engine`] | the machines of order, deployment, workload and escrow; the ledgers; recovery and full scan |
-//! | [`bidding`] | may we, do we want to, bid: a yes, or a reason for people and for machines |
-//! | [`pricing`] | what a lease costs: scale, random range, shell script |
-//! | [`inventory`] | what fits where: exact packing with an add and subtract ledger, and why not |
-//! | [`manifest`] | what the tenant wants to run: model, rules, canonical hash, match with the order |
-//! | [`sdl`] | the tenants' YAML, versions 2.0 and 2.1: groups, manifest and hash, errors with their line |
-//! | [`market`] | the network's rules for orders, bids, leases and money as a value: for tests and `dev` |
-//! | `provider` | builder, life and handle of a running provider |
-//! | `chain`, [`cluster`], `bus` | the async ports, each with its backend in memory |
-//! | `election` | which of several leads: a record that all share, in memory or wherever a backend keeps it |
-//! | `runtime` (private) | the loop that feeds the engine and carries out its effects |
-//! | [`record`] | what a flight recorder takes down, and what it must not |
-//! | [`error`] | one error for every port, and the same as data |
-//! | `prelude` | what a program that runs a provider names, in one `use` |
+//! | [`config`] | every setting with its unit, its default and its flag |
+//! | [`engine`] | state machines of order, deployment, workload and escrow; ledgers; recovery and full scan |
+//! | [`bidding`] | the bid decision, with a reason for operators and programs |
+//! | [`pricing`] | price of a lease: scale, random range, shell script |
+//! | [`inventory`] | placement of units on nodes, free capacity, and reasons why a group does not fit |
+//! | [`manifest`] | workload of a tenant: model, rules, canonical hash, comparison with the order |
+//! | [`sdl`] | the YAML of tenants, versions 2.0 and 2.1: groups, manifest and hash, errors with their line |
+//! | [`market`] | the rules of the network for orders, bids, leases and payments as a value, for tests and `dev` |
+//! | `provider` | builder, life cycle and handle of a running provider |
+//! | `chain`, [`cluster`], `bus` | the async ports, each with an in-memory backend |
+//! | `election` | leader election of several instances with a shared record, in memory or in a backend |
+//! | `runtime` (private) | the loop that feeds the engine and executes its effects |
+//! | [`record`] | content of a flight recording, without secrets |
+//! | [`error`] | one error type for every port, and its serializable form |
+//! | `prelude` | the types of a program that runs a provider, for one `use` |
 //!
 //! # Features
 //!
-//! | feature | brings | default |
+//! | feature | content | default |
 //! |---|---|---|
 //! | none | types, engine, bidding, scale pricing, packing, manifest, SDL, market: pure, builds for wasm32 | |
-//! | `runtime` | the async ports, their backends in memory, `provider` | yes |
-//! | `shell-script` | prices from a program of the operator's own; Unix, because of its process groups | yes |
-//! | `conformance` | the suite of each port, to be called from a backend's own tests | |
-//! | `mock` | mocks of the ports, for tests of the kind "this call is made once" | |
+//! | `runtime` | the async ports, their in-memory backends, `provider` | yes |
+//! | `shell-script` | prices from an external program of the operator; Unix, because of its process groups | yes |
+//! | `conformance` | the conformance suite of each port, for the tests of a backend | |
+//! | `mock` | mocks of the ports, for tests of single calls | |
 
 pub mod bidding;
 #[cfg(feature = "runtime")]

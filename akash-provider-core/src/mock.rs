@@ -1,7 +1,7 @@
-//! Mocks of the ports by `mockall`, for tests of the kind "this call is made once". Each stands beside its port; the chain's
-//! is made here, for one client has three ports.
+//! Mocks of the ports by `mockall`, for tests of single calls. Each mock is generated beside its port. The
+//! mock of the chain is defined here, because one client implements three traits.
 //!
-//! Behaviour is better tested on the memory backends: [`MemoryChain`](crate::chain::MemoryChain),
+//! Use the in-memory backends to test behavior: [`MemoryChain`](crate::chain::MemoryChain),
 //! [`MemoryCluster`](crate::cluster::MemoryCluster) and [`LocalBus`](crate::bus::LocalBus).
 //!
 //! ```
@@ -42,7 +42,7 @@ pub use crate::inventory::MockInventorySource;
 pub use crate::pricing::MockPricingStrategy;
 
 mock! {
-    /// A mock of the whole chain port.
+    /// Mock of the whole chain port.
     #[derive(Debug)]
     pub ChainClient {}
 

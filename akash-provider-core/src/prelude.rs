@@ -1,7 +1,7 @@
-//! What a program that runs a provider names: `use akash_provider_core::prelude::*;`.
+//! Types of a program that runs a provider: `use akash_provider_core::prelude::*;`.
 //!
-//! The builder and the handle, the ports with their backends in memory, and what is written on the crate's front page.
-//! A backend of one's own names what else it needs by its room.
+//! The prelude contains the builder and the handle, the ports with their in-memory backends, and the types in
+//! the example of the crate documentation. A custom backend imports further types from their modules.
 
 pub use crate::bus::{Bus, Delivery, LocalBus};
 pub use crate::chain::{ChainClient, Inclusion, MemoryChain};

@@ -1,8 +1,7 @@
-//! What a flight recorder takes down of an engine, and what it must not: the secrets of manifests.
+//! Content of a flight recording of an engine, without the secrets of manifests.
 //!
-//! The engine is pure, so whoever has its state and every input since then can make the same decisions again. A
-//! [`Recorder`] is given both. Writing them somewhere is its own affair; it does so beside the provider, which does not
-//! wait for it.
+//! The engine is pure, so its initial state and all later inputs reproduce every decision. A [`Recorder`]
+//! receives both and stores them. The provider does not wait for the recorder.
 //!
 //! ```
 //! use akash_provider_core::engine::{Effect, Engine, Input, Leadership};
@@ -25,23 +24,23 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// Takes down what an engine is given and what comes of it.
+/// Records the inputs and effects of an engine.
 ///
-/// Both methods are called within the step, so they must not wait: whatever takes time is for another thread.
+/// Both methods are called within a step and must not block. Slow work belongs in another thread.
 pub trait Recorder: fmt::Debug + Send {
-    /// The engine, as it is, is about to take this; `None` where only its deadlines pass.
+    /// Called before the engine processes an input; `None` means that only deadlines expire.
     fn takes(&mut self, engine: &Engine, now: Now, input: Option<&Input>);
 
-    /// What came of it, before any of it is carried out.
+    /// Called with the resulting effects before they are executed.
     fn made(&mut self, effects: &[Effect]);
 }
 
-/// Puts another text in the place of a secret: the same for the same, and another for every other. The engine compares
-/// secrets and does nothing else with them, so it decides the same.
+/// Replaces a secret by another text: equal secrets by equal texts, different secrets by different texts. The
+/// engine only compares secrets, so its decisions stay the same.
 pub type Cover<'a> = dyn Fn(&str) -> String + 'a;
 
-/// Covers what manifests in an input keep secret: values of the environment, commands and their arguments, and logins at
-/// registries but for the host.
+/// Replaces the secrets of manifests in an input: values of environment variables, commands and their
+/// arguments, and registry logins except for the host.
 pub fn hide_in_input(input: &mut Input, cover: &Cover<'_>) {
     match input {
         Input::Request(_, Request::SubmitManifest { manifest, .. }) => hide_in_manifest(manifest, cover),
@@ -63,16 +62,17 @@ pub fn hide_in_input(input: &mut Input, cover: &Cover<'_>) {
     }
 }
 
-/// The same in all that an engine remembers. It decides as one that was given covered inputs from its start.
+/// Replaces all secrets in the state of an engine. The engine then decides like an engine with covered inputs
+/// from the start.
 pub fn hide_in_engine(engine: &mut Engine, cover: &Cover<'_>) {
     engine.hide(cover);
 }
 
-/// A number for the effects of a step, the same for the same effects in builds of one version. With a `cover` it is that
-/// of the effects an engine has that knows no secrets.
+/// Returns a digest of the effects of a step, equal for equal effects in builds of the same version. With
+/// `cover` the digest is that of the effects without secrets.
 #[must_use]
 pub fn digest(effects: &[Effect], cover: Option<&Cover<'_>>) -> u64 {
-    // Always with the same keys: a digest is compared with one of another process.
+    // Always with the same keys, because digests of different processes are compared.
     let mut hasher = DefaultHasher::new();
     for effect in effects {
         match cover.and_then(|cover| covered(effect, cover)) {
@@ -83,10 +83,10 @@ pub fn digest(effects: &[Effect], cover: Option<&Cover<'_>>) -> u64 {
     hasher.finish()
 }
 
-/// An effect without its secrets; `None` where it has none.
+/// Returns an effect without its secrets, or `None` if the effect has none.
 fn covered(effect: &Effect, cover: &Cover<'_>) -> Option<Effect> {
     match effect {
-        // The two that have a manifest: all others are not copied.
+        // Only these two effects contain a manifest, so all others are not copied.
         Effect::Call(id, call @ (Call::Record(_) | Call::Deploy { .. })) => {
             let mut call = call.clone();
             hide_in_call(&mut call, cover).then_some(Effect::Call(*id, call))
@@ -95,7 +95,7 @@ fn covered(effect: &Effect, cover: &Cover<'_>) -> Option<Effect> {
     }
 }
 
-/// True where there was a manifest in it.
+/// Replaces the secrets of a call. Returns whether the call contains a manifest.
 pub(crate) fn hide_in_call(call: &mut Call, cover: &Cover<'_>) -> bool {
     match call {
         Call::Record(spec) | Call::Deploy { deployment: spec, .. } => {
@@ -162,7 +162,7 @@ fn hide_in_login(login: &mut Credentials, cover: &Cover<'_>) {
     }
 }
 
-/// Where nothing is, nothing is to be hidden, and an empty text stays what it was.
+/// Empty texts are not secret and stay empty.
 fn hide(text: &mut String, cover: &Cover<'_>) {
     if !text.is_empty() {
         *text = cover(text);

@@ -1,20 +1,20 @@
-//! Durations in a file: text for people, as they are for programs.
+//! Serialization of durations as text for readable formats.
 
 use serde::de::{self, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
 
-/// How one is written.
+/// Expected form in error messages.
 const WANTED: &str = "a duration as text, such as 500ms, 30s, 5m or 1h30m";
-/// What stands for none at all.
+/// Text of a missing duration.
 const NEVER: &str = "never";
 
 fn parse<E: de::Error>(text: &str) -> Result<Duration, E> {
     let shown: String = text.chars().take(80).collect();
     humantime::parse_duration(text).map_err(|_| {
         E::custom(format!(
-            "`{shown}` is no duration; write it as 500ms, 30s, 5m or 1h30m"
+            "invalid duration `{shown}`; write it as 500ms, 30s, 5m or 1h30m"
         ))
     })
 }
@@ -33,7 +33,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     Duration::deserialize(deserializer)
 }
 
-/// Reads text, and what programs wrote before there was any: `{"secs": 30, "nanos": 0}`.
+/// Reads text, and the older form `{"secs": 30, "nanos": 0}`.
 struct Text;
 
 impl<'de> Visitor<'de> for Text {
@@ -52,7 +52,7 @@ impl<'de> Visitor<'de> for Text {
     }
 }
 
-/// Durations that may be none at all, `never`.
+/// Serialization of optional durations, with `never` for `None`.
 pub(super) mod or_never {
     use super::{Deserialize, Deserializer, Duration, NEVER, OrNever, Serialize, Serializer};
 

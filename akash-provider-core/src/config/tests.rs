@@ -39,7 +39,7 @@ fn what_was_written_is_read_again_by_people_and_programs() {
     assert_eq!(Config::read(text).unwrap(), config);
     let bytes = rmp_serde::to_vec(&config).unwrap();
     assert_eq!(rmp_serde::from_slice::<Config>(&bytes).unwrap(), config);
-    // As it was written before durations were text.
+    // The older form, before durations were text.
     let older = json!({"query_timeout": {"secs": 60, "nanos": 0}, "bid_timeout": null});
     assert_eq!(Config::read(part(older)).unwrap(), config);
 }
@@ -49,11 +49,11 @@ fn an_error_names_the_setting_the_value_and_the_mend() {
     for (settings, said) in [
         (
             json!({"query_timeout": "5 parsecs"}),
-            "setting query_timeout: `5 parsecs` is no duration; write it as 500ms, 30s, 5m or 1h30m",
+            "setting query_timeout: invalid duration `5 parsecs`; write it as 500ms, 30s, 5m or 1h30m",
         ),
         (
             json!({"bid_timeout": "soon"}),
-            "setting bid_timeout: `soon` is no duration; write it as 500ms, 30s, 5m or 1h30m",
+            "setting bid_timeout: invalid duration `soon`; write it as 500ms, 30s, 5m or 1h30m",
         ),
         (
             json!({"tx_timeout": 30}),
@@ -63,7 +63,7 @@ fn an_error_names_the_setting_the_value_and_the_mend() {
             json!({"bid_deposit": {"denom": "uact", "amount": "much"}}),
             "setting bid_deposit.amount: invalid digit found in string",
         ),
-        (json!({"provider": "somebody"}), "setting provider: "),
+        (json!({"provider": "unknown"}), "setting provider: "),
         (
             json!({"query_timeout": "0s"}),
             "setting query_timeout = 0ns: must be above zero",

@@ -7,7 +7,7 @@ fn rule() -> Rule {
 }
 
 #[tokio::test]
-#[should_panic(expected = "a rule: `ask` was expected to answer within 50ms and did not")]
+#[should_panic(expected = "a rule: `ask` was expected to respond within 50ms and did not")]
 async fn a_call_that_waits_for_ever_fails_by_name() {
     rule().answer("ask", std::future::pending::<()>()).await;
 }
@@ -20,7 +20,7 @@ async fn a_stream_that_never_pauses_is_not_read_for_ever() {
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "`listen` said 100000 things without a pause")]
+#[should_panic(expected = "`listen` returned 100000 items without a pause")]
 async fn a_stream_that_never_pauses_ends_also_where_time_stands_still() {
     let mut endless = stream::repeat(1).boxed();
     rule().find("listen", &mut endless, |_| None::<()>).await;
@@ -35,7 +35,7 @@ async fn what_ought_to_be_refused_says_why() {
         .await;
 }
 
-/// Names the process in which the test below blocks.
+/// Environment variable of the process in which the test blocks.
 const BLOCKS: &str = "CONFORMANCE_BLOCKS";
 
 #[test]
@@ -58,7 +58,7 @@ fn a_call_that_blocks_its_thread_ends_the_process_with_its_name() {
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(101), "{said}");
     assert!(
-        said.contains("a rule: `ask` was expected to give its thread back"),
+        said.contains("a rule: `ask` was expected to release its thread"),
         "{said}"
     );
 }

@@ -63,15 +63,18 @@ fn nothing_secret_is_left_of_a_manifest_and_all_else_is() {
     let mut input = submitted(manifest());
     let before = words(&input);
     for secret in SECRETS {
-        assert!(before.contains(secret), "{secret} is not in it to begin with");
+        assert!(before.contains(secret), "the input does not contain {secret}");
     }
     hide_in_input(&mut input, &|secret| format!("<{}>", secret.len()));
     let after = words(&input);
     for secret in SECRETS {
-        assert!(!after.contains(secret), "{secret} is in {after}");
+        assert!(
+            !after.contains(secret),
+            "the covered input contains {secret}: {after}"
+        );
     }
     for kept in ["NAME=<7>", "EMPTY=", "registry.example", "[\"<10>\",\"\"]"] {
-        assert!(after.contains(kept), "{kept} is not in {after}");
+        assert!(after.contains(kept), "the covered input lacks {kept}: {after}");
     }
 }
 

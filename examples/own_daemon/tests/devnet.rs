@@ -193,7 +193,7 @@ fn error_of_a_setting_names_the_file() {
     std::fs::write(&file, text).unwrap();
     let said = Settings::read(&file).unwrap_err().to_string();
     assert!(
-        said.contains("daemon.toml: section provider: setting query_timeout: `soon` is no duration"),
+        said.contains("daemon.toml: section provider: setting query_timeout: invalid duration `soon`"),
         "{said}"
     );
 }

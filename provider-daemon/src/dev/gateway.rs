@@ -328,7 +328,7 @@ mod tests {
         again.gateway_listen_address = Some(gateway.address());
         let taken = DevGateway::start(&again, &world, &printer, shutdown.clone()).await;
         let told = format!("{:#}", taken.unwrap_err());
-        assert!(told.contains("another program listens there"), "{told}");
+        assert!(told.contains("another program uses this address"), "{told}");
         // One that was not asked for is looked for elsewhere.
         let own = certificate(&world, Duration::from_secs(9)).unwrap();
         let busy = bind(&world, gateway.address(), ([127, 0, 0, 1], 0).into(), &own);

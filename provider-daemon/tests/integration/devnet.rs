@@ -34,7 +34,7 @@ fn an_address_that_is_taken_is_said_with_its_flag() {
         assert_eq!(
             String::from_utf8_lossy(&output.stderr),
             format!(
-                "error: {flag} {address}: another program listens there: stop it, or give another address\n"
+                "error: {flag} {address}: another program uses this address: stop it, or set another address\n"
             )
         );
     }
