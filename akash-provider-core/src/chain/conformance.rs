@@ -201,7 +201,7 @@ pub async fn what_is_not_there_is_none(client: &dyn ChainClient, driver: &dyn Dr
     let order = driver.no_order();
     let id = bid_id(&order, &driver.provider());
     assert_eq!(
-        what.ok("provider", client.provider(&nobody)).await,
+        what.ok("provider", client.provider(&unknown)).await,
         None,
         "{what}"
     );
@@ -214,19 +214,19 @@ pub async fn what_is_not_there_is_none(client: &dyn ChainClient, driver: &dyn Dr
     );
     assert_eq!(what.ok("bid", client.bid(&id)).await.value, None, "{what}");
     assert_eq!(what.ok("lease", client.lease(&id)).await.value, None, "{what}");
-    assert_eq!(what.ok("account", client.account(&nobody)).await, None, "{what}");
+    assert_eq!(what.ok("account", client.account(&unknown)).await, None, "{what}");
     assert_eq!(
-        what.ok("certificates", client.certificates(&nobody, Some("1")))
+        what.ok("certificates", client.certificates(&unknown, Some("1")))
             .await,
         [],
         "{what}"
     );
     let us = driver.provider();
-    let audit = client.auditor_attributes(nobody.as_str(), &us);
+    let audit = client.auditor_attributes(unknown.as_str(), &us);
     let audit = what.ok("auditor_attributes", audit).await;
     assert_eq!(audit, None, "{what}: no auditor has signed");
     assert_eq!(
-        what.ok("balance", client.balance(&nobody, "uact")).await.amount,
+        what.ok("balance", client.balance(&unknown, "uact")).await.amount,
         0,
         "{what}"
     );
