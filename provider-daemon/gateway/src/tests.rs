@@ -31,6 +31,6 @@ fn bind_error_names_flag_and_address_once() {
         of(ErrorKind::AddrInUse),
         "--gateway-listen-address 127.0.0.1:8443: another program uses this address: stop it, or set another address"
     );
-    assert!(of(ErrorKind::PermissionDenied).ends_with("give a port from 1024 on"));
+    assert!(of(ErrorKind::PermissionDenied).ends_with("set a port of 1024 or higher"));
     assert!(of(ErrorKind::AddrNotAvailable).ends_with("or 0.0.0.0"));
 }

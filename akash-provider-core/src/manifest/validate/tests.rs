@@ -149,7 +149,7 @@ fn what_is_written_into_the_proxy_is_what_an_sdl_may_say() {
     }
     for odd in [&["error", "off"][..], &["error"; 11]] {
         let refused = cases(odd).unwrap_err();
-        assert!(refused.to_string().contains("or off alone"), "{refused}");
+        assert!(refused.to_string().contains("or only off"), "{refused}");
     }
     let at_the_limit = fault_of(|s| {
         let options = &mut s.expose[0].http_options;

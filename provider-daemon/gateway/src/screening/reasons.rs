@@ -95,14 +95,14 @@ mod tests {
 
     #[test]
     fn reasons_are_summarized_by_kind_with_three_examples() {
-        let cpu = "cpu: 2 wanted, 0.005 free";
+        let cpu = "cpu: 2 requested, 0.005 free";
         let mut nodes: Vec<_> = (1..=5).map(|n| verdict(&format!("node{n}"), 1, &[cpu])).collect();
         nodes.push(verdict(
             "node1",
             2,
             &[
-                "cpu: 0.009 wanted, 0.005 free",
-                "gpu: 1 wanted, the node has none",
+                "cpu: 0.009 requested, 0.005 free",
+                "gpu: 1 requested, the node has none",
             ],
         ));
         let explained = Explanation {
@@ -110,13 +110,13 @@ mod tests {
             nodes,
             ..Explanation::default()
         };
-        let each = |n| format!("node{n} for unit 1 (2 wanted, 0.005 free)");
+        let each = |n| format!("node{n} for unit 1 (2 requested, 0.005 free)");
         assert_eq!(
             summarize(&explained),
             [
                 "the cluster is small".to_owned(),
                 format!("cpu, on 5 nodes: {}; {}; {}", each(1), each(2), each(3)),
-                "gpu, on 1 node: node1 for unit 2 (1 wanted, the node has none)".to_owned(),
+                "gpu, on 1 node: node1 for unit 2 (1 requested, the node has none)".to_owned(),
             ]
         );
         assert_eq!(summarize(&Explanation::default()), ["the group does not fit"]);

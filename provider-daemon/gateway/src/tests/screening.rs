@@ -227,7 +227,7 @@ async fn screening_response_is_bounded_with_a_thousand_nodes() {
     // Each kind has its examples.
     let reply = validate(&world, &large(1)).await;
     let example = "cpu, on 1000 nodes: node-0000.a-pool-of-the-cluster.some-region.compute.internal.example.com \
-                   for unit 1 (300 wanted, 16 free); node-0001";
+                   for unit 1 (300 requested, 16 free); node-0001";
     assert!(reply.body.contains(example), "{}", reply.body);
     world.stop().await;
 }
