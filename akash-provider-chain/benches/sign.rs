@@ -1,4 +1,4 @@
-//! Speed of signing, as a figure: one JSON object, `{"name", "value", "unit"}`.
+//! Measures the number of signatures per second, and prints one JSON object `{"name", "value", "unit"}`.
 
 use akash_provider_chain::convert::to_any;
 use akash_provider_chain::private_key::PrivateKey;
@@ -17,7 +17,7 @@ const MEASURE_FOR: Duration = if cfg!(debug_assertions) {
 
 type Failed = Box<dyn std::error::Error>;
 
-/// A bid with one unit of resources, from the message to the bytes and the hash.
+/// Signs a bid with one resource unit: builds the message, the bytes and the hash.
 fn main() -> Result<(), Failed> {
     let key = PrivateKey::from_bytes(&[7; 32])?;
     let bid = bid(&key);
@@ -42,7 +42,7 @@ fn main() -> Result<(), Failed> {
         black_box(sign(&account, vec![to_any(black_box(&bid))], ordering, &price));
         signed += 1;
     }
-    // What others do on the machine meanwhile is not measured, where the system says how long this ran.
+    // CPU time of the thread, where available, excludes the load of other processes.
     let took = match (on_core, time_on_core()) {
         (Some(before), Some(after)) => after.saturating_sub(before),
         _ => began.elapsed(),
@@ -52,7 +52,7 @@ fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-/// How long this thread has had a core; `None` where the system does not say.
+/// Returns the CPU time of this thread, or `None` if the system does not report the value.
 fn time_on_core() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanos = text.split_whitespace().next()?.parse().ok()?;

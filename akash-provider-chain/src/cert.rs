@@ -1,9 +1,13 @@
-//! Certificates in the network's format: made, read, checked by the chain's rules, published, revoked.
+//! Certificates in the format of the network: generate, parse, verify, publish, revoke and rotate.
 //!
-//! A certificate is self-signed (P-256, SHA-256). Its subject and issuer are the account's address and a version;
-//! its serial is the time it was made, in nanoseconds. The chain looks at the address, the signature and the
-//! serial alone, and keeps certificate and public key as PEM. Both uses say "key encipherment", which ordinary
-//! verifiers do not like; so verifying is the gateway's own business (same bytes as on the chain, not revoked).
+//! A certificate is self-signed (P-256, SHA-256). The subject and the issuer contain the account address and
+//! a
+//! format version. The serial is the creation time, in nanoseconds.
+//!
+//! The chain verifies the address, the signature and the serial only, and stores the certificate and the
+//! public key
+//! as PEM. The key usage is "key encipherment", which standard verifiers refuse. For this reason, the gateway
+//! verifies certificates with rules of its own: same bytes as on the chain, not revoked.
 
 mod key_file;
 mod made;
@@ -25,84 +29,84 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a certificate is valid, as with today's tool.
+/// Validity period of a new certificate, the same as with the Go provider.
 pub const VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Largest PEM that is looked at.
+/// Maximum size of a PEM text, in bytes.
 const PEM_BYTES_MAX: usize = 64 * 1024;
 const CERTIFICATE: &str = "CERTIFICATE";
-/// The chain's name for a public key in SPKI form.
+/// PEM tag of a public key in SPKI form, as the chain expects it.
 const PUBLIC_KEY: &str = "EC PUBLIC KEY";
 
-/// What a certificate is for.
+/// Purpose of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Usage {
-    /// A tenant's, to show to a provider's gateway. It names no domain.
+    /// Certificate that a tenant presents to the gateway of a provider. Contains no domain.
     Client,
-    /// A provider's, which is a client too.
+    /// Certificate of a provider, valid for clients too.
     Server {
-        /// Names it is for; at least one.
+        /// Domain names of the server; at least one.
         domains: Vec<String>,
     },
 }
 
-/// What is wrong with a certificate or its file.
+/// Errors of certificates and certificate files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertError {
-    /// A name that cannot be in a certificate.
-    #[error("`{domain}` is not a domain name: give the provider's host without scheme and port")]
+    /// The domain name is invalid.
+    #[error("invalid domain name `{domain}`: use the host of the provider without scheme and port")]
     Domain {
-        /// The name as given, cut to 80 characters.
+        /// Domain name as given, truncated to 80 characters.
         domain: String,
     },
-    /// A server certificate for nothing.
+    /// A server certificate without a domain name.
     #[error("a server certificate needs at least one domain name")]
     NoDomain,
-    /// The text is not what it should be.
-    #[error("not a certificate: {0}")]
+    /// The certificate cannot be parsed.
+    #[error("invalid certificate: {0}")]
     Malformed(String),
-    /// The chain would refuse it.
+    /// The chain would refuse the certificate.
     #[error("the chain would refuse the certificate: {0}")]
     Refused(String),
-    /// Its account is another one.
-    #[error("the certificate is of {found}, not of {expected}")]
+    /// The certificate belongs to another account.
+    #[error("certificate belongs to account {found}, expected {expected}")]
     Owner {
-        /// Whose it should be.
+        /// Expected account.
         expected: Address,
-        /// Whose it is, as its subject says.
+        /// Account in the subject of the certificate.
         found: String,
     },
-    /// There is no such file.
-    #[error("there is no certificate at {}: make one with `tx cert generate server`", path.display())]
+    /// The certificate file does not exist.
+    #[error("no certificate at {}: create one with `tx cert generate server`", path.display())]
     Absent {
-        /// Where it should be.
+        /// Path of the expected file.
         path: PathBuf,
     },
-    /// The file is not what it should be.
-    #[error("{} is damaged: {why}; make a new certificate", path.display())]
+    /// The certificate file is invalid.
+    #[error("invalid certificate file {}: {why}; generate a new certificate", path.display())]
     Damaged {
-        /// The file; it is left as it is.
+        /// Path of the file, which stays unchanged.
         path: PathBuf,
-        /// What is wrong, as text for the operator.
+        /// Reason, as text for the operator.
         why: String,
     },
-    /// The key in the file belongs to an account whose key is not the one given.
-    #[error("{} cannot be opened with this account's key: it was made by another key", path.display())]
+    /// The key of this account cannot decrypt the private key in the file.
+    #[error("cannot decrypt {} with the key of this account: the file belongs to another key", path.display())]
     WrongKey {
-        /// The file. The password that was tried is a signature of the key given.
+        /// Path of the file. The password is a signature of the account key.
         path: PathBuf,
     },
-    /// The machine gives no randomness.
-    #[error("no randomness from the system: {0}")]
+    /// The system does not provide random bytes.
+    #[error("cannot read random bytes from the system: {0}")]
     Randomness(String),
-    /// The file system refuses.
-    #[error("{operation} {}", path.display())]
+    /// A file operation failed.
+    #[error("cannot {operation} {}", path.display())]
     Io {
-        /// What was tried, as a verb phrase that stands before the path.
+        /// Failed operation, as a verb phrase that precedes the path.
         operation: &'static str,
-        /// The file it was tried on; for a rename, the one to be moved.
+        /// Path of the file. For a rename, the source.
         path: PathBuf,
-        /// The system's own error, with its kind.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }
@@ -116,58 +120,61 @@ pub struct OwnCertificate {
 }
 
 impl OwnCertificate {
-    /// Makes one. `now` is since the Unix epoch; it becomes the serial, so no two may have the same.
+    /// Generates a certificate with a new key.
+    ///
+    /// The serial is `now`, the time since the Unix epoch. Two certificates of an account must have different
+    /// serials.
     ///
     /// # Errors
-    /// When a domain is none, or the system gives no randomness.
+    /// Returns an error if a domain name is invalid, or if the system provides no random bytes.
     pub fn make(owner: &Address, usage: &Usage, now: Duration) -> Result<Self, CertError> {
         made::make(owner, usage, now)
     }
 
-    /// A certificate and the key that signed it.
+    /// Combines a certificate with its private key, and checks that both belong together.
     fn new(der: Vec<u8>, key: SigningKey) -> Result<Self, CertError> {
         let facts = read::read_der(&der)?;
         if facts.public_key != made::spki(&key)? {
             return Err(CertError::Malformed(
-                "its key is not the private key beside it".to_owned(),
+                "public key does not match the private key".to_owned(),
             ));
         }
         Ok(Self { key, der, facts })
     }
 
-    /// What it says, read from its own bytes when it was made or opened.
+    /// Returns the contents of the certificate.
     #[must_use]
     pub const fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// Its bytes, as a TLS server shows them.
+    /// Returns the certificate in DER form, for a TLS server.
     #[must_use]
     pub fn der(&self) -> &[u8] {
         &self.der
     }
 
-    /// Its private key, as a TLS server needs it: PKCS#8, wiped when dropped.
+    /// Returns the private key in PKCS#8 form, for a TLS server. The bytes are wiped when dropped.
     ///
     /// # Errors
-    /// Never, for a key that was made or read here.
+    /// Returns an error if the key cannot be encoded, which is not expected.
     pub fn private_key_der(&self) -> Result<zeroize::Zeroizing<Vec<u8>>, CertError> {
         made::private_key_der(&self.key)
     }
 
-    /// The certificate as the chain keeps it.
+    /// Returns the certificate as PEM, as the chain stores it.
     #[must_use]
     pub fn cert_pem(&self) -> String {
         encode_pem(CERTIFICATE, &self.der)
     }
 
-    /// The public key as the chain keeps it.
+    /// Returns the public key as PEM, as the chain stores it.
     #[must_use]
     pub fn public_key_pem(&self) -> String {
         encode_pem(PUBLIC_KEY, &self.facts.public_key)
     }
 
-    /// The message that publishes it.
+    /// Returns the message that publishes this certificate.
     #[must_use]
     pub fn publish(&self) -> Msg {
         Msg::CreateCertificate {
@@ -177,7 +184,7 @@ impl OwnCertificate {
         }
     }
 
-    /// The message that revokes it.
+    /// Returns the message that revokes this certificate.
     #[must_use]
     pub fn revoke(&self) -> Msg {
         Msg::RevokeCertificate {
@@ -195,10 +202,10 @@ impl fmt::Debug for OwnCertificate {
     }
 }
 
-/// The bytes of a certificate as the chain keeps it.
+/// Decodes the PEM text of a certificate and returns the DER bytes.
 ///
 /// # Errors
-/// When the text is not one PEM block of a certificate and nothing else.
+/// Returns an error unless the text is exactly one PEM block of a certificate.
 pub fn der_of(cert_pem: &[u8]) -> Result<Vec<u8>, CertError> {
     only_block(cert_pem, CERTIFICATE)
 }
@@ -208,22 +215,20 @@ fn encode_pem(tag: &str, contents: &[u8]) -> String {
     pem::encode_config(&Pem::new(tag, contents), config)
 }
 
-/// The one block of a PEM text that may hold nothing else.
+/// Decodes a PEM text that contains exactly one block.
 fn only_block(text: &[u8], tag: &str) -> Result<Vec<u8>, CertError> {
     let malformed = |why: String| CertError::Malformed(why);
-    // The text is foreign: its size is checked before anything is parsed.
+    // The input is untrusted, so its size is checked before parsing.
     if text.len() > PEM_BYTES_MAX {
-        return Err(malformed(format!("it is larger than {PEM_BYTES_MAX} bytes")));
+        return Err(malformed(format!("larger than {PEM_BYTES_MAX} bytes")));
     }
-    let text = std::str::from_utf8(text).map_err(|_| malformed("it is not UTF-8".to_owned()))?;
+    let text = std::str::from_utf8(text).map_err(|_| malformed("not UTF-8".to_owned()))?;
     let text = text.trim();
     let (begin, end) = (format!("-----BEGIN {tag}-----"), format!("-----END {tag}-----"));
-    // The parser below skips text around a block and takes the first of several.
+    // `pem::parse` skips text around a block and accepts several blocks.
     let once = text.matches("-----BEGIN ").count() == 1;
     if !once || !text.starts_with(&begin) || !text.ends_with(&end) {
-        return Err(malformed(format!(
-            "it must be one PEM block `{tag}` and nothing else"
-        )));
+        return Err(malformed(format!("expected exactly one PEM block `{tag}`")));
     }
     let block = pem::parse(text).map_err(|e| malformed(e.to_string()))?;
     Ok(block.into_contents())

@@ -1,8 +1,9 @@
-//! The whole chain client: what the reader hears is told to the writer, so that outcomes are known without asking.
+//! Complete chain client. The reader forwards each block to the writer, which finds the outcomes of
+//! transactions in them.
 //!
 //! ```text
 //!   nodes ──▶ Reader ── queries, events ──▶ provider
-//!     ▲          │ every block it tells
+//!     ▲          │ each block
 //!     │          ▼
 //!     └────── TxWriter ◀── messages ─────── provider
 //! ```
@@ -35,25 +36,25 @@ use std::fmt;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// What a client is made from.
+/// Settings of a chain client.
 pub struct ClientSettings {
-    /// Addresses of nodes, as [`Endpoints::new`] takes them.
+    /// Addresses of nodes, in the format of [`Endpoints::new`].
     pub nodes: Vec<String>,
-    /// The chain they all belong to.
+    /// Chain id that all nodes must report.
     pub chain_id: String,
-    /// Who vouches for nodes that are spoken to in TLS.
+    /// Trusted root certificates for TLS connections to nodes.
     pub roots: Roots,
-    /// Signs transactions; without one the client only reads.
+    /// Key that signs transactions. Without a key, the client can only read.
     pub key: Option<PrivateKey>,
-    /// Keeps the last height over a restart.
+    /// Store of the last processed height, for restarts.
     pub heights: Arc<dyn HeightStore>,
-    /// Keeps what was paid in the last hour over a restart.
+    /// Store of the fees of the last hour, for restarts.
     pub spent: Arc<dyn SpentStore>,
-    /// How transactions are sent. Its chain id is replaced by the one above.
+    /// Settings for sending transactions. `chain_id` above replaces the chain id in this field.
     pub planner: PlannerConfig,
-    /// What one answer may take.
+    /// Limits on responses of nodes.
     pub limits: Limits,
-    /// How the chain is followed.
+    /// Settings of the event follower.
     pub follower: Settings,
 }
 
@@ -69,7 +70,7 @@ impl fmt::Debug for ClientSettings {
 }
 
 impl ClientSettings {
-    /// The usual settings, with no key, and nothing kept over a restart.
+    /// Creates default settings: no key, and in-memory stores.
     pub fn new(nodes: Vec<String>, chain_id: impl Into<String>) -> Self {
         let chain_id = chain_id.into();
         Self {
@@ -86,16 +87,16 @@ impl ClientSettings {
     }
 }
 
-/// What a client does, as values.
+/// Status of a chain client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientStatus {
-    /// Endpoints, and how the chain is followed.
+    /// Status of the endpoints and the event follower.
     pub reader: ReaderStatus,
-    /// Transactions; `None` for a client that only reads.
+    /// Status of transactions. `None` for a client without a key.
     pub writer: Option<WriterStatus>,
 }
 
-/// Queries, transactions and events over a set of nodes. A clone is the same client.
+/// Client for queries, transactions and events of a set of nodes. Clones share all state.
 #[derive(Debug, Clone)]
 pub struct AkashClient {
     reader: Reader,
@@ -103,7 +104,7 @@ pub struct AkashClient {
     fence: Option<Fence>,
 }
 
-/// Passes blocks on to the writer.
+/// Forwards blocks to the writer.
 #[derive(Debug)]
 struct ToWriter {
     writer: TxWriter,
@@ -119,7 +120,7 @@ impl Witness for ToWriter {
             catching_up: false,
         };
         let included = |tx: SeenTx| {
-            // Codes have 32 bits. What does not fit is a failure all the same.
+            // Codes have 32 bits. A larger value is a failure too.
             let code = u32::try_from(tx.code).unwrap_or(u32::MAX);
             let included = Included {
                 height,
@@ -138,11 +139,12 @@ impl Witness for ToWriter {
 }
 
 impl AkashClient {
-    /// A client, and its task: run it until it ends, which it does when `stop` is cancelled. Nothing is connected
-    /// yet, so the nodes may be down.
+    /// Creates a client and its task. The caller runs the task, which ends after `stop` is cancelled.
+    ///
+    /// No connection is opened yet, so the nodes may be down.
     ///
     /// # Errors
-    /// When an address cannot be an endpoint, or there is none.
+    /// Returns an error if an address is invalid, or if there is no address.
     pub fn start(
         settings: ClientSettings,
         stop: CancellationToken,
@@ -160,7 +162,8 @@ impl AkashClient {
                 writer: None,
                 fence: None,
             };
-            // A reader has nothing to run; its task ends like that of a writer, so callers treat both alike.
+            // A client without a key has no work, but its task ends as the task of a writer does, so callers
+            // treat both alike.
             return Ok((client, Box::pin(async move { stop.cancelled().await })));
         };
         let reader = reader.with_account(key.address().clone());
@@ -181,14 +184,16 @@ impl AkashClient {
         Ok((client, task))
     }
 
-    /// The reading half: queries and events, no transactions.
+    /// Returns the read-only part of the client: queries and events.
     #[must_use]
     pub const fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    /// Returns the same client, which signs only while `may_send` returns true. For a provider with several instances: one
-    /// that was suspended may have been deposed meanwhile.
+    /// Returns a client that signs only while `may_send` returns true.
+    ///
+    /// For a provider with several instances: a leader that was suspended may have lost the leadership
+    /// meanwhile.
     #[must_use]
     pub fn fenced(&self, may_send: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {
@@ -197,7 +202,7 @@ impl AkashClient {
         }
     }
 
-    /// What is being done, and how well.
+    /// Returns the status of the client.
     #[must_use]
     pub fn status(&self) -> ClientStatus {
         ClientStatus {
@@ -211,7 +216,7 @@ impl AkashClient {
 impl ChainTx for AkashClient {
     async fn broadcast_msgs(&self, msgs: Vec<Msg>) -> Result<TxOutcome, Error> {
         let Some(writer) = &self.writer else {
-            let message = "no key was given, so nothing can be signed: start with the key of the account";
+            let message = "cannot sign without a key: start the client with the key of the account";
             return Err(Error::new(ErrorKind::Denied, "broadcast", message));
         };
         writer.broadcast_fenced(msgs, self.fence.clone()).await

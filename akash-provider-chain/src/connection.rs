@@ -1,11 +1,12 @@
-//! Why there is no connection to a node, in the words of who runs it: what a library says of it is its own business.
+//! Explanations of connection errors for operators, with a remedy where the cause is known.
 
 use crate::fault::{Fault, causes};
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// The fault that a library's error of a connection is; `is_certain` where it never came about, so that nothing was
-/// heard.
+/// Converts a connection error of a library into a fault. `is_certain` is true if the connection failed
+/// before the node
+/// received any data.
 pub(crate) fn fault(error: &(dyn Error + 'static), is_certain: bool) -> Fault {
     match (explained(error), is_certain) {
         (Some((why, mend)), true) => Fault::NotConnected(format!("({why}): {mend}")),
@@ -16,11 +17,12 @@ pub(crate) fn fault(error: &(dyn Error + 'static), is_certain: bool) -> Fault {
 }
 
 const NO_TLS: (&str, &str) = (
-    "it does not speak TLS",
-    "write http:// or grpc://, or name a port that speaks TLS",
+    "the port does not support TLS",
+    "use http:// or grpc://, or a port that supports TLS",
 );
 
-/// True for what a server says that was spoken to without TLS and speaks nothing else: ours, those written in Go, nginx.
+/// Returns true if a response to plain HTTP is the error of a TLS-only server: this provider, Go servers,
+/// nginx.
 pub(crate) fn wants_tls(answer: &[u8]) -> bool {
     const SIGNS: [&str; 3] = [
         "this is an https port",
@@ -31,12 +33,12 @@ pub(crate) fn wants_tls(answer: &[u8]) -> bool {
     SIGNS.iter().any(|sign| text.contains(sign))
 }
 
-/// The fault that such an answer is. Nothing of the question was looked at.
+/// Returns the fault for plain HTTP to a TLS port. The server did not process the request.
 pub(crate) fn no_plain_http() -> Fault {
-    Fault::NotConnected("(this is an https port): write https:// or grpcs://".to_owned())
+    Fault::NotConnected("(this is an https port): use https:// or grpcs://".to_owned())
 }
 
-/// True for a connection that the other end closed before it responded.
+/// Returns true if the peer closed the connection before it responded.
 pub(crate) fn is_closed(error: &(dyn Error + 'static)) -> bool {
     chain(error).any(|cause| {
         let http = cause.downcast_ref::<hyper::Error>();
@@ -46,13 +48,13 @@ pub(crate) fn is_closed(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-/// What is behind an error, and the mend; `None` where that is not known.
+/// Returns the cause of an error and a remedy, or `None` for an unknown cause.
 fn explained(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
     let text = causes(error);
-    // The resolver's failure has no public type: it is known by its text alone.
+    // The error of the resolver has no public type, so its text is compared.
     if text.contains("dns error") || text.contains("failed to lookup address") {
-        let mend = "is the address right, and does the name service answer?";
-        return Some(("its name leads nowhere".to_owned(), mend));
+        let mend = "check the address and the DNS server";
+        return Some(("DNS lookup failed".to_owned(), mend));
     }
     for cause in chain(error) {
         if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
@@ -63,18 +65,19 @@ fn explained(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
             return Some(known);
         }
     }
-    // What does not know the protocol hangs up.
+    // A server without TLS closes the connection.
     if text.contains("tls handshake eof") {
         return Some((NO_TLS.0.to_owned(), NO_TLS.1));
     }
     if text.contains("invalid HTTP version") || text.contains("unexpected message from connection") {
-        let mend = "is it a port of gRPC (grpc://) or of TLS (https://)?";
-        return Some(("it does not speak HTTP".to_owned(), mend));
+        let mend = "check whether the port supports gRPC (grpc://) or TLS (https://)";
+        return Some(("the port does not support HTTP".to_owned(), mend));
     }
     None
 }
 
-/// An error and its causes. An error of a socket leaves out what it was made from.
+/// Iterates over an error and its causes. `io::Error::source` skips the inner error, so `get_ref` is used
+/// there.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| {
         let made_from = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -85,13 +88,10 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
 fn of_socket(kind: ErrorKind) -> Option<(String, &'static str)> {
     let (why, mend) = match kind {
         ErrorKind::ConnectionRefused => ("connection refused", "is the node running?"),
-        ErrorKind::TimedOut => (
-            "no answer in time",
-            "is the address right, and let through by firewalls?",
-        ),
+        ErrorKind::TimedOut => ("timeout", "check the address and the firewall"),
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => (
-            "no way leads there",
-            "is the address right, and is this machine on the network?",
+            "no route to host",
+            "check the address and the network of this machine",
         ),
         _ => return None,
     };
@@ -105,10 +105,10 @@ fn of_tls(error: &rustls::Error) -> Option<(String, &'static str)> {
             return Some((NO_TLS.0.to_owned(), NO_TLS.1));
         }
         rustls::Error::InvalidCertificate(UnknownIssuer | BadSignature) => {
-            "nobody who is trusted vouches for this node: correct the address, or name the file of its own certificate \
-             authority"
+            "no trusted authority has signed the certificate of this node: correct the address, or name the file of \
+             the certificate authority"
         }
-        rustls::Error::InvalidCertificate(_) => "correct the address, or mend the node's certificate",
+        rustls::Error::InvalidCertificate(_) => "correct the address, or replace the certificate of the node",
         _ => return None,
     };
     Some((error.to_string(), mend))
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_https_is_known_by_what_it_answers_to_plain_http() {
+    fn detects_a_tls_port_by_its_response_to_plain_http() {
         for answer in [
             "Client sent an HTTP request to an HTTPS server.\n",
             "<center>The plain HTTP request was sent to HTTPS port</center>",
@@ -137,11 +137,11 @@ mod tests {
         }
         assert!(!wants_tls(b"404 page not found"));
         let told = no_plain_http().to_string();
-        assert_eq!(told, "(this is an https port): write https:// or grpcs://");
+        assert_eq!(told, "(this is an https port): use https:// or grpcs://");
     }
 
     #[test]
-    fn each_cause_is_said_once_and_with_its_mend() {
+    fn reports_each_cause_once_with_its_remedy() {
         assert_eq!(
             told(ErrorKind::ConnectionRefused.into()),
             "(connection refused): is the node running?"
@@ -149,21 +149,21 @@ mod tests {
         let tls = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
         assert_eq!(
             told(io::Error::other(io::Error::new(ErrorKind::InvalidData, tls))),
-            "(it does not speak TLS): write http:// or grpc://, or name a port that speaks TLS"
+            "(the port does not support TLS): use http:// or grpc://, or a port that supports TLS"
         );
         let name = io::Error::other("failed to lookup address information: Name or service not known");
         assert_eq!(
             told(name),
-            "(its name leads nowhere): is the address right, and does the name service answer?"
+            "(DNS lookup failed): check the address and the DNS server"
         );
         assert_eq!(
             told(ErrorKind::TimedOut.into()).split(')').next(),
-            Some("(no answer in time")
+            Some("(timeout")
         );
-        let other = fault(&Outer(io::Error::other("the moon is full")), false);
+        let other = fault(&Outer(io::Error::other("unknown cause")), false);
         assert_eq!(
             other.to_string(),
-            "cannot be reached: client error (Connect): the moon is full"
+            "cannot be reached: client error (Connect): unknown cause"
         );
     }
 }

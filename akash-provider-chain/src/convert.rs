@@ -1,8 +1,8 @@
-//! Between the network's messages and the provider's own types; the one room that knows both.
+//! Conversions between the messages of the network and the types of the core. No other module uses both.
 //!
-//! What comes in is checked here: a record that converts has an id that parses, money that is a number, a
-//! state we have a name for. What goes out is written as the network's own tools write it, down to the empty
-//! parts they always send, so that the bytes are theirs.
+//! Incoming messages are validated: ids parse, amounts are numbers, states are known. Outgoing messages have
+//! the same
+//! bytes as those of the Go tools, including the empty fields that these tools always encode.
 
 pub mod answers;
 mod ids;
@@ -31,17 +31,17 @@ pub use requests::{
 pub use resources::{group_spec, wire_group_spec};
 pub use tenants::{tenant_from_any, tenant_to_any};
 
-/// A message that the network would not send.
+/// Message with a missing or invalid field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{part}: {why}")]
 pub struct Malformed {
-    /// Which part of the message.
+    /// Path of the field.
     pub part: String,
-    /// What is wrong with it.
+    /// Reason.
     pub why: String,
 }
 
-/// Most characters of a foreign text that an error shows.
+/// Maximum number of characters of an untrusted text in an error.
 const SHOWN_MAX: usize = 120;
 
 impl Malformed {
@@ -52,7 +52,7 @@ impl Malformed {
         }
     }
 
-    /// Says that the part is a part of something larger.
+    /// Adds the name of the enclosing field to the path.
     fn within(self, outer: &str) -> Self {
         Self {
             part: format!("{outer}.{}", self.part),
@@ -61,7 +61,7 @@ impl Malformed {
     }
 }
 
-/// The beginning of a foreign text, fit for a message.
+/// Returns the start of an untrusted text, escaped for messages.
 pub(crate) fn shown(text: &str) -> String {
     let mut short: String = text
         .chars()
@@ -79,9 +79,9 @@ fn required<T>(part: &str, value: Option<T>) -> Result<T, Malformed> {
 }
 
 fn height(part: &str, value: i64) -> Result<u64, Malformed> {
-    u64::try_from(value).map_err(|_| Malformed::new(part, format!("{value} is no height")))
+    u64::try_from(value).map_err(|_| Malformed::new(part, format!("{value} is not a height")))
 }
 
 fn unknown_state(number: i32) -> Malformed {
-    Malformed::new("state", format!("{number} is not a state we know"))
+    Malformed::new("state", format!("unknown state {number}"))
 }

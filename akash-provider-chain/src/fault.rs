@@ -1,154 +1,156 @@
-//! What goes wrong when a node is asked, and whose fault it is.
+//! Errors of requests to nodes, and who causes them.
 
 use akash_provider_core::error::{Error, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A question to a node that got no usable answer.
+/// Failed request to a node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}", told(.endpoint, .method, .fault))]
+#[error("{}", message(.endpoint, .method, .fault))]
 pub struct NodeError {
-    /// The endpoint, without what is secret in its address.
+    /// Address of the endpoint, without credentials.
     pub endpoint: Arc<str>,
-    /// The method or query path.
+    /// RPC method or query path.
     pub method: Arc<str>,
-    /// What happened; [`Fault::blame`] says whose fault it is.
+    /// Reason. [`Fault::blame`] returns the cause.
     pub fault: Fault,
 }
 
-/// Which question it was says nothing where there was no connection.
-fn told(endpoint: &str, method: &str, fault: &Fault) -> String {
+/// Formats an error. Without a connection, the method does not matter.
+fn message(endpoint: &str, method: &str, fault: &Fault) -> String {
     match fault {
         Fault::NotConnected(why) => format!("cannot connect to {endpoint} {why}"),
         fault => format!("{endpoint}, {method}: {fault}"),
     }
 }
 
-/// Why an answer is no use.
+/// Reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// No connection, or it broke.
+    /// The connection failed or was closed.
     #[error("cannot be reached: {0}")]
     Unreachable(String),
-    /// No connection, so the question was certainly not heard: why, in parentheses, and the mend.
+    /// No connection, so the node did not receive the request. Contains the reason in parentheses, and a
+    /// remedy.
     #[error("{0}")]
     NotConnected(String),
-    /// No answer in time.
-    #[error("gave no answer within {0:?}")]
+    /// No response in time.
+    #[error("no response within {0:?}")]
     Timeout(Duration),
-    /// More bytes than an answer may have.
-    #[error("answered with more than {limit} bytes")]
+    /// The response is too large.
+    #[error("response is larger than {limit} bytes")]
     TooLarge {
-        /// Bytes that an answer may have at most.
+        /// Maximum size of a response, in bytes.
         limit: usize,
     },
     /// An HTTP status other than success.
-    #[error("answered with HTTP status {status}: {beginning}")]
+    #[error("responded with HTTP status {status}: {beginning}")]
     Http {
-        /// Status code of the answer, outside of 200 to 299.
+        /// Status code, outside of 200 to 299.
         status: u16,
-        /// How its body begins.
+        /// Start of the response body.
         beginning: String,
     },
-    /// Not what the protocol says.
-    #[error("answered what the protocol does not allow: {0}")]
+    /// The response violates the protocol.
+    #[error("malformed response: {0}")]
     Malformed(String),
-    /// There is no such record.
-    #[error("knows no such record: {text}")]
+    /// The record does not exist.
+    #[error("record not found: {text}")]
     NotFound {
-        /// The node's text, shortened.
+        /// Text of the node, truncated.
         text: String,
-        /// The height it looked at, where it says so.
+        /// Height of the response, if the node reports the height.
         height: Option<u64>,
     },
-    /// The height is not, or not yet, on that node.
-    #[error("cannot answer for that height: {0}")]
+    /// The node does not have the requested height.
+    #[error("height is not available: {0}")]
     HeightUnavailable(String),
-    /// The node has dropped that height.
-    #[error("no longer knows that height: {0}")]
+    /// The node has pruned the requested height.
+    #[error("height is pruned: {0}")]
     Pruned(String),
-    /// The node refuses the question.
-    #[error("refuses: {text} ({codespace}/{code})")]
+    /// The node refused the request.
+    #[error("request refused: {text} ({codespace}/{code})")]
     Refused {
-        /// Codespace, or the protocol.
+        /// Codespace of a module, or the protocol.
         codespace: String,
-        /// Code within it: of a module, of gRPC or of JSON-RPC.
+        /// Code of a module, of gRPC or of JSON-RPC.
         code: i64,
-        /// The node's text, shortened.
+        /// Text of the node, truncated.
         text: String,
     },
-    /// A node of another chain.
+    /// The node belongs to another chain.
     #[error("belongs to chain `{found}`, not `{expected}`; correct the address or the chain id")]
     OtherChain {
-        /// Id of the chain that is set.
+        /// Configured chain id.
         expected: String,
-        /// Id that the node gives, shortened.
+        /// Chain id of the node, truncated.
         found: String,
     },
-    /// An answer about another height than the one asked for.
-    #[error("was asked about height {asked} and answered about {answered}")]
+    /// The response is for another height than the requested one.
+    #[error("requested height {asked}, but the response is for height {answered}")]
     WrongHeight {
-        /// Height the question was about.
+        /// Requested height.
         asked: u64,
-        /// Height the answer is from.
+        /// Height of the response.
         answered: u64,
     },
-    /// The node is still replaying the past.
+    /// The node is catching up with the chain.
     #[error("is catching up at height {height}")]
     CatchingUp {
-        /// How far it is.
+        /// Current height of the node.
         height: u64,
     },
-    /// The node is behind what has been processed already.
-    #[error("is at height {height}, and {floor} has been processed already")]
+    /// The node is behind the processed block, or behind another node.
+    #[error("is at height {height}, below the required height {floor}")]
     Behind {
-        /// Height its answer is from, or of its newest block.
+        /// Height of the response, or of the newest block of the node.
         height: u64,
-        /// Height that has been processed here, or that the best node has.
+        /// Height of the processed block, or of the best node.
         floor: u64,
     },
-    /// The node names a height, a time or a record that the clock, the processed blocks or another node contradict.
+    /// The clock, the processed blocks or another node contradict the response.
     #[error("is not trusted: {0}")]
     Untrusted(String),
-    /// The node names a time in the future.
+    /// The newest block of the node is in the future.
     #[error(
-        "its newest block is {} s ahead of the clock of this machine. If the clock is wrong, set it: \
-         `timedatectl set-ntp true`. If the clock is right, name another node with --node",
+        "the newest block is {} s ahead of the clock of this machine. If the clock is wrong, set the clock: \
+         `timedatectl set-ntp true`. If the clock is right, select another node with --node",
         .by.as_secs()
     )]
     Ahead {
-        /// Time that the newest block is ahead of the corrected clock.
+        /// Difference between the newest block and the corrected clock.
         by: Duration,
     },
-    /// The node speaks no version we speak.
-    #[error("offers {}; a version with market/v1beta5 and deployment/v1beta4 is needed", offered_text(.offered))]
+    /// The node supports no version of the API that this crate supports.
+    #[error("offers {}; this provider requires market/v1beta5 and deployment/v1beta4", offered_text(.offered))]
     Version {
-        /// Versions it offers, each with those of its modules that are spoken here; empty when it offers none.
+        /// Supported versions of the node, with the modules that this crate uses. Empty for a node without
+        /// versions.
         offered: Vec<String>,
     },
 }
 
 fn offered_text(offered: &[String]) -> String {
     if offered.is_empty() {
-        return "no version of the Akash interface".to_owned();
+        return "no version of the Akash API".to_owned();
     }
     format!("the versions {}", offered.join(", "))
 }
 
-/// Whose fault it is, which decides who is asked next.
+/// Cause of a failed request. Decides which endpoint is used next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blame {
-    /// The endpoint's: another one may do better.
+    /// Endpoint: another endpoint may succeed.
     Endpoint,
-    /// The question's: every endpoint says the same.
+    /// Request: every endpoint returns the same error.
     Question,
-    /// The moment's: the height is missing here; the same endpoint is fine otherwise.
+    /// Height: this endpoint does not have the height, but is healthy otherwise.
     Height,
 }
 
 impl Fault {
-    /// Returns true for an equal fault, and for one that differs in heights or times only.
+    /// Returns true for an equal fault, and for a fault that differs in heights or times only.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Ahead { .. }, Self::Ahead { .. })
@@ -161,12 +163,12 @@ impl Fault {
     /// See [`NodeError::blaming_the_node`].
     pub(crate) fn blaming_the_node(self) -> Self {
         match self {
-            Self::Refused { .. } => Self::Malformed(format!("a node must answer this, and it {self}")),
+            Self::Refused { .. } => Self::Malformed(format!("the node must support this request: {self}")),
             other => other,
         }
     }
 
-    /// False when the node certainly did nothing with the question.
+    /// Returns false if the node certainly did not process the request.
     pub(crate) const fn perhaps_heard(&self) -> bool {
         !matches!(
             self,
@@ -174,7 +176,7 @@ impl Fault {
         )
     }
 
-    /// Whose fault it is.
+    /// Returns the cause of the fault.
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match self {
@@ -191,7 +193,7 @@ impl Fault {
             | Self::Untrusted(_)
             | Self::Ahead { .. }
             | Self::Version { .. } => Blame::Endpoint,
-            // Asking others takes time and brings the same answer.
+            // Other endpoints return the same response.
             Self::NotFound { .. } | Self::Refused { .. } => Blame::Question,
             Self::HeightUnavailable(_) | Self::Pruned(_) => Blame::Height,
         }
@@ -199,7 +201,7 @@ impl Fault {
 }
 
 impl NodeError {
-    /// As an error of a port.
+    /// Converts the error to an error of a core port.
     #[must_use]
     pub fn into_port(self, operation: &'static str) -> Error {
         let kind = match &self.fault {
@@ -224,27 +226,27 @@ impl NodeError {
         Error::new(kind, operation, self.to_string()).with_source(self.fault)
     }
 
-    /// A refusal of a question that every node must answer says something about the node.
+    /// Blames the node for a refusal of a request that every node must support.
     #[must_use]
     pub(crate) fn blaming_the_node(mut self) -> Self {
         self.fault = self.fault.blaming_the_node();
         self
     }
 
-    /// True when the height asked for is not, no longer or not yet, there.
+    /// Returns true if the node does not have the requested height, or not any more.
     #[must_use]
     pub const fn is_about_height(&self) -> bool {
         matches!(self.fault, Fault::HeightUnavailable(_) | Fault::Pruned(_))
     }
 
-    /// True when the record does not exist.
+    /// Returns true if the record does not exist.
     #[must_use]
     pub const fn is_not_found(&self) -> bool {
         matches!(self.fault, Fault::NotFound { .. })
     }
 }
 
-/// The text of an error with its causes, for faults that come from a library.
+/// Formats an error of a library with its causes.
 pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     akash_provider_core::error::chain_text(error)
 }

@@ -1,8 +1,12 @@
-//! What a transaction costs: gas as estimated, a fee at the price the node asks for.
+//! Cost of transactions: estimated gas, and a fee at the price that the node requires.
 //!
-//! An estimate comes from simulating the complete transaction with its fee; what it then uses is within a few
-//! thousand of that, so a fifth more is plenty. Bids of one shape use the same gas and are estimated once. What a
-//! close or a withdrawal uses depends on what it meets (118k or 252k for a close), so each is estimated anew.
+//! An estimate is the gas of a simulation of the complete transaction, including its fee. The transaction
+//! then uses about
+//! the same gas (within a few thousand), so a margin of 20 % is sufficient. Bids with the same resources use
+//! the same gas
+//! and are estimated once. The gas of a close or a withdrawal depends on the state of the chain (118k or 252k
+//! for a
+//! close), so each of them is estimated.
 
 mod ceilings;
 mod spent;
@@ -14,34 +18,34 @@ pub use spent::{MemorySpent, Minute, Spent, SpentStore};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Blocks an estimate is good for: an upgrade of the chain may change what things cost.
+/// Maximum age of an estimate in blocks. An upgrade of the chain may change the gas.
 const ESTIMATE_BLOCKS: u64 = 1_000;
-/// Shapes that are remembered; there are a handful.
+/// Maximum number of stored estimates. Normally there are less than ten.
 const SHAPES_MAX: usize = 64;
-/// Gas limit of a usual bid. The network's bids of one unit have 134,760.
+/// Gas limit of a typical bid. Bids with one unit use 134,760 on the network.
 const BID_GAS: u64 = 150_000;
 /// 10^18, the scale of a decimal.
 const ONE: i128 = 1_000_000_000_000_000_000;
 
-/// How gas is paid.
+/// Settings for fees.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct GasConfig {
-    /// The token fees are paid in.
+    /// Denomination of fees.
     pub denom: Denom,
-    /// What is paid per unit of gas; more when the node asks for more.
+    /// Price of one unit of gas. The provider pays more if the node requires more.
     pub price: Dec,
-    /// What is never exceeded, whatever a node asks for.
+    /// Maximum price of one unit of gas, whatever a node requires.
     pub price_max: Dec,
-    /// Gas limit in per cent of the estimate.
+    /// Gas limit, in percent of the estimate.
     pub factor_percent: u32,
-    /// Whose allowance pays; `None` for the signer.
+    /// Account with a fee grant that pays the fees. `None` if the signer pays.
     pub granter: Option<Address>,
-    /// What is never paid, whatever a node says.
+    /// Maximum gas and fees, whatever a node reports.
     pub ceilings: Ceilings,
 }
 
 impl Default for GasConfig {
-    /// What the network's operators pay: 0.025uakt, up to twenty times that.
+    /// Returns the usual settings of operators: 0.025uakt, up to 20 times this price.
     fn default() -> Self {
         Self {
             denom: "uakt".into(),
@@ -54,39 +58,41 @@ impl Default for GasConfig {
     }
 }
 
-/// Why no fee can be offered.
+/// Reason why the fee of a node cannot be paid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoFee {
-    /// The node takes other tokens.
-    #[error("the node takes fees in {accepted}, not in {denom}: set another denomination or another node")]
+    /// The node accepts other denominations only.
+    #[error(
+        "node accepts fees in {accepted}, not in {denom}: configure another denomination or another node"
+    )]
     Denom {
-        /// The token that fees are paid in here.
+        /// Configured denomination.
         denom: Denom,
-        /// Tokens that the node takes, with commas between.
+        /// Denominations that the node accepts, separated by commas.
         accepted: String,
     },
-    /// The node asks for too much.
+    /// The price of the node is above the limit.
     #[error(
-        "the node asks for {asked} per unit of gas, the limit is {limit}: raise the limit or use another node"
+        "node requires {asked} per unit of gas, the limit is {limit}: raise the limit or use another node"
     )]
     TooDear {
-        /// Least price of the node, with its token.
+        /// Minimum price of the node, with its denomination.
         asked: String,
-        /// Highest price that is paid here, with its token.
+        /// Configured maximum price, with its denomination.
         limit: String,
     },
 }
 
 impl GasConfig {
-    /// What to pay per unit of gas, given what the node asks for.
+    /// Returns the price of one unit of gas, for the minimum prices of a node.
     ///
     /// # Errors
-    /// When it does not take our token or asks for more than the limit.
+    /// Returns an error if the node does not accept the denomination, or if its price is above the limit.
     pub fn price_at(&self, minimum: &[DecCoin]) -> Result<Dec, NoFee> {
         let ours = minimum.iter().find(|c| c.denom == self.denom);
         let asked = match ours {
             Some(coin) => coin.amount,
-            // A node that names no price takes transactions for nothing.
+            // A node without a minimum price accepts transactions without a fee.
             None if minimum.is_empty() => Dec::ZERO,
             None => {
                 let accepted: Vec<&str> = minimum.iter().map(|c| &*c.denom).collect();
@@ -96,7 +102,7 @@ impl GasConfig {
                 });
             }
         };
-        // Only what the node asks is held against the limit: our own price was set by the operator.
+        // The limit applies to the price of the node only. The operator has configured the own price.
         if asked > self.price_max {
             let show = |amount| DecCoin::new(&self.denom, amount).to_string();
             return Err(NoFee::TooDear {
@@ -107,7 +113,7 @@ impl GasConfig {
         Ok(asked.max(self.price))
     }
 
-    /// The fee for a gas limit: the whole amount that is not below the price.
+    /// Returns the fee for a gas limit, rounded up.
     #[must_use]
     pub fn price(&self, gas_limit: u64, price: Dec) -> Price {
         Price {
@@ -120,7 +126,7 @@ impl GasConfig {
         }
     }
 
-    /// The expected fee of a bid; an amount of 0 where a grant pays.
+    /// Returns the expected fee of a bid. The amount is 0 if a fee grant pays.
     #[must_use]
     pub fn bid_fee(&self) -> Coin {
         let mut fee = self.price(BID_GAS, self.price).fee;
@@ -130,29 +136,30 @@ impl GasConfig {
         fee
     }
 
-    /// The gas limit of a transaction that was estimated at `used`; where there is no estimate, a generous one. It is
-    /// never above the ceiling.
+    /// Returns the gas limit of a transaction, for the estimate `used` or without an estimate. The limit
+    /// never exceeds the
+    /// ceiling.
     #[must_use]
     pub fn limit_of(&self, msgs: &[Msg], used: Option<u64>) -> u64 {
         let limit = used.map_or_else(|| generous(msgs), |used| self.limit(used));
         limit.min(self.ceilings.of_messages(msgs).gas)
     }
 
-    /// The gas limit for an estimate.
+    /// Returns the gas limit for an estimate.
     #[must_use]
     pub fn limit(&self, used: u64) -> u64 {
-        // A limit below the estimate would run out of gas each time.
+        // With a limit below the estimate, every transaction would run out of gas.
         let percent = u128::from(self.factor_percent.max(100));
         u64::try_from((u128::from(used) * percent).div_ceil(100)).unwrap_or(u64::MAX)
     }
 }
 
-/// What makes two transactions use the same gas.
+/// Properties of a transaction that determine its gas.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Shape(String);
 
 impl Shape {
-    /// The shape of a transaction; `None` where the gas depends on more than the messages.
+    /// Returns the shape of a transaction. `None` if the gas depends on more than the messages.
     #[must_use]
     pub(crate) fn of(msgs: &[Msg]) -> Option<Self> {
         match msgs {
@@ -164,7 +171,7 @@ impl Shape {
                     ..
                 },
             ] => {
-                // The gas of a bid follows from how much of it is stored, not from its order or its price.
+                // The gas of a bid depends on the size of its stored record, not on the order or the price.
                 let volumes: usize = resources_offer.iter().map(|u| u.resources.storage.len()).sum();
                 let (units, window) = (resources_offer.len(), reclamation_window.is_some());
                 Some(Self(format!("bid {units} {volumes} {window} {}", deposit.denom)))
@@ -174,7 +181,7 @@ impl Shape {
     }
 }
 
-/// Gas for a simulation, and for sending where simulating does not work: generous for what the messages use.
+/// Returns a generous gas limit: for simulations, and for transactions that cannot be simulated.
 #[must_use]
 pub(crate) fn generous(msgs: &[Msg]) -> u64 {
     let of = |msg: &Msg| match msg {
@@ -186,24 +193,25 @@ pub(crate) fn generous(msgs: &[Msg]) -> u64 {
     msgs.iter().map(of).sum()
 }
 
-/// Estimates of gas by shape, with the height they were made at.
+/// Stored estimates of gas by shape, with their heights.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Estimates {
     known: BTreeMap<Shape, (u64, Height)>,
 }
 
 impl Estimates {
-    /// The estimate for a transaction, if there is one that is still good.
+    /// Returns the stored estimate for a transaction, unless it is too old.
     #[must_use]
     pub(crate) fn get(&self, msgs: &[Msg], height: Height) -> Option<u64> {
         let (used, at) = self.known.get(&Shape::of(msgs)?)?;
         (height.saturating_sub(*at) <= ESTIMATE_BLOCKS).then_some(*used)
     }
 
-    /// Remembers an estimate made at a height; nothing where the transaction has no shape.
+    /// Stores an estimate for the shape of a transaction, if the transaction has a shape.
     pub(crate) fn put(&mut self, msgs: &[Msg], used: u64, height: Height) {
         if let Some(shape) = Shape::of(msgs) {
-            // A shape that is forgotten costs one simulation; which to drop is not worth knowing.
+            // A removed estimate costs one simulation, so the choice of the removed estimates does not
+            // matter.
             if self.known.len() >= SHAPES_MAX {
                 self.known.clear();
             }
@@ -211,7 +219,7 @@ impl Estimates {
         }
     }
 
-    /// Forgets an estimate that was too low.
+    /// Removes an estimate that was too low.
     pub(crate) fn forget(&mut self, msgs: &[Msg]) {
         if let Some(shape) = Shape::of(msgs) {
             self.known.remove(&shape);

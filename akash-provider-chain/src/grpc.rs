@@ -1,4 +1,4 @@
-//! Queries over gRPC. Requests and responses pass as bytes: the same ones as over `abci_query`.
+//! gRPC client of a node. Requests and responses are encoded messages, the same as with `abci_query`.
 
 use crate::connection;
 use crate::fault::Fault;
@@ -16,12 +16,12 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 use url::Url;
 
-/// Metadata key of the height, in questions and in answers.
+/// Metadata key of the height, in requests and responses.
 const HEIGHT: &str = "x-cosmos-block-height";
-/// Time between signs of life on an unused connection.
+/// Interval of HTTP/2 keep-alive pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// A client of one node's gRPC.
+/// gRPC client of one node.
 #[derive(Debug, Clone)]
 pub(crate) struct Grpc {
     channel: Channel,
@@ -29,11 +29,11 @@ pub(crate) struct Grpc {
 }
 
 impl Grpc {
-    /// A client of the node at `url` (`grpc` or `grpcs`); nothing is connected yet.
-    /// `trust` is used for `grpcs`.
+    /// Creates a client of the node at `url` (`grpc` or `grpcs`) without connecting. `trust` is used for
+    /// `grpcs`.
     pub(crate) fn new(url: &Url, limits: Limits, trust: Option<&Trust>) -> Result<Self, String> {
-        let host = url.host_str().ok_or("names no host")?;
-        // Where nodes serve gRPC unless they are told otherwise.
+        let host = url.host_str().ok_or("no host in the address")?;
+        // Default gRPC port of nodes.
         let port = url.port().unwrap_or(9090);
         let scheme = if trust.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{host}:{port}"));
@@ -56,7 +56,8 @@ impl Grpc {
         })
     }
 
-    /// Asks; the answer's bytes and the height they are from (none where the node does not say it).
+    /// Sends a query. Returns the encoded response and its height, or `None` if the node does not report the
+    /// height.
     pub(crate) async fn query(
         &self,
         path: &'static str,
@@ -76,7 +77,7 @@ impl Grpc {
     ) -> Result<(Bytes, Option<u64>), Fault> {
         let mut caller =
             Caller::new(self.channel.clone()).max_decoding_message_size(self.limits.answer_bytes);
-        // Waited for by itself: a failure here came before anything was sent.
+        // Awaited separately: a failure here precedes the transmission of data.
         let ready = caller.ready().await;
         ready.map_err(|e| connection::fault(&e, is_connect(&e)))?;
         let mut request = Request::new(data);
@@ -94,11 +95,11 @@ impl Grpc {
 
     fn fault(&self, status: &Status) -> Fault {
         let text = shown(status.message());
-        // Before the code: nodes have none of their own for a height that they lack.
+        // Checked before the code: nodes have no code of their own for a height they do not have.
         if let Some(fault) = height_fault(status.message()) {
             return fault;
         }
-        // A status with a cause was made on this side: the connection broke.
+        // A status with a source is local: the connection failed.
         if std::error::Error::source(status).is_some() {
             return connection::fault(status, is_connect(status));
         }
@@ -108,7 +109,7 @@ impl Grpc {
                 height: height_in(status.metadata()),
             },
             Code::DeadlineExceeded => Fault::Timeout(self.limits.answer_time),
-            // What the decoder says of an answer above the limit.
+            // Code of the decoder for a response above the size limit.
             Code::OutOfRange => Fault::TooLarge {
                 limit: self.limits.answer_bytes,
             },
@@ -134,7 +135,7 @@ impl Grpc {
     }
 }
 
-/// True where there was no connection at all.
+/// Returns true if the connection could not be established.
 fn is_connect(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |error| error.source());
     causes.any(|cause| cause.is::<tonic::ConnectError>())

@@ -1,14 +1,14 @@
-//! Keyrings as the Go tool writes them, read and written.
+//! Keyrings in the format of the Go tools.
 //!
-//! A keyring is a folder with an encrypted file per key and one per address:
+//! A keyring is a folder with one encrypted file per key and one index file per address:
 //!
 //! ```text
 //! HOME/keyring-test/NAME.info        the key; passphrase `test`
-//!                   HEX.address      name of the key's file, by the hex of its address
-//! HOME/keyring-file/...              the same, under the operator's passphrase
-//!                   keyhash          bcrypt of it, so that a wrong one is noticed before it is used
+//!                   HEX.address      index file: name of the key file, by the hexadecimal address
+//! HOME/keyring-file/...              the same files, encrypted with the passphrase of the operator
+//!                   keyhash          bcrypt hash of the passphrase, to detect a wrong passphrase early
 //! ```
-//! The backends `os`, `pass` and `kwallet` belong to a desktop; their keys are exported there and imported here.
+//! The backends `os`, `pass` and `kwallet` need a desktop. Export their keys there and import them here.
 
 mod armor;
 mod error;
@@ -33,21 +33,21 @@ pub use secret::SecretSource;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Longest name of a key: with its ending it must be a file name.
+/// Maximum length of a key name in bytes. The name plus its suffix must be a valid file name.
 const NAME_BYTES_MAX: usize = 128;
-/// Shortest new passphrase, as the Go tool asks for.
+/// Minimum length of a new passphrase in bytes, the same as in the Go tools.
 pub const PASSPHRASE_BYTES_MIN: usize = 8;
-/// Longest new passphrase: bcrypt looks at no more.
+/// Maximum length of a new passphrase in bytes. bcrypt ignores further bytes.
 pub const PASSPHRASE_BYTES_MAX: usize = 71;
-/// What the `test` backend uses for a passphrase.
+/// Passphrase of the `test` backend.
 const TEST_PASSPHRASE: &str = "test";
 
-/// Where keys are kept.
+/// Storage backend of a keyring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
-    /// Encrypted with the operator's passphrase.
+    /// Encrypted with a passphrase of the operator.
     File,
-    /// Encrypted with a passphrase that everybody knows.
+    /// Encrypted with a well-known passphrase.
     Test,
 }
 
@@ -66,40 +66,44 @@ impl FromStr for Backend {
     }
 }
 
-/// What may be shown of a key.
+/// Public information about a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyInfo {
-    /// Its name, which is the name of its file.
+    /// Name of the key, and of its file.
     pub name: String,
-    /// What it is, and so whether it can sign here.
+    /// Type of the key. Only local keys can sign.
     pub kind: KeyKind,
-    /// Its address; `None` where it is not a secp256k1 key.
+    /// Address of the account. `None` unless the key is a secp256k1 key.
     pub address: Option<Address>,
-    /// Its compressed public key, likewise.
+    /// Compressed public key. `None` unless the key is a secp256k1 key.
     pub public_key: Option<Vec<u8>>,
 }
 
-/// The keys of a keyring, and the files that could not be read.
+/// Keys of a keyring, and errors of unreadable files.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Keys that could be read, sorted by name.
+    /// Readable keys, sorted by name.
     pub keys: Vec<KeyInfo>,
-    /// One error per unreadable file: one damaged key does not hide the others.
+    /// One error per unreadable file. Other keys stay usable.
     pub unreadable: Vec<KeyringError>,
 }
 
-/// An open keyring: a folder, and the passphrase that its files are encrypted with.
+/// Open keyring: a folder, and the passphrase of its files.
 #[derive(Debug)]
 pub struct Keyring {
     folder: Folder,
 }
 
 impl Keyring {
-    /// Opens the keyring of a home folder. `test` takes no passphrase; `file` checks it against the stored hash,
-    /// or sets it when the keyring is new.
+    /// Opens a keyring in a home folder.
+    ///
+    /// The `test` backend needs no passphrase. The `file` backend compares the passphrase with the stored
+    /// hash. For a new
+    /// keyring, the `file` backend stores the hash.
     ///
     /// # Errors
-    /// When the passphrase is missing, wrong, or (for a new keyring) too short or too long.
+    /// Returns an error if the passphrase is missing or wrong, or if a new passphrase is too short or too
+    /// long.
     pub fn open(
         backend: Backend,
         home: &Path,
@@ -120,10 +124,11 @@ impl Keyring {
         Ok(Self { folder })
     }
 
-    /// True when a keyring of this backend takes a passphrase and has none yet: whoever opens it sets it.
+    /// Returns true if the keyring requires a passphrase that is not set yet. The next [`Keyring::open`] sets
+    /// the passphrase.
     ///
     /// # Errors
-    /// When the folder cannot be looked at.
+    /// Returns an error if the folder cannot be read.
     pub fn is_without_passphrase(backend: Backend, home: &Path) -> Result<bool, KeyringError> {
         match backend {
             Backend::Test => Ok(false),
@@ -131,10 +136,10 @@ impl Keyring {
         }
     }
 
-    /// All keys.
+    /// Lists all keys. A missing folder has no keys.
     ///
     /// # Errors
-    /// When the folder cannot be listed. An absent folder has no keys.
+    /// Returns an error if the folder cannot be read.
     pub fn list(&self) -> Result<Listing, KeyringError> {
         let mut listing = Listing::default();
         for name in self.folder.names()? {
@@ -146,27 +151,30 @@ impl Keyring {
         Ok(listing)
     }
 
-    /// What may be shown of a key, by its name or its address. A name goes first, as with the Go tool.
+    /// Returns a key by name or address. A name takes precedence, as in the Go tools.
     ///
     /// # Errors
-    /// When there is no such key or it cannot be read.
+    /// Returns an error if the key does not exist or cannot be read.
     pub fn show(&self, name_or_address: &str) -> Result<KeyInfo, KeyringError> {
         Ok(info(&self.named(name_or_address)?))
     }
 
-    /// A key to sign with, by its name or its address. An address is never taken for the name of a key with another
-    /// address.
+    /// Returns a private key by name or address, for signing.
+    ///
+    /// An address always selects the key with this address, even if another key has the address as its name.
     ///
     /// # Errors
-    /// When there is no such key, it cannot be read, or it has no private half here.
+    /// Returns an error if the key does not exist, cannot be read, or has no private key in the keyring.
     pub fn private_key(&self, name_or_address: &str) -> Result<PrivateKey, KeyringError> {
         private_half(self.find(name_or_address)?)
     }
 
-    /// Stores a key. Its name may be its own address, which is how charts name it.
+    /// Stores a key. A key may have its own address as its name, as in Helm charts.
     ///
     /// # Errors
-    /// When the name or the address is there already, or the name cannot be one, such as the address of another key.
+    /// Returns an error if the name or the address already exists, or if the name is invalid. The address of
+    /// another key is
+    /// not a valid name.
     pub fn add(&self, name: &str, key: &PrivateKey) -> Result<KeyInfo, KeyringError> {
         let name = checked_name(name)?;
         if name.parse::<Address>().is_ok_and(|named| named != *key.address()) {
@@ -182,7 +190,7 @@ impl Keyring {
         if self.folder.has(name)? {
             return Err(exists(name));
         }
-        // An index entry whose key is gone does not count.
+        // An index entry without a key file is ignored.
         if let Some(other) = self.folder.name_of(key.address())?
             && self.folder.has(&other)?
         {
@@ -192,10 +200,11 @@ impl Keyring {
         self.show(name)
     }
 
-    /// Stores a key from the text that `keys export` wrote.
+    /// Stores a key that `keys export` has encoded.
     ///
     /// # Errors
-    /// When the text or its passphrase is wrong, or as [`Keyring::add`].
+    /// Returns an error if the text is invalid or the passphrase is wrong, and in the cases of
+    /// [`Keyring::add`].
     pub fn import(
         &self,
         name: &str,
@@ -205,27 +214,30 @@ impl Keyring {
         self.add(name, &armor::open(armor, passphrase)?)
     }
 
-    /// A key as text, encrypted with a passphrase.
+    /// Encodes a key as text, encrypted with a passphrase.
     ///
     /// # Errors
-    /// As [`Keyring::show`], or when it has no private half here, or the passphrase is too short.
+    /// Returns an error in the cases of [`Keyring::show`], if the key has no private key in the keyring, or
+    /// if the passphrase
+    /// is too short.
     pub fn export(&self, name_or_address: &str, passphrase: &SecretString) -> Result<String, KeyringError> {
         check_new_passphrase(passphrase)?;
         armor::seal(&private_half(self.named(name_or_address)?)?, passphrase)
     }
 
-    /// Removes a key. Without a copy elsewhere it is gone for good.
+    /// Deletes a key permanently.
     ///
     /// # Errors
-    /// When there is no such key, or it cannot be read.
+    /// Returns an error if the key does not exist or cannot be read.
     pub fn delete(&self, name_or_address: &str) -> Result<(), KeyringError> {
-        // Read first: its own address leads to the index entry, and what the passphrase does not open is not removed.
+        // The key is read first: its address selects the index file, and a file that cannot be decrypted is
+        // not deleted.
         let stored = self.named(name_or_address)?;
         self.folder
             .remove(&stored.name, stored.public.as_ref().map(|k| k.address()))
     }
 
-    /// The key of this name, or else of this address.
+    /// Returns the key with this name, or else the key with this address.
     fn named(&self, name_or_address: &str) -> Result<Stored, KeyringError> {
         if name_or_address.parse::<Address>().is_ok()
             && let Some(stored) = self.folder.read(name_or_address)?
@@ -235,16 +247,16 @@ impl Keyring {
         self.find(name_or_address)
     }
 
-    /// The key of this address, whatever its name, or of this name where it is no address.
+    /// Returns the key with this address, or with this name if the argument is not an address.
     fn find(&self, name_or_address: &str) -> Result<Stored, KeyringError> {
         let Ok(address) = name_or_address.parse::<Address>() else {
             return self.stored(checked_name(name_or_address)?);
         };
-        // A key may have its address for a name, and then it is found without the index too.
+        // A key with its address as its name is found without the index.
         let indexed = self.folder.name_of(&address)?;
         let name = indexed.as_deref().unwrap_or(name_or_address);
         let stored = self.stored(name)?;
-        // The index may be old or changed; the key itself decides.
+        // The index may be outdated or manipulated, so the address of the key is compared.
         if stored.public.as_ref().map(|k| k.address()) != Some(&address) {
             return Err(self.not_found(name_or_address));
         }
@@ -279,10 +291,11 @@ fn info(stored: &Stored) -> KeyInfo {
     }
 }
 
-/// The key of an exported text, without a keyring: for a container whose only key is a secret.
+/// Decrypts the text that `keys export` has encoded, without a keyring. For containers with a single key in a
+/// secret.
 ///
 /// # Errors
-/// When the text or its passphrase is wrong.
+/// Returns an error if the text is invalid or the passphrase is wrong.
 pub fn key_of_armor(armor: &str, passphrase: &SecretString) -> Result<PrivateKey, KeyringError> {
     armor::open(armor, passphrase)
 }
@@ -295,29 +308,31 @@ fn check_new_passphrase(passphrase: &SecretString) -> Result<(), KeyringError> {
     Err(KeyringError::PassphraseLength { min, max })
 }
 
-/// A name becomes a file name: nothing in it may lead out of the folder or be escaped.
+/// Checks that a name is a valid file name, cannot leave the folder, and needs no escaping.
 fn checked_name(name: &str) -> Result<&str, KeyringError> {
     let bad = |why| KeyringError::BadName {
         name: shortened(name),
         why,
     };
     if name.is_empty() {
-        return Err(bad("it is empty"));
+        return Err(bad("the name is empty"));
     }
     if name.len() > NAME_BYTES_MAX {
-        return Err(bad("it has more than 128 bytes"));
+        return Err(bad("the name is longer than 128 bytes"));
     }
     if name.starts_with('.') {
-        return Err(bad("it starts with a dot"));
+        return Err(bad("the name starts with a dot"));
     }
     if name.trim() != name {
-        return Err(bad("it starts or ends with a space"));
+        return Err(bad("the name starts or ends with a space"));
     }
     if name
         .chars()
         .any(|c| c.is_control() || matches!(c, '/' | '\\' | '%'))
     {
-        return Err(bad("it has a slash, a percent sign or a control character"));
+        return Err(bad(
+            "the name contains a slash, a percent sign or a control character",
+        ));
     }
     Ok(name)
 }

@@ -1,16 +1,16 @@
-//! The Akash chain as a provider sees it: events, queries, transactions, keys, certificates.
+//! Akash chain client for providers: events, queries, transactions, keys and certificates.
 //!
-//! | room | what it does |
+//! | module | content |
 //! |---|---|
-//! | [`proto`], [`method`] | the network's messages, and which query each request asks |
-//! | [`convert`] | between them and the provider's own types; the one room that knows both |
-//! | [`endpoints`] | several nodes as one: health, fail-over, a second opinion |
-//! | [`Reader`] | queries and events over them: `ChainQuery` and `ChainEvents` of the core |
-//! | [`keyring`], [`private_key`] | keys as the Go tool keeps them, and what they sign |
-//! | [`signer`], [`gas`] | a transaction from its parts: bytes and cost |
-//! | [`tx`] | each message sent once, with a known end: `ChainTx` of the core |
-//! | [`AkashClient`] | reading and sending as one: the whole `ChainClient` of the core |
-//! | [`cert`] | certificates: made, read, published, rotated |
+//! | [`proto`], [`method`] | messages of the network, and the query path of each request |
+//! | [`convert`] | conversions between these messages and the types of the core |
+//! | [`endpoints`] | pool of nodes: health checks, fail-over, confirmation by a second node |
+//! | [`Reader`] | queries and events: `ChainQuery` and `ChainEvents` of the core |
+//! | [`keyring`], [`private_key`] | keys in the keyring format of the Go tools, and signatures |
+//! | [`signer`], [`gas`] | encoding, signing and cost of transactions |
+//! | [`tx`] | transactions that are included once, with a known outcome: `ChainTx` of the core |
+//! | [`AkashClient`] | complete client: `ChainClient` of the core |
+//! | [`cert`] | generation, parsing, publication and rotation of certificates |
 //!
 //! ```no_run
 //! use akash_provider_chain::endpoints::Endpoints;

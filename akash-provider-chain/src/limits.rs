@@ -1,32 +1,35 @@
-//! Limits on everything that comes from a node.
+//! Limits for responses of nodes.
 
 use std::time::Duration;
 
-/// How much and how long is allowed when nodes are asked.
+/// Limits for queries: sizes, times and counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one answer or one websocket message. A page of a thousand orders has about one MiB; a full
-    /// block with its results stays below sixteen.
+    /// Maximum size of a response or a websocket message, in bytes. A page of 1000 orders has about 1 MiB. A
+    /// full block with
+    /// its results stays below 16 MiB.
     pub answer_bytes: usize,
-    /// Time for one answer.
+    /// Maximum time for a response.
     pub answer_time: Duration,
-    /// Time to connect; a look at an endpoint's health takes no longer either.
+    /// Maximum time for connecting, and for a health check of an endpoint.
     pub connect_time: Duration,
-    /// Questions under way at one endpoint; more wait.
+    /// Maximum number of concurrent requests to one endpoint. Further requests wait.
     pub questions: usize,
-    /// Records of a page.
+    /// Number of records per page.
     pub page: u32,
-    /// Records of a whole listing; more is an error, not a truncated list.
+    /// Maximum number of records in a complete list. A longer list is an error, and is not truncated.
     pub listing: usize,
-    /// How long a reading of an endpoint's health is good.
+    /// Maximum age of the health of an endpoint before the next health check.
     pub health_age: Duration,
-    /// Times one question is asked before it is given up.
+    /// Maximum number of attempts for one request.
     pub attempts: u32,
-    /// Time for which a value is used that one node alone gave, such as parameters and block times. Then the value is
-    /// read again, so a false one is replaced soon after the node stops giving it.
+    /// Maximum age of a value that only one node returned, such as parameters and block times. The value is
+    /// then read
+    /// again, so a false value is replaced soon after the node stops returning it.
     pub single_age: Duration,
-    /// A processed height is dropped when nodes have contradicted it for this time and none has reached it: long enough
-    /// for a node that restarts to come back and confirm it.
+    /// Time after which a contradicted height is dropped: nodes have contradicted the processed height, and
+    /// none has
+    /// reached it. Long enough for a node to restart and confirm the height.
     pub contradiction: Duration,
 }
 

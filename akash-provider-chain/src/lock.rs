@@ -1,8 +1,8 @@
-//! Locks of what is whole at every point where a holder could panic.
+//! Mutex access that ignores poisoning. Use it only for data that is consistent wherever a holder can panic.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, also after a holder has panicked.
+/// Locks a mutex, even if another thread panicked while holding the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

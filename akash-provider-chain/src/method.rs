@@ -1,13 +1,13 @@
-//! Queries as the network names them: a request, the response it gets, and the path it is sent to.
+//! Queries of the network: request type, response type and path.
 
 use prost::Message;
 
-/// A request message of a query service.
+/// Request message of a query service.
 ///
 /// The path is the same for gRPC and for `abci_query`.
 pub trait Method: Message {
-    /// What the node answers.
+    /// Response message.
     type Response: Message + Default + Send + 'static;
-    /// `/package.Service/Method`, with the slash in front.
+    /// Path, in the form `/package.Service/Method`.
     const PATH: &'static str;
 }

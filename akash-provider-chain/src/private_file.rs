@@ -1,12 +1,14 @@
-//! Files that hold secrets.
+//! Atomic replacement of files with secrets.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Replaces a file as a whole, readable by its owner alone: after a crash there is the old one or the new one.
-/// `temporary` is where the new one is made, in the same folder; nothing stays there.
+/// Replaces a file atomically, readable by its owner only. After a crash the file has the old or the new
+/// contents.
+///
+/// `temporary` is a path in the same folder for the new contents. The temporary file is removed in all cases.
 pub(crate) fn replace(path: &Path, temporary: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
     let written = OpenOptions::new()
@@ -15,13 +17,13 @@ pub(crate) fn replace(path: &Path, temporary: &Path, bytes: &[u8]) -> io::Result
         .truncate(true)
         .mode(0o600)
         .open(temporary)
-        // On the disk before the rename: else a crash could leave an empty file under the name.
+        // Synced before the rename. Otherwise a crash could leave an empty file.
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(temporary, path))
-        // The rename itself is on the disk only when the folder is.
+        // The sync of the folder persists the rename.
         .and_then(|()| File::open(folder)?.sync_all());
     if written.is_err() {
-        // The first error is the one to tell.
+        // The first error is returned, so an error of the removal is ignored.
         drop(fs::remove_file(temporary));
     }
     written

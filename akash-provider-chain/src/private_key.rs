@@ -1,6 +1,8 @@
-//! A secp256k1 private key of an account: its address, its signatures.
+//! Secp256k1 keys of accounts: addresses and signatures.
 //!
-//! Signatures are deterministic (RFC 6979) with a low `s`, 64 bytes `r || s` over the SHA-256 of the message.
+//! Signatures are deterministic (RFC 6979) and have a low `s`: 64 bytes `r
+//!
+//! s` over the SHA-256 of the message.
 
 use akash_provider_core::types::Address;
 use k256::ecdsa::signature::{Signer as _, Verifier as _};
@@ -11,33 +13,33 @@ use std::fmt;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Bytes of a private key.
+/// Length of a private key in bytes.
 pub const PRIVATE_KEY_BYTES: usize = 32;
-/// Bytes of a compressed public key.
+/// Length of a compressed public key in bytes.
 pub const PUBLIC_KEY_BYTES: usize = 33;
-/// Bytes of a signature.
+/// Length of a signature in bytes.
 pub const SIGNATURE_BYTES: usize = 64;
 
-/// Why bytes are not a key.
+/// Error for bytes that are not a valid key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadKey {
     /// Wrong length, zero, or not below the order of the curve.
-    #[error("not a secp256k1 private key: it must be 32 bytes, above zero and below the order of the curve")]
+    #[error("invalid secp256k1 private key: expected 32 bytes, above zero and below the order of the curve")]
     Private,
     /// Not a point of the curve in compressed form.
-    #[error("not a secp256k1 public key: it must be 33 bytes, a compressed point of the curve")]
+    #[error("invalid secp256k1 public key: expected 33 bytes, a compressed point of the curve")]
     Public,
 }
 
-/// A private key. A clone is the same one: it is in memory once, and wiped when the last one is dropped. `Debug`
-/// shows the address alone.
+/// Private key. Clones share the bytes, which are wiped when the last clone is dropped. `Debug` prints the
+/// address only.
 #[derive(Clone)]
 pub struct PrivateKey {
     key: Arc<SigningKey>,
     public: PublicKey,
 }
 
-/// A compressed public key and the address that follows from it.
+/// Compressed public key, with the address of its account.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     bytes: [u8; PUBLIC_KEY_BYTES],
@@ -46,10 +48,10 @@ pub struct PublicKey {
 }
 
 impl PrivateKey {
-    /// A key from its 32 bytes.
+    /// Creates a key from its 32 bytes.
     ///
     /// # Errors
-    /// When they are not a key of the curve.
+    /// Returns an error if the bytes are not a key of the curve.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadKey> {
         if bytes.len() != PRIVATE_KEY_BYTES {
             return Err(BadKey::Private);
@@ -60,25 +62,25 @@ impl PrivateKey {
         Ok(Self { key, public })
     }
 
-    /// The 32 bytes, wiped when dropped.
+    /// Returns the 32 bytes of the key, which are wiped when dropped.
     #[must_use]
     pub fn to_bytes(&self) -> Zeroizing<[u8; PRIVATE_KEY_BYTES]> {
         Zeroizing::new(self.key.to_bytes().into())
     }
 
-    /// Its public half, with the address that follows from it.
+    /// Returns the public key.
     #[must_use]
     pub const fn public(&self) -> &PublicKey {
         &self.public
     }
 
-    /// Address of the account.
+    /// Returns the address of the account.
     #[must_use]
     pub const fn address(&self) -> &Address {
         &self.public.address
     }
 
-    /// Signs the SHA-256 of a message; the same message gives the same signature.
+    /// Signs the SHA-256 of a message. Signatures are deterministic.
     #[must_use]
     pub fn sign(&self, message: &[u8]) -> [u8; SIGNATURE_BYTES] {
         let signature: Signature = self.key.sign(message);
@@ -105,10 +107,10 @@ impl PublicKey {
         Ok(Self { bytes, key, address })
     }
 
-    /// A key from its 33 bytes.
+    /// Creates a key from its 33 bytes.
     ///
     /// # Errors
-    /// When they are not a compressed point of the curve.
+    /// Returns an error if the bytes are not a compressed point of the curve.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, BadKey> {
         if bytes.len() != PUBLIC_KEY_BYTES {
             return Err(BadKey::Public);
@@ -116,19 +118,20 @@ impl PublicKey {
         Self::new(VerifyingKey::from_sec1_bytes(bytes).map_err(|_| BadKey::Public)?)
     }
 
-    /// The 33 bytes of the compressed form.
+    /// Returns the 33 bytes of the compressed key.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; PUBLIC_KEY_BYTES] {
         &self.bytes
     }
 
-    /// Address of the account.
+    /// Returns the address of the account.
     #[must_use]
     pub const fn address(&self) -> &Address {
         &self.address
     }
 
-    /// True when `signature` is this key's for `message`. A high `s` is refused, as the network does.
+    /// Returns true if `signature` is a valid signature of this key for `message`. A high `s` is refused, as
+    /// on the chain.
     #[must_use]
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         let Ok(signature) = Signature::from_slice(signature) else {
@@ -152,7 +155,7 @@ mod tests {
     const PRIVATE: &str = "476b6588a0341cd336005f811383eb9c2a93c4bca787699219c0dc021cc85c0c";
 
     #[test]
-    fn the_address_follows_from_the_key() {
+    fn derives_the_address_of_a_key() {
         let key = PrivateKey::from_bytes(&HEXLOWER.decode(PRIVATE.as_bytes()).unwrap()).unwrap();
         assert_eq!(
             key.address().as_str(),
@@ -168,14 +171,17 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn debug_output_contains_no_secret() {
         let key = PrivateKey::from_bytes(&HEXLOWER.decode(PRIVATE.as_bytes()).unwrap()).unwrap();
-        let shown = format!("{key:?} {key:#?} {:?}", key.public());
-        assert!(!shown.contains("476b") && shown.contains("akash1y37"), "{shown}");
+        let output = format!("{key:?} {key:#?} {:?}", key.public());
+        assert!(
+            !output.contains("476b") && output.contains("akash1y37"),
+            "{output}"
+        );
     }
 
     #[test]
-    fn the_key_is_in_memory_once_and_wiped_at_the_end() {
+    fn clones_share_the_key_which_is_wiped_on_drop() {
         fn is_wiped<T: zeroize::ZeroizeOnDrop>(_: &T) {}
         let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
         is_wiped(&*key.key);
@@ -187,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_are_deterministic_and_a_high_s_is_refused() {
+    fn signatures_are_deterministic_and_refused_with_a_high_s() {
         let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
         let signature = key.sign(b"message");
         assert_eq!(signature, key.sign(b"message"));
@@ -201,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn refuses_invalid_keys() {
         for bytes in [&[0_u8; 32][..], &[0xff; 32], &[1; 31], &[1; 33], &[]] {
             assert_eq!(PrivateKey::from_bytes(bytes).unwrap_err(), BadKey::Private);
         }

@@ -1,5 +1,6 @@
-//! The network's messages, generated from the files in `proto/` (their comments are the documentation)
-//! into `generated/`; the test `generated` holds both together and writes them anew.
+//! Messages of the network, generated from the files in `proto/` into `generated/`. The comments in these
+//! files are the
+//! documentation. The test `generated` compares both folders and regenerates the code.
 //!
 //! Packages are modules: `akash.market.v1beta5.MsgCreateBid` is
 //! [`akash::market::v1beta5::MsgCreateBid`]. [`Name`](prost::Name) gives the type URL of each message.
@@ -7,5 +8,5 @@
 
 include!("../generated/proto.rs");
 
-/// All of them described, as an encoded `FileDescriptorSet`: for showing a message whose type is known by name.
+/// Encoded `FileDescriptorSet` of all messages, for decoding messages by type name.
 pub const DESCRIPTORS: &[u8] = include_bytes!("../generated/descriptors.bin");

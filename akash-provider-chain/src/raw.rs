@@ -1,10 +1,10 @@
-//! gRPC messages as bytes.
+//! gRPC codec for encoded messages.
 
 use bytes::{Buf, BufMut, Bytes};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Passes bytes as they are: for a client or a server of gRPC that encodes its messages by itself.
+/// Codec that passes bytes unchanged, for a gRPC client or server that encodes its messages itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Raw;
 

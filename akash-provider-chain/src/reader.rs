@@ -1,4 +1,4 @@
-//! The reading half of the chain client: queries and events over a set of endpoints.
+//! Read-only part of the chain client: queries and events over a set of endpoints.
 
 use crate::checkpoint::Checkpoint;
 use crate::endpoints::{EndpointStatus, Endpoints};
@@ -11,16 +11,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Times of blocks that are remembered; the oldest go first.
+/// Maximum number of cached block times. The lowest heights are evicted first.
 const TIMES_MAX: usize = 16_384;
 
-/// The time of a block, and when one node alone gave it; `None` where two nodes agreed.
+/// Time of a block, and the time of the response if only one node returned the value. `None` if two nodes
+/// agreed.
 type StoredTime = (BlockTime, Option<Instant>);
 
-/// Asks and hears the chain; it sends nothing.
+/// Client for queries and events.
 ///
 /// Implements [`ChainQuery`](akash_provider_core::chain::ChainQuery) and
-/// [`ChainEvents`](akash_provider_core::chain::ChainEvents). A clone reads through the same endpoints.
+/// [`ChainEvents`](akash_provider_core::chain::ChainEvents). Clones share the endpoints.
 #[derive(Debug, Clone)]
 pub struct Reader {
     pub(crate) endpoints: Endpoints,
@@ -28,34 +29,34 @@ pub struct Reader {
     pub(crate) heights: Arc<dyn HeightStore>,
     pub(crate) following: Arc<Mutex<FollowerStatus>>,
     pub(crate) witness: Option<Arc<dyn Witness>>,
-    /// Whose leases are never left out; `None` for somebody who only looks.
+    /// Account of the provider, with leases that must never be omitted. `None` without an account.
     pub(crate) us: Option<Address>,
-    /// Records of others that could not be read and were told of.
+    /// Unreadable records of other accounts that were logged.
     pub(crate) told: Arc<Told>,
-    /// Times of blocks.
+    /// Cached block times.
     times: Arc<Mutex<BTreeMap<Height, StoredTime>>>,
 }
 
-/// What a reader does, as values.
+/// Status of a reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderStatus {
-    /// Each endpoint, in the order of the addresses given.
+    /// Status of each endpoint, in the order of the addresses.
     pub endpoints: Vec<EndpointStatus>,
-    /// How often another endpoint was taken.
+    /// Number of switches to another endpoint.
     pub switches: u64,
-    /// Why the last time.
+    /// Endpoint and reason of the last switch.
     pub last_switch: Option<String>,
-    /// How the chain is followed.
+    /// Status of the event follower.
     pub follower: FollowerStatus,
-    /// The processed block, where no node has reached it for five minutes; `provider-daemon state reset-height` resets
-    /// it.
+    /// Processed block, if no node has reached it for five minutes. `provider-daemon state reset-height`
+    /// resets the block.
     pub unreached: Option<Checkpoint>,
-    /// Time by which the clock of this machine is behind the nodes; block times are checked with the corrected clock.
+    /// Time by which the local clock is behind the nodes. Block times are checked with the corrected clock.
     pub clock_behind: Option<Duration>,
 }
 
 impl Reader {
-    /// Reads through these endpoints; the last height is not kept over a restart.
+    /// Creates a reader with default settings and an in-memory store of the processed height.
     #[must_use]
     pub fn new(endpoints: Endpoints) -> Self {
         Self {
@@ -70,41 +71,41 @@ impl Reader {
         }
     }
 
-    /// Keeps the last height there.
+    /// Sets the store of the processed height.
     #[must_use]
     pub fn with_heights(mut self, heights: Arc<dyn HeightStore>) -> Self {
         self.heights = heights;
         self
     }
 
-    /// Follows the chain with these settings.
+    /// Sets the settings of the event follower.
     #[must_use]
     pub const fn with_settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Reads for this account.
+    /// Sets the account of the provider.
     #[must_use]
     pub(crate) fn with_account(mut self, us: Address) -> Self {
         self.us = Some(us);
         self
     }
 
-    /// Shows every block that is told to somebody else too.
+    /// Sets an observer that receives every block.
     #[must_use]
     pub(crate) fn with_witness(mut self, witness: Arc<dyn Witness>) -> Self {
         self.witness = Some(witness);
         self
     }
 
-    /// The endpoints it asks, which its clones share.
+    /// Returns the endpoints, which clones share.
     #[must_use]
     pub const fn endpoints(&self) -> &Endpoints {
         &self.endpoints
     }
 
-    /// What is being done, and how well.
+    /// Returns the status of the reader.
     #[must_use]
     pub fn status(&self) -> ReaderStatus {
         let (switches, last_switch) = self.endpoints.switches();
@@ -118,12 +119,12 @@ impl Reader {
         }
     }
 
-    /// Stores the time of a block that one node gave.
+    /// Caches the time of a block that one node returned.
     pub(crate) fn remember_time(&self, height: Height, time: BlockTime) {
         self.store_time(height, time, Some(Instant::now()));
     }
 
-    /// Stores the time of a block on which two nodes agree.
+    /// Caches the time of a block on which two nodes agree.
     pub(crate) fn confirm_time(&self, height: Height, time: BlockTime) {
         self.store_time(height, time, None);
     }
@@ -132,12 +133,12 @@ impl Reader {
         let mut times = lock(&self.times);
         times.insert(height, (time, by_one));
         while times.len() > TIMES_MAX {
-            // The lowest height: it is the one least likely to be asked for again.
+            // The lowest height is the least likely to be requested again.
             times.pop_first();
         }
     }
 
-    /// The stored time of a block, and whether it is good without another reading.
+    /// Returns the cached time of a block, and whether the time can be used without another query.
     pub(crate) fn remembered_time(&self, height: Height) -> Option<(BlockTime, bool)> {
         let (time, by_one) = lock(&self.times).get(&height).copied()?;
         let age = self.endpoints.limits().single_age;
@@ -151,7 +152,7 @@ mod tests {
     use crate::limits::Limits;
 
     #[test]
-    fn times_of_the_newest_blocks_are_remembered_and_no_more() {
+    fn caches_the_times_of_the_newest_blocks() {
         let endpoints = Endpoints::new(&["http://127.0.0.1:1"], "local", Limits::default()).unwrap();
         let reader = Reader::new(endpoints);
         let last = Height::try_from(TIMES_MAX).unwrap() + 10;

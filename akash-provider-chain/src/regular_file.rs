@@ -1,5 +1,8 @@
-//! Opens files that a user names: regular files, and pipes such as `<(command)` of a shell, which are read for a limited
-//! time. A device has no end, and is refused.
+//! Opens files that a user names.
+//!
+//! Regular files and pipes are supported, such as `<(command)` of a shell. A pipe is read for a limited time.
+//! Devices are
+//! refused, because they may have no end.
 
 use nix::fcntl::OFlag;
 use std::fs::{self, File, FileType};
@@ -9,12 +12,12 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Time in which a pipe is read to its end.
+/// Maximum time to read a pipe to its end.
 const PIPE_TIME: Duration = Duration::from_secs(5);
-/// Time between two reads of a pipe without data.
+/// Interval between two reads of a pipe without data.
 const PIPE_PAUSE: Duration = Duration::from_millis(5);
 
-/// A file that is open for reading.
+/// File that is open for reading.
 #[derive(Debug)]
 pub struct Source {
     file: File,
@@ -24,18 +27,21 @@ pub struct Source {
 #[derive(Debug)]
 struct Pipe {
     until: Instant,
-    /// A process has it open for writing, or had.
+    /// A process has, or had, opened the pipe for writing.
     has_writer: bool,
 }
 
-/// Opens a regular file or a pipe for reading; follows symbolic links.
+/// Opens a regular file or a pipe for reading. Follows symbolic links.
 ///
 /// # Errors
-/// The file cannot be opened, or is of another kind ([`ErrorKind::InvalidInput`]).
+/// Returns an error if the file cannot be opened, or if its type is not supported
+/// ([`ErrorKind::InvalidInput`]).
 pub fn open(path: &Path) -> io::Result<Source> {
     // Checked before the file is opened: opening a device may have an effect.
     check(fs::metadata(path)?.file_type())?;
-    // Without this flag, opening a pipe waits for its writer. It has no effect on a regular file.
+    // Without this flag, opening a pipe blocks until a process opens the pipe for writing. The flag has no
+    // effect on a
+    // regular file.
     let file = File::options()
         .read(true)
         .custom_flags(OFlag::O_NONBLOCK.bits())
@@ -56,7 +62,7 @@ impl Read for Source {
         };
         loop {
             match self.file.read(buffer) {
-                // Also of a pipe that no process has opened for writing yet.
+                // End of file also means that no process has opened the pipe for writing yet.
                 Ok(0) if !pipe.has_writer && !buffer.is_empty() => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => pipe.has_writer = true,
                 read => {
@@ -65,8 +71,8 @@ impl Read for Source {
                 }
             }
             if Instant::now() >= pipe.until {
-                let what = if pipe.has_writer { "closed" } else { "wrote to" };
-                let why = format!("is a pipe that no process {what} within {PIPE_TIME:?}");
+                let action = if pipe.has_writer { "closed" } else { "wrote to" };
+                let why = format!("is a pipe that no process {action} within {PIPE_TIME:?}");
                 return Err(io::Error::new(ErrorKind::TimedOut, why));
             }
             sleep(PIPE_PAUSE);
@@ -77,8 +83,9 @@ impl Read for Source {
 /// Reads a regular file or a pipe of at most `most` bytes.
 ///
 /// # Errors
-/// As [`open`], the file has more bytes ([`ErrorKind::FileTooLarge`]), or the writer of a pipe takes too long
-/// ([`ErrorKind::TimedOut`]).
+/// Returns the errors of [`open`], [`ErrorKind::FileTooLarge`] for more bytes, and [`ErrorKind::TimedOut`] if
+/// the writer of
+/// a pipe takes too long.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     limited(open(path)?, most)
 }
@@ -86,7 +93,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Reads at most `most` bytes, whatever length the source reports.
 ///
 /// # Errors
-/// The source cannot be read, or has more bytes ([`ErrorKind::FileTooLarge`]).
+/// Returns an error if the source cannot be read, or has more bytes ([`ErrorKind::FileTooLarge`]).
 pub fn limited(source: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // One more byte distinguishes a longer source from one of exactly the limit.
@@ -105,7 +112,7 @@ fn check(kind: FileType) -> io::Result<()> {
         kind if kind.is_socket() => "a socket",
         _ => "a device",
     };
-    let why = format!("is {kind}, not a regular file or a pipe; write its content to a file and name that");
+    let why = format!("is {kind}, not a regular file or a pipe; copy the content to a regular file");
     Err(io::Error::new(ErrorKind::InvalidInput, why))
 }
 
@@ -119,7 +126,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn regular_files_are_read_to_a_limit_and_devices_and_folders_are_not_opened() {
+    fn reads_regular_files_up_to_a_limit_and_refuses_other_types() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("some"), b"four").unwrap();
@@ -146,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_read_to_its_end_and_to_the_limit() {
+    fn reads_a_pipe_to_its_end_or_to_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = fifo(folder.path());
         for (most, wanted) in [(8, Ok(b"in parts".to_vec())), (3, Err(ErrorKind::FileTooLarge))] {
@@ -154,7 +161,7 @@ mod tests {
             let writer = thread::spawn(move || {
                 let mut pipe = File::options().write(true).open(to).unwrap();
                 for part in ["in ", "parts"] {
-                    // The reader waits longer for data than this, and has closed the pipe at its limit.
+                    // The reader waits longer than this for data, and closes the pipe at its limit.
                     let _ = pipe.write_all(part.as_bytes());
                     sleep(PIPE_PAUSE * 10);
                 }
@@ -165,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_without_a_writer_and_one_that_stays_open_are_errors() {
+    fn pipe_without_a_writer_and_open_pipe_time_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = fifo(folder.path());
         let soon = |path: &Path| {

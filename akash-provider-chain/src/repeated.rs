@@ -1,12 +1,12 @@
-//! Which of equal warnings are logged.
+//! Rate limit for repeated warnings.
 
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A warning after this time without one is the first again.
+/// Time without an occurrence after which the count starts again.
 const APART: Duration = Duration::from_mins(5);
 
-/// Occurrences of one warning, of which the first, second, fourth, eighth and so on are logged.
+/// Counter of one warning. Occurrences 1, 2, 4, 8 and so on are logged.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Repeated {
     count: u32,
@@ -14,7 +14,7 @@ pub(crate) struct Repeated {
 }
 
 impl Repeated {
-    /// Counts an occurrence. Returns true for one that is logged.
+    /// Counts an occurrence, and returns true if the caller should log it.
     pub(crate) fn is_logged(&mut self, now: Instant) -> bool {
         if self.last.is_none_or(|last| now.duration_since(last) >= APART) {
             self.count = 0;
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_of_a_minute_is_logged_a_few_times_and_the_next_one_again() {
+    fn logs_an_outage_a_few_times_and_the_next_outage_again() {
         let (start, mut repeated) = (Instant::now(), Repeated::default());
         let mut logged = |from: u64, seconds: u64| {
             let moments = (from..from + seconds).map(|second| start + Duration::from_secs(second));

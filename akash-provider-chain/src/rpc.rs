@@ -1,4 +1,4 @@
-//! CometBFT's JSON-RPC over HTTP.
+//! JSON-RPC client of CometBFT over HTTP.
 
 pub(crate) mod types;
 
@@ -20,15 +20,15 @@ use std::time::Duration;
 use types::Envelope;
 use url::Url;
 
-/// How long an unused connection is kept.
+/// Time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_secs(60);
-/// Unused connections that are kept for later questions.
+/// Maximum number of unused connections in the pool.
 const IDLE_MAX: usize = 32;
 
-/// Start of the methods whose calls are not repeated.
+/// Prefix of the methods that are never retried.
 const NOT_REPEATED: &str = "broadcast_";
 
-/// A client of one node's JSON-RPC.
+/// JSON-RPC client of one node.
 #[derive(Clone)]
 pub(crate) struct Rpc {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -52,11 +52,11 @@ struct Call<'a, P> {
 }
 
 impl Rpc {
-    /// A client of the node at `url` (`http` or `https`); nothing is connected yet.
-    /// `tls` is used for `https`.
+    /// Creates a client of the node at `url` (`http` or `https`) without connecting. `tls` is used for
+    /// `https`.
     pub(crate) fn new(url: &Url, limits: Limits, tls: Option<&rustls::ClientConfig>) -> Result<Self, String> {
         let mut tcp = HttpConnector::new();
-        // The connector below TLS sees `https` addresses too and would refuse them.
+        // The connector below TLS also receives `https` addresses, and would refuse them.
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(limits.connect_time));
@@ -73,7 +73,7 @@ impl Rpc {
         let mut plain = url.clone();
         let authorization = authorization(url)?;
         if plain.set_username("").is_err() || plain.set_password(None).is_err() {
-            return Err("is no address of a host".to_owned());
+            return Err("the address has no host".to_owned());
         }
         Ok(Self {
             http,
@@ -86,7 +86,7 @@ impl Rpc {
         })
     }
 
-    /// Calls a method and reads its result.
+    /// Calls a method and returns its result.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -105,7 +105,7 @@ impl Rpc {
             method,
             params,
         };
-        let internal = |e: String| Fault::Malformed(format!("the question itself: {e}"));
+        let internal = |e: String| Fault::Malformed(format!("cannot encode the request: {e}"));
         let body = serde_json::to_vec(&call).map_err(|e| internal(e.to_string()))?;
         let mut request = Request::builder()
             .method(Method::POST)
@@ -117,7 +117,7 @@ impl Rpc {
         let request = request.body(Full::new(Bytes::from(body)));
         let request = request.map_err(|e| internal(e.to_string()))?;
         let response = match self.http.request(request.clone()).await {
-            // The node closed an idle connection just when it was used again.
+            // The node closed an idle connection at the moment of its reuse.
             Err(error) if connection::is_closed(&error) && !method.starts_with(NOT_REPEATED) => {
                 self.http.request(request).await
             }
@@ -129,10 +129,10 @@ impl Rpc {
         let body = Limited::new(response.into_body(), limit).collect().await;
         let body = body.map_err(|e| match e.downcast::<LengthLimitError>() {
             Ok(_) => Fault::TooLarge { limit },
-            Err(e) => Fault::Unreachable(format!("the answer broke off: {}", causes(&*e))),
+            Err(e) => Fault::Unreachable(format!("the response is incomplete: {}", causes(&*e))),
         })?;
         let body = body.to_bytes();
-        // A JSON-RPC error comes with status 500; anything that is no JSON-RPC answer is judged by its status.
+        // A JSON-RPC error has status 500. For a body without JSON-RPC, the status decides.
         if !status.is_success() && serde_json::from_slice::<Envelope<'_>>(&body).is_err() {
             if connection::wants_tls(&body) {
                 return Err(connection::no_plain_http());
@@ -146,17 +146,17 @@ impl Rpc {
     }
 }
 
-/// Reads the result out of a JSON-RPC answer.
+/// Extracts the result from a JSON-RPC response.
 pub(crate) fn result<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
     let beginning = || shown(&String::from_utf8_lossy(body));
     let envelope: Envelope<'_> = serde_json::from_slice(body)
-        .map_err(|e| Fault::Malformed(format!("no JSON-RPC answer ({e}): {}", beginning())))?;
+        .map_err(|e| Fault::Malformed(format!("not a JSON-RPC response ({e}): {}", beginning())))?;
     if let Some(error) = envelope.error {
         return Err(error.into_fault());
     }
     let result = envelope.result;
     let result =
-        result.ok_or_else(|| Fault::Malformed(format!("neither result nor error: {}", beginning())))?;
+        result.ok_or_else(|| Fault::Malformed(format!("no result and no error: {}", beginning())))?;
     serde_json::from_str(result.get()).map_err(|e| Fault::Malformed(e.to_string()))
 }
 
@@ -168,12 +168,12 @@ fn authorization(url: &Url) -> Result<Option<http::HeaderValue>, String> {
     let encoded = data_encoding::BASE64.encode(pair.as_bytes());
     let value = http::HeaderValue::from_str(&format!("Basic {encoded}"));
     let mut value = value.map_err(|e| e.to_string())?;
-    // Keeps it out of what the HTTP library logs.
+    // Excludes the value from the logs of the HTTP library.
     value.set_sensitive(true);
     Ok(Some(value))
 }
 
-/// A configuration that trusts nobody, for addresses without TLS.
+/// Returns a configuration without trusted certificates, for addresses without TLS.
 fn no_tls() -> Result<rustls::ClientConfig, String> {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_query_on_a_connection_that_the_node_closes_is_repeated_and_a_transaction_is_not() {
+    async fn query_on_a_closed_connection_is_retried_but_not_a_transaction() {
         for (method, is_repeated) in [("status", true), ("broadcast_tx_sync", false)] {
             let (url, connections) = node().await;
             let rpc = Rpc::new(&url, Limits::default(), None).unwrap();

@@ -1,44 +1,46 @@
-//! What makes each transaction of the account different from the others.
+//! Nonces of transactions.
 //!
-//! Unordered transactions carry a timeout that is their nonce, so they need no account sequence and nothing can
-//! get out of step with it. Where a chain does not know them, the sequence is counted here: learned from the
-//! chain, counted up with every transaction a node accepts, learned again when a node says it is wrong, as it
-//! does when the owner uses the key elsewhere.
+//! An unordered transaction has a timeout that is its nonce, so it needs no account sequence. A chain without
+//! unordered
+//! transactions requires sequences. In this case the sequence is read from the chain and incremented for each
+//! accepted
+//! transaction. When a node reports a wrong sequence, it is read again. This happens if another program uses
+//! the key.
 
 use crate::signer::Ordering;
 use akash_provider_core::types::{BlockTime, Height};
 use std::time::Duration;
 
-/// Life of a transaction in block time.
+/// Lifetime of a transaction, in block time.
 pub const LIFETIME: Duration = Duration::from_secs(60);
-/// Life of an ordered transaction in blocks: a minute of the network's blocks.
+/// Lifetime of an ordered transaction, in blocks: one minute on the network.
 pub const LIFETIME_BLOCKS: u64 = 10;
-/// A block takes less than this, so an ordered transaction has surely expired [`LIFETIME_BLOCKS`] times later.
+/// Maximum block interval. An ordered transaction has expired after [`LIFETIME_BLOCKS`] intervals.
 const BLOCK_MAX: Duration = Duration::from_secs(12);
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// When a transaction can no longer land.
+/// Point at which a transaction can no longer be included in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Expiry {
-    /// After a block later than this; for ordered transactions an estimate on the safe side.
+    /// Last block time. For ordered transactions a conservative estimate.
     pub time: BlockTime,
-    /// After this height, for ordered transactions.
+    /// Last height, for ordered transactions.
     pub height: Option<Height>,
 }
 
 impl Expiry {
-    /// True when no block after this one can hold it.
+    /// Returns true if no block after this one can include the transaction.
     #[must_use]
     pub(crate) fn passed(&self, height: Height, time: BlockTime) -> bool {
-        // It may land at its timeout height itself, and at none above.
+        // The timeout height itself can still include the transaction.
         self.height.map_or(time > self.time, |last| height >= last)
     }
 }
 
-/// Gives out nonces: timeouts, or sequences where the chain knows no unordered transactions.
+/// Generator of nonces: timeouts, or sequences for a chain without unordered transactions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Sequencer {
-    /// Nanoseconds below a millisecond by which the timeouts of two processes differ.
+    /// Nanoseconds below one millisecond, which distinguish the timeouts of two processes.
     salt: i64,
     last_nanos: i64,
     ordered: Option<Sequence>,
@@ -50,7 +52,7 @@ struct Sequence {
 }
 
 impl Sequencer {
-    /// A sequencer for unordered transactions. `salt` keeps two processes with one key apart.
+    /// Creates a generator for unordered transactions. `salt` distinguishes two processes with the same key.
     #[must_use]
     pub(crate) fn new(salt: u32) -> Self {
         Self {
@@ -60,48 +62,49 @@ impl Sequencer {
         }
     }
 
-    /// True once the chain turned out not to know unordered transactions.
+    /// Returns true if the chain does not support unordered transactions.
     #[must_use]
     pub(crate) const fn is_ordered(&self) -> bool {
         self.ordered.is_some()
     }
 
-    /// Counts sequences from now on.
+    /// Switches to sequences.
     pub(crate) fn fall_back(&mut self) {
         self.ordered.get_or_insert_default();
     }
 
-    /// True when the sequence must be learned before the next transaction.
+    /// Returns true if the sequence must be read before the next transaction.
     #[must_use]
     pub(crate) fn must_learn(&self) -> bool {
         self.ordered.is_some_and(|s| s.next.is_none())
     }
 
-    /// The chain's sequence, and the highest of ours that waits for a block.
+    /// Sets the sequence of the account on the chain. `waiting` is the highest sequence of a pending
+    /// transaction.
     pub(crate) fn learn(&mut self, sequence: u64, waiting: Option<u64>) {
         if let Some(ordered) = &mut self.ordered {
-            // Ours that wait for a block are not in the chain's number yet.
+            // The sequence on the chain does not include pending transactions.
             let after = waiting.map_or(0, |w| w.saturating_add(1));
             ordered.next = Some(sequence.max(after));
         }
     }
 
-    /// A node says that the sequence is wrong.
+    /// Handles a wrong sequence: the sequence must be read again.
     pub(crate) fn mismatch(&mut self) {
         if let Some(ordered) = &mut self.ordered {
             ordered.next = None;
         }
     }
 
-    /// A node accepted a transaction with this sequence.
+    /// Handles a transaction that a node accepted with this sequence.
     pub(crate) fn used(&mut self, sequence: u64) {
         if let Some(Sequence { next: Some(next) }) = &mut self.ordered {
-            // Answers may come out of order.
+            // Responses may arrive out of order.
             *next = (*next).max(sequence.saturating_add(1));
         }
     }
 
-    /// The next nonce, and when it expires; `None` while the sequence is not known.
+    /// Returns the next nonce and its expiry. `None` while the sequence is unknown.
     pub(crate) fn stamp(&mut self, height: Height, time: BlockTime) -> Option<(Ordering, Expiry)> {
         let Some(ordered) = &self.ordered else {
             return Some(self.stamp_unordered(time));
@@ -125,10 +128,10 @@ impl Sequencer {
             .0
             .saturating_mul(NANOS_PER_MILLI)
             .saturating_add(self.salt);
-        // Between blocks the newest block's time stands still, so each nonce must be above the last.
+        // The newest block time is constant between blocks, so each nonce must be greater than the last one.
         let timeout_nanos = wanted.max(self.last_nanos.saturating_add(1));
         self.last_nanos = timeout_nanos;
-        // A block one millisecond later than this is later than the timeout.
+        // A block that is one millisecond later is after the timeout.
         let time = BlockTime(timeout_nanos.div_euclid(NANOS_PER_MILLI));
         (
             Ordering::Unordered { timeout_nanos },

@@ -1,12 +1,11 @@
-//! A transaction from its parts: encoded, signed in direct mode, hashed.
+//! Encoding and signing of transactions, in direct mode.
 //!
 //! ```text
 //! TxBody ─┐
 //!         ├─ SignDoc { body, auth info, chain id, account number } ── secp256k1 ──▶ TxRaw ── SHA-256 ──▶ hash
 //! AuthInfo┘
 //! ```
-//! Nothing here is random: the same parts give the same bytes, so sending them again is sending the same
-//! transaction.
+//! The encoding is deterministic: the same input results in the same bytes, so sending again is idempotent.
 
 use crate::private_key::{PrivateKey, PublicKey};
 use crate::proto::cosmos::base::v1beta1::Coin as WireCoin;
@@ -23,12 +22,12 @@ use std::fmt;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// Hash of a transaction, by which nodes know it.
+/// Hash of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxHash(pub [u8; 32]);
 
 impl TxHash {
-    /// The hash of a transaction's bytes.
+    /// Computes the hash of an encoded transaction.
     #[must_use]
     pub fn of(tx: &[u8]) -> Self {
         Self(Sha256::digest(tx).into())
@@ -41,51 +40,51 @@ impl fmt::Display for TxHash {
     }
 }
 
-/// What makes a transaction different from every other of its account.
+/// Nonce of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ordering {
-    /// The timeout, in nanoseconds since the Unix epoch. It is the nonce too: no two may have the same.
+    /// Unordered transaction. The timeout is also the nonce, so it must be unique for the account.
     Unordered {
-        /// The last block time it may land at.
+        /// Last block time that can include the transaction, in nanoseconds since the Unix epoch.
         timeout_nanos: i64,
     },
-    /// The account's sequence: transactions land in its order or not at all.
+    /// Ordered transaction. Transactions are included in the order of their sequences.
     Ordered {
-        /// Number of the account's transactions before it.
+        /// Sequence of the account: the number of its transactions before this one.
         sequence: u64,
-        /// The last height it may land at; 0 for any.
+        /// Last height that can include the transaction; 0 for no limit.
         timeout_height: u64,
     },
 }
 
-/// The account that signs.
+/// Signing account.
 #[derive(Debug, Clone, Copy)]
 pub struct Account<'a> {
-    /// Its key; the public half stands in each transaction.
+    /// Key of the account.
     pub key: &'a PrivateKey,
-    /// Its number on the chain.
+    /// Account number on the chain.
     pub number: u64,
-    /// Id of the chain, which is signed too.
+    /// Chain id, which is part of the signed data.
     pub chain_id: &'a str,
 }
 
-/// What a transaction costs, and who pays.
+/// Fee of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Price {
-    /// The fee for the whole gas limit, used or not.
+    /// Fee for the whole gas limit.
     pub fee: Coin,
-    /// The gas it may use.
+    /// Gas limit.
     pub gas_limit: u64,
-    /// Whose allowance pays; `None` for the signer.
+    /// Account with a fee grant that pays. `None` if the signer pays.
     pub granter: Option<Address>,
 }
 
-/// A signed transaction, ready to be sent.
+/// Signed transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedTx {
-    /// As it is sent.
+    /// Encoded transaction.
     pub bytes: Vec<u8>,
-    /// Hash of its bytes, known before it is sent.
+    /// Hash of the encoded transaction.
     pub hash: TxHash,
 }
 
@@ -95,7 +94,7 @@ pub fn sign(account: &Account<'_>, messages: Vec<Any>, ordering: Ordering, price
     sign_with_note(account, messages, ordering, price, "")
 }
 
-/// The same with a note, which everybody can read.
+/// Signs messages as one transaction with a public note.
 #[must_use]
 pub fn sign_with_note(
     account: &Account<'_>,
@@ -145,7 +144,7 @@ fn body(messages: Vec<Any>, ordering: Ordering) -> TxBody {
 
 fn auth_info(public_key: &PublicKey, ordering: Ordering, price: &Price) -> AuthInfo {
     let sequence = match ordering {
-        // The chain wants none here: the timeout is the nonce.
+        // Unordered transactions must have sequence 0. The timeout is the nonce.
         Ordering::Unordered { .. } => 0,
         Ordering::Ordered { sequence, .. } => sequence,
     };
@@ -164,7 +163,7 @@ fn auth_info(public_key: &PublicKey, ordering: Ordering, price: &Price) -> AuthI
         amount: price.fee.amount.to_string(),
     };
     let fee = Fee {
-        // The chain refuses a coin of zero; no coin is how nothing is said.
+        // The chain refuses a coin with the amount 0. An empty list means no fee.
         amount: if price.fee.amount == 0 {
             vec![]
         } else {
@@ -185,7 +184,7 @@ fn auth_info(public_key: &PublicKey, ordering: Ordering, price: &Price) -> AuthI
     }
 }
 
-/// A public key as it stands in a transaction.
+/// Encodes a public key for a transaction.
 fn public_key_any(key: &PublicKey) -> Any {
     let message = PubKey {
         key: key.as_bytes().to_vec(),

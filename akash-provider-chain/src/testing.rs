@@ -1,4 +1,4 @@
-//! Nodes on loopback, for tests: one that answers whatever a test says, and one with a whole market behind it.
+//! Simulated nodes on the loopback interface, for tests.
 
 pub(crate) mod chain;
 mod event;
@@ -16,35 +16,35 @@ use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use tokio_tungstenite::tungstenite::Message;
 
-/// What a node answers to a call.
+/// Response of a simulated node.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     /// A result.
     Result(Value),
-    /// A JSON-RPC error with this text.
+    /// A JSON-RPC error with this code and text.
     Error(i64, String),
-    /// These bytes with this status.
+    /// An HTTP status with this body.
     Raw(u16, Vec<u8>),
-    /// The beginning of an answer, and then the connection ends.
+    /// An incomplete response. The connection is then closed.
     Cut(Vec<u8>),
-    /// Nothing at all.
+    /// No response.
     Hang,
 }
 
 type Answer = Arc<dyn Fn(&str, &Value) -> Reply + Send + Sync>;
 
-/// How a node treats websockets.
+/// Behavior of the websocket of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Pushes {
-    /// Connections are refused.
+    /// Refuses connections.
     pub(crate) refused: AtomicBool,
-    /// Connections are taken and nothing more is ever said, not even an answer to the ping after the next.
+    /// Accepts connections but sends nothing, not even a pong.
     pub(crate) frozen: AtomicBool,
-    /// Subscriptions so far.
+    /// Number of subscriptions.
     pub(crate) subscribed: AtomicU64,
 }
 
-/// A node on loopback. Dropping it cuts every connection.
+/// Simulated node. Dropping the node closes all connections.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) url: String,
@@ -69,7 +69,7 @@ struct Serving {
 }
 
 impl Node {
-    /// A node that answers with a function, at a port of its own choice or a given one.
+    /// Starts a node with a response function, on a free port or at a given address.
     pub(crate) async fn start_at(
         at: Option<SocketAddr>,
         answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static,
@@ -102,17 +102,17 @@ impl Node {
         }
     }
 
-    /// A node that answers with a function.
+    /// Starts a node with a response function.
     pub(crate) async fn start(answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_at(None, answer).await
     }
 
-    /// Sends a frame to every subscriber.
+    /// Sends a message to all subscribers.
     pub(crate) fn push(&self, frame: String) {
         drop(self.frames.send(frame));
     }
 
-    /// Where it listens.
+    /// Returns the address of the node.
     pub(crate) fn address(&self) -> SocketAddr {
         self.url.trim_start_matches("http://").parse().unwrap()
     }
@@ -219,7 +219,7 @@ impl Serving {
     }
 }
 
-/// Listens; a listener that was there a moment ago needs a moment to go.
+/// Binds a listener. Retries, because the port of a stopped listener stays in use for a moment.
 pub(crate) async fn listen(at: SocketAddr) -> TcpListener {
     for _ in 0..200 {
         match TcpListener::bind(at).await {
@@ -230,7 +230,7 @@ pub(crate) async fn listen(at: SocketAddr) -> TcpListener {
     TcpListener::bind(at).await.unwrap()
 }
 
-/// The body of the next request of a connection.
+/// Reads the body of the next request.
 async fn request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<Vec<u8>> {
     loop {
         let end = buffer.windows(4).position(|w| w == b"\r\n\r\n");

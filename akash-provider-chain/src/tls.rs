@@ -1,4 +1,4 @@
-//! One TLS configuration for every connection to a node: the roots that are trusted, ring as cryptography.
+//! TLS configuration for all connections to nodes.
 
 use crate::regular_file;
 use rustls::crypto::ring;
@@ -8,50 +8,53 @@ use rustls::{ClientConfig, RootCertStore};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Largest file of roots that is read; the system's own have some hundred kilobytes.
+/// Maximum size of a certificate file in bytes. The files of operating systems have a few hundred kilobytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Who may vouch for a node.
+/// Trusted root certificates for TLS connections to nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Roots {
-    /// Those whom the system trusts, or those of the file that the variable `SSL_CERT_FILE` names.
+    /// Root certificates of the operating system, or of the file in the variable `SSL_CERT_FILE`.
     #[default]
     System,
-    /// Those of this PEM file beside the system's: for nodes with an authority of their own.
+    /// Certificates of a PEM file, in addition to those of the system. For nodes with a private certificate
+    /// authority.
     File(PathBuf),
 }
 
-/// Roots that have been read.
+/// Loaded root certificates.
 #[derive(Debug, Clone)]
 pub(crate) struct Trust {
-    /// For HTTP and websockets.
+    /// Configuration for HTTP and websockets.
     pub(crate) config: Arc<ClientConfig>,
-    /// The file's certificates as they stand, for gRPC.
+    /// PEM text of the file, for gRPC.
     pub(crate) extra: Option<Vec<u8>>,
 }
 
 impl Trust {
-    /// Reads the roots.
+    /// Loads the root certificates.
     ///
     /// # Errors
-    /// When there are none, or the file cannot be used; the text says what is wrong.
+    /// Returns an error if there is no certificate, or if the file is unreadable.
     pub(crate) fn read(roots: &Roots) -> Result<Self, String> {
-        // Some of the system's roots may be unreadable; that counts only when none is left.
+        // Unreadable certificates of the system are ignored, unless no certificate is left.
         let found = rustls_native_certs::load_native_certs();
         let mut store = RootCertStore::empty();
         let (mut added, _) = store.add_parsable_certificates(found.certs);
         let extra = match roots {
             Roots::System => None,
             Roots::File(path) => {
-                let text = read_file(path).map_err(|e| format!("roots {}: {e}", path.display()))?;
-                added += add(&mut store, &text).map_err(|e| format!("roots {}: {e}", path.display()))?;
+                let text = read_file(path)
+                    .map_err(|e| format!("cannot read root certificates {}: {e}", path.display()))?;
+                added += add(&mut store, &text)
+                    .map_err(|e| format!("cannot read root certificates {}: {e}", path.display()))?;
                 Some(text)
             }
         };
         if added == 0 {
             let why = found.errors.first().map(ToString::to_string).unwrap_or_default();
             return Err(format!(
-                "no root certificates found ({why}); install the system's certificates or use a plain http address"
+                "no root certificates found ({why}); install the certificates of the system or use an http address"
             ));
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
@@ -77,7 +80,7 @@ fn add(store: &mut RootCertStore, text: &[u8]) -> Result<usize, String> {
         added += 1;
     }
     if added == 0 {
-        return Err("it holds no certificate in PEM form".to_owned());
+        return Err("no PEM certificate in the file".to_owned());
     }
     Ok(added)
 }

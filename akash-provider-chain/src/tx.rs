@@ -1,7 +1,8 @@
-//! Transactions: each message is sent once and ends in a known way.
+//! Transactions: each message is included once, with a known outcome.
 //!
-//! The planner decides, without a socket and without a clock; [`TxWriter`] signs, asks and answers;
-//! [`api::TxApi`] is what it needs of a node.
+//! The planner decides about the next steps, without I/O and without a clock. [`TxWriter`] signs, calls nodes
+//! and replies to
+//! callers. [`api::TxApi`] contains the required queries.
 
 pub mod api;
 mod code;

@@ -1,8 +1,9 @@
-//! What `generated/` holds is what the files of `proto/` say: the compiler of those files is heavy, so that only who
-//! changes them builds it.
+//! Compares `generated/` with the code for the files in `proto/`. The compiler of these files is slow to
+//! build, so only this
+//! test depends on it.
 //!
-//! `WRITE_GENERATED=1 cargo test -p akash-provider-chain --test generated` writes the files anew.
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+//! `WRITE_GENERATED=1 cargo test -p akash-provider-chain --test generated` regenerates the files.
+#![expect(clippy::unwrap_used, reason = "a failure fails the test")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,16 +12,16 @@ use std::{env, fs, io};
 use prost::Message;
 use prost_build::{Config, Service, ServiceGenerator};
 
-/// Makes the test write what it would compare.
+/// Environment variable that makes the test write the files.
 const WRITE: &str = "WRITE_GENERATED";
 const DESCRIPTORS: &str = "descriptors.bin";
 
-/// Writes `impl Method for Request` for each method of each service.
+/// Generator of `impl Method for Request` for each method of each service.
 struct Methods;
 
 impl ServiceGenerator for Methods {
     fn generate(&mut self, service: Service, out: &mut String) {
-        // Served by providers and what runs beside them, not asked of the chain.
+        // Providers and their operators implement these services, not the chain.
         let is_of_providers = ["akash.provider.", "akash.inventory."]
             .iter()
             .any(|start| service.package.starts_with(start));
@@ -68,7 +69,7 @@ fn generate(into: &Path) {
         .include_file("proto.rs")
         .compile_fds(descriptors.clone())
         .unwrap();
-    // Comments are for the generated code alone.
+    // The generated code contains the comments. The descriptors do not need them.
     for file in &mut descriptors.file {
         file.source_code_info = None;
     }
@@ -85,23 +86,23 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_is_generated_is_what_the_protocol_files_say() {
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("generated");
+fn generated_code_matches_the_proto_files() {
+    let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("generated");
     if env::var_os(WRITE).is_some() {
-        for name in names(&kept) {
-            fs::remove_file(kept.join(name)).unwrap();
+        for name in names(&committed) {
+            fs::remove_file(committed.join(name)).unwrap();
         }
-        generate(&kept);
+        generate(&committed);
         return;
     }
     let fresh = tempfile::tempdir().unwrap();
     generate(fresh.path());
-    assert_eq!(names(&kept), names(fresh.path()), "run it with {WRITE}=1");
-    for name in names(&kept) {
-        let (ours, theirs) = (kept.join(&name), fresh.path().join(&name));
+    assert_eq!(names(&committed), names(fresh.path()), "run with {WRITE}=1");
+    for name in names(&committed) {
+        let (old, new) = (committed.join(&name), fresh.path().join(&name));
         assert!(
-            fs::read(ours).unwrap() == fs::read(theirs).unwrap(),
-            "{name} is not what proto/ says: run it with {WRITE}=1"
+            fs::read(old).unwrap() == fs::read(new).unwrap(),
+            "{name} differs from proto/ says: run it with {WRITE}=1"
         );
     }
 }

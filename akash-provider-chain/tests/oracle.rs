@@ -1,10 +1,12 @@
-//! Keys, addresses and signed bytes against `cosmrs`, which others wrote over other versions of the curve, of the
-//! derivation and of protobuf: what is wrong in both is wrong in two ways at once.
+//! Compares keys, addresses and signed bytes with `cosmrs`, which uses other implementations of the curve,
+//! the key
+//! derivation and protobuf. A common error of both is unlikely.
 //!
-//! `cosmrs` knows neither `unordered` nor `timeout_timestamp` of a transaction's body; the bytes of these two are
-//! written out here by hand. See docs/adr/0006-cosmrs-as-oracle.md.
+//! `cosmrs` does not support `unordered` and `timeout_timestamp` in the body of a transaction, so this test
+//! encodes these
+//! two fields. See docs/adr/0006-cosmrs-as-oracle.md.
 
-#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+#![expect(clippy::unwrap_used, reason = "a failure fails the test")]
 
 use akash_provider_chain::keyring::{DEFAULT_PATH, key_of_mnemonic};
 use akash_provider_chain::private_key::PrivateKey;
@@ -19,12 +21,12 @@ use cosmrs::{AccountId, Any};
 use proptest::prelude::*;
 use prost_types::Any as OurAny;
 
-/// Their coin of the same denomination and amount.
+/// Converts a coin to the type of `cosmrs`.
 fn their_coin(coin: &Coin) -> cosmrs::Coin {
     cosmrs::Coin::new(coin.amount, &coin.denom).unwrap()
 }
 
-/// A number as protobuf writes it.
+/// Encodes a protobuf varint.
 fn varint(mut number: u64, out: &mut Vec<u8>) {
     while number > 0x7f {
         out.push(u8::try_from(number & 0x7f).unwrap() | 0x80);
@@ -33,8 +35,9 @@ fn varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(u8::try_from(number).unwrap());
 }
 
-/// Fields 4 (`unordered`, a truth) and 5 (`timeout_timestamp`, seconds and nanoseconds) of a body, after what others
-/// wrote of its fields 1 to 3.
+/// Encodes fields 4 (`unordered`) and 5 (`timeout_timestamp`, seconds and nanoseconds) of a body, to be
+/// appended to fields 1
+/// to 3.
 fn unordered_fields(timeout_nanos: u64) -> Vec<u8> {
     let mut timestamp = Vec::new();
     for (tag, value) in [
@@ -51,7 +54,7 @@ fn unordered_fields(timeout_nanos: u64) -> Vec<u8> {
     fields
 }
 
-/// What goes into a transaction.
+/// Input of a transaction.
 #[derive(Debug, Clone)]
 struct Asked {
     key: [u8; 32],
@@ -72,7 +75,7 @@ fn private_key() -> impl Strategy<Value = [u8; 32]> {
 }
 
 fn ordering() -> impl Strategy<Value = Ordering> {
-    // Heights and times are signed on the chain.
+    // Heights and times are signed integers on the chain.
     let limit = i64::MAX.unsigned_abs();
     prop_oneof![
         (any::<u64>(), prop_oneof![Just(0), 0..=limit]).prop_map(|(sequence, timeout_height)| {
@@ -185,7 +188,7 @@ proptest! {
     #[test]
     fn signed_transactions_have_the_same_bytes(asked in asked()) {
         let (ours, theirs) = (asked.ours(), asked.theirs());
-        // Part by part first: which of them differs is what one wants to know.
+        // Compared by part first, which locates a difference.
         let (our_parts, their_parts) = (
             WireRaw::decode(ours.as_slice()).unwrap(),
             WireRaw::decode(theirs.as_slice()).unwrap(),
@@ -197,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_and_signatures_are_the_same(bytes in private_key(), message in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn keys_and_signatures_are_equal(bytes in private_key(), message in prop::collection::vec(any::<u8>(), 0..200)) {
         let (ours, theirs) = (PrivateKey::from_bytes(&bytes).unwrap(), SigningKey::from_slice(&bytes).unwrap());
         let public = theirs.public_key();
         prop_assert_eq!(&ours.public().as_bytes()[..], public.to_bytes());
@@ -208,14 +211,14 @@ proptest! {
     }
 
     #[test]
-    fn addresses_are_read_and_written_the_same(bytes in prop::collection::vec(any::<u8>(), 1..=64)) {
+    fn addresses_parse_and_format_equally(bytes in prop::collection::vec(any::<u8>(), 1..=64)) {
         let (ours, theirs) = (Address::from_bytes(&bytes).unwrap(), AccountId::new("akash", &bytes).unwrap());
         prop_assert_eq!(ours.to_string(), theirs.to_string());
         prop_assert_eq!(theirs.to_string().parse::<Address>().unwrap().to_bytes(), bytes);
     }
 
     #[test]
-    fn a_coin_is_read_from_what_the_other_wrote(denom in "[a-z][a-z0-9/]{2,40}", amount in any::<u128>()) {
+    fn decodes_a_coin_of_cosmrs(denom in "[a-z][a-z0-9/]{2,40}", amount in any::<u128>()) {
         let ours = Coin { denom: denom.as_str().into(), amount };
         let wire = cosmrs::proto::cosmos::base::v1beta1::Coin::from(their_coin(&ours));
         prop_assert_eq!(wire.amount.parse::<u128>().unwrap(), ours.amount);
@@ -224,10 +227,10 @@ proptest! {
 }
 
 proptest! {
-    // Words are stretched two thousand times, so there are few of them.
+    // Key derivation from a mnemonic is slow (2048 rounds), so there are few cases.
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn a_mnemonic_leads_to_the_same_key(
+    fn mnemonic_results_in_the_same_key(
         entropy in prop::collection::vec(any::<u8>(), 32..=32),
         passphrase in "[ -~]{0,12}",
         account in 0..0x8000_0000_u32,
@@ -243,7 +246,7 @@ proptest! {
     }
 }
 
-/// The seed of words, by the standard's own definition.
+/// Derives the seed of a mnemonic as defined by BIP-39.
 fn seed_of(words: &str, passphrase: &str) -> [u8; 64] {
     let salt = format!("mnemonic{passphrase}");
     pbkdf2::pbkdf2_hmac_array::<sha2::Sha512, 64>(words.as_bytes(), salt.as_bytes(), 2048)

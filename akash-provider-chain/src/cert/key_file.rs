@@ -1,9 +1,12 @@
-//! The file of a certificate and its private key, as today's tool writes and reads it.
+//! Files with a certificate and its private key, compatible with the Go provider.
 //!
-//! `HOME/ADDRESS.pem` has two PEM blocks: the certificate, and its key in PKCS#8 form encrypted (PBKDF2 with
-//! HMAC-SHA-256, 600000 rounds, AES-256-CBC). The password is the account key's signature of the address text, so
-//! whoever has the account's key can open it. Older files have a `Proc-Type: 4,ENCRYPTED` header instead and a
-//! signature of the address bytes; they are read.
+//! `HOME/ADDRESS.pem` has two PEM blocks: the certificate, and its private key in PKCS#8 form, encrypted
+//! (PBKDF2 with
+//! HMAC-SHA-256, 600000 rounds, AES-256-CBC). The password is the signature of the account key over the text
+//! of the
+//! address, so every process with the account key can decrypt the file. Older files have a `Proc-Type:
+//! 4,ENCRYPTED`
+//! header instead, and the password is a signature over the bytes of the address. Both formats are supported.
 
 use super::{CERTIFICATE, CertError, OwnCertificate, PEM_BYTES_MAX, encode_pem};
 use crate::private_file;
@@ -28,23 +31,23 @@ use zeroize::Zeroizing;
 const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
 const LEGACY: &str = "EC PRIVATE KEY";
 const ROUNDS: u32 = 600_000;
-/// More rounds than this is an attack on our time.
+/// Maximum number of PBKDF2 rounds. The file selects the number, so a larger value would waste CPU time.
 const ROUNDS_MAX: u32 = 10_000_000;
 const SALT_BYTES: usize = 16;
 const IV_BYTES: usize = 16;
 
-/// Which of the three files.
+/// Role of a certificate file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFile {
-    /// The one in use.
+    /// Certificate in use.
     Current,
-    /// The one that is being published, to be in use next.
+    /// Certificate that is being published. Replaces the current one afterwards.
     Next,
-    /// The one that was in use before and is not revoked yet.
+    /// Certificate that was replaced and is not revoked yet.
     Old,
 }
 
-/// Files of an account's certificate in a home folder.
+/// Certificate files of an account in a home folder.
 #[derive(Debug)]
 pub struct KeyFiles<'a> {
     home: &'a Path,
@@ -52,13 +55,13 @@ pub struct KeyFiles<'a> {
 }
 
 impl<'a> KeyFiles<'a> {
-    /// Those of an account; its key opens them.
+    /// Returns the files of `account` in `home`. The key of the account decrypts them.
     #[must_use]
     pub const fn new(home: &'a Path, account: &'a PrivateKey) -> Self {
         Self { home, account }
     }
 
-    /// Where a file is.
+    /// Returns the path of a file.
     #[must_use]
     pub fn path(&self, which: KeyFile) -> PathBuf {
         let ending = match which {
@@ -72,7 +75,7 @@ impl<'a> KeyFiles<'a> {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it is absent, damaged, or of another account.
+    /// Returns an error if the file does not exist, is invalid, or belongs to another account.
     pub fn read(&self, which: KeyFile) -> Result<OwnCertificate, CertError> {
         let path = self.path(which);
         let damaged = |why: String| CertError::Damaged {
@@ -83,13 +86,13 @@ impl<'a> KeyFiles<'a> {
         let blocks = pem::parse_many(&text).map_err(|e| damaged(e.to_string()))?;
         let find = |tags: &[&str]| blocks.iter().find(|b| tags.contains(&b.tag()));
         let certificate =
-            find(&[CERTIFICATE]).ok_or_else(|| damaged(format!("it has no block `{CERTIFICATE}`")))?;
+            find(&[CERTIFICATE]).ok_or_else(|| damaged(format!("no PEM block `{CERTIFICATE}`")))?;
         let block =
-            find(&[ENCRYPTED, LEGACY]).ok_or_else(|| damaged(format!("it has no block `{ENCRYPTED}`")))?;
+            find(&[ENCRYPTED, LEGACY]).ok_or_else(|| damaged(format!("no PEM block `{ENCRYPTED}`")))?;
         let key = self.decrypt(block, &path)?;
         let own =
             OwnCertificate::new(certificate.contents().to_vec(), key).map_err(|e| damaged(e.to_string()))?;
-        // Whoever opens the file has the account's key; the certificate in it may still name another account.
+        // The account key decrypts the file, but the certificate in the file may name another account.
         if own.facts.owner != *self.account.address() {
             return Err(CertError::Owner {
                 expected: self.account.address().clone(),
@@ -99,36 +102,44 @@ impl<'a> KeyFiles<'a> {
         Ok(own)
     }
 
-    /// Writes a file; it is there as a whole or not at all. Where the path is a link, even one that leads to
-    /// nothing yet, what it leads to is written and the link stays: in a container the file is often elsewhere.
+    /// Writes a file atomically.
+    ///
+    /// If the path is a symbolic link, the target is written and the link remains, even if the target does
+    /// not exist yet.
+    /// In containers the file is often such a link.
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// Returns an error if the file cannot be written.
     pub fn write(&self, which: KeyFile, own: &OwnCertificate) -> Result<(), CertError> {
         let text = Zeroizing::new(self.encode(own)?);
         replace(&target(self.path(which)), text.as_bytes())
     }
 
-    /// The next one becomes the one in use; a link to the latter stays.
+    /// Replaces the current file by the next file. If the current file is a symbolic link, its target is
+    /// replaced.
     ///
     /// # Errors
-    /// When there is none, or the file system refuses.
+    /// Returns an error if the next file does not exist, or if a file operation fails.
     pub fn promote(&self) -> Result<(), CertError> {
         let (from, to) = (self.path(KeyFile::Next), target(self.path(KeyFile::Current)));
         if to.parent() == from.parent() {
             return rename(&from, &to);
         }
-        // Perhaps on another file system, where nothing can be renamed to.
+        // The target may be on another file system, where `rename` fails.
         replace(&to, &Zeroizing::new(read_file(&from)?))?;
-        // Only then is the next one removed: cut off in between, `swap` finds both files equal and ends it.
+        // The next file is removed last. After a crash in between, `swap` finds two equal files and
+        // completes.
         self.discard_next()
     }
 
-    /// The one in use becomes the old one, as of this moment, and the next one the one in use. Cut off in the
-    /// middle, the next call ends it.
+    /// Copies the current file to the old file, then replaces the current file by the next file.
+    ///
+    /// The modification time of the old file is the time of the swap. After a crash in the middle, the next
+    /// call completes
+    /// the swap.
     ///
     /// # Errors
-    /// When there is no next one, or the file system refuses.
+    /// Returns an error if the next file does not exist, or if a file operation fails.
     pub fn swap(&self) -> Result<(), CertError> {
         let (next, current) = (self.path(KeyFile::Next), self.path(KeyFile::Current));
         if !next.exists() {
@@ -139,21 +150,22 @@ impl<'a> KeyFiles<'a> {
                 Zeroizing::new(read_file(&current)?),
                 Zeroizing::new(read_file(&next)?),
             );
-            // An earlier call was cut off after the copy: what is in use must not become the old one too.
+            // An earlier call crashed after the copy: the certificate in use must not become the old one too.
             if before == after {
                 return self.discard_next();
             }
-            // Before the current file is replaced, so that no crash loses what is to be revoked. Written and not
-            // renamed: the time of this file is the time of the swap.
+            // The old file is written before the current file is replaced, so that no crash loses a
+            // certificate that must be
+            // revoked. The file is written, not renamed: its modification time is the time of the swap.
             replace(&self.path(KeyFile::Old), &before)?;
         }
         self.promote()
     }
 
-    /// When the old one went out of use, since the Unix epoch.
+    /// Returns the modification time of the old file, which is the time of the swap, since the Unix epoch.
     ///
     /// # Errors
-    /// When there is none, or the file system does not say it.
+    /// Returns an error if the old file does not exist, or if the file system does not report the time.
     pub fn swapped_at(&self) -> Result<Duration, CertError> {
         let path = self.path(KeyFile::Old);
         let time = fs::metadata(&path).and_then(|m| m.modified());
@@ -162,22 +174,22 @@ impl<'a> KeyFiles<'a> {
             path,
             source,
         })?;
-        // A time before 1970 reads as long ago: the grace is over.
+        // A time before 1970 becomes 0, so the grace period is over.
         Ok(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// Removes the old one; fine when there is none.
+    /// Removes the old file, if there is one.
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// Returns an error if the file cannot be removed.
     pub fn discard_old(&self) -> Result<(), CertError> {
         self.remove(KeyFile::Old)
     }
 
-    /// Removes the next one; fine when there is none.
+    /// Removes the next file, if there is one.
     ///
     /// # Errors
-    /// When the file system refuses.
+    /// Returns an error if the file cannot be removed.
     pub fn discard_next(&self) -> Result<(), CertError> {
         self.remove(KeyFile::Next)
     }
@@ -198,7 +210,7 @@ impl<'a> KeyFiles<'a> {
         let mut salt = [0; SALT_BYTES];
         let mut iv = [0; IV_BYTES];
         let random = |e: getrandom::Error| CertError::Randomness(e.to_string());
-        // The password is the same for each file of an account, so salt and vector must not be.
+        // All files of an account have the same password, so salt and initialization vector must be unique.
         getrandom::fill(&mut salt).map_err(random)?;
         getrandom::fill(&mut iv).map_err(random)?;
         let malformed = |e: &dyn ToString| CertError::Malformed(e.to_string());
@@ -228,13 +240,12 @@ impl<'a> KeyFiles<'a> {
         if block.tag() == LEGACY {
             let password = Zeroizing::new(self.account.sign(&self.account.address().to_bytes()));
             return decrypt_legacy(block, password.as_slice())
-                .ok_or_else(|| damaged("its older form is not understood"))?
+                .ok_or_else(|| damaged("unsupported format of the encrypted `EC PRIVATE KEY` block"))?
                 .ok_or_else(wrong);
         }
         let sealed = EncryptedPrivateKeyInfoRef::try_from(block.contents())
-            .map_err(|_| damaged("its key is not an encrypted PKCS#8 key"))?;
-        // Before the key is derived: the number of rounds is in the file, and whoever wrote it would choose how long we
-        // work.
+            .map_err(|_| damaged("the private key is not encrypted PKCS#8"))?;
+        // Checked before the key derivation: the file selects the number of rounds, and with it the CPU time.
         let rounds = sealed
             .encryption_algorithm
             .pbes2()
@@ -242,11 +253,11 @@ impl<'a> KeyFiles<'a> {
             .map(|k| k.iteration_count);
         if rounds.is_none_or(|r| r > ROUNDS_MAX) {
             return Err(damaged(
-                "its key is not encrypted with PBKDF2 of a bearable number of rounds",
+                "the private key is not encrypted with PBKDF2 of at most 10000000 rounds",
             ));
         }
         let password = Zeroizing::new(password(self.account));
-        // A wrong password shows as bad padding or as bytes that are no key: both are the same failure.
+        // A wrong password results in bad padding or in bytes that are not a key. Both are the same failure.
         let der = sealed.decrypt(password.as_slice()).map_err(|_| wrong())?;
         SigningKey::from_pkcs8_der(der.as_bytes()).map_err(|_| wrong())
     }
@@ -265,12 +276,14 @@ fn rename(from: &Path, to: &Path) -> Result<(), CertError> {
     })
 }
 
-/// Password of an account's files.
+/// Returns the password of the files of an account.
 pub(super) fn password(account: &PrivateKey) -> [u8; crate::private_key::SIGNATURE_BYTES] {
     account.sign(account.address().as_str().as_bytes())
 }
 
-/// `None` when it is not that form, `Some(None)` when the password does not open it.
+/// Decrypts a private key in the older PEM format. Returns `None` for another format, and `Some(None)` for a
+/// wrong
+/// password.
 #[expect(clippy::option_option, reason = "two different failures of one small step")]
 fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
     let info = block.headers().get("DEK-Info")?;
@@ -283,7 +296,7 @@ fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
         .ok()?
         .try_into()
         .ok()?;
-    // OpenSSL's older form takes the first half of the vector as the salt.
+    // The older format of OpenSSL uses the first half of the initialization vector as the salt.
     let key = legacy_key(password, iv.get(..8)?);
     let opened = cbc::Decryptor::<aes::Aes256>::new((&*key).into(), (&iv).into())
         .decrypt_padded_vec::<Pkcs7>(block.contents())
@@ -291,7 +304,7 @@ fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
     let Ok(der) = opened else {
         return Some(None);
     };
-    // A wrong password passes the padding once in about 256 times: only a key that can be read is proof.
+    // About 1 of 256 wrong passwords results in valid padding, so only a parsed key proves the password.
     let pkcs8 = SigningKey::from_pkcs8_der(&der).ok();
     Some(pkcs8.or_else(|| {
         p256::SecretKey::from_sec1_der(&der)
@@ -300,7 +313,7 @@ fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {
     }))
 }
 
-/// The key derivation of older PEM files: MD5 over password and salt, chained until there are 32 bytes.
+/// Derives the key of older PEM files: chained MD5 of password and salt, up to 32 bytes.
 fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
     let mut key = Zeroizing::new([0; 32]);
     let mut last: Vec<u8> = Vec::new();
@@ -316,7 +329,7 @@ fn legacy_key(password: &[u8], salt: &[u8]) -> Zeroizing<[u8; 32]> {
     key
 }
 
-/// Where a path leads to when it is a link, one step: what is there need not exist.
+/// Resolves one symbolic link. The target need not exist.
 fn target(path: PathBuf) -> PathBuf {
     let Ok(leads_to) = fs::read_link(&path) else {
         return path;
@@ -325,7 +338,7 @@ fn target(path: PathBuf) -> PathBuf {
         .map_or_else(|| leads_to.clone(), |folder| folder.join(&leads_to))
 }
 
-/// Puts a file in place as a whole, readable by its owner alone.
+/// Writes a file atomically, readable by its owner only.
 fn replace(path: &Path, bytes: &[u8]) -> Result<(), CertError> {
     let io = |operation| {
         move |source| CertError::Io {
@@ -356,10 +369,10 @@ fn read_file(path: &Path) -> Result<Vec<u8>, CertError> {
     let mut bytes = Vec::new();
     let file = regular_file::open(path).map_err(io)?;
     let limit = PEM_BYTES_MAX as u64;
-    // One byte more than allowed tells a file that is too large from one that just fits.
+    // One byte more than allowed distinguishes a file that is too large from one of the maximum size.
     file.take(limit + 1).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() > PEM_BYTES_MAX {
-        let why = format!("it is larger than {PEM_BYTES_MAX} bytes");
+        let why = format!("larger than {PEM_BYTES_MAX} bytes");
         return Err(CertError::Damaged {
             path: path.to_owned(),
             why,

@@ -1,4 +1,4 @@
-//! Making a certificate.
+//! Generation of certificates.
 
 use super::{CertError, OwnCertificate, Usage, VALIDITY};
 use akash_provider_core::types::Address;
@@ -25,12 +25,12 @@ use x509_cert::time::{Time, Validity};
 use zeroize::Zeroizing;
 
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
-/// Where the network keeps the version of the format.
+/// Attribute of the subject that contains the version of the format.
 const VERSION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.23.133.2.6");
 const VERSION_TEXT: &str = "v0.0.1";
 pub(super) const CLIENT_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.2");
 pub(super) const SERVER_AUTH: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.3.1");
-/// Longest domain name in bytes, without a final dot: the limit of DNS.
+/// Maximum length of a domain name in bytes, without a final dot: the limit of DNS.
 const DOMAIN_BYTES_MAX: usize = 253;
 
 struct Profile {
@@ -75,7 +75,7 @@ fn build(
         extensions: extensions(domains)?,
     };
     let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    // The serial has nanoseconds; dates of a certificate have whole seconds only.
+    // The serial has nanoseconds. The validity dates have whole seconds only.
     let start = Duration::from_secs(now.as_secs());
     let validity = Validity::new(time(start)?, time(start.saturating_add(VALIDITY))?);
     let spki = key.verifying_key().to_public_key_der()?;
@@ -85,7 +85,7 @@ fn build(
     Ok(certificate.to_der()?)
 }
 
-/// UTC time, as the format asks for until 2049.
+/// Returns a UTC time until 2049, as X.509 requires, and a generalized time afterwards.
 fn time(since_epoch: Duration) -> Result<Time, x509_cert::der::Error> {
     match UtcTime::from_unix_duration(since_epoch) {
         Ok(time) => Ok(Time::UtcTime(time)),
@@ -106,7 +106,7 @@ fn name(owner: &Address) -> Result<Name, x509_cert::der::Error> {
     Name::from_der(&sequence.to_der()?)
 }
 
-/// In the order that today's tool writes them.
+/// Returns the extensions in the order of the Go provider.
 fn extensions(domains: &[String]) -> Result<Vec<Extension>, x509_cert::der::Error> {
     let mut uses = vec![CLIENT_AUTH];
     if !domains.is_empty() {
@@ -132,7 +132,8 @@ fn extensions(domains: &[String]) -> Result<Vec<Extension>, x509_cert::der::Erro
             minimum: 0,
             maximum: None,
         };
-        // Meant for authorities, which this certificate is not; today's tool writes it all the same.
+        // Name constraints are for certificate authorities only. The Go provider writes them, so this format
+        // has them too.
         let constraints = NameConstraints {
             permitted_subtrees: Some(names.iter().map(subtree).collect()),
             excluded_subtrees: None,
@@ -170,7 +171,9 @@ fn domains(usage: &Usage) -> Result<Vec<String>, CertError> {
     Ok(domains.clone())
 }
 
-/// Labels of letters, digits and hyphens; the first may be `*`. Not an address: the format knows names alone.
+/// Returns true for a domain name: labels of letters, digits and hyphens, of which the first may be `*`. The
+/// format
+/// supports no IP addresses.
 fn is_domain(text: &str) -> bool {
     let label = |(at, label): (usize, &str)| {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
@@ -178,14 +181,14 @@ fn is_domain(text: &str) -> bool {
         (fits && !label.starts_with('-') && !label.ends_with('-')) || (at == 0 && label == "*")
     };
     text.len() <= DOMAIN_BYTES_MAX
-        // The labels of `10.0.0.1` are digits only and would pass as a name.
+        // An IP address such as `10.0.0.1` consists of valid labels.
         && text.parse::<std::net::IpAddr>().is_err()
         && text.split('.').enumerate().all(label)
 }
 
 fn new_key() -> Result<SigningKey, CertError> {
     let mut bytes = Zeroizing::new([0; 32]);
-    // All but one in 2^32 draws is a key of the curve.
+    // About 1 of 2^32 random values is not a valid key of the curve.
     for _ in 0..8 {
         getrandom::fill(bytes.as_mut_slice()).map_err(|e| CertError::Randomness(e.to_string()))?;
         if let Ok(key) = SigningKey::from_slice(bytes.as_slice()) {
@@ -193,18 +196,18 @@ fn new_key() -> Result<SigningKey, CertError> {
         }
     }
     Err(CertError::Randomness(
-        "eight draws in a row were no key".to_owned(),
+        "eight random values in a row are not valid keys".to_owned(),
     ))
 }
 
-/// Public half of a key in SPKI form.
+/// Returns the public key in SPKI form.
 pub(super) fn spki(key: &SigningKey) -> Result<Vec<u8>, CertError> {
     let der = key.verifying_key().to_public_key_der();
     der.map(|d| d.as_bytes().to_vec())
         .map_err(|e| CertError::Malformed(e.to_string()))
 }
 
-/// A key in PKCS#8 form.
+/// Returns the private key in PKCS#8 form.
 pub(super) fn private_key_der(key: &SigningKey) -> Result<Zeroizing<Vec<u8>>, CertError> {
     let der = p256::SecretKey::from(key.as_nonzero_scalar()).to_pkcs8_der();
     der.map(|d| d.to_bytes())

@@ -1,4 +1,4 @@
-//! Reading a certificate, and the chain's own rules for one.
+//! Parsing of certificates, and the rules of the chain for a published certificate.
 
 use super::made::{CLIENT_AUTH, SERVER_AUTH};
 use super::{CERTIFICATE, CertError, PUBLIC_KEY, only_block};
@@ -14,29 +14,29 @@ use x509_cert::ext::pkix::{ExtendedKeyUsage, SubjectAltName};
 
 const ECDSA_WITH_SHA256: &str = "1.2.840.10045.4.3.2";
 
-/// What a certificate says.
+/// Contents of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// The account it is of.
+    /// Account of the certificate.
     pub owner: Address,
-    /// Serial in decimal, as the chain keeps it.
+    /// Serial in decimal, as the chain stores the value.
     pub serial: String,
-    /// Start of its validity, since the Unix epoch.
+    /// Start of the validity, since the Unix epoch.
     pub not_before: Duration,
-    /// End of its validity, since the Unix epoch; that moment still counts.
+    /// End of the validity (inclusive), since the Unix epoch.
     pub not_after: Duration,
     /// Public key in SPKI form.
     pub public_key: Vec<u8>,
-    /// A client may use it.
+    /// The certificate is valid for client authentication.
     pub client: bool,
-    /// A server may use it.
+    /// The certificate is valid for server authentication.
     pub server: bool,
-    /// Names it is for.
+    /// Domain names in the certificate.
     pub domains: Vec<String>,
 }
 
 impl Facts {
-    /// True between its dates.
+    /// Returns true if `now` is within the validity period.
     #[must_use]
     pub fn is_valid_at(&self, now: Duration) -> bool {
         self.not_before <= now && now <= self.not_after
@@ -47,18 +47,18 @@ fn malformed(why: impl ToString) -> CertError {
     CertError::Malformed(why.to_string())
 }
 
-/// Reads a certificate from its PEM text.
+/// Parses a certificate from PEM.
 ///
 /// # Errors
-/// When it is not one certificate of the network's form.
+/// Returns an error unless the text is exactly one certificate in the format of the network.
 pub fn read(cert_pem: &[u8]) -> Result<Facts, CertError> {
     read_der(&only_block(cert_pem, CERTIFICATE)?)
 }
 
-/// Reads a certificate from its bytes, as TLS shows it.
+/// Parses a certificate from DER, as TLS transfers it.
 ///
 /// # Errors
-/// When it is not one certificate of the network's form.
+/// Returns an error unless the bytes are one certificate in the format of the network.
 pub fn read_der(der: &[u8]) -> Result<Facts, CertError> {
     facts(&Certificate::from_der(der).map_err(malformed)?)
 }
@@ -69,12 +69,12 @@ fn facts(certificate: &Certificate) -> Result<Facts, CertError> {
         let name = name.common_name().map_err(malformed)?;
         let text = name.map(|n| n.value().to_string()).unwrap_or_default();
         text.parse::<Address>()
-            .map_err(|e| malformed(format!("its subject is not an account: {e}")))
+            .map_err(|e| malformed(format!("the subject is not an account: {e}")))
     };
     let subject = owner(tbs.subject())?;
-    // This is the form alone. Whether the signature is its own is looked at in `check_published`.
+    // The signature is verified in `check_published` only.
     if owner(tbs.issuer())? != subject {
-        return Err(malformed("its issuer is not its subject"));
+        return Err(malformed("the issuer differs from the subject"));
     }
     let usage: Option<(bool, ExtendedKeyUsage)> = tbs.get_extension().map_err(malformed)?;
     let uses = usage.map(|(_, u)| u.0).unwrap_or_default();
@@ -82,7 +82,7 @@ fn facts(certificate: &Certificate) -> Result<Facts, CertError> {
     let names = names.map(|(_, n)| n.0).unwrap_or_default();
     let domain = |name: GeneralName| match name {
         GeneralName::DnsName(name) => Some(name.to_string()),
-        // The network's format knows domain names only.
+        // The format of the network supports domain names only.
         _ => None,
     };
     Ok(Facts {
@@ -97,11 +97,12 @@ fn facts(certificate: &Certificate) -> Result<Facts, CertError> {
     })
 }
 
-/// Checks what the chain checks when a certificate is published: the form of both texts, the account, and that
-/// the certificate is signed by its own key. The chain does not look at dates and uses.
+/// Applies the checks of the chain for a new certificate: the PEM format of certificate and public key, the
+/// account, and
+/// the signature by the public key. The chain does not check dates and key usages.
 ///
 /// # Errors
-/// What the chain would refuse.
+/// Returns an error if the chain would refuse the certificate.
 pub fn check_published(owner: &Address, cert_pem: &[u8], public_key_pem: &[u8]) -> Result<Facts, CertError> {
     let der = only_block(cert_pem, CERTIFICATE)?;
     let certificate = Certificate::from_der(&der).map_err(malformed)?;
@@ -115,19 +116,19 @@ pub fn check_published(owner: &Address, cert_pem: &[u8], public_key_pem: &[u8]) 
     let refused = |why: &str| CertError::Refused(why.to_owned());
     let spki = only_block(public_key_pem, PUBLIC_KEY)?;
     let key =
-        VerifyingKey::from_public_key_der(&spki).map_err(|_| refused("its public key is not of P-256"))?;
+        VerifyingKey::from_public_key_der(&spki).map_err(|_| refused("the public key is not a P-256 key"))?;
     if certificate.signature_algorithm().oid.to_string() != ECDSA_WITH_SHA256 {
-        return Err(refused("it is not signed with ECDSA and SHA-256"));
+        return Err(refused("the signature algorithm is not ECDSA with SHA-256"));
     }
     let signature = certificate.signature().as_bytes().unwrap_or_default();
-    let signature = DerSignature::try_from(signature).map_err(|_| refused("its signature is none"))?;
+    let signature = DerSignature::try_from(signature).map_err(|_| refused("invalid signature"))?;
     let signed = certificate.tbs_certificate().to_der().map_err(malformed)?;
     key.verify(&signed, &signature)
-        .map_err(|_| refused("it is not signed by the public key beside it"))?;
+        .map_err(|_| refused("the signature does not match the public key"))?;
     Ok(facts)
 }
 
-/// A big-endian number in decimal.
+/// Formats a big-endian number in decimal.
 fn decimal(number: &[u8]) -> String {
     let mut digits = vec![0_u8];
     for byte in number {
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn serials_are_decimal() {
+    fn formats_serials_in_decimal() {
         assert_eq!(decimal(&[]), "0");
         assert_eq!(decimal(&[0, 0]), "0");
         assert_eq!(decimal(&[0, 1, 0]), "256");

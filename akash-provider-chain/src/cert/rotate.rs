@@ -1,10 +1,14 @@
-//! Carries out a rotation: each call does the one step that [`next_step`] names, and says what it did.
+//! Certificate rotation. Each call of [`Rotation::step`] performs the step that [`next_step`] returns.
 //!
 //! ```text
-//!   Make ─▶ Publish ─▶ in a block ─▶ Swap: current becomes old, next becomes current ─▶ grace ─▶ Revoke old ─▶ Keep
+//!   Make ─▶ Publish ─▶ in a block ─▶ Swap: current becomes old, next becomes current ─▶ grace period ─▶ Revoke old
 //! ```
-//! Everything that must be known after a crash is in files: the next certificate, and the old one with the time of
-//! the swap as the time of its file. Nothing is revoked unless one answer of the chain shows the old certificate as
+//! The state that must survive a crash is in files: the next certificate, and the old certificate, with the
+//! time of the
+//! swap as its modification time. The old certificate is revoked only if one response of the chain contains
+//! it and its
+//! replacement, both valid and byte for byte equal. A certificate that is absent from a response counts as
+//! unknown.
 //! valid and one that replaces it as valid too, both byte for byte; what is absent from an answer is unknown.
 
 use super::rotation::{OnChain, on_chain};
@@ -19,28 +23,33 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
 
-/// How often the block time is asked for while an outcome is unknown.
+/// Interval between queries of the block time while the outcome of a transaction is unknown.
 const UNKNOWN_POLL: Duration = Duration::from_secs(5);
-/// Block time passes the timeout of a transaction within this, unless the chain stands still.
+/// Maximum time to wait for an unknown outcome. Block time passes the timeout of the transaction earlier,
+/// unless the
+/// chain is halted.
 const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 
-/// How a certificate is kept valid.
+/// Settings of a certificate rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RotationSettings {
-    /// What it is for.
+    /// Purpose of the certificate.
     pub usage: Usage,
-    /// How long the old one stays valid after the swap: clients may still hold connections or have read it.
+    /// Time between the swap and the revocation of the old certificate. Clients may use the old certificate
+    /// until then.
     pub grace: Duration,
-    /// Longest time between two looks at the chain: somebody else may revoke what is in use.
+    /// Maximum time between two queries of the chain. Another process may revoke the certificate in use.
     pub recheck_max: Duration,
-    /// First wait after a failure; it doubles.
+    /// Back-off after the first failure. Doubles after each further failure.
     pub retry_min: Duration,
-    /// Longest wait after a failure.
+    /// Maximum back-off after a failure.
     pub retry_max: Duration,
 }
 
 impl RotationSettings {
-    /// The usual times: an hour of grace, a look at the chain every six hours, waits of 5 seconds to 10 minutes.
+    /// Returns the default settings: a grace period of one hour, a query every six hours, a back-off of 5
+    /// seconds to
+    /// 10 minutes.
     #[must_use]
     pub const fn new(usage: Usage) -> Self {
         Self {
@@ -53,55 +62,55 @@ impl RotationSettings {
     }
 }
 
-/// What one step did.
+/// Result of one rotation step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Done {
-    /// Nothing is to be done for so long.
+    /// Nothing was necessary. The next step is due after this duration.
     Kept(Duration),
-    /// A certificate with this serial was made; it is in the next file.
+    /// A certificate with this serial was generated and written to the next file.
     Made(String),
-    /// A certificate with this serial is in a block.
+    /// The certificate with this serial was published in a block.
     Published(String),
-    /// The certificate with this serial is in use.
+    /// The certificate with this serial is in use now.
     Swapped(String),
-    /// The old certificate with this serial is revoked.
+    /// The old certificate with this serial was revoked.
     Revoked(String),
-    /// The next, or the old, file was of no use and is gone.
+    /// An unusable next file or old file was removed.
     Discarded,
 }
 
-/// Why a step was not done. Trying again later is right, whatever it is.
+/// Reason why a rotation step failed. The step can be retried in all cases.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RotationError {
-    /// A file or certificate is not what it should be.
+    /// A certificate or its file is invalid.
     #[error(transparent)]
     Certificate(#[from] CertError),
-    /// The chain cannot be asked.
+    /// A query or a transaction failed.
     #[error(transparent)]
     Chain(#[from] Error),
-    /// The chain refuses the transaction.
-    #[error("the chain refuses to {what} ({code}): {log}")]
+    /// The chain rejected the transaction.
+    #[error("cannot {what}: rejected by the chain ({code}): {log}")]
     Refused {
-        /// What the transaction was for, as a verb phrase.
+        /// Purpose of the transaction, as a verb phrase.
         what: &'static str,
-        /// Codespace and code, as the outcome of the transaction has them.
+        /// Codespace and code of the outcome.
         code: String,
-        /// What the chain wrote about it: foreign text, for people only.
+        /// Log of the chain: untrusted text for operators.
         log: String,
     },
-    /// It is not known whether a transaction landed.
-    #[error("whether the chain took the transaction to {what} is not known yet")]
+    /// The outcome of the transaction is unknown.
+    #[error("cannot {what}: the outcome of the transaction is unknown")]
     Unknown {
-        /// What the transaction was for, as a verb phrase.
+        /// Purpose of the transaction, as a verb phrase.
         what: &'static str,
     },
-    /// A task of this process ended in the middle.
-    #[error("the rotation was interrupted: {0}")]
+    /// A task of this process was aborted.
+    #[error("certificate rotation interrupted: {0}")]
     Interrupted(String),
 }
 
-/// Keeps an account's certificate valid.
+/// Rotation of the certificate of one account.
 pub struct Rotation {
     chain: Arc<dyn ChainClient>,
     home: PathBuf,
@@ -118,11 +127,11 @@ impl fmt::Debug for Rotation {
     }
 }
 
-/// What the files hold.
+/// Certificates that were read from the files.
 struct Held {
     current: Option<OwnCertificate>,
     next: Option<OwnCertificate>,
-    /// With the time of the swap, since the Unix epoch.
+    /// Old certificate, with the time of the swap since the Unix epoch.
     old: Option<(OwnCertificate, Duration)>,
 }
 
@@ -145,7 +154,7 @@ impl Held {
     }
 }
 
-/// What is to be done about the old certificate.
+/// Action for the old certificate.
 enum Old {
     Wait(Duration),
     Revoke(Msg, String),
@@ -153,8 +162,9 @@ enum Old {
 }
 
 impl Rotation {
-    /// A rotation of the account's files in a home folder. The account's key also signs the transactions of
-    /// `chain`.
+    /// Creates a rotation of the certificate files of `account` in `home`. The key of the account also signs
+    /// the transactions
+    /// of `chain`.
     #[must_use]
     pub const fn new(
         chain: Arc<dyn ChainClient>,
@@ -170,7 +180,9 @@ impl Rotation {
         }
     }
 
-    /// Goes on until `stop`: `in_use` is told the certificate at the start, when there is one, and after each swap.
+    /// Runs the rotation until `stop` is cancelled. Calls `in_use` with the current certificate at the start
+    /// and after each
+    /// swap.
     pub async fn run(&self, in_use: impl Fn(OwnCertificate) + Send + Sync, stop: CancellationToken) {
         let mut told = None;
         let mut wait = self.settings.retry_min;
@@ -184,19 +196,19 @@ impl Rotation {
                         recheck.min(self.settings.recheck_max)
                     }
                     Ok(done) => {
-                        tracing::info!(?done, "certificate");
+                        tracing::info!(?done, "certificate rotation step completed");
                         wait = self.settings.retry_min;
                         Duration::ZERO
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "the certificate cannot be kept valid; trying again");
+                        tracing::warn!(%error, "certificate rotation failed, retrying");
                         let pause = wait;
                         wait = (wait * 2).min(self.settings.retry_max);
                         pause
                     }
                 },
             };
-            // Read after a failed step too: a swap that failed may have changed the file all the same.
+            // Also read after a failed step: a failed swap may have replaced the file.
             if let Ok(Some(own)) = self
                 .with_files(|files| Held::read(files).map(|held| held.current))
                 .await
@@ -215,12 +227,12 @@ impl Rotation {
         }
     }
 
-    /// Does the next step; `now` is since the Unix epoch.
+    /// Performs the next step. `now` is the time since the Unix epoch.
     ///
     /// # Errors
-    /// When it could not be done. It is found again by the next call.
+    /// Returns an error if the step failed. The next call retries the step.
     pub async fn step(&self, now: Duration) -> Result<Done, RotationError> {
-        // The chain is asked first: when that fails, no file was opened for nothing, which is slow.
+        // The chain is queried first: decrypting the files is slow, and useless if the query fails.
         let published = self.chain.certificates(self.account.address(), None).await?;
         let held = self.with_files(Held::read).await?;
         let pem = |own: &Option<OwnCertificate>| own.as_ref().map(OwnCertificate::cert_pem);
@@ -235,10 +247,10 @@ impl Rotation {
             Step::Make => self.make(now).await,
             Step::PublishNext => self.publish(held.next).await,
             Step::PublishCurrent => self.publish(held.current).await,
-            // Cut off in the middle of a swap: nothing is in use, and the old one is where it belongs.
+            // A swap was interrupted: there is no current file, and the old file is already written.
             Step::Promote { .. } if held.current.is_none() => self.swap(held.next).await,
             Step::Promote { .. } => match old_step(&held, &published, now, self.settings.grace) {
-                // One file holds one old certificate: it is dealt with first.
+                // There is only one old file, so the old certificate is revoked first.
                 Some(Old::Wait(left)) if left > Duration::ZERO => Ok(Done::Kept(left)),
                 Some(Old::Revoke(msg, serial)) => self.revoke(msg, serial).await,
                 _ => self.swap(held.next).await,
@@ -263,7 +275,7 @@ impl Rotation {
         let (owner, usage) = (self.account.address().clone(), self.settings.usage.clone());
         let made = move |files: &KeyFiles<'_>| {
             let own = OwnCertificate::make(&owner, &usage, now)?;
-            // Written before it is published: on the chain a certificate without its key is of no use.
+            // Written before the publication: a published certificate without its private key is useless.
             files.write(KeyFile::Next, &own)?;
             Ok(own.facts().serial.clone())
         };
@@ -271,7 +283,7 @@ impl Rotation {
     }
 
     async fn publish(&self, own: Option<OwnCertificate>) -> Result<Done, RotationError> {
-        let absent = || RotationError::Interrupted("the certificate is gone".to_owned());
+        let absent = || RotationError::Interrupted("the certificate file does not exist".to_owned());
         let own = own.ok_or_else(absent)?;
         self.send("publish the certificate", own.publish()).await?;
         Ok(Done::Published(own.facts().serial.clone()))
@@ -285,18 +297,18 @@ impl Rotation {
     }
 
     async fn revoke(&self, msg: Msg, serial: String) -> Result<Done, RotationError> {
-        // The file stays until a later answer of the chain shows the certificate as revoked.
+        // The file remains until a later response of the chain reports the certificate as revoked.
         self.send("revoke the old certificate", msg).await?;
         Ok(Done::Revoked(serial))
     }
 
-    /// Sends and waits until it is certain what became of it.
+    /// Sends a message and waits until the outcome is known.
     async fn send(&self, what: &'static str, msg: Msg) -> Result<(), RotationError> {
         match self.chain.broadcast_msgs(vec![msg]).await? {
             TxOutcome::Committed { .. } => Ok(()),
             TxOutcome::Rejected { code, log, .. } => Err(RotationError::Refused { what, code, log }),
             TxOutcome::Unknown { expires } => {
-                // Before it can no longer land, nothing that is read says that it did not.
+                // Before block time passes `expires`, the transaction can still be included.
                 drop(tokio::time::timeout(UNKNOWN_MAX, self.until(expires)).await);
                 Err(RotationError::Unknown { what })
             }
@@ -305,7 +317,7 @@ impl Rotation {
 
     async fn until(&self, time: BlockTime) {
         loop {
-            // A failed question says nothing; the caller limits how long it is repeated.
+            // A failed query proves nothing. The caller limits the time of this loop.
             if matches!(self.chain.sync_info().await, Ok(info) if info.time > time) {
                 return;
             }
@@ -313,7 +325,8 @@ impl Rotation {
         }
     }
 
-    /// Files are slow on purpose: opening one takes 600,000 rounds.
+    /// Runs blocking file operations. Decryption of a file is slow by design: 600,000 rounds of key
+    /// derivation.
     async fn with_files<T: Send + 'static>(
         &self,
         work: impl FnOnce(&KeyFiles<'_>) -> Result<T, CertError> + Send + 'static,
@@ -326,7 +339,7 @@ impl Rotation {
         Ok(done?)
     }
 
-    /// The account whose certificate is kept valid.
+    /// Returns the account of the certificate.
     #[must_use]
     pub fn owner(&self) -> &Address {
         self.account.address()
@@ -337,17 +350,19 @@ fn view<'a>(own: &'a Option<OwnCertificate>, pem: Option<&'a String>) -> Option<
     Some((own.as_ref()?.facts(), pem?.as_bytes()))
 }
 
-/// What to do about the old certificate, if there is one.
+/// Returns the action for the old certificate, if there is one.
 fn old_step(held: &Held, published: &[Certificate], now: Duration, grace: Duration) -> Option<Old> {
     let (old, swapped) = held.old.as_ref()?;
     let stands = |own: &OwnCertificate| on_chain(own.facts(), own.cert_pem().as_bytes(), published);
-    // Nothing is left to revoke: it has expired, was revoked, or its serial is another certificate's.
+    // The certificate needs no revocation: it is expired or revoked, or its serial belongs to another
+    // certificate.
     if !old.facts().is_valid_at(now) || stands(old) == OnChain::Useless {
         return Some(Old::Discard);
     }
     let left = swapped.saturating_add(grace).saturating_sub(now);
     let others = held.current.iter().chain(&held.next);
-    // The old one does not replace itself: after a swap that was cut off both files may hold it.
+    // After an interrupted swap, the current file may contain the old certificate, which cannot replace
+    // itself.
     let mut others = others.filter(|own| own.facts().serial != old.facts().serial);
     let replaced = others.any(|own| stands(own) == OnChain::Valid);
     if replaced && stands(old) == OnChain::Valid && left.is_zero() {
@@ -357,7 +372,7 @@ fn old_step(held: &Held, published: &[Certificate], now: Duration, grace: Durati
 }
 
 fn since_epoch() -> Duration {
-    // A clock before 1970 makes every certificate invalid, which is said where it is read.
+    // With a clock before 1970 every certificate is invalid, which is reported on parsing.
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()

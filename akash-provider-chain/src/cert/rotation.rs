@@ -1,5 +1,6 @@
-//! When a certificate is replaced, step by step; after a crash between any two steps the next one is found again.
-//! [`Rotation`](super::Rotation) carries the steps out.
+//! Decision about the next step of a certificate rotation. A restart after a crash continues with the same
+//! step.
+//! [`Rotation`](super::Rotation) performs the steps.
 //!
 //! ```text
 //! Make ─▶ next file ─▶ Publish ─▶ on the chain ─▶ Promote (next becomes current) ─▶ Revoke the old one ─▶ Keep
@@ -9,35 +10,38 @@ use super::Facts;
 use akash_provider_core::chain::Certificate;
 use std::time::Duration;
 
-/// A certificate is replaced so long before it ends.
+/// Time before the end of the validity at which a certificate is replaced.
 pub const RENEW_BEFORE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What to do next.
+/// Next step of a rotation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing, until so long from now.
+    /// Do nothing for a duration.
     Keep {
-        /// When to ask again.
+        /// Time until the next check.
         recheck_in: Duration,
     },
-    /// Make a certificate and write it to the next file.
+    /// Generate a certificate and write it to the next file.
     Make,
-    /// Publish the one in the next file.
+    /// Publish the certificate in the next file.
     PublishNext,
-    /// Publish the one in the current file.
+    /// Publish the certificate in the current file.
     PublishCurrent,
-    /// The next file becomes the current one; then, after a grace, revoke the old one, if it is still valid on the
-    /// chain.
+    /// Replace the current file by the next file. After the grace period, revoke the old certificate if it is
+    /// still valid on
+    /// the chain.
     Promote {
-        /// Serial of the old one; `None` when the chain shows none that is valid, or it is the same certificate.
+        /// Serial of the old certificate. `None` if it is not valid on the chain, or if it is the same
+        /// certificate.
         revoke: Option<String>,
     },
-    /// The next file is of no use.
+    /// Remove the next file, which is unusable.
     DiscardNext,
 }
 
-/// Decides. `published` are all certificates of the account on the chain, read after any transaction about them
-/// has ended; `now` is since the Unix epoch.
+/// Returns the next step. `published` contains all certificates of the account on the chain, read after all
+/// transactions
+/// about them have completed. `now` is the time since the Unix epoch.
 #[must_use]
 pub fn next_step(
     current: Option<(&Facts, &[u8])>,
@@ -48,7 +52,7 @@ pub fn next_step(
     let fresh = |facts: &Facts| facts.is_valid_at(now) && facts.not_after.saturating_sub(now) > RENEW_BEFORE;
     if let Some((facts, pem)) = next {
         return match on_chain(facts, pem, published) {
-            // Before the chain's view: one that is valid there but about to end would have to be replaced at once.
+            // Checked first: a valid certificate that expires soon would have to be replaced at once.
             _ if !fresh(facts) => Step::DiscardNext,
             OnChain::Valid => {
                 let old = current.filter(|(c, pem)| on_chain(c, pem, published) == OnChain::Valid);
@@ -74,22 +78,22 @@ pub fn next_step(
     }
 }
 
-/// How a certificate stands on the chain.
+/// Status of a certificate on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnChain {
     /// Published and not revoked.
     Valid,
-    /// The answer has no certificate of this serial.
+    /// No certificate on the chain has this serial.
     Absent,
-    /// Revoked, or its serial belongs to another certificate.
+    /// Revoked, or the serial belongs to another certificate.
     Useless,
 }
 
-/// How a certificate stands in an answer of the chain.
+/// Returns the status of a certificate according to a response of the chain.
 pub(super) fn on_chain(facts: &Facts, pem: &[u8], published: &[Certificate]) -> OnChain {
     match published.iter().find(|c| c.serial == facts.serial) {
         None => OnChain::Absent,
-        // White space at the ends is no difference: tools do not agree on the last newline.
+        // White space at the ends is ignored: tools differ in the last newline.
         Some(found) if found.valid && found.cert.trim_ascii() == pem.trim_ascii() => OnChain::Valid,
         Some(_) => OnChain::Useless,
     }

@@ -1,4 +1,4 @@
-//! Certificates against those recorded from the chain, and against rubbish.
+//! Certificates compared with recordings from the chain, and with invalid input.
 
 use super::*;
 use akash_provider_core::chain::Certificate;
@@ -19,7 +19,8 @@ fn server() -> Usage {
     }
 }
 
-/// Byte ranges of a certificate that differ from one to the next: key and signature.
+/// Returns the signed part of a certificate with the public key zeroed, because keys differ between
+/// certificates.
 fn comparable(der: &[u8]) -> Vec<u8> {
     use x509_cert::der::{Decode, Encode};
     let certificate = x509_cert::Certificate::from_der(der).unwrap();
@@ -36,7 +37,7 @@ fn comparable(der: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn made_certificates_are_byte_for_byte_in_the_networks_form() {
+fn new_certificate_has_the_bytes_of_the_recorded_certificate() {
     let folder = recordings::folder("chain/cert");
     let tenant: Address = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".parse().unwrap();
     let client_made_at = Duration::from_nanos(1_795_253_704_008_179_190);
@@ -49,28 +50,28 @@ fn made_certificates_are_byte_for_byte_in_the_networks_form() {
         let public_key = fs::read(folder.join(format!("{name}-onchain-pubkey.pem"))).unwrap();
         let facts = check_published(&owner, &cert, &public_key).unwrap();
         assert_eq!(facts.serial, made_at.as_nanos().to_string());
-        let ours = OwnCertificate::make(&owner, &usage, made_at).unwrap();
-        let theirs = only_block(&cert, CERTIFICATE).unwrap();
-        assert_eq!(comparable(ours.der()), comparable(&theirs), "{name}");
-        let facts_ours = Facts {
+        let own = OwnCertificate::make(&owner, &usage, made_at).unwrap();
+        let recorded = only_block(&cert, CERTIFICATE).unwrap();
+        assert_eq!(comparable(own.der()), comparable(&recorded), "{name}");
+        let own_facts = Facts {
             public_key: facts.public_key.clone(),
-            ..ours.facts().clone()
+            ..own.facts().clone()
         };
-        assert_eq!(facts_ours, facts);
+        assert_eq!(own_facts, facts);
         assert_eq!(
-            ours.cert_pem().lines().next(),
+            own.cert_pem().lines().next(),
             std::str::from_utf8(&cert).unwrap().lines().next()
         );
         let lengths = |pem: &str| pem.lines().map(str::len).collect::<Vec<_>>();
         assert_eq!(
-            lengths(&ours.public_key_pem()),
+            lengths(&own.public_key_pem()),
             lengths(std::str::from_utf8(&public_key).unwrap())
         );
     }
 }
 
 #[test]
-fn what_is_made_passes_the_chains_rules() {
+fn new_certificate_passes_the_checks_of_the_chain() {
     for usage in [Usage::Client, server()] {
         let own = OwnCertificate::make(&owner(), &usage, now()).unwrap();
         let facts = check_published(
@@ -85,14 +86,14 @@ fn what_is_made_passes_the_chains_rules() {
         assert!(!facts.is_valid_at(now() + VALIDITY + Duration::from_secs(1)));
         assert!(!facts.is_valid_at(Duration::from_secs(now().as_secs() - 1)));
         let Msg::CreateCertificate {
-            owner: whose,
+            owner: signer,
             cert,
             pubkey,
         } = own.publish()
         else {
             panic!()
         };
-        assert_eq!((whose, cert), (owner(), own.cert_pem().into_bytes()));
+        assert_eq!((signer, cert), (owner(), own.cert_pem().into_bytes()));
         assert_eq!(pubkey, own.public_key_pem().into_bytes());
         let serial = facts.serial.clone();
         assert_eq!(
@@ -107,7 +108,7 @@ fn what_is_made_passes_the_chains_rules() {
 }
 
 #[test]
-fn what_the_chain_would_refuse_is_refused_here() {
+fn refuses_certificates_that_the_chain_refuses() {
     let own = OwnCertificate::make(&owner(), &server(), now()).unwrap();
     let other = OwnCertificate::make(&owner(), &server(), now()).unwrap();
     let (cert, key) = (own.cert_pem(), own.public_key_pem());
@@ -132,8 +133,8 @@ fn what_the_chain_would_refuse_is_refused_here() {
             "{text}"
         );
     }
-    let stranger = Address::from_bytes(&[1; 20]).unwrap();
-    let refused = check_published(&stranger, cert.as_bytes(), key.as_bytes());
+    let other_account = Address::from_bytes(&[1; 20]).unwrap();
+    let refused = check_published(&other_account, cert.as_bytes(), key.as_bytes());
     assert!(matches!(refused, Err(CertError::Owner { .. })));
     let large = format!("{cert}{}", " ".repeat(PEM_BYTES_MAX));
     assert!(read(large.as_bytes()).unwrap_err().to_string().contains("larger"));
@@ -141,7 +142,7 @@ fn what_the_chain_would_refuse_is_refused_here() {
 }
 
 #[test]
-fn domains_are_checked() {
+fn refuses_invalid_domains() {
     let make = |domains: &[&str]| {
         let domains = domains.iter().map(|d| (*d).to_owned()).collect();
         OwnCertificate::make(&owner(), &Usage::Server { domains }, now())
@@ -171,7 +172,7 @@ fn domains_are_checked() {
 }
 
 #[test]
-fn every_changed_byte_is_read_or_refused_and_never_verifies() {
+fn certificate_with_a_changed_byte_never_verifies() {
     let own = OwnCertificate::make(&owner(), &server(), now()).unwrap();
     let key = own.public_key_pem();
     for at in 0..own.der().len() {
@@ -179,7 +180,7 @@ fn every_changed_byte_is_read_or_refused_and_never_verifies() {
         der[at] ^= 1;
         let pem = encode_pem(CERTIFICATE, &der);
         let checked = check_published(&owner(), pem.as_bytes(), key.as_bytes());
-        // The algorithm's second mention is outside what is signed; it is compared, not trusted.
+        // The second copy of the algorithm is outside the signed part, and is compared with the signed copy.
         assert!(checked.is_err(), "{at}: {checked:?}");
         drop(read(encode_pem(CERTIFICATE, &der[..at]).as_bytes()));
     }
@@ -217,7 +218,7 @@ fn step(
 }
 
 #[test]
-fn rotation_goes_on_from_wherever_it_was_cut_off() {
+fn rotation_continues_after_an_interruption_at_any_step() {
     let old = OwnCertificate::make(&owner(), &server(), now()).unwrap();
     let day = Duration::from_secs(24 * 3600);
     let due = now() + VALIDITY - 6 * day;

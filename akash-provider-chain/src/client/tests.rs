@@ -1,4 +1,4 @@
-//! Reader and writer as one, before a node that takes real bytes.
+//! Complete client against a simulated node that decodes real transactions.
 
 use super::*;
 use crate::method::Method;
@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A node, and how often each thing was asked.
+/// Simulated node, with the number of calls of each method.
 #[derive(Clone)]
 struct Scene {
     node: Arc<Mutex<Node>>,
@@ -79,7 +79,7 @@ impl Scene {
         }
     }
 
-    /// Completes a block and pushes it.
+    /// Completes a block and pushes its event to the subscribers.
     fn block(&self, server: &Server) {
         let mut node = self.node.lock().unwrap();
         node.end_block(Duration::from_secs(6));
@@ -168,12 +168,12 @@ fn key() -> PrivateKey {
 async fn until(what: &str, condition: impl Fn() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < PATIENCE, "{what} did not come about");
+        assert!(began.elapsed() < PATIENCE, "timeout: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// A client that hears the blocks of a node, and what is needed to end it.
+/// Client that receives the blocks of a simulated node.
 struct Following {
     scene: Scene,
     server: Server,
@@ -214,7 +214,7 @@ impl Following {
 }
 
 #[tokio::test]
-async fn behind_a_fence_that_is_shut_nothing_is_sent() {
+async fn closed_fence_prevents_transactions() {
     let world = Following::start().await;
     let bid = {
         let node = world.scene.node.lock().unwrap();
@@ -228,14 +228,17 @@ async fn behind_a_fence_that_is_shut_nothing_is_sent() {
     assert_eq!(world.scene.asked("broadcast_tx_sync"), 0);
     is_open.store(true, Ordering::Relaxed);
     let sending = tokio::spawn(async move { fenced.broadcast_msgs(vec![bid]).await });
-    until("it is sent", || world.scene.asked("broadcast_tx_sync") == 1).await;
+    until("the transaction is sent", || {
+        world.scene.asked("broadcast_tx_sync") == 1
+    })
+    .await;
     sending.abort();
     world.stop.cancel();
     world.task.await.unwrap();
 }
 
 #[tokio::test]
-async fn what_the_follower_hears_answers_the_writer_without_a_question() {
+async fn observed_blocks_complete_transactions_without_queries() {
     let Following {
         scene,
         server,
@@ -264,14 +267,14 @@ async fn what_the_follower_hears_answers_the_writer_without_a_question() {
             .writer
             .is_some_and(|writer| writer.in_flight == bids.len())
     };
-    until("the status says so", busy).await;
+    until("the status reports all bids", busy).await;
     scene.block(&server);
     let height = scene.node.lock().unwrap().sync_info().height;
     for call in sending {
         let outcome = call.await.unwrap().unwrap();
         assert_eq!(outcome, TxOutcome::Committed { height });
     }
-    assert_eq!(scene.asked(GetTxRequest::PATH), 0, "no transaction was asked for");
+    assert_eq!(scene.asked(GetTxRequest::PATH), 0, "no transaction was queried");
 
     let writer = client.status().writer.unwrap();
     assert_eq!(
@@ -290,7 +293,7 @@ async fn what_the_follower_hears_answers_the_writer_without_a_question() {
 }
 
 #[tokio::test]
-async fn a_block_tells_of_a_failure_as_the_chain_does() {
+async fn observed_block_reports_a_failed_transaction() {
     let Following {
         scene,
         server,
@@ -309,7 +312,7 @@ async fn a_block_tells_of_a_failure_as_the_chain_does() {
         tokio::spawn(async move { client.broadcast_msgs(vec![bid]).await })
     };
     until("the bid is sent", || scene.node.lock().unwrap().waiting() == 1).await;
-    // The order closes before the block is made.
+    // The tenant closes the order before the next block.
     scene.node.lock().unwrap().close_by_tenant(&deployment);
     scene.block(&server);
     let outcome = sending.await.unwrap().unwrap();
@@ -327,7 +330,7 @@ async fn a_block_tells_of_a_failure_as_the_chain_does() {
 }
 
 #[tokio::test]
-async fn without_a_key_everything_can_be_read_and_nothing_sent() {
+async fn client_without_a_key_can_only_read() {
     let scene = Scene::new(&key());
     let serving = scene.clone();
     let server = Server::start(move |method, params| serving.reply(method, params)).await;

@@ -1,4 +1,4 @@
-//! Records as a node writes them, for whoever plays a node.
+//! Response messages of a node, for simulated nodes and tests.
 
 use super::ids::{wire_bid, wire_deployment, wire_group, wire_lease, wire_order};
 use super::money::{wire_coin, wire_dec_coin, wire_duration};
@@ -22,7 +22,7 @@ fn height(height: u64) -> i64 {
     i64::try_from(height).unwrap_or(i64::MAX)
 }
 
-/// An order, with the group it was made from.
+/// Converts an order.
 #[must_use]
 pub fn order(order: &Order) -> mkt::v1beta5::Order {
     use mkt::v1beta5::order::State;
@@ -44,7 +44,7 @@ pub fn order(order: &Order) -> mkt::v1beta5::Order {
     }
 }
 
-/// A bid. The account of its deposit is left out.
+/// Converts a bid, with an empty escrow account.
 #[must_use]
 pub fn bid(bid: &Bid) -> mkt::v1beta5::QueryBidResponse {
     use mkt::v1beta5::bid::State;
@@ -73,7 +73,7 @@ pub fn bid(bid: &Bid) -> mkt::v1beta5::QueryBidResponse {
     }
 }
 
-/// A lease without its payment.
+/// Converts a lease, without its payment.
 #[must_use]
 pub fn lease(lease: &Lease) -> mkt::v1::Lease {
     use mkt::v1::lease::State;
@@ -92,7 +92,7 @@ pub fn lease(lease: &Lease) -> mkt::v1::Lease {
         reason: reason_code(lease.reason),
         reclamation: lease.reclamation.as_ref().map(|terms| mkt::v1::Reclamation {
             window: Some(wire_duration(terms.window)),
-            // 0 on the wire is no deadline.
+            // On the wire, 0 means no deadline.
             deadline: terms.deadline.map_or(0, |time| time.0 / 1000),
             reason: reason_code(terms.reason),
             ..mkt::v1::Reclamation::default()
@@ -120,7 +120,7 @@ fn depositor(owner: &Address, at: u64, coin: &DecCoin) -> escrow::types::v1::Dep
     }
 }
 
-/// A bid with the account of its deposit.
+/// Converts a bid, with the escrow account of its deposit.
 #[must_use]
 pub fn bid_with_deposit(record: &Bid, deposit: &BidDeposit) -> mkt::v1beta5::QueryBidResponse {
     use escrow::types::v1::{Account, AccountState, Balance, State};
@@ -159,7 +159,7 @@ pub fn bid_with_deposit(record: &Bid, deposit: &BidDeposit) -> mkt::v1beta5::Que
     }
 }
 
-/// A lease with its payment and everything else a node shows of it.
+/// Converts a lease, with its payment and all details of a response.
 #[must_use]
 pub fn lease_with_details(record: &LeaseRecord, details: &LeaseDetails) -> mkt::v1beta5::QueryLeaseResponse {
     let mut wire = lease_record(record);
@@ -179,7 +179,7 @@ pub fn lease_with_details(record: &LeaseRecord, details: &LeaseDetails) -> mkt::
     wire
 }
 
-/// A deployment with its groups and everything a node shows of its money.
+/// Converts a deployment, with its groups and all details of its escrow account.
 #[must_use]
 pub fn deployment_with_details(
     record: &DeploymentRecord,
@@ -235,18 +235,18 @@ fn payment(record: &LeaseRecord, payment: &Payment) -> escrow::types::v1::Paymen
     }
 }
 
-/// A lease with its payment.
+/// Converts a lease, with its payment.
 #[must_use]
 pub fn lease_record(record: &LeaseRecord) -> mkt::v1beta5::QueryLeaseResponse {
     let paid = record.payment.as_ref().map(|p| payment(record, p));
     mkt::v1beta5::QueryLeaseResponse {
         lease: Some(lease(&record.lease)),
-        // A node writes an empty payment where there is none.
+        // A node encodes a missing payment as an empty message.
         escrow_payment: Some(paid.unwrap_or_default()),
     }
 }
 
-/// A group; the height of its creation is left at 0.
+/// Converts a group. The height of its creation is 0.
 #[must_use]
 pub fn group(group: &Group) -> dep::v1beta4::Group {
     use dep::v1beta4::group::State;
@@ -292,7 +292,7 @@ fn escrow_account(deployment: &Deployment, money: &EscrowAccount) -> escrow::typ
     }
 }
 
-/// A deployment with its groups and money.
+/// Converts a deployment, with its groups and its escrow account.
 #[must_use]
 pub fn deployment(record: &DeploymentRecord) -> dep::v1beta4::QueryDeploymentResponse {
     use dep::v1::deployment::State;
@@ -325,7 +325,7 @@ pub fn deployment(record: &DeploymentRecord) -> dep::v1beta4::QueryDeploymentRes
     }
 }
 
-/// A provider with its attributes; its contact is written even where it is empty.
+/// Converts a provider. The contact information is encoded even if it is empty.
 #[must_use]
 pub fn provider(provider: &ProviderRecord) -> prov::v1beta4::Provider {
     prov::v1beta4::Provider {
@@ -336,7 +336,7 @@ pub fn provider(provider: &ProviderRecord) -> prov::v1beta4::Provider {
     }
 }
 
-/// Parameters of the market.
+/// Converts the parameters of the market.
 #[must_use]
 pub fn market_params(params: &MarketParams) -> mkt::v1beta5::Params {
     mkt::v1beta5::Params {
@@ -348,7 +348,7 @@ pub fn market_params(params: &MarketParams) -> mkt::v1beta5::Params {
     }
 }
 
-/// A certificate with its state and, beside it, its serial.
+/// Converts a certificate, with its state and its serial.
 #[must_use]
 pub fn certificate(certificate: &Certificate) -> cert::v1::CertificateResponse {
     let state = if certificate.valid {

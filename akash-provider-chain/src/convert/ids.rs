@@ -1,23 +1,23 @@
-//! Ids.
+//! Conversions of ids.
 
 use super::{Malformed, required};
 use crate::proto::akash::deployment::v1 as deployment;
 use crate::proto::akash::market::v1 as market;
 use akash_provider_core::types::{Address, BidId, DeploymentId, GroupId, OrderId};
 
-/// An address in a message.
+/// Parses an address in a message.
 ///
 /// # Errors
-/// When it is missing or a part of it is none.
+/// Returns an error if the address is missing or invalid.
 pub fn address(part: &str, text: &str) -> Result<Address, Malformed> {
     text.parse()
         .map_err(|error| Malformed::new(part, format!("{error}")))
 }
 
-/// The id of a deployment.
+/// Converts the id of a deployment.
 ///
 /// # Errors
-/// When it is missing or a part of it is none.
+/// Returns an error if a field is missing or invalid.
 pub fn deployment_id(id: Option<deployment::DeploymentId>) -> Result<DeploymentId, Malformed> {
     let id = required("id", id)?;
     Ok(DeploymentId {
@@ -26,10 +26,10 @@ pub fn deployment_id(id: Option<deployment::DeploymentId>) -> Result<DeploymentI
     })
 }
 
-/// The id of a group.
+/// Converts the id of a group.
 ///
 /// # Errors
-/// When it is missing or a part of it is none.
+/// Returns an error if a field is missing or invalid.
 pub fn group_id(id: Option<deployment::GroupId>) -> Result<GroupId, Malformed> {
     let id = required("id", id)?;
     let deployment = DeploymentId {
@@ -42,10 +42,10 @@ pub fn group_id(id: Option<deployment::GroupId>) -> Result<GroupId, Malformed> {
     })
 }
 
-/// The id of an order.
+/// Converts the id of an order.
 ///
 /// # Errors
-/// When it is missing or a part of it is none.
+/// Returns an error if a field is missing or invalid.
 pub fn order_id(id: Option<market::OrderId>) -> Result<OrderId, Malformed> {
     let id = required("id", id)?;
     let deployment = DeploymentId {
@@ -59,13 +59,13 @@ pub fn order_id(id: Option<market::OrderId>) -> Result<OrderId, Malformed> {
     Ok(OrderId { group, oseq: id.oseq })
 }
 
-/// The id of a bid.
+/// Converts the id of a bid.
 ///
 /// # Errors
-/// When it is missing or a part of it is none.
+/// Returns an error if a field is missing or invalid.
 pub fn bid_id(id: Option<market::BidId>) -> Result<BidId, Malformed> {
     let id = required("id", id)?;
-    // Bids with a number are other providers': our ids have no place for it.
+    // `BidId` has no field for `bseq`. This provider always places bids with 0.
     if id.bseq != 0 {
         return Err(Malformed::new("id.bseq", format!("{} is not 0", id.bseq)));
     }
@@ -81,10 +81,10 @@ pub fn bid_id(id: Option<market::BidId>) -> Result<BidId, Malformed> {
     })
 }
 
-/// The id of a lease, which is that of its bid.
+/// Converts the id of a lease, which equals the id of its bid.
 ///
 /// # Errors
-/// When it is missing or a part of it is none.
+/// Returns an error if a field is missing or invalid.
 pub fn lease_id(id: Option<market::LeaseId>) -> Result<BidId, Malformed> {
     let id = required("id", id)?;
     bid_id(Some(market::BidId {

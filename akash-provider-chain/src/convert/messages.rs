@@ -1,4 +1,4 @@
-//! Messages of a provider.
+//! Conversions of the messages that a provider sends.
 
 use super::ids::{address, bid_id, lease_id, wire_bid, wire_lease};
 use super::money::{coin, dec_coin, duration, wire_coin, wire_dec_coin, wire_duration};
@@ -22,7 +22,7 @@ fn wire_reason(reason: CloseReason) -> i32 {
     i32::try_from(reason.code()).unwrap_or_default()
 }
 
-/// What a bid offers of a unit.
+/// Converts one resource unit of a bid.
 #[must_use]
 pub fn wire_offer(unit: &ResourceUnit) -> mkt::ResourceOffer {
     mkt::ResourceOffer {
@@ -32,7 +32,7 @@ pub fn wire_offer(unit: &ResourceUnit) -> mkt::ResourceOffer {
     }
 }
 
-/// A message as it stands in a transaction.
+/// Encodes a message for a transaction.
 #[must_use]
 pub fn to_any(msg: &Msg) -> Any {
     match msg {
@@ -47,7 +47,7 @@ pub fn to_any(msg: &Msg) -> Any {
             price: Some(wire_dec_coin(price)),
             deposit: Some(Deposit {
                 amount: Some(wire_coin(deposit)),
-                // From the own balance: no grant of somebody else is drawn on.
+                // Deposits use the balance of the provider, never a grant of another account.
                 sources: vec![Source::Balance.into()],
             }),
             resources_offer: resources_offer.iter().map(wire_offer).collect(),
@@ -98,10 +98,10 @@ fn reason(number: i32) -> Result<CloseReason, Malformed> {
     required("reason", close_reason(number))
 }
 
-/// The message in a transaction; `None` when it is none of a provider's.
+/// Decodes a message of a transaction. Returns `None` for a message that providers do not send.
 ///
 /// # Errors
-/// When it is one and says what it cannot say.
+/// Returns an error if a field is missing or invalid.
 pub fn from_any(any: &Any) -> Result<Option<Msg>, Malformed> {
     let name = any.type_url.as_str();
     let msg = if name == mkt::MsgCreateBid::type_url() {

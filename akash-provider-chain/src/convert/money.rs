@@ -1,16 +1,16 @@
-//! Money and spans of time.
+//! Conversions of amounts and durations.
 
 use super::{Malformed, required, shown};
 use crate::proto::cosmos::base::v1beta1 as wire;
 use akash_provider_core::types::{BlockTime, Coin, Dec, DecCoin, Denom};
 use std::time::Duration;
 
-/// A decimal as it is on the wire: an integer scaled by 10^18.
+/// Parses a decimal of the wire format: an integer, scaled by 10^18.
 pub(super) fn scaled(part: &str, text: &str) -> Result<Dec, Malformed> {
     let scaled = text.parse::<i128>();
     scaled
         .map(Dec::from_scaled)
-        .map_err(|_| Malformed::new(part, format!("`{}` is no scaled decimal", shown(text))))
+        .map_err(|_| Malformed::new(part, format!("`{}` is not a scaled decimal", shown(text))))
 }
 
 pub(super) fn dec_coin(part: &str, coin: Option<wire::DecCoin>) -> Result<DecCoin, Malformed> {
@@ -22,7 +22,7 @@ pub(super) fn dec_coin(part: &str, coin: Option<wire::DecCoin>) -> Result<DecCoi
     })
 }
 
-/// A price as events write it: a decimal number.
+/// Parses the price of an event, which is an unscaled decimal.
 pub(crate) fn dec_coin_from_text(denom: &str, amount: &str) -> Result<DecCoin, Malformed> {
     let parsed: Result<Dec, _> = amount.parse();
     let amount = parsed.map_err(|error| Malformed::new("price.amount", error.to_string()))?;
@@ -40,7 +40,7 @@ pub(super) fn coin(part: &str, coin: Option<wire::Coin>) -> Result<Coin, Malform
         amount: amount.map_err(|_| {
             Malformed::new(
                 format!("{part}.amount"),
-                format!("`{}` is no amount", shown(&coin.amount)),
+                format!("`{}` is not an amount", shown(&coin.amount)),
             )
         })?,
     })
@@ -57,7 +57,7 @@ pub(super) fn duration(
 }
 
 pub(super) fn unix_seconds(seconds: i64) -> BlockTime {
-    // A time that overflows is one that never comes, and so is the largest one.
+    // A deadline that overflows is never reached, as is the largest time.
     BlockTime(seconds.saturating_mul(1000))
 }
 
@@ -69,7 +69,7 @@ pub(super) fn timestamp(part: &str, time: Option<prost_types::Timestamp>) -> Res
     ))
 }
 
-/// A price on the wire.
+/// Encodes a price.
 #[must_use]
 pub fn wire_dec_coin(coin: &DecCoin) -> wire::DecCoin {
     wire::DecCoin {

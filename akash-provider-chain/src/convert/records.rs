@@ -1,4 +1,4 @@
-//! Records as queries return them.
+//! Conversions of the records in query responses.
 
 use super::ids::{address, bid_id, deployment_id, group_id, lease_id, order_id};
 use super::money::{coin, dec_coin, duration, scaled, timestamp, unix_seconds};
@@ -21,10 +21,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An order.
+/// Converts an order.
 ///
 /// # Errors
-/// When it says what no order can say.
+/// Returns an error if a field is missing or invalid.
 pub fn order(order: mkt::v1beta5::Order) -> Result<Order, Malformed> {
     use mkt::v1beta5::order::State;
     let state = match order.state() {
@@ -43,10 +43,10 @@ pub fn order(order: mkt::v1beta5::Order) -> Result<Order, Malformed> {
     })
 }
 
-/// A bid. Offers carry no price; their units get a price of zero.
+/// Converts a bid. Resource offers have no price, so their units get a price of 0.
 ///
 /// # Errors
-/// When it says what no bid can say.
+/// Returns an error if a field is missing or invalid.
 pub fn bid(bid: mkt::v1beta5::Bid) -> Result<Bid, Malformed> {
     use mkt::v1beta5::bid::State;
     let state = match bid.state() {
@@ -85,7 +85,7 @@ pub(super) fn offers(
         .map_err(|e: Malformed| e.within("resources_offer"))
 }
 
-/// The chain's number of a reason as a reason; the invalid one is none.
+/// Converts a close reason. Returns `None` for 0, which means no reason.
 pub(crate) fn close_reason(number: i32) -> Option<CloseReason> {
     let code = u32::try_from(number).ok().filter(|code| *code != 0)?;
     let known = [
@@ -97,14 +97,14 @@ pub(crate) fn close_reason(number: i32) -> Option<CloseReason> {
         CloseReason::InsufficientFunds,
     ];
     let named = known.into_iter().find(|reason| reason.code() == code);
-    // A reason that a newer chain invents is kept as its number: the lease is closed whatever the reason.
+    // An unknown reason of a newer chain is stored as a number. The lease is closed in any case.
     Some(named.unwrap_or(CloseReason::Other(code)))
 }
 
-/// A lease.
+/// Converts a lease.
 ///
 /// # Errors
-/// When it says what no lease can say.
+/// Returns an error if a field is missing or invalid.
 pub fn lease(lease: mkt::v1::Lease) -> Result<Lease, Malformed> {
     use mkt::v1::lease::State;
     let state = match lease.state() {
@@ -118,7 +118,7 @@ pub fn lease(lease: mkt::v1::Lease) -> Result<Lease, Malformed> {
         let window = duration("reclamation.window", r.window)?;
         Ok(Reclamation {
             window: window.unwrap_or_default(),
-            // 0 on the wire is no deadline.
+            // On the wire, 0 means no deadline.
             deadline: (r.deadline != 0).then(|| unix_seconds(r.deadline)),
             reason: close_reason(r.reason),
         })
@@ -143,12 +143,12 @@ fn payment(payment: escrow::types::v1::Payment) -> Result<Payment, Malformed> {
     })
 }
 
-/// A lease with its payment.
+/// Converts a lease, with its payment.
 ///
 /// # Errors
-/// When it says what no lease or payment can say.
+/// Returns an error if a field of the lease or of the payment is missing or invalid.
 pub fn lease_record(answer: mkt::v1beta5::QueryLeaseResponse) -> Result<LeaseRecord, Malformed> {
-    // A node writes an empty payment where there is none.
+    // A node encodes a missing payment as an empty message.
     let paid = answer
         .escrow_payment
         .filter(|p| p.id.as_ref().is_some_and(|id| !id.xid.is_empty()));
@@ -161,10 +161,10 @@ pub fn lease_record(answer: mkt::v1beta5::QueryLeaseResponse) -> Result<LeaseRec
     })
 }
 
-/// A group.
+/// Converts a group.
 ///
 /// # Errors
-/// When it says what no group can say.
+/// Returns an error if a field is missing or invalid.
 pub fn group(group: dep::v1beta4::Group) -> Result<Group, Malformed> {
     use dep::v1beta4::group::State;
     let state = match group.state() {
@@ -186,7 +186,7 @@ fn escrow_account(account: escrow::types::v1::Account) -> Result<EscrowAccount, 
     let mut funds = BTreeMap::new();
     for balance in state.funds {
         let amount = scaled("funds.amount", &balance.amount)?;
-        // Nothing forbids that the list names a denomination twice.
+        // The list may contain a denomination more than once.
         let sum: &mut Dec = funds.entry(balance.denom.into()).or_default();
         let added = sum.checked_add(amount);
         *sum = added.ok_or_else(|| Malformed::new("funds.amount", "the sum is too large"))?;
@@ -197,10 +197,10 @@ fn escrow_account(account: escrow::types::v1::Account) -> Result<EscrowAccount, 
     })
 }
 
-/// A deployment, its groups by gseq, and its money.
+/// Converts a deployment, its groups (sorted by gseq), and its escrow account.
 ///
 /// # Errors
-/// When it says what no deployment can say.
+/// Returns an error if a field is missing or invalid.
 pub fn deployment(
     answer: dep::v1beta4::QueryDeploymentResponse,
 ) -> Result<(Deployment, Vec<Group>, EscrowAccount), Malformed> {
@@ -229,10 +229,10 @@ pub fn deployment(
     Ok((deployment, groups, money))
 }
 
-/// A provider.
+/// Converts a provider.
 ///
 /// # Errors
-/// When its owner is no address.
+/// Returns an error if the owner is not a valid address.
 pub fn provider(provider: prov::v1beta4::Provider) -> Result<ProviderRecord, Malformed> {
     Ok(ProviderRecord {
         owner: address("owner", &provider.owner)?,
@@ -242,7 +242,7 @@ pub fn provider(provider: prov::v1beta4::Provider) -> Result<ProviderRecord, Mal
     })
 }
 
-/// Who is behind a provider. Present and empty is the same as absent.
+/// Converts the contact information of a provider. An absent message equals an empty one.
 pub(super) fn provider_info(info: Option<prov::v1beta4::Info>) -> ProviderInfo {
     let info = info.unwrap_or_default();
     ProviderInfo {
@@ -251,7 +251,7 @@ pub(super) fn provider_info(info: Option<prov::v1beta4::Info>) -> ProviderInfo {
     }
 }
 
-/// The other way; always written, as the network's own tools do.
+/// Encodes the contact information of a provider, even if it is empty, as the Go tools do.
 pub(super) fn wire_info(info: &ProviderInfo) -> prov::v1beta4::Info {
     prov::v1beta4::Info {
         email: info.email.clone(),
@@ -259,7 +259,7 @@ pub(super) fn wire_info(info: &ProviderInfo) -> prov::v1beta4::Info {
     }
 }
 
-/// What an auditor has signed.
+/// Converts the attributes that an auditor has signed.
 #[must_use]
 pub fn audited(audited: audit::v1::AuditedProvider) -> AuditedAttributes {
     AuditedAttributes {
@@ -268,19 +268,19 @@ pub fn audited(audited: audit::v1::AuditedProvider) -> AuditedAttributes {
     }
 }
 
-/// Who has signed, about whom, and what.
+/// Returns the auditor, the provider and the signed attributes.
 pub(crate) fn audited_by(wire: audit::v1::AuditedProvider) -> (String, String, AuditedAttributes) {
     let (auditor, owner) = (wire.auditor.clone(), wire.owner.clone());
     (auditor, owner, audited(wire))
 }
 
-/// Parameters of the market.
+/// Converts the parameters of the market.
 ///
 /// # Errors
-/// When an amount is none.
+/// Returns an error if an amount is invalid.
 pub fn market_params(params: mkt::v1beta5::Params) -> Result<MarketParams, Malformed> {
     let mut deposits = params.bid_min_deposits;
-    // An older form of the parameters has one deposit and no list.
+    // An older form of the parameters has a single deposit instead of a list.
     if deposits.is_empty() {
         deposits.extend(params.bid_min_deposit);
     }
@@ -295,7 +295,7 @@ pub fn market_params(params: mkt::v1beta5::Params) -> Result<MarketParams, Malfo
     })
 }
 
-/// A certificate. An absent one is read as empty and not valid.
+/// Converts a certificate. An absent certificate becomes an empty, invalid one.
 #[must_use]
 pub fn certificate(answer: cert::v1::CertificateResponse) -> Certificate {
     let certificate = answer.certificate.unwrap_or_default();
@@ -307,10 +307,10 @@ pub fn certificate(answer: cert::v1::CertificateResponse) -> Certificate {
     }
 }
 
-/// An account of whatever kind: plain, of a module, or with tokens that are released over time.
+/// Converts an account: a base account, a module account or a vesting account.
 ///
 /// # Errors
-/// When it is of a kind we do not know.
+/// Returns an error for an unknown account type, or if a field is invalid.
 pub fn account(account: Option<prost_types::Any>) -> Result<Account, Malformed> {
     let any = required("account", account)?;
     let undecodable = |e: prost::DecodeError| Malformed::new("account", e.to_string());
@@ -322,13 +322,13 @@ pub fn account(account: Option<prost_types::Any>) -> Result<Account, Malformed> 
             let module = auth::ModuleAccount::decode(&*any.value).map_err(undecodable)?;
             module.base_account
         }
-        // All kinds of vesting accounts have the same base account in the same place.
+        // All vesting accounts have the base account in the same field.
         url if url.starts_with("/cosmos.vesting.") => {
             let vesting = vesting::VestingAccount::decode(&*any.value).map_err(undecodable)?;
             vesting.base_vesting_account.and_then(|b| b.base_account)
         }
         url => {
-            let why = format!("is of the unknown kind `{}`", super::shown(url));
+            let why = format!("unknown account type `{}`", super::shown(url));
             return Err(Malformed::new("account", why));
         }
     };
@@ -341,7 +341,7 @@ pub fn account(account: Option<prost_types::Any>) -> Result<Account, Malformed> 
     })
 }
 
-/// The bytes of a plain key; keys of other kinds (several signers) cannot be used as one.
+/// Returns the bytes of a secp256k1 key, or `None` for other key types, such as multisig keys.
 fn public_key(any: prost_types::Any) -> Result<Option<Vec<u8>>, Malformed> {
     if any.type_url != secp256k1::PubKey::type_url() {
         return Ok(None);
@@ -350,7 +350,7 @@ fn public_key(any: prost_types::Any) -> Result<Option<Vec<u8>>, Malformed> {
     let key = key
         .map_err(|e| Malformed::new("account.pub_key", e.to_string()))?
         .key;
-    // The compressed form; accounts have no other.
+    // Compressed form, the only one in accounts.
     if key.len() != 33 {
         return Err(Malformed::new(
             "account.pub_key",
@@ -360,12 +360,12 @@ fn public_key(any: prost_types::Any) -> Result<Option<Vec<u8>>, Malformed> {
     Ok(Some(key))
 }
 
-/// A balance; absent is zero.
+/// Converts a balance. An absent balance is 0.
 ///
 /// # Errors
-/// When the amount is none, or of another denomination.
+/// Returns an error if the amount is invalid, or if the denomination differs.
 pub fn coin_balance(balance: Option<WireCoin>, denom: &str) -> Result<Coin, Malformed> {
-    // Nodes leave a zero balance out, or write an empty one.
+    // Nodes omit a balance of 0, or encode an empty message.
     let Some(balance) = balance.filter(|b| !b.denom.is_empty() || !b.amount.is_empty()) else {
         return Ok(Coin {
             denom: denom.into(),
@@ -373,16 +373,16 @@ pub fn coin_balance(balance: Option<WireCoin>, denom: &str) -> Result<Coin, Malf
         });
     };
     if balance.denom != denom {
-        let why = format!("is `{}`, asked was `{denom}`", super::shown(&balance.denom));
+        let why = format!("is `{}`, expected `{denom}`", super::shown(&balance.denom));
         return Err(Malformed::new("balance.denom", why));
     }
     coin("balance", Some(balance))
 }
 
-/// Chain id, height and time of a block.
+/// Returns chain id, height and time of a block header.
 ///
 /// # Errors
-/// When the height is negative or the time is missing.
+/// Returns an error if the height is negative or the time is missing.
 pub fn block_header(header: Option<Header>) -> Result<(String, Height, BlockTime), Malformed> {
     let header = required("block.header", header)?;
     Ok((
@@ -392,7 +392,7 @@ pub fn block_header(header: Option<Header>) -> Result<(String, Height, BlockTime
     ))
 }
 
-/// An address that an event names.
+/// Parses the address in an event.
 pub(crate) fn event_address(part: &str, text: &str) -> Result<Address, Malformed> {
     address(part, text)
 }

@@ -1,4 +1,4 @@
-//! Questions, as the network's own tools write them: filters are always sent, empty or not.
+//! Request messages, with the same bytes as those of the Go tools: empty filters are encoded too.
 
 use super::ids::{wire_bid, wire_deployment, wire_group, wire_lease, wire_order};
 use crate::proto::akash::{audit, cert, deployment as dep, market as mkt};
@@ -9,10 +9,10 @@ use akash_provider_core::types::{
     Address, BidId, BidState, DeploymentId, GroupId, LeaseId, LeaseState, OrderId, OrderState,
 };
 
-/// Most records of a page that is asked for.
+/// Maximum number of records in one page.
 const PAGE_MAX: u32 = 1000;
 
-/// The first page of the node's own size is asked for by saying nothing.
+/// Encodes a page request. The default page is omitted, so the node uses its default size.
 fn wire_page(page: PageRequest) -> Option<WirePage> {
     (page != PageRequest::default()).then(|| WirePage {
         key: page.key.unwrap_or_default(),
@@ -25,7 +25,7 @@ fn text(address: Option<&Address>) -> String {
     address.map(ToString::to_string).unwrap_or_default()
 }
 
-/// Orders of a filter.
+/// Returns the request for the orders that match a filter.
 #[must_use]
 pub fn orders_request(filter: &OrderFilter, page: PageRequest) -> mkt::v1beta5::QueryOrdersRequest {
     let state = match filter.state {
@@ -46,7 +46,7 @@ pub fn orders_request(filter: &OrderFilter, page: PageRequest) -> mkt::v1beta5::
     }
 }
 
-/// Bids of a filter.
+/// Returns the request for the bids that match a filter.
 #[must_use]
 pub fn bids_request(filter: &BidFilter, page: PageRequest) -> mkt::v1beta5::QueryBidsRequest {
     let state = match filter.state {
@@ -71,7 +71,7 @@ pub fn bids_request(filter: &BidFilter, page: PageRequest) -> mkt::v1beta5::Quer
     }
 }
 
-/// Leases of a filter.
+/// Returns the request for the leases that match a filter.
 #[must_use]
 pub fn leases_request(filter: &LeaseFilter, page: PageRequest) -> mkt::v1beta5::QueryLeasesRequest {
     let state = match filter.state {
@@ -94,7 +94,7 @@ pub fn leases_request(filter: &LeaseFilter, page: PageRequest) -> mkt::v1beta5::
     }
 }
 
-/// The filter of the live leases of a deployment, in one of the two live states.
+/// Returns the filter for all leases of a deployment in one state.
 #[must_use]
 pub fn all_leases_of(deployment: &DeploymentId, state: LeaseState) -> LeaseFilter {
     LeaseFilter {
@@ -104,42 +104,42 @@ pub fn all_leases_of(deployment: &DeploymentId, state: LeaseState) -> LeaseFilte
     }
 }
 
-/// The question for one order by its id.
+/// Returns the request for one order.
 #[must_use]
 pub fn order_request(id: &OrderId) -> mkt::v1beta5::QueryOrderRequest {
     let id = Some(wire_order(id));
     mkt::v1beta5::QueryOrderRequest { id }
 }
 
-/// The question for one bid; the answer comes with the account of its deposit.
+/// Returns the request for one bid. The response contains the escrow account of the deposit.
 #[must_use]
 pub fn bid_request(id: &BidId) -> mkt::v1beta5::QueryBidRequest {
     let id = Some(wire_bid(id));
     mkt::v1beta5::QueryBidRequest { id }
 }
 
-/// The question for one lease; the answer comes with its payment.
+/// Returns the request for one lease. The response contains the payment.
 #[must_use]
 pub fn lease_request(id: &LeaseId) -> mkt::v1beta5::QueryLeaseRequest {
     let id = Some(wire_lease(id));
     mkt::v1beta5::QueryLeaseRequest { id }
 }
 
-/// The question for one group; its deployment is not in the answer.
+/// Returns the request for one group. The response does not contain the deployment.
 #[must_use]
 pub fn group_request(id: &GroupId) -> dep::v1beta4::QueryGroupRequest {
     let id = Some(wire_group(id));
     dep::v1beta4::QueryGroupRequest { id }
 }
 
-/// The question for one deployment; the answer comes with its groups and its money.
+/// Returns the request for one deployment. The response contains the groups and the escrow account.
 #[must_use]
 pub fn deployment_request(id: &DeploymentId) -> dep::v1beta4::QueryDeploymentRequest {
     let id = Some(wire_deployment(id));
     dep::v1beta4::QueryDeploymentRequest { id }
 }
 
-/// What an auditor has signed about a provider.
+/// Returns the request for the attributes of a provider that an auditor has signed.
 #[must_use]
 pub fn auditor_request(auditor: &Address, owner: &Address) -> audit::v1::QueryProviderAuditorRequest {
     audit::v1::QueryProviderAuditorRequest {
@@ -148,7 +148,7 @@ pub fn auditor_request(auditor: &Address, owner: &Address) -> audit::v1::QueryPr
     }
 }
 
-/// Certificates of an account; all, or one serial.
+/// Returns the request for the certificates of an account: all, or the one with `serial`.
 #[must_use]
 pub fn certificates_request(
     owner: &Address,
@@ -159,14 +159,14 @@ pub fn certificates_request(
         filter: Some(cert::v1::CertificateFilter {
             owner: owner.to_string(),
             serial: serial.unwrap_or_default().to_owned(),
-            // Of any state: revoked ones must be known too.
+            // Empty for all states: the provider must also see revoked certificates.
             state: String::new(),
         }),
         pagination: wire_page(page),
     }
 }
 
-/// Balance of an account.
+/// Returns the request for a balance.
 #[must_use]
 pub fn balance_request(address: &Address, denom: &str) -> QueryBalanceRequest {
     QueryBalanceRequest {

@@ -1,4 +1,4 @@
-//! Resources and what a group asks for.
+//! Conversions of resources and group specifications.
 
 use super::money::{dec_coin, wire_dec_coin};
 use super::{Malformed, required, shown};
@@ -22,10 +22,10 @@ pub(super) fn wire_attributes(list: &[Attribute]) -> Vec<attributes::Attribute> 
     list.iter().map(wire).collect()
 }
 
-/// A number as the network keeps it: its decimal digits.
+/// Parses a resource amount, which is encoded as decimal digits.
 fn value(part: &str, value: Option<wire::ResourceValue>) -> Result<u64, Malformed> {
     let digits = value.map(|v| v.val).unwrap_or_default();
-    // A value of zero may be left out on the wire.
+    // An amount of 0 may be omitted.
     if digits.is_empty() {
         return Ok(0);
     }
@@ -33,7 +33,7 @@ fn value(part: &str, value: Option<wire::ResourceValue>) -> Result<u64, Malforme
     let number = text.filter(|t| t.bytes().all(|b| b.is_ascii_digit()));
     number.and_then(|t| t.parse().ok()).ok_or_else(|| {
         let text = shown(&String::from_utf8_lossy(&digits));
-        Malformed::new(part, format!("`{text}` is no amount of a resource"))
+        Malformed::new(part, format!("`{text}` is not a resource amount"))
     })
 }
 
@@ -114,10 +114,10 @@ pub(super) fn wire_resources(resources: &Resources) -> wire::Resources {
     }
 }
 
-/// What an order would ask for, as a tenant sends it.
+/// Converts the specification of a group.
 ///
 /// # Errors
-/// What makes it none.
+/// Returns an error if a field is missing or invalid.
 pub fn group_spec(spec: Option<deployment::GroupSpec>) -> Result<GroupSpec, Malformed> {
     let spec = required("spec", spec)?;
     let requirements = spec.requirements.unwrap_or_default();
@@ -145,7 +145,7 @@ pub fn group_spec(spec: Option<deployment::GroupSpec>) -> Result<GroupSpec, Malf
     })
 }
 
-/// What a group asks for, as a tenant sends it.
+/// Encodes the specification of a group.
 #[must_use]
 pub fn wire_group_spec(spec: &GroupSpec) -> deployment::GroupSpec {
     let signed_by = &spec.requirements.signed_by;

@@ -1,4 +1,4 @@
-//! Messages of tenants and auditors.
+//! Conversions of the messages that tenants and auditors send.
 
 use super::ids::{address, bid_id, deployment_id, group_id, lease_id};
 use super::ids::{wire_bid, wire_deployment, wire_group, wire_lease};
@@ -24,7 +24,7 @@ fn wire_deposit(amount: &Coin) -> Deposit {
     }
 }
 
-/// A message of a tenant or an auditor as it stands in a transaction; `None` where the network has none for it.
+/// Encodes a message of a tenant or an auditor. Returns `None` if the network has no such message.
 #[must_use]
 pub fn tenant_to_any(msg: &TenantMsg) -> Option<Any> {
     Some(match msg {
@@ -83,15 +83,15 @@ pub fn tenant_to_any(msg: &TenantMsg) -> Option<Any> {
             auditor: auditor.to_string(),
             attributes: wire_attributes(attributes),
         }),
-        // The network takes single keys back, never all at once.
+        // The network can delete single attributes only, not all attributes of an auditor.
         TenantMsg::UnsignProvider { .. } => return None,
     })
 }
 
-/// The message of a tenant or an auditor in a transaction; `None` when it is none of theirs.
+/// Decodes a message of a transaction. Returns `None` for a message that tenants and auditors do not send.
 ///
 /// # Errors
-/// When it is one and says what it cannot say.
+/// Returns an error if a field is missing or invalid.
 pub fn tenant_from_any(any: &Any) -> Result<Option<TenantMsg>, Malformed> {
     let name = any.type_url.as_str();
     let msg = if name == dep::MsgCreateDeployment::type_url() {
@@ -170,10 +170,10 @@ fn deposit(msg: escrow::MsgAccountDeposit) -> Result<TenantMsg, Malformed> {
     let deployment = id.xid.parse::<DeploymentId>().ok();
     let deployment = deployment.filter(|_| id.scope == i32::from(escrow_id::Scope::Deployment));
     let deployment = deployment.ok_or_else(|| {
-        let why = format!("`{}` is no account of a deployment", shown(&id.xid));
+        let why = format!("`{}` is not the escrow account of a deployment", shown(&id.xid));
         Malformed::new("id.xid", why)
     })?;
-    // Our message has no place for a payer who is not the owner.
+    // `TenantMsg::Deposit` has no field for a payer other than the owner.
     if deployment.owner.as_str() != msg.signer {
         return Err(Malformed::new("signer", "is not the owner of the deployment"));
     }

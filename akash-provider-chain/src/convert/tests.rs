@@ -1,5 +1,6 @@
-//! Every recorded question and answer: the question is built from our own types to the same bytes, the answer
-//! becomes our own types and says what the recording says.
+//! Conversions compared with recorded requests and responses: rebuilt requests have the same bytes, and
+//! converted
+//! responses have the recorded values.
 
 use super::*;
 use crate::method::Method;
@@ -15,7 +16,7 @@ use prost::Message;
 use serde_json::Value;
 use testbed::recordings::{self, files, json};
 
-/// Modules whose queries a provider does not make.
+/// Modules that a provider does not query.
 const NOT_SPOKEN: [&str; 2] = ["/akash.oracle.v2.", "/akash.bme.v1."];
 
 struct Recording {
@@ -60,8 +61,8 @@ fn deployment_of(owner: &str, dseq: u64) -> Option<DeploymentId> {
     (dseq != 0).then_some(DeploymentId { owner, dseq })
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, one arm a question")]
-/// The question as our own types build it; `None` where our types have no such question.
+#[expect(clippy::too_many_lines, reason = "a table with one arm per request")]
+/// Rebuilds a request from the types of the core. Returns `None` if these types cannot express the request.
 fn rebuilt(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     fn of<M: Message + Default>(bytes: &[u8]) -> M {
         M::decode(bytes).unwrap()
@@ -148,7 +149,7 @@ fn rebuilt(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn questions_are_built_to_the_same_bytes() {
+fn rebuilt_requests_have_the_recorded_bytes() {
     let recordings = recordings();
     let mut built = 0;
     for Recording {
@@ -160,19 +161,19 @@ fn questions_are_built_to_the_same_bytes() {
             built += 1;
         }
     }
-    assert!(built > 150, "{built} questions were rebuilt");
-    println!("{built} questions were rebuilt");
+    assert!(built > 150, "{built} rebuilt requests");
+    println!("{built} rebuilt requests");
 }
 
-/// Decodes and encodes again; what we leave out of a message is left out of `exact`.
+/// Decodes and encodes a recording. With `exact`, the bytes must be equal: the types contain all fields.
 fn again<M: Method + Default>(recording: &Recording, exact: bool) -> Option<M::Response> {
     let name = &recording.name;
     let request = M::decode(&*recording.request).unwrap();
-    assert_eq!(request.encode_to_vec(), recording.request, "{name}: the question");
+    assert_eq!(request.encode_to_vec(), recording.request, "{name}: the request");
     let bytes = recording.response.as_deref()?;
     let response = M::Response::decode(bytes).unwrap();
     if exact {
-        assert_eq!(response.encode_to_vec(), bytes, "{name}: the answer");
+        assert_eq!(response.encode_to_vec(), bytes, "{name}: the response");
     }
     Some(response)
 }
@@ -237,7 +238,7 @@ fn market(recording: &Recording) -> bool {
     true
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, one arm a question")]
+#[expect(clippy::too_many_lines, reason = "a table with one arm per request")]
 fn accounts(recording: &Recording) -> bool {
     let name = &recording.name;
     match recording.path.as_str() {
@@ -322,7 +323,7 @@ fn nodes(recording: &Recording) -> bool {
         node::StatusRequest::PATH => drop(again::<node::StatusRequest>(recording, true)),
         tm::GetSyncingRequest::PATH => drop(again::<tm::GetSyncingRequest>(recording, true)),
         tm::GetNodeInfoRequest::PATH => {
-            // Its list of libraries is not among our types.
+            // The type omits the list of libraries.
             let answer = again::<tm::GetNodeInfoRequest>(recording, false).unwrap();
             assert_eq!(answer.default_node_info.unwrap().network, "local");
         }
@@ -339,46 +340,47 @@ fn nodes(recording: &Recording) -> bool {
 }
 
 #[test]
-fn answers_become_our_types_and_lose_nothing() {
+fn recorded_responses_convert_without_loss() {
     let recordings = recordings();
     for recording in &recordings {
         let known = market(recording) || accounts(recording) || nodes(recording);
         let foreign = NOT_SPOKEN.iter().any(|module| recording.path.starts_with(module));
         assert!(known != foreign, "{}: {}", recording.name, recording.path);
     }
-    println!("{} recordings were decoded and encoded again", recordings.len());
+    println!("{} recordings decoded and encoded", recordings.len());
 }
 
 #[test]
-fn recorded_transactions_are_read_and_written_to_the_same_bytes() {
+fn recorded_transactions_keep_their_bytes() {
     let mut messages = 0;
     for file in files(&recordings::folder("chain/tx"), ".tx.b64") {
         let name = file.display();
         let text = std::fs::read_to_string(&file).unwrap();
         let bytes = data_encoding::BASE64.decode(text.trim().as_bytes()).unwrap();
         let Ok(raw) = tx::TxRaw::decode(&*bytes) else {
-            assert!(text.len() < 100, "{name}: only the garbage is no transaction");
+            assert!(text.len() < 100, "{name}: only garbage fails to decode");
             continue;
         };
         assert_eq!(raw.encode_to_vec(), bytes, "{name}");
         let body = tx::TxBody::decode(&*raw.body_bytes).unwrap();
-        assert_eq!(body.encode_to_vec(), raw.body_bytes, "{name}: the body");
+        assert_eq!(body.encode_to_vec(), raw.body_bytes, "{name}: body");
         let auth = tx::AuthInfo::decode(&*raw.auth_info_bytes).unwrap();
         assert_eq!(
             auth.encode_to_vec(),
             raw.auth_info_bytes,
-            "{name}: who signs and pays"
+            "{name}: signers and fee"
         );
         for any in body.messages {
             messages += usize::from(same_message(&any, &file.display().to_string()));
         }
     }
     assert!(messages > 40, "{messages} messages of providers");
-    println!("{messages} messages of providers were read and written again");
+    println!("{messages} messages of providers decoded and encoded");
 }
 
-/// True for messages of providers. One part is not carried by our types and is put back before comparing: where
-/// the deposit comes from.
+/// Compares a message with its decoded and encoded form. Returns false for messages that providers do not
+/// send. The
+/// sources of the deposit are copied before the comparison, because `Msg` does not contain them.
 fn same_message(any: &prost_types::Any, name: &str) -> bool {
     let refused = |e: &Malformed| name.contains("err-") && e.part == "reason";
     let msg = match from_any(any) {
@@ -400,7 +402,7 @@ fn same_message(any: &prost_types::Any, name: &str) -> bool {
 }
 
 #[test]
-fn what_cannot_be_is_refused_by_name() {
+fn invalid_fields_are_refused_by_name() {
     let id = mkt::v1::BidId {
         owner: "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla".to_owned(),
         dseq: 1,
@@ -443,7 +445,7 @@ fn what_cannot_be_is_refused_by_name() {
 }
 
 #[test]
-fn a_reclamation_keeps_its_reason() {
+fn reclamation_has_a_reason() {
     let reason = akash_provider_core::types::CloseReason::Decommission;
     let mut wire = mkt::v1::Lease {
         id: Some(mkt::v1::LeaseId {

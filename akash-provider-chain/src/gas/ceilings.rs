@@ -1,12 +1,17 @@
-//! What is never paid, whatever a node says that things cost.
+//! Upper limits of gas and fees, whatever a node reports.
 //!
-//! A fee is gas times price, and both come from a node: one that lies, or somebody between, could name any gas at
-//! all. So there are ceilings that no node moves: for each kind of message, for a transaction, and for an hour.
+//! The fee is the gas multiplied by the price, and both come from a node. A malicious node or proxy could
+//! report any
+//! amount. For this reason, fixed ceilings apply to each type of message, to each transaction, and to one
+//! hour.
 //!
-//! The usual ones follow from what the network's transactions were seen to use, at most: a bid 125,000, a close
-//! 252,000, the start of a reclamation 77,000, a withdrawal 277,000, a provider's record 78,000, a certificate
-//! 99,000. Ten times that is room for an upgrade of the chain and for the longest offers and records. The fee of a
-//! message may be four times its usual gas at the highest price that is paid at all.
+//! The default ceilings are based on the maximum gas of transactions on the network: bid 125,000, close
+//! 252,000, start of a
+//! reclamation 77,000, withdrawal 277,000, provider record 78,000, certificate 99,000. The gas ceiling is 10
+//! times this
+//! value, for upgrades of the chain and for large offers and records. The fee ceiling of a message is the fee
+//! of 4 times
+//! this value, at the maximum price.
 
 use crate::signer::Price;
 use akash_provider_core::types::{Dec, Msg};
@@ -16,42 +21,43 @@ use std::str::FromStr;
 
 /// 10^18, the scale of a decimal.
 const ONE: i128 = 1_000_000_000_000_000_000;
-/// Room above what was seen to be used.
+/// Factor between the observed gas and the gas ceiling.
 const GAS_ROOM: u64 = 10;
-/// The same of the fee, at the highest price.
+/// Factor between the observed gas and the gas of the fee ceiling, at the maximum price.
 const FEE_ROOM: u64 = 4;
-/// Gas of a transaction: twice what sixteen withdrawals use that share one.
+/// Gas ceiling of a transaction: twice the gas of 16 withdrawals in one transaction.
 const TRANSACTION_GAS: u64 = 10_000_000;
-/// Gas whose fee at the highest price is that of a transaction.
+/// Gas of the fee ceiling of a transaction, at the maximum price.
 const TRANSACTION_FEE_GAS: u64 = 6_000_000;
-/// Gas of an hour: a thousand bids, as many closes and as many withdrawals, with their room.
+/// Gas ceiling of one hour: 1000 bids, 1000 closes and 1000 withdrawals, with a margin.
 const HOUR_GAS: u64 = 800_000_000;
-/// Gas whose fee at the highest price is that of an hour: all of it at the usual price, a twentieth of the highest.
+/// Gas of the fee ceiling of one hour, at the maximum price: all gas at the default price, a twentieth of the
+/// maximum.
 const HOUR_FEE_GAS: u64 = HOUR_GAS / 20;
 
-/// What a ceiling is over.
+/// Scope of a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// The creation of a bid.
+    /// Message that creates a bid.
     Bid,
-    /// The close of a bid or a lease.
+    /// Message that closes a bid or a lease.
     Close,
-    /// The start of a reclamation.
+    /// Message that starts a reclamation.
     Reclaim,
-    /// A withdrawal of what a lease has earned.
+    /// Message that withdraws the earnings of a lease.
     Withdraw,
-    /// The provider's record, created or updated.
+    /// Message that creates or updates the provider record.
     Provider,
-    /// A certificate, published or revoked.
+    /// Message that publishes or revokes a certificate.
     Certificate,
-    /// A transaction, whatever is in it.
+    /// One transaction, with any messages.
     Transaction,
-    /// All transactions of an hour.
+    /// All transactions of one hour.
     Hour,
 }
 
 impl Scope {
-    /// All of them; an error about an unknown name lists them in this order.
+    /// All scopes, in the order of error messages.
     pub const ALL: [Self; 8] = [
         Self::Bid,
         Self::Close,
@@ -74,7 +80,7 @@ impl Scope {
         }
     }
 
-    /// As it is written in settings.
+    /// Returns the name in the configuration.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,7 +95,7 @@ impl Scope {
         }
     }
 
-    /// The most gas that such a message was seen to use.
+    /// Returns the maximum gas of such a message on the network.
     const fn seen(self) -> Option<u64> {
         match self {
             Self::Bid => Some(125_000),
@@ -116,30 +122,30 @@ impl FromStr for Scope {
         let found = Self::ALL.into_iter().find(|scope| scope.name() == text);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            format!("`{text}` has no ceiling; write one of {names}")
+            format!("unknown ceiling `{text}`, expected one of {names}")
         })
     }
 }
 
-/// The most of something.
+/// Gas and fee: a limit or a sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Most {
-    /// Units of gas; of what was paid the limits of the transactions, used or not.
+    /// Gas limit of a transaction, or the sum of gas limits.
     pub gas: u64,
-    /// Fee, in the token that fees are paid in.
+    /// Fee, in the fee denomination.
     pub fee: u128,
 }
 
-/// All ceilings, one for each scope.
+/// Ceilings of all scopes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ceilings {
     most: BTreeMap<Scope, Most>,
 }
 
-/// A transaction above a ceiling.
+/// A transaction exceeds a ceiling.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{what} {asked} is above the ceiling of {most} for {scope}: if that is what it costs, raise the ceiling, else \
+    "{what} {asked} is above the ceiling of {most} for {scope}: if the cost is correct, raise the ceiling, otherwise \
      use another node"
 )]
 pub struct TooMuch {
@@ -149,10 +155,10 @@ pub struct TooMuch {
     pub(super) scope: String,
 }
 
-/// What `gas` costs at a price, up to the whole amount.
+/// Returns the fee of `gas` units at a price, rounded up.
 pub(super) fn cost(gas: u64, price: Dec) -> u128 {
     let scaled = price.checked_mul_int(i128::from(gas)).map(Dec::scaled);
-    // What overflows is above every ceiling.
+    // A fee that overflows exceeds every ceiling.
     scaled.map_or(u128::MAX, |scaled| {
         let whole = scaled / ONE + i128::from(scaled % ONE != 0);
         u128::try_from(whole).unwrap_or(0)
@@ -160,7 +166,7 @@ pub(super) fn cost(gas: u64, price: Dec) -> u128 {
 }
 
 impl Ceilings {
-    /// The usual ones, where no more than `price_max` is paid for a unit of gas.
+    /// Returns the default ceilings for a maximum price of one unit of gas.
     #[must_use]
     pub fn at(price_max: Dec) -> Self {
         let usual = |scope: Scope| match (scope.seen(), scope) {
@@ -189,17 +195,17 @@ impl Ceilings {
         }
     }
 
-    /// The ceiling of one scope.
+    /// Returns the ceiling of one scope.
     #[must_use]
     pub fn of(&self, scope: Scope) -> Most {
         self.most.get(&scope).copied().unwrap_or(Most { gas: 0, fee: 0 })
     }
 
-    /// The most gas and fee of a transaction with these messages.
+    /// Returns the ceiling of a transaction with these messages.
     #[must_use]
     pub fn of_messages(&self, msgs: &[Msg]) -> Most {
         let whole = self.of(Scope::Transaction);
-        // Saturating: what overflows is cut to the ceiling of a transaction.
+        // The sum saturates, and is then limited to the ceiling of a transaction.
         let each = || msgs.iter().map(|msg| self.of(Scope::of(msg)));
         Most {
             gas: whole.gas.min(each().fold(0, |sum, m| sum.saturating_add(m.gas))),
@@ -207,44 +213,44 @@ impl Ceilings {
         }
     }
 
-    /// Whether a transaction that uses so much is too much by itself.
+    /// Compares the gas of a transaction with the ceiling.
     ///
     /// # Errors
-    /// When it is.
+    /// Returns an error if the gas exceeds the ceiling.
     pub fn judge_gas(&self, msgs: &[Msg], used: u64) -> Result<(), TooMuch> {
         let most = self.of_messages(msgs).gas;
         if used <= most {
             return Ok(());
         }
         Err(TooMuch {
-            what: "its gas of",
+            what: "gas",
             asked: used.into(),
             most: most.into(),
             scope: named(msgs),
         })
     }
 
-    /// The same of its fee.
+    /// Compares the fee of a transaction with the ceiling.
     ///
     /// # Errors
-    /// When it is.
+    /// Returns an error if the fee exceeds the ceiling.
     pub fn judge_fee(&self, msgs: &[Msg], fee: u128) -> Result<(), TooMuch> {
         let most = self.of_messages(msgs).fee;
         if fee <= most {
             return Ok(());
         }
         Err(TooMuch {
-            what: "its fee of",
+            what: "fee",
             asked: fee,
             most,
             scope: named(msgs),
         })
     }
 
-    /// A transaction whose messages are not known, by what it would use and pay.
+    /// Compares gas limit and fee with the ceiling of a transaction, for a transaction with unknown messages.
     ///
     /// # Errors
-    /// When that is too much for any.
+    /// Returns an error if the gas limit or the fee exceeds the ceiling.
     pub fn judge_any(&self, price: &Price) -> Result<(), TooMuch> {
         let most = self.of(Scope::Transaction);
         let too_much = |what, asked, most| TooMuch {
@@ -254,10 +260,10 @@ impl Ceilings {
             scope: Scope::Transaction.to_string(),
         };
         if price.gas_limit > most.gas {
-            return Err(too_much("its gas of", price.gas_limit.into(), most.gas.into()));
+            return Err(too_much("gas", price.gas_limit.into(), most.gas.into()));
         }
         if price.fee.amount > most.fee {
-            return Err(too_much("its fee of", price.fee.amount, most.fee));
+            return Err(too_much("fee", price.fee.amount, most.fee));
         }
         Ok(())
     }
@@ -286,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_ceiling_it_is_paid_and_above_it_is_not() {
+    fn cost_at_the_ceiling_is_accepted_and_above_refused() {
         let config = GasConfig::default();
         let ceilings = &config.ceilings;
         let one = [close(1)];
@@ -296,20 +302,20 @@ mod tests {
             why.contains("2520001") && why.contains("2520000 for close"),
             "{why}"
         );
-        // Four times 252,000 at 0.5.
+        // 4 times 252,000 gas at the price 0.5.
         assert!(ceilings.judge_fee(&one, 504_000).is_ok());
         assert!(ceilings.judge_fee(&one, 504_001).is_err());
-        // Many together stay below what one transaction may.
+        // The ceiling of a transaction limits the sum of its messages.
         let many: Vec<Msg> = (1..=16).map(close).collect();
         assert_eq!(ceilings.of_messages(&many).gas, 10_000_000);
         assert!(ceilings.judge_fee(&many, 3_000_001).is_err());
-        // No price and no gas makes a fee so large that it passes for a small one.
+        // No price and no gas limit overflows to a small fee.
         let fee = config.price(u64::MAX, Dec::from_scaled(i128::MAX)).fee.amount;
         assert!(ceilings.judge_fee(&one, fee).is_err(), "{fee}");
     }
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn scope_names_parse() {
         for scope in Scope::ALL {
             assert_eq!(scope.name().parse(), Ok(scope));
         }

@@ -1,7 +1,10 @@
-//! What was paid in the last hour, also before a restart.
+//! Gas and fees of the last hour, including the time before a restart.
 //!
-//! A ceiling for an hour that begins anew with the process is none for a provider that is made to restart. So what
-//! was paid is kept by the minute, in time of day; while the process lives its own clock counts, which nobody sets.
+//! A ceiling that starts again with each process would not protect a provider that restarts repeatedly. For
+//! this reason,
+//! the amounts of each minute are stored, by wall clock time. Within the process, the monotonic clock is
+//! used, because
+//! the wall clock may be adjusted.
 
 use super::ceilings::named;
 use super::{Ceilings, Most, Scope, TooMuch};
@@ -13,35 +16,39 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Mutex;
 
-/// Minutes that are added up.
+/// Number of minutes in the sum.
 const MINUTES: u64 = 60;
 
-/// What was paid in one minute.
+/// Gas and fees of one minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Minute {
-    /// Which: minutes since 1970 in UTC.
+    /// Minute since the Unix epoch.
     pub at: u64,
-    /// Gas and fees of all transactions that were sent in it.
+    /// Gas limits and fees of all transactions that were sent in this minute.
     pub paid: Most,
 }
 
-/// Keeps what an account paid in the last hour over a restart.
+/// Store of the gas and fees of the last hour, for restarts.
 pub trait SpentStore: fmt::Debug + Send + Sync + 'static {
-    /// What was kept, in any order; empty when there is nothing.
+    /// Returns the stored minutes, in any order. Empty if nothing is stored.
     ///
     /// # Errors
-    /// When it cannot be read. The writer says so and counts from nothing.
+    /// Returns an error if the store cannot be read. The writer then logs the error and starts with no
+    /// minutes.
     fn load(&self) -> Result<Vec<Minute>, Error>;
 
-    /// Keeps the minutes of the last hour, at most 61, in place of those before. Called before each transaction is
-    /// sent, from the writer's task: it must be quick, and need not be on the disk at once.
+    /// Replaces the stored minutes by the minutes of the last hour, at most 61.
+    ///
+    /// The task of the writer calls this function before each transaction, so it must return quickly. The
+    /// data need not be
+    /// on the disk when the function returns.
     ///
     /// # Errors
-    /// When it cannot be written; the writer goes on and says so.
+    /// Returns an error if the minutes cannot be stored. The writer then logs the error and continues.
     fn store(&self, minutes: Vec<Minute>) -> Result<(), Error>;
 }
 
-/// Keeps it as long as the process lives.
+/// In-memory store.
 #[derive(Debug, Default)]
 pub struct MemorySpent {
     minutes: Mutex<Vec<Minute>>,
@@ -58,21 +65,23 @@ impl SpentStore for MemorySpent {
     }
 }
 
-/// What was paid in the last hour: gas and fees by the minute. What was sent counts, whether it landed or not.
+/// Gas and fees of the last hour, by minute. All sent transactions count, even those that are not included in
+/// a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Spent {
-    /// Minutes of the process's clock, which begins at [`MINUTES`]: there is room for those before it.
+    /// Minutes of the monotonic clock, plus [`MINUTES`], so that minutes before the start are not negative.
     minutes: VecDeque<(u64, Most)>,
 }
 
 impl Spent {
-    /// What was kept before a start, where the clock begins at the minute `today` since 1970.
+    /// Restores the stored minutes. `today` is the current minute since the Unix epoch.
     #[must_use]
     pub fn before(today: u64, mut kept: Vec<Minute>) -> Self {
         kept.sort_by_key(|minute| minute.at);
         let mut spent = Self::default();
         for Minute { at, paid } in kept {
-            // A clock that was set back makes it look like the future. It counts as paid just now.
+            // After the wall clock was set back, a stored minute may be in the future. Such a minute counts
+            // as the current minute.
             let age = today.saturating_sub(at);
             if age < MINUTES {
                 spent.add_at(MINUTES - age, paid);
@@ -81,7 +90,8 @@ impl Spent {
         spent
     }
 
-    /// The same for a later start; `today` is the minute since 1970 that it is `now`.
+    /// Returns the minutes for the store. `today` is the current minute since the Unix epoch, at the
+    /// monotonic time `now`.
     #[must_use]
     pub fn kept(&self, now: Mono, today: u64) -> Vec<Minute> {
         let minute = Self::minute(now);
@@ -99,7 +109,7 @@ impl Spent {
         MINUTES + now.0 / 60_000
     }
 
-    /// Adds a transaction by its gas limit and fee, when it is sent.
+    /// Adds the gas limit and the fee of a transaction that is sent.
     pub fn add(&mut self, now: Mono, price: &Price) {
         let paid = Most {
             gas: price.gas_limit,
@@ -125,10 +135,12 @@ impl Spent {
         self.minutes.iter().filter(move |(at, _)| at + MINUTES > minute)
     }
 
-    /// Whether one more would be too much for the hour. Bids leave a quarter for what ends leases and collects.
+    /// Compares the sum of the last hour plus one more transaction with the ceiling. Bids may use three
+    /// quarters of the
+    /// ceiling, so that closes and withdrawals remain possible.
     ///
     /// # Errors
-    /// When it would.
+    /// Returns an error if the sum exceeds the ceiling.
     pub fn judge(&self, now: Mono, ceilings: &Ceilings, msgs: &[Msg], price: &Price) -> Result<(), TooMuch> {
         let Most { mut gas, mut fee } = ceilings.of(Scope::Hour);
         if msgs.iter().any(|msg| Scope::of(msg) == Scope::Bid) {
@@ -146,10 +158,10 @@ impl Spent {
             scope: format!("an hour ({})", named(msgs)),
         };
         if all_gas > gas {
-            return Err(too_much("with it the gas of", all_gas.into(), gas.into()));
+            return Err(too_much("total gas", all_gas.into(), gas.into()));
         }
         if all_fees > fee {
-            return Err(too_much("with it the fees of", all_fees, fee));
+            return Err(too_much("total fees", all_fees, fee));
         }
         Ok(())
     }
@@ -185,7 +197,7 @@ mod tests {
         Mono(minute * 60_000)
     }
 
-    /// A thousand an hour.
+    /// Returns ceilings with a fee ceiling of 1000 per hour.
     fn ceilings() -> Ceilings {
         let mut ceilings = GasConfig::default().ceilings;
         ceilings.change(Scope::Hour, |most| most.fee = 1000);
@@ -193,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_is_the_last_sixty_minutes() {
+    fn sum_contains_the_last_sixty_minutes() {
         let mut spent = Spent::default();
         for minute in 0..200 {
             spent.add(at(minute), &price(10));
@@ -212,9 +224,9 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_goes_on_over_a_restart_and_ends_when_it_would_have() {
+    fn restart_keeps_the_minutes_of_the_last_hour() {
         let mut first = Spent::default();
-        // It began at minute 5,000 of the day's clock and stops in minute 5,100.
+        // The process starts at minute 5,000 of the wall clock and stops in minute 5,100.
         for minute in 0..100 {
             first.add(at(minute), &price(10));
         }
@@ -226,18 +238,18 @@ mod tests {
                 .judge(at(later), &ceilings(), &close(), &price(amount))
                 .is_ok()
         };
-        // At once, half an hour later, and half of it before the start.
+        // Restart at once, restart with a later transaction, and restart after 15 minutes.
         assert!(judged(5_099, 0, 400) && !judged(5_099, 0, 401));
         assert!(judged(5_099, 30, 700) && !judged(5_099, 30, 701));
         assert!(judged(5_114, 15, 700) && !judged(5_114, 15, 701));
-        assert!(judged(5_160, 0, 1000), "nothing of it is of the last hour");
-        // What the next start is told is what this one was told.
+        assert!(judged(5_160, 0, 1000), "all minutes are older than one hour");
+        // The minutes for the next store equal the restored minutes.
         let again = Spent::before(5_099, kept.clone());
         assert_eq!(again.kept(at(0), 5_099), kept);
     }
 
     #[test]
-    fn a_clock_that_was_set_back_forgets_nothing_and_no_number_is_too_large() {
+    fn clock_set_back_and_large_numbers_keep_the_sum() {
         let paid = Most {
             gas: u64::MAX,
             fee: u128::MAX,

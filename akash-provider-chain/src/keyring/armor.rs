@@ -1,11 +1,12 @@
-//! A private key as text: what `keys export` writes and `keys import` reads, as the Go tool does.
+//! Text format of exported private keys, compatible with `keys export` and `keys import` of the Go tools.
 //!
-//! The text is OpenPGP armor (headers, base64, CRC-24) around the key in amino form, encrypted with a passphrase:
+//! The text is OpenPGP armor (headers, base64, CRC-24) around the key in amino format, encrypted with a
+//! passphrase:
 //!
 //! | `kdf` | key | cipher | written by |
 //! |---|---|---|---|
-//! | `argon2` | Argon2id, 1 pass, 64 MiB, 4 lanes | ChaCha20-Poly1305, nonce 0 (the salt is random) | us, and Cosmos SDK from 0.50 |
-//! | `bcrypt` | SHA-256 of bcrypt, cost 12 | XSalsa20-Poly1305, nonce first | older tools; read only |
+//! | `argon2` | Argon2id, 1 pass, 64 MiB, 4 lanes | ChaCha20-Poly1305, nonce 0 (the salt is random) | this crate, and Cosmos SDK from 0.50 |
+//! | `bcrypt` | SHA-256 of bcrypt, cost 12 | XSalsa20-Poly1305, nonce first | older versions of the Go tools; read only |
 
 use super::error::{KeyringError, shortened};
 use super::record::{AMINO_PRIVATE, amino_private};
@@ -23,7 +24,7 @@ use zeroize::Zeroizing;
 
 const BEGIN: &str = "-----BEGIN TENDERMINT PRIVATE KEY-----";
 const END: &str = "-----END TENDERMINT PRIVATE KEY-----";
-/// An exported key has some 400 bytes.
+/// Maximum length of an exported key in bytes. An exported key has about 400 bytes.
 const ARMOR_BYTES_MAX: usize = 16 * 1024;
 const LINE: usize = 64;
 const SALT_BYTES: usize = 16;
@@ -35,7 +36,7 @@ fn bad(why: impl Into<String>) -> KeyringError {
     KeyringError::Armor(why.into())
 }
 
-/// Writes a key with Argon2 and a fresh salt. No line end follows the last line.
+/// Encrypts a key with Argon2 and a random salt. The text does not end with a line break.
 pub(super) fn seal(key: &PrivateKey, passphrase: &SecretString) -> Result<String, KeyringError> {
     let mut salt = [0; SALT_BYTES];
     getrandom::fill(&mut salt).map_err(|e| KeyringError::Randomness(e.to_string()))?;
@@ -43,7 +44,7 @@ pub(super) fn seal(key: &PrivateKey, passphrase: &SecretString) -> Result<String
     plain.extend_from_slice(key.to_bytes().as_slice());
     let sealed = ChaCha20Poly1305::new((&*argon2_key(passphrase, &salt)?).into())
         .encrypt(&[0; 12].into(), plain.as_slice())
-        .map_err(|_| bad("it cannot be encrypted"))?;
+        .map_err(|_| bad("encryption failed"))?;
     let body = BASE64.encode(&sealed);
     let mut text = format!(
         "{BEGIN}\nkdf: argon2\nsalt: {}\ntype: secp256k1\n\n",
@@ -62,24 +63,24 @@ pub(super) fn seal(key: &PrivateKey, passphrase: &SecretString) -> Result<String
     Ok(text)
 }
 
-/// Reads a key of either form. Content that was changed and has no checksum looks like a wrong passphrase.
+/// Decrypts a key of either format. Without a checksum, modified content looks like a wrong passphrase.
 pub(super) fn open(text: &str, passphrase: &SecretString) -> Result<PrivateKey, KeyringError> {
     let (headers, sealed) = dearmored(text)?;
     let header = |name: &str| headers.get(name).map(String::as_str);
-    // Older tools leave the type out.
+    // Older versions of the Go tools omit the type.
     if let Some(kind) = header("type").filter(|t| !t.is_empty() && *t != "secp256k1") {
         return Err(bad(format!(
-            "its type is `{}`, the network signs with secp256k1",
+            "key type is `{}`, expected secp256k1",
             shortened(kind)
         )));
     }
-    let salt = header("salt").ok_or_else(|| bad("it has no `salt` header"))?;
+    let salt = header("salt").ok_or_else(|| bad("missing `salt` header"))?;
     let salt = HEXUPPER_PERMISSIVE
         .decode(salt.as_bytes())
-        .map_err(|_| bad("its `salt` header is not hexadecimal"))?;
+        .map_err(|_| bad("the `salt` header is not hexadecimal"))?;
     let salt: [u8; SALT_BYTES] = salt
         .try_into()
-        .map_err(|_| bad(format!("its salt must have {SALT_BYTES} bytes")))?;
+        .map_err(|_| bad(format!("the salt does not have {SALT_BYTES} bytes")))?;
     let plain = match header("kdf") {
         Some("argon2") => ChaCha20Poly1305::new((&*argon2_key(passphrase, &salt)?).into())
             .decrypt(&[0; 12].into(), sealed.as_slice())
@@ -88,7 +89,7 @@ pub(super) fn open(text: &str, passphrase: &SecretString) -> Result<PrivateKey, 
         other => {
             let kdf = shortened(other.unwrap_or_default());
             return Err(bad(format!(
-                "its `kdf` header is `{kdf}`, it must be argon2 or bcrypt"
+                "the `kdf` header is `{kdf}`, expected argon2 or bcrypt"
             )));
         }
     };
@@ -112,15 +113,16 @@ fn open_secretbox(
     passphrase: &SecretString,
     salt: [u8; SALT_BYTES],
 ) -> Result<Option<Vec<u8>>, KeyringError> {
-    // The key comes from the hash as text, version and cost included: that is what older tools did.
+    // The key is derived from the text of the hash, including version and cost, as in older versions of the
+    // Go tools.
     let hash = bcrypt::hash_with_salt(passphrase.expose_secret().as_bytes(), BCRYPT_COST, salt)
         .map_err(|e| bad(e.to_string()))?
         .format_for_version(bcrypt::Version::TwoA);
     let key = Zeroizing::new(<[u8; 32]>::from(Sha256::digest(Zeroizing::new(hash).as_bytes())));
     let (nonce, ciphertext) = sealed
         .split_at_checked(SECRETBOX_NONCE_BYTES)
-        .ok_or_else(|| bad("its content is too short"))?;
-    let nonce: [u8; SECRETBOX_NONCE_BYTES] = nonce.try_into().map_err(|_| bad("its content is too short"))?;
+        .ok_or_else(|| bad("content too short"))?;
+    let nonce: [u8; SECRETBOX_NONCE_BYTES] = nonce.try_into().map_err(|_| bad("content too short"))?;
     Ok(XSalsa20Poly1305::new((&*key).into())
         .decrypt((&nonce).into(), ciphertext)
         .ok())
@@ -128,15 +130,15 @@ fn open_secretbox(
 
 type Headers = BTreeMap<String, String>;
 
-/// Headers and content of the armor; text before and after it is passed over.
+/// Returns the headers and the content. Text before and after the armor is ignored.
 fn dearmored(text: &str) -> Result<(Headers, Vec<u8>), KeyringError> {
     if text.len() > ARMOR_BYTES_MAX {
-        return Err(bad(format!("it is longer than {ARMOR_BYTES_MAX} bytes")));
+        return Err(bad(format!("longer than {ARMOR_BYTES_MAX} bytes")));
     }
     let mut lines = text.lines().map(str::trim).skip_while(|l| *l != BEGIN);
     lines
         .next()
-        .ok_or_else(|| bad(format!("there is no line `{BEGIN}`")))?;
+        .ok_or_else(|| bad(format!("missing line `{BEGIN}`")))?;
     let mut headers = Headers::new();
     for line in lines.by_ref() {
         if line.is_empty() {
@@ -144,7 +146,7 @@ fn dearmored(text: &str) -> Result<(Headers, Vec<u8>), KeyringError> {
         }
         let (name, value) = line
             .split_once(':')
-            .ok_or_else(|| bad("its headers must be `name: value` and end with an empty line"))?;
+            .ok_or_else(|| bad("invalid header: expected `name: value`, then an empty line"))?;
         headers.insert(name.trim().to_owned(), value.trim().to_owned());
     }
     let (mut body, mut sum, mut ended) = (String::new(), None, false);
@@ -159,22 +161,22 @@ fn dearmored(text: &str) -> Result<(Headers, Vec<u8>), KeyringError> {
         }
     }
     if !ended {
-        return Err(bad(format!("it is cut off: there is no line `{END}`")));
+        return Err(bad(format!("truncated: missing line `{END}`")));
     }
     let content = BASE64
         .decode(body.as_bytes())
-        .map_err(|_| bad("its content is not base64"))?;
-    // RFC 4880 lets the checksum be left out.
+        .map_err(|_| bad("content is not base64"))?;
+    // The checksum is optional (RFC 4880).
     if let Some(sum) = sum {
-        let ours = crc24(&content).to_be_bytes();
-        if BASE64.decode(sum.as_bytes()).ok().as_deref() != ours.get(1..) {
-            return Err(bad("its content does not match its checksum"));
+        let expected = crc24(&content).to_be_bytes();
+        if BASE64.decode(sum.as_bytes()).ok().as_deref() != expected.get(1..) {
+            return Err(bad("the checksum does not match the content"));
         }
     }
     Ok((headers, content))
 }
 
-/// The checksum of OpenPGP armor (RFC 4880, 6.1).
+/// Returns the checksum of OpenPGP armor (RFC 4880, 6.1).
 fn crc24(bytes: &[u8]) -> u32 {
     let mut crc = 0x00b7_04ce_u32;
     for byte in bytes {

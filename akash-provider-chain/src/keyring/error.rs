@@ -1,130 +1,130 @@
-//! What can be wrong with a keyring, and the mend.
+//! Errors of keyrings.
 
 use std::path::PathBuf;
 
-/// Error of a keyring. Each says what, where, and what to do; none contains a secret.
+/// Error of a keyring. Each message states the problem and a remedy, and contains no secrets.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyringError {
-    /// A backend that only the old tool can open.
+    /// A backend that only the Go tools support.
     #[error(
         "keyring backend `{backend}` is not supported: export each key with \
          `provider-services keys export NAME --keyring-backend {backend}`, then `keys import NAME FILE \
          --keyring-backend file` here"
     )]
     UnsupportedBackend {
-        /// Its name: `os`, `pass` or `kwallet`.
+        /// Name of the backend: `os`, `pass` or `kwallet`.
         backend: &'static str,
     },
-    /// Not the name of a backend.
-    #[error("`{0}` is not a keyring backend: use file or test (os, pass and kwallet must be exported first)")]
+    /// An unknown backend.
+    #[error("unknown keyring backend `{0}`: use file or test (export keys of os, pass and kwallet first)")]
     UnknownBackend(String),
-    /// The `file` backend without a passphrase.
-    #[error("keyring {} needs its passphrase", dir.display())]
+    /// The passphrase of the `file` backend is missing.
+    #[error("keyring {} requires a passphrase", dir.display())]
     PassphraseMissing {
-        /// Folder of the keyring that was to be opened.
+        /// Folder of the keyring.
         dir: PathBuf,
     },
-    /// A new passphrase that cannot be used.
-    #[error("the passphrase must have {min} to {max} bytes")]
+    /// The new passphrase is too short or too long.
+    #[error("passphrase must have {min} to {max} bytes")]
     PassphraseLength {
-        /// Fewest bytes it may have.
+        /// Minimum length in bytes.
         min: usize,
-        /// Most bytes it may have.
+        /// Maximum length in bytes.
         max: usize,
     },
-    /// The passphrase does not open it.
+    /// The passphrase is wrong.
     #[error("wrong passphrase for {what}")]
     WrongPassphrase {
-        /// Keyring, or the armored key.
+        /// Keyring, file or exported key with another passphrase.
         what: String,
     },
-    /// A name that cannot be a file name.
-    #[error("`{name}` cannot be the name of a key: {why}")]
+    /// The name of the key is invalid.
+    #[error("invalid key name `{name}`: {why}")]
     BadName {
-        /// The name as given, cut to 80 characters.
+        /// Name as given, truncated to 80 characters.
         name: String,
-        /// The rule that it breaks.
+        /// Reason.
         why: &'static str,
     },
-    /// A name that is the address of another key.
+    /// The name is the address of another key.
     #[error(
-        "the key of {address} cannot be named `{name}`, the address of another key: name it by a word or by its own address"
+        "invalid key name `{name}`: the address of another key; use another name or the address {address}"
     )]
     NamedAsAnother {
-        /// The name as given, cut to 80 characters.
+        /// Name as given, truncated to 80 characters.
         name: String,
         /// Address of the key.
         address: String,
     },
-    /// No key of that name or address.
-    #[error("there is no key `{name}` in {place}; `keys list` shows those there are")]
+    /// No key has this name or address.
+    #[error("no key `{name}` in {place}; run `keys list` to list the keys")]
     NotFound {
-        /// Name or address as given, cut to 80 characters.
+        /// Name or address as given, truncated to 80 characters.
         name: String,
-        /// Folder of the keyring that was searched.
+        /// Folder of the keyring.
         place: String,
     },
-    /// A key of that name or with that address is there.
-    #[error("{place} has a key `{name}` already; delete it first, or take another name")]
+    /// A key with this name or address already exists.
+    #[error("key `{name}` already exists in {place}; delete the key first, or use another name")]
     Exists {
-        /// Name of the key that is there.
+        /// Name of the existing key.
         name: String,
-        /// Folder of the keyring that has it.
+        /// Folder of the keyring.
         place: String,
     },
-    /// A key without its private half.
-    #[error("key `{name}` is a {kind} key: its private half is not in the keyring, so it cannot sign")]
+    /// The keyring does not contain the private key.
+    #[error("key `{name}` cannot sign: a {kind} key has no private key in the keyring")]
     NoPrivateHalf {
-        /// Its name in the keyring.
+        /// Name of the key.
         name: String,
-        /// Its kind, as the Go tool names it.
+        /// Type of the key, as in the Go tools.
         kind: &'static str,
     },
-    /// A file that is not what it should be.
-    #[error("{} is damaged: {why}; restore it from a backup or import the key again", path.display())]
+    /// A file of the keyring is invalid.
+    #[error("invalid keyring file {}: {why}; restore the file from a backup or import the key again", path.display())]
     Damaged {
-        /// The file; it is left as it is.
+        /// Path of the file, which stays unchanged.
         path: PathBuf,
-        /// What is wrong with it; never a secret.
+        /// Reason, without secrets.
         why: String,
     },
-    /// A mnemonic that is none.
-    #[error("not a mnemonic: {0}; it has 12, 15, 18, 21 or 24 English words")]
+    /// The mnemonic is invalid.
+    #[error("invalid mnemonic: {0}; expected 12, 15, 18, 21 or 24 English words")]
     Mnemonic(String),
-    /// A derivation path that is none.
-    #[error("`{path}` is not a derivation path such as m/44'/118'/0'/0/0")]
+    /// The derivation path is invalid.
+    #[error("invalid derivation path `{path}`: expected a path such as m/44'/118'/0'/0/0")]
     Path {
-        /// The text as given, cut to 80 characters.
+        /// Path as given, truncated to 80 characters.
         path: String,
     },
-    /// An armored key that is none.
-    #[error("not an exported key: {0}")]
+    /// The text is not a valid exported key.
+    #[error("invalid exported key: {0}")]
     Armor(String),
-    /// A secret that cannot be had from where it should be.
-    #[error("secret from {place}: {why}")]
+    /// The secret cannot be read.
+    #[error("cannot read secret from {place}: {why}")]
     Secret {
-        /// The variable or file.
+        /// Environment variable or file.
         place: String,
-        /// What is wrong, without the secret itself.
+        /// Reason, without the secret.
         why: String,
     },
-    /// The machine gives no randomness.
-    #[error("no randomness from the system: {0}")]
+    /// The system does not provide random bytes.
+    #[error("cannot read random bytes from the system: {0}")]
     Randomness(String),
-    /// The file system refuses.
-    #[error("{operation} {}", path.display())]
+    /// A file operation failed.
+    #[error("cannot {operation} {}", path.display())]
     Io {
-        /// What was tried, as a verb phrase that stands before the path.
+        /// Failed operation, as a verb phrase that precedes the path.
         operation: &'static str,
-        /// File or folder it was tried on.
+        /// File or folder of the operation.
         path: PathBuf,
-        /// The system's own error, with its kind.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }
 
-/// At most so much of a foreign text in a message.
+/// Truncates an untrusted text for a message.
 pub(super) fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }

@@ -1,4 +1,4 @@
-//! The files of a keyring.
+//! Files of a keyring.
 
 use super::error::KeyringError;
 use super::jwe::{self, OpenError};
@@ -18,21 +18,21 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-/// Largest file that is looked at; a key takes about 1 KiB.
+/// Maximum size of a file in bytes. A key has about 1 KiB.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// Cost of the stored hash, the default of the Go tool's library.
+/// Cost of the stored bcrypt hash, the default of the Go library.
 const HASH_COST: u32 = 10;
 const INFO: &str = ".info";
 const HASH_FILE: &str = "keyhash";
 
-/// A folder and the passphrase of its files.
+/// Folder of a keyring, with the passphrase of its files.
 #[derive(Debug)]
 pub(super) struct Folder {
     dir: PathBuf,
     passphrase: SecretString,
 }
 
-/// The item that the Go library encrypts, with its field names.
+/// Plaintext of an encrypted file, with the field names of the Go library.
 #[derive(Serialize, Deserialize, Zeroize, ZeroizeOnDrop)]
 struct Item {
     #[serde(rename = "Key")]
@@ -58,12 +58,12 @@ impl Folder {
         self.dir.display().to_string()
     }
 
-    /// True when it has neither keys nor the hash of a passphrase.
+    /// Returns true if the folder contains neither keys nor a passphrase hash.
     pub(super) fn is_new(&self) -> Result<bool, KeyringError> {
         Ok(read(&self.dir.join(HASH_FILE))?.is_none() && self.names()?.is_empty())
     }
 
-    /// Compares the passphrase with the stored hash, or stores the hash where there is none.
+    /// Compares the passphrase with the stored hash, or stores the hash if there is none.
     pub(super) fn check_passphrase(&self) -> Result<(), KeyringError> {
         let path = self.dir.join(HASH_FILE);
         let Some(hash) = read(&path)? else {
@@ -73,12 +73,12 @@ impl Folder {
             path: path.clone(),
             why,
         };
-        let hash = std::str::from_utf8(&hash).map_err(|_| damaged("it is not text".to_owned()))?;
+        let hash = std::str::from_utf8(&hash).map_err(|_| damaged("not UTF-8".to_owned()))?;
         let passphrase = self.passphrase.expose_secret().as_bytes();
-        // bcrypt ignores what comes after: a longer passphrase would match by its beginning.
+        // bcrypt ignores further bytes, so only the start of a longer passphrase would be compared.
         let matches = passphrase.len() <= PASSPHRASE_BYTES_MAX + 1
             && bcrypt::verify(passphrase, hash.trim_end())
-                .map_err(|e| damaged(format!("it is no bcrypt hash ({e})")))?;
+                .map_err(|e| damaged(format!("not a bcrypt hash ({e})")))?;
         if matches {
             Ok(())
         } else {
@@ -87,7 +87,7 @@ impl Folder {
     }
 
     fn store_hash(&self, path: &Path) -> Result<(), KeyringError> {
-        // A keyring that lost its hash is not a new one: its files say whether the passphrase is right.
+        // A keyring without a hash is not new if it contains keys. Reading a key then checks the passphrase.
         if let Some(name) = self.names()?.first() {
             self.read(name)?;
         } else {
@@ -95,7 +95,7 @@ impl Folder {
         }
         let hash = bcrypt::hash_with_result(self.passphrase.expose_secret().as_bytes(), HASH_COST)
             .map_err(|e| KeyringError::Randomness(e.to_string()))?;
-        // The version that the Go library writes.
+        // Version prefix of the Go library.
         self.write_file(path, hash.format_for_version(bcrypt::Version::TwoA).as_bytes())
     }
 
@@ -103,7 +103,7 @@ impl Folder {
         format!("keyring {}", self.dir.display())
     }
 
-    /// Names of all keys, sorted; none where there is no folder.
+    /// Returns the names of all keys, sorted. A missing folder has no keys.
     pub(super) fn names(&self) -> Result<Vec<String>, KeyringError> {
         let io = |source| KeyringError::Io {
             operation: "list",
@@ -119,7 +119,7 @@ impl Folder {
         for entry in entries {
             let file = entry.map_err(io)?.file_name();
             let name = file.to_str().and_then(|f| f.strip_suffix(INFO));
-            // No key has such a name; see `checked_name`.
+            // Not a valid key name; see `checked_name`.
             names.extend(
                 name.filter(|n| !n.is_empty() && !n.starts_with('.'))
                     .map(str::to_owned),
@@ -148,10 +148,10 @@ impl Folder {
             why,
         };
         let stored = record::decode(&data).map_err(damaged)?;
-        // A file that was renamed, or put in the place of another.
+        // The file was renamed, or replaced by the file of another key.
         if stored.name != name {
             let why = format!(
-                "it holds a key of another name, `{}`",
+                "contains a key with another name, `{}`",
                 super::shortened(&stored.name)
             );
             return Err(damaged(why));
@@ -159,7 +159,7 @@ impl Folder {
         Ok(Some(stored))
     }
 
-    /// Name of the key with this address, as the index says.
+    /// Returns the name of the key with this address, from the index.
     pub(super) fn name_of(&self, address: &Address) -> Result<Option<String>, KeyringError> {
         let path = self.address_path(address)?;
         let Some(data) = self.open_item(&path)? else {
@@ -167,12 +167,12 @@ impl Folder {
         };
         let name = std::str::from_utf8(&data).ok().and_then(|t| t.strip_suffix(INFO));
         let name = name.and_then(|n| super::checked_name(n).ok());
-        let why = || "it does not name a key".to_owned();
+        let why = || "the index entry is not a key name".to_owned();
         name.map(|n| Some(n.to_owned()))
             .ok_or_else(|| KeyringError::Damaged { path, why: why() })
     }
 
-    /// Writes a key, then its index entry: a crash between leaves a key that is found by its name.
+    /// Writes a key and its index entry. After a crash in between, the key can be found by its name.
     pub(super) fn write(&self, name: &str, key: &PrivateKey) -> Result<(), KeyringError> {
         self.write_item(&self.info_path(name), &record::encode(name, key))?;
         self.write_item(
@@ -181,7 +181,7 @@ impl Folder {
         )
     }
 
-    /// Removes the index entry, then the key.
+    /// Removes the index entry and the key.
     pub(super) fn remove(&self, name: &str, address: Option<&Address>) -> Result<(), KeyringError> {
         if let Some(address) = address {
             remove(&self.address_path(address)?)?;
@@ -206,7 +206,7 @@ impl Folder {
             path: path.to_owned(),
             why,
         };
-        let token = std::str::from_utf8(&bytes).map_err(|_| damaged("it is not text".to_owned()))?;
+        let token = std::str::from_utf8(&bytes).map_err(|_| damaged("not UTF-8".to_owned()))?;
         let opened = jwe::open(token, self.passphrase.expose_secret().as_bytes());
         let plain = opened.map_err(|e| match e {
             OpenError::Damaged(why) => damaged(why),
@@ -214,17 +214,17 @@ impl Folder {
                 what: path.display().to_string(),
             },
         })?;
-        let item: Item = serde_json::from_slice(&plain)
-            .map_err(|e| damaged(format!("its content is not understood ({e})")))?;
-        // The name is encrypted with the content: without the passphrase no file can stand in for another.
+        let item: Item =
+            serde_json::from_slice(&plain).map_err(|e| damaged(format!("invalid content ({e})")))?;
+        // The encrypted content includes the file name, so files cannot be exchanged without the passphrase.
         if Some(item.key.as_str()) != path.file_name().and_then(|f| f.to_str()) {
             return Err(damaged(
-                "its content belongs to a file of another name".to_owned(),
+                "the content belongs to a file with another name".to_owned(),
             ));
         }
         let data = BASE64
             .decode(item.data.as_bytes())
-            .map_err(|_| damaged("its data is not base64".to_owned()))?;
+            .map_err(|_| damaged("data is not base64".to_owned()))?;
         Ok(Some(Zeroizing::new(data)))
     }
 
@@ -253,7 +253,7 @@ impl Folder {
         self.write_file(path, token.as_bytes())
     }
 
-    /// Replaces a file as a whole: after a crash there is the old one or the new one.
+    /// Replaces a file atomically. After a crash the file has the old or the new contents.
     fn write_file(&self, path: &Path, bytes: &[u8]) -> Result<(), KeyringError> {
         let io = |operation| {
             move |source| KeyringError::Io {
@@ -274,7 +274,7 @@ impl Folder {
     }
 }
 
-/// Content of a file; `None` when it is absent.
+/// Reads a file. Returns `None` if the file does not exist.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, KeyringError> {
     let io = |source| KeyringError::Io {
         operation: "read",
@@ -291,7 +291,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, KeyringError> {
         .read_to_end(&mut bytes)
         .map_err(io)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        let why = format!("it is larger than {FILE_BYTES_MAX} bytes");
+        let why = format!("larger than {FILE_BYTES_MAX} bytes");
         return Err(KeyringError::Damaged {
             path: path.to_owned(),
             why,

@@ -1,9 +1,10 @@
-//! The encrypted form of one item of a file keyring: a compact JWE with PBES2-HS256+A128KW and A256GCM.
+//! Encryption of keyring files: compact JWE with PBES2-HS256+A128KW and A256GCM.
 //!
 //! ```text
 //! BASE64URL(header) . wrapped key . nonce . ciphertext . tag
 //! ```
-//! The passphrase and the salt of the header give a key (PBKDF2, 8192 rounds) that wraps the content key.
+//! PBKDF2 (8192 rounds) derives a key from the passphrase and the salt in the header. This key wraps the
+//! content key.
 
 use aes_gcm::Aes256Gcm;
 use aes_gcm::aead::{Aead, KeyInit, Payload};
@@ -16,9 +17,9 @@ use zeroize::Zeroizing;
 
 const ALGORITHM: &str = "PBES2-HS256+A128KW";
 const ENCRYPTION: &str = "A256GCM";
-/// Rounds that the Go tool writes.
+/// Number of PBKDF2 rounds of the Go library.
 const ROUNDS: u32 = 8192;
-/// More rounds than this is an attack on our time, not a keyring.
+/// Maximum number of PBKDF2 rounds. The file selects the number, so a larger value would waste CPU time.
 const ROUNDS_MAX: u32 = 5_000_000;
 const SALT_BYTES: usize = 12;
 const NONCE_BYTES: usize = 12;
@@ -27,12 +28,12 @@ const CONTENT_KEY_BYTES: usize = 32;
 const WRAPPED_KEY_BYTES: usize = CONTENT_KEY_BYTES + 8;
 const WRAPPING_KEY_BYTES: usize = 16;
 
-/// Why a token cannot be opened.
+/// Reason why a token cannot be decrypted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum OpenError {
-    /// It is not such a token, or was changed.
+    /// The token is invalid or was modified.
     Damaged(String),
-    /// The passphrase does not unwrap the content key.
+    /// The passphrase is wrong: the content key cannot be unwrapped.
     WrongPassphrase,
 }
 
@@ -53,23 +54,25 @@ fn damaged(why: impl Into<String>) -> OpenError {
 fn decoded(what: &str, part: &str) -> Result<Vec<u8>, OpenError> {
     BASE64URL_NOPAD
         .decode(part.as_bytes())
-        .map_err(|_| damaged(format!("its {what} is not base64url")))
+        .map_err(|_| damaged(format!("{what} is not base64url")))
 }
 
-/// Opens a token; its header is authenticated together with its content.
+/// Decrypts a token, and authenticates its header and content.
 pub(super) fn open(token: &str, passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>, OpenError> {
     let parts: Vec<&str> = token.trim_end().split('.').collect();
     let [protected, wrapped, nonce, ciphertext, tag] = parts[..] else {
-        return Err(damaged(format!("it has {} parts, a token has 5", parts.len())));
+        return Err(damaged(format!("{} parts, expected 5", parts.len())));
     };
     let header: Header = serde_json::from_slice(&decoded("header", protected)?)
-        .map_err(|e| damaged(format!("its header is not understood ({e})")))?;
+        .map_err(|e| damaged(format!("invalid header ({e})")))?;
     if header.alg != ALGORITHM || header.enc != ENCRYPTION {
-        return Err(damaged(format!("it must use {ALGORITHM} and {ENCRYPTION}")));
+        return Err(damaged(format!(
+            "unsupported algorithm, expected {ALGORITHM} and {ENCRYPTION}"
+        )));
     }
     if header.p2c == 0 || header.p2c > ROUNDS_MAX {
         return Err(damaged(format!(
-            "its {} rounds are not in 1..={ROUNDS_MAX}",
+            "number of rounds {} is not in 1..={ROUNDS_MAX}",
             header.p2c
         )));
     }
@@ -78,17 +81,17 @@ pub(super) fn open(token: &str, passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>,
     let mut sealed = decoded("ciphertext", ciphertext)?;
     let tag = decoded("tag", tag)?;
     if wrapped.len() != WRAPPED_KEY_BYTES || tag.len() != TAG_BYTES {
-        return Err(damaged("its wrapped key or its tag has a wrong length"));
+        return Err(damaged("wrong length of the wrapped key or the tag"));
     }
     let nonce: [u8; NONCE_BYTES] = nonce
         .try_into()
-        .map_err(|_| damaged("its nonce has a wrong length"))?;
-    // The cipher wants the tag behind the text, the token has it apart.
+        .map_err(|_| damaged("wrong length of the nonce"))?;
+    // The cipher expects the tag after the ciphertext. The token has a separate part for the tag.
     sealed.extend(tag);
 
     let wrapping = wrapping_key(passphrase, &decoded("salt", &header.p2s)?, header.p2c);
     let mut content_key = Zeroizing::new([0; CONTENT_KEY_BYTES]);
-    // The wrapping has a check of its own, so a wrong passphrase is known here and told from damage.
+    // The key wrapping is authenticated, so a wrong passphrase fails here and differs from damage.
     KwAes128::new((&*wrapping).into())
         .unwrap_key(&wrapped, content_key.as_mut_slice())
         .map_err(|_| OpenError::WrongPassphrase)?;
@@ -99,10 +102,10 @@ pub(super) fn open(token: &str, passphrase: &[u8]) -> Result<Zeroizing<Vec<u8>>,
     Aes256Gcm::new((&*content_key).into())
         .decrypt(&nonce.into(), payload)
         .map(Zeroizing::new)
-        .map_err(|_| damaged("its content does not match its tag"))
+        .map_err(|_| damaged("the tag does not match the content"))
 }
 
-/// Seals `plaintext`; `created` is a text for people.
+/// Encrypts `plaintext`. `created` is an informational text.
 pub(super) fn seal(plaintext: &[u8], passphrase: &[u8], created: &str) -> Result<String, getrandom::Error> {
     let mut salt = [0; SALT_BYTES];
     let mut nonce = [0; NONCE_BYTES];
@@ -122,7 +125,7 @@ pub(super) fn seal(plaintext: &[u8], passphrase: &[u8], created: &str) -> Result
     let protected = BASE64URL_NOPAD.encode(&header);
     let wrapping = wrapping_key(passphrase, &salt, ROUNDS);
     let mut wrapped = [0; WRAPPED_KEY_BYTES];
-    // Both fail on wrong lengths alone, and these are constants.
+    // Encryption and key wrapping fail for wrong lengths only, which are constant here.
     let fixed = |_| getrandom::Error::UNEXPECTED;
     KwAes128::new((&*wrapping).into())
         .wrap_key(content_key.as_slice(), &mut wrapped)
@@ -140,7 +143,7 @@ pub(super) fn seal(plaintext: &[u8], passphrase: &[u8], created: &str) -> Result
 }
 
 fn wrapping_key(passphrase: &[u8], salt: &[u8], rounds: u32) -> Zeroizing<[u8; WRAPPING_KEY_BYTES]> {
-    // RFC 7518, 4.8.1.1: the name of the algorithm and a zero byte come before the salt.
+    // RFC 7518, 4.8.1.1: the name of the algorithm and a zero byte precede the salt.
     let mut full = ALGORITHM.as_bytes().to_vec();
     full.push(0);
     full.extend_from_slice(salt);
@@ -154,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sealed_opens() {
+    fn decrypts_an_encrypted_token() {
         let token = seal(b"{}", b"secret", "2026-11-21").unwrap();
         assert_eq!(&**open(&token, b"secret").unwrap(), b"{}");
         assert_eq!(&**open(&format!("{token}\n"), b"secret").unwrap(), b"{}");
@@ -163,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_character_is_noticed() {
+    fn modified_token_fails() {
         let token = seal(b"some content", b"secret", "").unwrap();
         for at in (0..token.len()).step_by(3) {
             let mut bytes = token.clone().into_bytes();
@@ -174,9 +177,9 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_is_damaged_and_costs_no_time() {
+    fn invalid_token_fails_without_key_derivation() {
         let header = |json: &str| format!("{}.AA.AA.AA.AA", BASE64URL_NOPAD.encode(json.as_bytes()));
-        let rubbish = [
+        let invalid = [
             String::new(),
             "a.b".into(),
             "!.!.!.!.!".into(),
@@ -187,7 +190,7 @@ mod tests {
             header(r#"{"alg":"PBES2-HS256+A128KW","enc":"A256GCM","p2c":-1,"p2s":""}"#),
             header(r#"{"alg":"PBES2-HS256+A128KW","enc":"A256GCM","p2c":8192,"p2s":""}"#),
         ];
-        for token in rubbish {
+        for token in invalid {
             assert!(
                 matches!(open(&token, b"x"), Err(OpenError::Damaged(_))),
                 "{token}"

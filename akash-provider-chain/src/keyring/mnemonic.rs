@@ -1,4 +1,4 @@
-//! Keys from a mnemonic (BIP-39 words, BIP-32 derivation).
+//! Keys from a mnemonic (BIP-39, BIP-32).
 
 use super::error::{KeyringError, shortened};
 use crate::private_key::PrivateKey;
@@ -7,17 +7,17 @@ use bip0039::{English, Mnemonic};
 use secrecy::{ExposeSecret, SecretString};
 use zeroize::Zeroizing;
 
-/// The network's path: coin type 118, first account, first address.
+/// Derivation path of the network: coin type 118, first account, first address.
 pub const DEFAULT_PATH: &str = "m/44'/118'/0'/0/0";
 
-/// 24 words take 215 characters at most.
+/// Maximum length of a mnemonic in bytes. 24 words have at most 215 bytes.
 const MNEMONIC_BYTES_MAX: usize = 1024;
 const ENTROPY_BYTES: usize = 32;
 
-/// A new mnemonic of 24 words.
+/// Generates a mnemonic of 24 words.
 ///
 /// # Errors
-/// When the system gives no randomness.
+/// Returns an error if the system provides no random bytes.
 pub fn generate_mnemonic() -> Result<SecretString, KeyringError> {
     let mut entropy = Zeroizing::new([0; ENTROPY_BYTES]);
     getrandom::fill(entropy.as_mut_slice()).map_err(|e| KeyringError::Randomness(e.to_string()))?;
@@ -26,10 +26,10 @@ pub fn generate_mnemonic() -> Result<SecretString, KeyringError> {
     Ok(SecretString::from(mnemonic.phrase()))
 }
 
-/// The key of a mnemonic at a path.
+/// Derives the key at a derivation path from a mnemonic.
 ///
 /// # Errors
-/// When the words or the path are none.
+/// Returns an error if the mnemonic or the path is invalid.
 pub fn key_of_mnemonic(
     mnemonic: &SecretString,
     bip39_passphrase: &SecretString,
@@ -37,21 +37,20 @@ pub fn key_of_mnemonic(
 ) -> Result<PrivateKey, KeyringError> {
     let words = mnemonic.expose_secret();
     if words.len() > MNEMONIC_BYTES_MAX {
-        return Err(KeyringError::Mnemonic("it is too long".to_owned()));
+        return Err(KeyringError::Mnemonic("too long".to_owned()));
     }
-    // As people type it: in capitals, on several lines.
+    // Users type mnemonics in capitals, on several lines.
     let words: Vec<&str> = words.split_whitespace().collect();
     let words = Zeroizing::new(words.join(" ").to_lowercase());
-    // The library's own text would repeat a wrong word: perhaps a right one, misspelled.
-    let mnemonic = Mnemonic::<English>::from_phrase(words.as_str()).map_err(|_| {
-        KeyringError::Mnemonic("a word is not of the list, or the checksum is wrong".to_owned())
-    })?;
+    // The error of the library contains the unknown word, which may be a misspelled part of the secret.
+    let mnemonic = Mnemonic::<English>::from_phrase(words.as_str())
+        .map_err(|_| KeyringError::Mnemonic("unknown word or wrong checksum".to_owned()))?;
     let path: DerivationPath = path.parse().map_err(|_| KeyringError::Path {
         path: shortened(path),
     })?;
     let seed = Zeroizing::new(mnemonic.to_seed(bip39_passphrase.expose_secret()));
     let derived = XPrv::derive_from_path(seed.as_slice(), &path)
-        .map_err(|e| KeyringError::Mnemonic(format!("no key can be derived ({e})")))?;
+        .map_err(|e| KeyringError::Mnemonic(format!("cannot derive a key ({e})")))?;
     let bytes = Zeroizing::new(derived.to_bytes());
     PrivateKey::from_bytes(bytes.as_slice()).map_err(|e| KeyringError::Mnemonic(e.to_string()))
 }
@@ -68,7 +67,7 @@ mod tests {
                            abandon about";
 
     #[test]
-    fn a_known_mnemonic_gives_its_known_address() {
+    fn derives_the_known_address_of_a_mnemonic() {
         let expected = "akash19rl4cm2hmr8afy4kldpxz3fka4jguq0a3mq6x0";
         assert_eq!(key(ABANDON, DEFAULT_PATH).unwrap().address().as_str(), expected);
         let untidy = format!("  {}\n", ABANDON.to_uppercase().replace(' ', "\n "));
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_refused_and_not_repeated() {
+    fn error_does_not_repeat_an_invalid_mnemonic() {
         let long = "abandon ".repeat(2000);
         for wrong in [
             "",

@@ -1,4 +1,4 @@
-//! One key as it is stored: `cosmos.crypto.keyring.v1.Record`, or the amino form of older tools.
+//! Encoding of a stored key: `cosmos.crypto.keyring.v1.Record`, or the legacy amino format.
 
 use crate::private_key::{PrivateKey, PublicKey};
 use crate::proto::cosmos::crypto::keyring::v1::Record;
@@ -8,11 +8,11 @@ use prost::{Message, Name};
 use prost_types::Any;
 use zeroize::{Zeroize, Zeroizing};
 
-/// First four bytes of the SHA-256 of `crypto/keys/localInfo` after its disambiguation bytes.
+/// First four bytes of the SHA-256 of `crypto/keys/localInfo`, after the disambiguation bytes.
 const AMINO_LOCAL: [u8; 4] = [0x0d, 0xad, 0x15, 0x3d];
-/// Likewise of `tendermint/PubKeySecp256k1`, and the length that follows it.
+/// The same for `tendermint/PubKeySecp256k1`, followed by the length of the key.
 const AMINO_PUBLIC: [u8; 5] = [0xeb, 0x5a, 0xe9, 0x87, 33];
-/// Likewise of `tendermint/PrivKeySecp256k1`; armor has keys in this form too.
+/// The same for `tendermint/PrivKeySecp256k1`. Exported keys have this format too.
 pub(super) const AMINO_PRIVATE: [u8; 5] = [0xe1, 0xb0, 0xf7, 0x9b, 32];
 
 #[derive(Clone, PartialEq, Message)]
@@ -27,22 +27,22 @@ struct AminoLocal {
     algorithm: String,
 }
 
-/// What a key is.
+/// Type of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum KeyKind {
-    /// Both halves are in the keyring.
+    /// The keyring contains the private key.
     Local,
-    /// The private half is in a hardware wallet.
+    /// A hardware wallet contains the private key.
     Ledger,
-    /// Several keys that sign together; no private half is here.
+    /// Multisig key without a private key.
     Multi,
-    /// Only the public half is known.
+    /// Public key only.
     Offline,
 }
 
 impl KeyKind {
-    /// As the Go tool names it.
+    /// Returns the name of the type, as in the Go tools.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -54,21 +54,21 @@ impl KeyKind {
     }
 }
 
-/// A stored key, with its private half where the keyring has it.
+/// Stored key, with the private key if the keyring contains one.
 pub(super) struct Stored {
     pub(super) name: String,
     pub(super) kind: KeyKind,
-    /// `None` where it is not a secp256k1 key.
+    /// `None` unless the key is a secp256k1 key.
     pub(super) public: Option<PublicKey>,
     pub(super) private: Option<PrivateKey>,
 }
 
-/// Reads either form; the error says what is wrong and holds no secret.
+/// Decodes both formats. The error contains no secret.
 pub(super) fn decode(bytes: &[u8]) -> Result<Stored, String> {
     amino(bytes).unwrap_or_else(|| proto(bytes))
 }
 
-/// Writes a key with both halves.
+/// Encodes a key with its private key.
 pub(super) fn encode(name: &str, key: &PrivateKey) -> Zeroizing<Vec<u8>> {
     let public = PubKey {
         key: key.public().as_bytes().to_vec(),
@@ -79,7 +79,7 @@ pub(super) fn encode(name: &str, key: &PrivateKey) -> Zeroizing<Vec<u8>> {
     let local = Local {
         priv_key: Some(any(&private)),
     };
-    // Copied into the message, which is wiped below.
+    // The bytes are copied into the message, which is wiped below.
     private.key.zeroize();
     let mut record = Record {
         name: name.to_owned(),
@@ -105,7 +105,7 @@ fn wipe(record: &mut Record) {
 }
 
 fn proto(bytes: &[u8]) -> Result<Stored, String> {
-    let mut record = Record::decode(bytes).map_err(|e| format!("it is not a key record ({e})"))?;
+    let mut record = Record::decode(bytes).map_err(|e| format!("not a key record ({e})"))?;
     let stored = of_record(&record);
     wipe(&mut record);
     stored
@@ -114,12 +114,12 @@ fn proto(bytes: &[u8]) -> Result<Stored, String> {
 fn of_record(record: &Record) -> Result<Stored, String> {
     let name = record.name.clone();
     if name.is_empty() {
-        return Err("it has no name".to_owned());
+        return Err("no name".to_owned());
     }
     let public = match &record.pub_key {
         Some(any) if any.type_url == PubKey::type_url() => Some(public_key(any)?),
         Some(_) => None,
-        None => return Err("it has no public key".to_owned()),
+        None => return Err("no public key".to_owned()),
     };
     let (kind, private) = match &record.item {
         Some(Item::Local(Local { priv_key: Some(any) })) => (KeyKind::Local, Some(private_key(any)?)),
@@ -127,7 +127,7 @@ fn of_record(record: &Record) -> Result<Stored, String> {
         Some(Item::Multi(_)) => (KeyKind::Multi, None),
         Some(Item::Offline(_)) => (KeyKind::Offline, None),
         Some(Item::Local(Local { priv_key: None })) | None => {
-            return Err("it has no private key and is of no other kind".to_owned());
+            return Err("no private key, and not a ledger, multi or offline key".to_owned());
         }
     };
     matching(Stored {
@@ -138,54 +138,53 @@ fn of_record(record: &Record) -> Result<Stored, String> {
     })
 }
 
-/// The halves must belong together: a swapped one would sign for another account.
+/// Checks that the public key belongs to the private key. Otherwise signatures would belong to another
+/// account.
 fn matching(stored: Stored) -> Result<Stored, String> {
     match (&stored.public, &stored.private) {
         (public, Some(private)) if public.as_ref() != Some(private.public()) => {
-            Err("its public and private halves do not belong together".to_owned())
+            Err("the public key does not belong to the private key".to_owned())
         }
         _ => Ok(stored),
     }
 }
 
 fn public_key(any: &Any) -> Result<PublicKey, String> {
-    let message =
-        PubKey::decode(&any.value[..]).map_err(|e| format!("its public key is not understood ({e})"))?;
+    let message = PubKey::decode(&any.value[..]).map_err(|e| format!("invalid public key ({e})"))?;
     PublicKey::from_bytes(&message.key).map_err(|e| e.to_string())
 }
 
 fn private_key(any: &Any) -> Result<PrivateKey, String> {
     if any.type_url != PrivKey::type_url() {
         let found = super::error::shortened(&any.type_url);
-        return Err(format!("its type {found} is not a secp256k1 key"));
+        return Err(format!("key type {found} is not secp256k1"));
     }
-    let mut message =
-        PrivKey::decode(&any.value[..]).map_err(|e| format!("its private key is not understood ({e})"))?;
+    let mut message = PrivKey::decode(&any.value[..]).map_err(|e| format!("invalid private key ({e})"))?;
     let key = PrivateKey::from_bytes(&message.key).map_err(|e| e.to_string());
     message.key.zeroize();
     key
 }
 
-/// `None` when it is not the amino form.
+/// Decodes the amino format. Returns `None` for other formats.
 fn amino(bytes: &[u8]) -> Option<Result<Stored, String>> {
     let mut rest = bytes;
     let length = prost::decode_length_delimiter(&mut rest).ok()?;
     let body = rest.strip_prefix(&AMINO_LOCAL)?;
     if rest.len() != length {
-        return Some(Err("its amino form has a wrong length".to_owned()));
+        return Some(Err("wrong length of the amino format".to_owned()));
     }
     Some(amino_local(body))
 }
 
 fn amino_local(body: &[u8]) -> Result<Stored, String> {
-    let mut info = AminoLocal::decode(body).map_err(|e| format!("its amino form is not understood ({e})"))?;
-    // Not unwrapped yet: the bytes are wiped first, whatever comes of it.
+    let mut info = AminoLocal::decode(body).map_err(|e| format!("invalid amino format ({e})"))?;
+    // The result is returned later, after the bytes are wiped.
     let private = amino_private(&info.private);
     info.private.zeroize();
     let public = info
         .public
         .strip_prefix(&AMINO_PUBLIC)
-        .ok_or_else(|| "its public key is not a secp256k1 key".to_owned())?;
+        .ok_or_else(|| "the public key is not a secp256k1 key".to_owned())?;
     matching(Stored {
         name: info.name,
         kind: KeyKind::Local,
@@ -194,11 +193,11 @@ fn amino_local(body: &[u8]) -> Result<Stored, String> {
     })
 }
 
-/// A private key in amino form, as armor and older records hold it.
+/// Decodes a private key in amino format, as in exported keys and older records.
 pub(super) fn amino_private(bytes: &[u8]) -> Result<PrivateKey, String> {
     let key = bytes
         .strip_prefix(&AMINO_PRIVATE)
-        .ok_or_else(|| "its private key is not a secp256k1 key".to_owned())?;
+        .ok_or_else(|| "the private key is not a secp256k1 key".to_owned())?;
     PrivateKey::from_bytes(key).map_err(|e| e.to_string())
 }
 

@@ -1,4 +1,4 @@
-//! Secrets from the environment or from a mounted file, for containers.
+//! Secrets from environment variables or mounted files, for containers.
 
 use super::error::KeyringError;
 use crate::regular_file;
@@ -7,23 +7,24 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Largest secret: an exported key has some 400 bytes.
+/// Maximum size of a secret in bytes. An exported key has about 400 bytes.
 const SECRET_BYTES_MAX: u64 = 64 * 1024;
 
-/// Where a secret is.
+/// Location of a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SecretSource {
-    /// In an environment variable.
+    /// Name of an environment variable.
     Variable(String),
-    /// In a file, such as a mounted secret.
+    /// Path of a file, such as a mounted Kubernetes secret.
     File(PathBuf),
 }
 
 impl SecretSource {
-    /// Reads it. One line end at the end is not part of it: editors and `echo` add one.
+    /// Reads the secret. One line break at the end is removed, because editors and `echo` add one.
     ///
     /// # Errors
-    /// When it is absent, empty, too large or not UTF-8. The text never repeats it.
+    /// Returns an error if the secret is missing, empty, too large or not UTF-8. The error does not contain
+    /// the secret.
     pub fn read(&self) -> Result<SecretString, KeyringError> {
         let (place, text) = match self {
             Self::Variable(name) => (format!("variable {name}"), variable(name)),
@@ -33,7 +34,7 @@ impl SecretSource {
             let line = t.strip_suffix('\n').unwrap_or(&t);
             let line = line.strip_suffix('\r').unwrap_or(line);
             if line.is_empty() {
-                Err("it is empty".to_owned())
+                Err("empty".to_owned())
             } else {
                 Ok(SecretString::from(line))
             }
@@ -43,21 +44,21 @@ impl SecretSource {
 }
 
 fn variable(name: &str) -> Result<Zeroizing<String>, String> {
-    let value = std::env::var_os(name).ok_or_else(|| "it is not set".to_owned())?;
-    let text = value.into_string().map_err(|_| "it is not UTF-8".to_owned())?;
+    let value = std::env::var_os(name).ok_or_else(|| "not set".to_owned())?;
+    let text = value.into_string().map_err(|_| "not UTF-8".to_owned())?;
     Ok(Zeroizing::new(text))
 }
 
 fn file(path: &Path) -> Result<Zeroizing<String>, String> {
     let open = regular_file::open(path).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => "there is no such file".to_owned(),
+        ErrorKind::NotFound => "no such file".to_owned(),
         _ => e.to_string(),
     })?;
     let mut text = Zeroizing::new(String::new());
     let read = open.take(SECRET_BYTES_MAX + 1).read_to_string(&mut text);
     let read = read.map_err(|e| e.to_string())?;
     if read as u64 > SECRET_BYTES_MAX {
-        return Err(format!("it is larger than {SECRET_BYTES_MAX} bytes"));
+        return Err(format!("larger than {SECRET_BYTES_MAX} bytes"));
     }
     Ok(text)
 }
@@ -68,7 +69,7 @@ mod tests {
     use secrecy::ExposeSecret;
 
     #[test]
-    fn files_are_read_without_their_last_line_end() {
+    fn removes_one_line_break_at_the_end_of_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("secret");
         let read = |content: &[u8]| {
@@ -101,12 +102,12 @@ mod tests {
     }
 
     #[test]
-    fn an_unset_variable_is_named() {
+    fn error_names_an_unset_variable() {
         let source = SecretSource::Variable("AKASH_TEST_SURELY_UNSET".into());
         let error = source.read().unwrap_err().to_string();
         assert_eq!(
             error,
-            "secret from variable AKASH_TEST_SURELY_UNSET: it is not set"
+            "cannot read secret from variable AKASH_TEST_SURELY_UNSET: not set"
         );
     }
 }

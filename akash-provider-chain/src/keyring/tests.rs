@@ -1,4 +1,4 @@
-//! Keyrings as a whole, on recorded folders and on new ones.
+//! Keyrings: recorded folders and new ones.
 
 use super::*;
 use std::fs;
@@ -12,7 +12,7 @@ fn test_keyring(home: &Path) -> Keyring {
     Keyring::open(Backend::Test, home, None).unwrap()
 }
 
-/// A copy of the recorded keyrings: opening one may write to it.
+/// Copies the recorded keyrings, because opening a keyring may write files.
 fn recorded() -> tempfile::TempDir {
     let folder = recordings::folder("chain/keyring");
     let home = tempfile::tempdir().unwrap();
@@ -31,7 +31,7 @@ fn recorded() -> tempfile::TempDir {
 }
 
 #[test]
-fn recorded_keyrings_are_read() {
+fn reads_recorded_keyrings() {
     let home = recorded();
     let keyring = test_keyring(home.path());
     let listing = keyring.list().unwrap();
@@ -59,7 +59,7 @@ fn recorded_keyrings_are_read() {
 }
 
 #[test]
-fn a_key_lives_from_add_to_delete() {
+fn adds_shows_and_deletes_keys() {
     for (backend, passphrase) in [
         (Backend::Test, None),
         (Backend::File, Some(SecretString::from("long enough"))),
@@ -101,7 +101,7 @@ fn a_key_lives_from_add_to_delete() {
 }
 
 #[test]
-fn keys_are_exported_and_imported() {
+fn exports_and_imports_keys() {
     let home = tempfile::tempdir().unwrap();
     let keyring = test_keyring(home.path());
     keyring.add("one", &key(1)).unwrap();
@@ -133,7 +133,7 @@ fn keys_are_exported_and_imported() {
 }
 
 #[test]
-fn names_cannot_leave_the_folder() {
+fn refuses_names_that_leave_the_folder() {
     let home = tempfile::tempdir().unwrap();
     let keyring = test_keyring(home.path());
     let long = "n".repeat(NAME_BYTES_MAX + 1);
@@ -166,7 +166,7 @@ fn names_cannot_leave_the_folder() {
 }
 
 #[test]
-fn a_key_may_have_its_address_for_a_name() {
+fn key_can_have_its_address_as_its_name() {
     let home = tempfile::tempdir().unwrap();
     let keyring = test_keyring(home.path());
     let address = key(1).address().to_string();
@@ -192,7 +192,7 @@ fn a_key_may_have_its_address_for_a_name() {
 }
 
 #[test]
-fn an_address_never_signs_for_another() {
+fn address_never_selects_another_key() {
     let home = tempfile::tempdir().unwrap();
     let keyring = test_keyring(home.path());
     let other = key(2).address().to_string();
@@ -205,7 +205,7 @@ fn an_address_never_signs_for_another() {
         refused.to_string().contains(key(1).address().as_str()),
         "{refused}"
     );
-    // The Go tool takes such a name.
+    // The Go tools accept this name.
     keyring.folder.write(&other, &key(1)).unwrap();
     assert!(keyring.list().unwrap().unreadable.is_empty());
     assert_eq!(
@@ -222,7 +222,7 @@ fn an_address_never_signs_for_another() {
 }
 
 #[test]
-fn damaged_files_are_named_and_hide_no_other() {
+fn invalid_files_are_reported_and_other_keys_stay_usable() {
     let home = tempfile::tempdir().unwrap();
     let keyring = test_keyring(home.path());
     keyring.add("good", &key(1)).unwrap();
@@ -258,7 +258,7 @@ fn damaged_files_are_named_and_hide_no_other() {
 }
 
 #[test]
-fn a_file_keyring_without_its_hash_is_not_taken_over() {
+fn file_keyring_without_a_hash_requires_the_right_passphrase() {
     let home = tempfile::tempdir().unwrap();
     let open = |passphrase: &str| Keyring::open(Backend::File, home.path(), Some(&passphrase.into()));
     for bad in ["short", &"x".repeat(PASSPHRASE_BYTES_MAX + 1)] {
@@ -274,12 +274,12 @@ fn a_file_keyring_without_its_hash_is_not_taken_over() {
     ));
     assert!(!hash.exists());
     assert_eq!(open("right one").unwrap().list().unwrap().keys.len(), 1);
-    fs::write(&hash, b"rubbish").unwrap();
+    fs::write(&hash, b"invalid").unwrap();
     assert!(matches!(open("right one"), Err(KeyringError::Damaged { .. })));
 }
 
 #[test]
-fn only_the_owner_can_read_the_files() {
+fn files_are_readable_by_the_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let home = tempfile::tempdir().unwrap();
     test_keyring(home.path()).add("key", &key(1)).unwrap();
@@ -292,7 +292,7 @@ fn only_the_owner_can_read_the_files() {
 }
 
 #[test]
-fn desktop_backends_name_the_way_out() {
+fn error_for_desktop_backends_names_the_export_command() {
     for backend in ["os", "pass", "kwallet"] {
         let error = backend.parse::<Backend>().unwrap_err().to_string();
         assert!(
@@ -307,17 +307,17 @@ fn desktop_backends_name_the_way_out() {
 }
 
 #[test]
-fn no_secret_is_in_debug_texts() {
+fn debug_output_contains_no_secret() {
     let home = tempfile::tempdir().unwrap();
     let keyring = Keyring::open(Backend::File, home.path(), Some(&"long enough".into())).unwrap();
     keyring.add("key", &key(0x41)).unwrap();
-    let shown = format!(
+    let output = format!(
         "{keyring:?} {:?} {:?}",
         keyring.list(),
         keyring.private_key("key")
     );
     assert!(
-        !shown.contains("long enough") && !shown.contains("4141") && !shown.contains("65, 65"),
-        "{shown}"
+        !output.contains("long enough") && !output.contains("4141") && !output.contains("65, 65"),
+        "{output}"
     );
 }

@@ -1,5 +1,5 @@
-//! Answers of the JSON-RPC, as far as they are read. A key that comes twice is refused; unknown keys are not
-//! looked at.
+//! Responses of the JSON-RPC. Only the used fields are decoded. Duplicate keys are errors, unknown keys are
+//! ignored.
 
 use crate::convert::shown;
 use crate::fault::Fault;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// The frame around every answer.
+/// Envelope of every response.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Envelope<'a> {
     #[serde(borrow, default)]
@@ -17,7 +17,7 @@ pub(crate) struct Envelope<'a> {
     pub(crate) error: Option<RpcError>,
 }
 
-/// An error in that frame.
+/// Error in an envelope.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RpcError {
     code: i64,
@@ -28,10 +28,10 @@ pub(crate) struct RpcError {
 }
 
 impl RpcError {
-    /// As a fault. Nodes tell a height they do not have only by text.
+    /// Converts the error to a fault. Nodes report a missing height by text only.
     pub(crate) fn into_fault(self) -> Fault {
         let data = self.data.unwrap_or_default();
-        // The message is often no more than `Internal error`; the data says which.
+        // The message is often just `Internal error`. The data field has the reason.
         let text = if data.is_empty() { self.message } else { data };
         if let Some(fault) = height_fault(&text) {
             return fault;
@@ -44,12 +44,12 @@ impl RpcError {
     }
 }
 
-/// The fault in the texts by which nodes say that they do not have a height: not yet, or no longer.
+/// Returns the fault for an error text about a missing height: a future height or a pruned one.
 pub(crate) fn height_fault(text: &str) -> Option<Fault> {
     const LATER: [&str; 3] = [
         "must be less than or equal to the current blockchain height",
         "height in the future",
-        // The misspelling is the node's.
+        // The misspelling is in the text of the node.
         "block height is bigger then the chain length",
     ];
     const GONE: [&str; 6] = [
@@ -67,7 +67,7 @@ pub(crate) fn height_fault(text: &str) -> Option<Fault> {
     is_gone.then(|| Fault::Pruned(shown(text)))
 }
 
-/// A whole number that JSON carries as text (or, from some proxies, as a number).
+/// Unsigned integer that JSON encodes as text, or as a number by some proxies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Number(pub(crate) u64);
 
@@ -77,10 +77,10 @@ impl<'de> Deserialize<'de> for Number {
         impl Visitor<'_> for Digits {
             type Value = Number;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a whole number that is not negative")
+                f.write_str("a non-negative integer")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Number, E> {
-                // `parse` would take a plus sign.
+                // `parse` accepts a plus sign.
                 let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
                 let number = text.parse().ok().filter(|_| digits);
                 number
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// Bytes in base64; null is none.
+/// Bytes encoded as base64. `null` means no bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Base64(pub(crate) Vec<u8>);
 
@@ -107,7 +107,7 @@ impl<'de> Deserialize<'de> for Base64 {
     }
 }
 
-/// Answer of `status`: the node's chain, and how far the node is.
+/// Response of `status`: chain id and height of the node.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Status {
     pub(crate) node_info: NodeInfo,
@@ -126,7 +126,7 @@ pub(crate) struct SyncInfo {
     pub(crate) catching_up: bool,
 }
 
-/// Answer of `abci_query`: the application's answer, with a code of its own.
+/// Response of `abci_query`, with the response of the application and its code.
 #[derive(Debug, Deserialize)]
 pub(crate) struct AbciQuery {
     pub(crate) response: AbciResponse,
@@ -146,13 +146,13 @@ pub(crate) struct AbciResponse {
     pub(crate) height: Number,
 }
 
-/// Answer of `header`; without a header where the node lacks the height.
+/// Response of `header`. Contains no header if the node does not have the height.
 #[derive(Debug, Deserialize)]
 pub(crate) struct HeaderAnswer {
     pub(crate) header: Option<Header>,
 }
 
-/// The head of a block.
+/// Header of a block.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Header {
     pub(crate) chain_id: String,
@@ -160,7 +160,7 @@ pub(crate) struct Header {
     pub(crate) time: String,
 }
 
-/// Answer of `block`, and the block of an event.
+/// Response of `block`, and the block in an event.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BlockAnswer {
     pub(crate) block: Option<Block>,
@@ -175,12 +175,12 @@ pub(crate) struct Block {
 
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct BlockData {
-    /// Transactions, each in base64; null where there are none.
+    /// Base64 transactions. `null` for an empty block.
     #[serde(default)]
     pub(crate) txs: Option<Vec<String>>,
 }
 
-/// Answer of `block_results`: what became of the transactions, not the transactions.
+/// Response of `block_results`: the results of the transactions, without the transactions.
 #[derive(Debug, Deserialize)]
 pub(crate) struct BlockResults {
     pub(crate) height: Number,
@@ -194,7 +194,7 @@ pub(crate) struct BlockResults {
     pub(crate) end_block_events: Option<Vec<AbciEvent>>,
 }
 
-/// What became of a transaction.
+/// Result of a transaction.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct TxResult {
     #[serde(default)]
@@ -209,14 +209,14 @@ pub(crate) struct TxResult {
     pub(crate) events: Option<Vec<AbciEvent>>,
 }
 
-/// Gas as a number or as text; what is neither is none, because no block is refused for it.
+/// Decodes gas from a number or a text. Other values become 0, because a block must not fail for this field.
 fn gas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     let text = value.as_str().and_then(|text| text.parse().ok());
     Ok(text.or_else(|| value.as_u64()).unwrap_or_default())
 }
 
-/// An event; nothing in it is checked yet.
+/// Unvalidated event.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct AbciEvent {
     #[serde(rename = "type", default)]
@@ -233,7 +233,7 @@ pub(crate) struct AbciAttribute {
     pub(crate) value: Option<String>,
 }
 
-/// Answer of `tx_search`: one page, and how many there are in all.
+/// Response of `tx_search`: one page, and the total number of transactions.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TxSearch {
     #[serde(default)]
@@ -250,7 +250,7 @@ pub(crate) struct FoundTx {
     pub(crate) tx_result: TxResult,
 }
 
-/// What a websocket frame's result carries.
+/// Result in a websocket message.
 #[derive(Debug, Deserialize)]
 pub(crate) struct FrameResult<'a> {
     #[serde(borrow, default)]
@@ -265,7 +265,7 @@ pub(crate) struct FrameData<'a> {
     pub(crate) value: Option<&'a RawValue>,
 }
 
-/// A `NewBlock` event: a block and what became of its transactions.
+/// `NewBlock` event: a block, and the results of its transactions.
 #[derive(Debug, Deserialize)]
 pub(crate) struct NewBlock {
     pub(crate) block: Option<Block>,
@@ -280,7 +280,7 @@ pub(crate) struct FinalizeBlock {
     pub(crate) tx_results: Option<Vec<TxResult>>,
 }
 
-/// Answer of `akash`: which versions of the interface a node serves.
+/// Response of `akash`: the API versions that a node supports.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Discovery {
     #[serde(default)]

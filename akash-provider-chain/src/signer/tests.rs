@@ -1,4 +1,4 @@
-//! The bytes of recorded transactions, made again.
+//! Signed transactions compared with recorded ones.
 
 use super::*;
 use data_encoding::{BASE64, HEXLOWER};
@@ -30,7 +30,8 @@ fn key(hex: &str) -> PrivateKey {
     PrivateKey::from_bytes(&HEXLOWER.decode(hex.as_bytes()).unwrap()).unwrap()
 }
 
-/// The parts of a transaction that we would have made it from; `None` for what we never send.
+/// Extracts the input of `sign` from a transaction. Returns `None` for a transaction that this crate never
+/// creates.
 fn parts(raw: &TxRaw) -> Option<(Vec<Any>, Ordering, Price)> {
     let body = TxBody::decode(&raw.body_bytes[..]).unwrap();
     let auth = AuthInfo::decode(&raw.auth_info_bytes[..]).unwrap();
@@ -68,7 +69,7 @@ fn parts(raw: &TxRaw) -> Option<(Vec<Any>, Ordering, Price)> {
 }
 
 #[test]
-fn golden_vectors_are_reproduced_byte_for_byte() {
+fn signs_the_golden_vectors_byte_for_byte() {
     let folder = recordings::folder("chain/tx");
     let text = fs::read_to_string(folder.join("golden-signing-vectors.json")).unwrap();
     let vectors: Vec<Vector> = serde_json::from_str(&text).unwrap();
@@ -108,10 +109,11 @@ fn golden_vectors_are_reproduced_byte_for_byte() {
     }
 }
 
-/// Every recorded transaction of the provider, unordered ones too, comes out of its parts again; those that were
-/// not signed deterministically carry a signature that ours accepts for the same document.
+/// Signs every recorded transaction of the provider again, including unordered ones. For signatures that are
+/// not
+/// deterministic, the recorded signature must be valid.
 #[test]
-fn recorded_transactions_of_the_provider_are_reproduced() {
+fn signs_recorded_transactions_of_the_provider() {
     let folder = recordings::folder("chain/tx");
     let key = key("476b6588a0341cd336005f811383eb9c2a93c4bca787699219c0dc021cc85c0c");
     let account = Account {
@@ -137,9 +139,9 @@ fn recorded_transactions_of_the_provider_are_reproduced() {
             continue;
         };
         let signed = sign(&account, messages, ordering, &price);
-        let ours = TxRaw::decode(&signed.bytes[..]).unwrap();
-        assert_eq!(ours.body_bytes, raw.body_bytes, "{name}");
-        assert_eq!(ours.auth_info_bytes, raw.auth_info_bytes, "{name}");
+        let encoded = TxRaw::decode(&signed.bytes[..]).unwrap();
+        assert_eq!(encoded.body_bytes, raw.body_bytes, "{name}");
+        assert_eq!(encoded.auth_info_bytes, raw.auth_info_bytes, "{name}");
         unordered += u32::from(matches!(ordering, Ordering::Unordered { .. }));
         if signed.bytes == bytes {
             identical += 1;
@@ -152,7 +154,7 @@ fn recorded_transactions_of_the_provider_are_reproduced() {
             account_number: 2,
         };
         let valid = key.public().verify(&document.encode_to_vec(), &raw.signatures[0]);
-        // Two were signed for another chain and another account on purpose.
+        // Two recordings have a signature for another chain id and another account number.
         let wrong = name.starts_with("err-chain-id") || name.starts_with("err-account-number");
         assert_eq!(valid, !wrong, "{name}");
         verified += u32::from(valid);
@@ -162,7 +164,7 @@ fn recorded_transactions_of_the_provider_are_reproduced() {
 }
 
 #[test]
-fn a_granter_and_a_fee_of_nothing_are_written_as_the_network_wants_them() {
+fn encodes_a_granter_and_a_zero_fee() {
     let key = PrivateKey::from_bytes(&[7; 32]).unwrap();
     let granter = PrivateKey::from_bytes(&[8; 32]).unwrap().address().clone();
     let account = Account {

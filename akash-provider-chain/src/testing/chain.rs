@@ -1,4 +1,4 @@
-//! A market in memory that answers as a node does.
+//! Simulated node with an in-memory market.
 
 mod lie;
 
@@ -25,33 +25,33 @@ use std::time::Duration;
 
 const BLOCK_TIME: Duration = Duration::from_secs(6);
 
-/// What a node of the chain serves and does not.
+/// Behavior of a simulated node.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Habits {
-    /// Results of blocks below this are gone.
+    /// The node has pruned the results of blocks below this height.
     pub(crate) results_from: Height,
-    /// States of heights before the newest are gone.
+    /// The node has the state of the newest height only.
     pub(crate) no_pins: bool,
-    /// It is so many blocks behind.
+    /// Number of blocks that the node is behind.
     pub(crate) lag: Height,
-    /// The chain moves on by a block before each such query.
+    /// Query path. The chain completes a block before each query with this path.
     pub(crate) moves_on_at: Option<&'static str>,
-    /// Another chain id is named.
+    /// Chain id that the node reports instead of its own.
     pub(crate) chain_id: Option<String>,
     pub(crate) catching_up: bool,
-    /// Results of this block are never given.
+    /// Block without results.
     pub(crate) withheld: Option<Height>,
-    /// No transaction is indexed.
+    /// The node has no transaction index.
     pub(crate) no_index: bool,
-    /// Results of this block have an event that cannot be read.
+    /// Block with a malformed event in its results.
     pub(crate) garbled: Option<Height>,
-    /// Results of this block have a bid of another provider with a price that is none.
+    /// Block with a bid of another provider in its results, and an invalid price in this bid.
     pub(crate) odd_rival: Option<Height>,
-    /// So many searches are cut off.
+    /// Number of searches with an incomplete response.
     pub(crate) cut_searches: u32,
-    /// Questions are taken and not answered.
+    /// The node accepts requests but does not respond.
     pub(crate) is_frozen: bool,
-    /// It lies.
+    /// False responses of the node.
     pub(crate) lie: Option<Lie>,
 }
 
@@ -61,11 +61,11 @@ pub(crate) struct State {
     past: BTreeMap<Height, Market>,
     blocks: BTreeMap<Height, (BlockTime, Vec<ChainEvent>)>,
     facts: Vec<ChainEvent>,
-    /// What happens when a query makes the chain move on.
+    /// Messages of the tenant, one for each block that a query completes.
     pub(crate) script: Vec<TenantMsg>,
 }
 
-/// A chain; a clone is the same.
+/// Simulated chain. Clones share the state.
 #[derive(Debug, Clone)]
 pub(crate) struct Chain {
     state: Arc<Mutex<State>>,
@@ -76,7 +76,7 @@ pub(crate) fn account(number: u8) -> Address {
 }
 
 impl Chain {
-    /// A chain with a tenant (1) and two providers (2, 3).
+    /// Creates a chain with a tenant (1) and two providers (2, 3).
     pub(crate) fn new() -> Self {
         let mut market = Market::new(MarketConfig::new("local", BlockTime(1_700_000_000_000)));
         for number in 1..=3 {
@@ -109,12 +109,12 @@ impl Chain {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A tenant acts; what is refused does nothing.
+    /// Executes a message of the tenant. Returns false, without effect, if the message is refused.
     pub(crate) fn tenant(&self, msg: TenantMsg) -> bool {
         self.lock().tenant(msg)
     }
 
-    /// A provider acts; what is refused does nothing.
+    /// Executes a message of a provider. Returns false, without effect, if the message is refused.
     pub(crate) fn provider(&self, msg: &Msg) -> bool {
         let mut state = self.lock();
         let events = state.market.transaction(std::slice::from_ref(msg));
@@ -123,7 +123,7 @@ impl Chain {
         done
     }
 
-    /// Completes a block; its height.
+    /// Completes a block and returns its height.
     pub(crate) fn end_block(&self) -> Height {
         self.lock().end_block()
     }
@@ -132,7 +132,7 @@ impl Chain {
         self.lock().market.height()
     }
 
-    /// A deployment with so many groups; its orders.
+    /// Creates a deployment with this number of groups, and returns its orders.
     pub(crate) fn order(&self, dseq: u64, groups: u32) -> Vec<OrderId> {
         assert!(self.tenant(create(dseq, groups)));
         let deployment = DeploymentId {
@@ -149,7 +149,7 @@ impl Chain {
         (1..=groups).map(order).collect()
     }
 
-    /// A bid of a provider on an order.
+    /// Places a bid of a provider on an order.
     pub(crate) fn bid(&self, order: &OrderId, provider: u8) -> BidId {
         let id = BidId {
             order: order.clone(),
@@ -159,13 +159,13 @@ impl Chain {
         id
     }
 
-    /// A node of this chain.
+    /// Starts a node of this chain.
     pub(crate) async fn node(&self, habits: Arc<Mutex<Habits>>) -> Node {
         let chain = self.clone();
         Node::start(move |method, params| chain.reply(&habits, method, params)).await
     }
 
-    /// The answer of a query service about a height; the newest where none is named.
+    /// Responds to a query at a height, or at the newest height.
     pub(crate) fn serve(
         &self,
         path: &str,
@@ -178,19 +178,19 @@ impl Chain {
         Ok((answer(market, path, data).unwrap_or_default(), at))
     }
 
-    /// What the market itself lists for a provider, in the order of the ids.
+    /// Returns the snapshot of the market for a provider, sorted by id.
     pub(crate) fn snapshot(&self, provider: u8) -> Snapshot {
         let mut snapshot = self.lock().market.snapshot(&account(provider));
         snapshot.bids.sort_by(|a, b| a.id.cmp(&b.id));
         snapshot
     }
 
-    /// The facts of a block.
+    /// Returns the events of a block.
     pub(crate) fn facts(&self, height: Height) -> Vec<ChainEvent> {
         self.lock().blocks[&height].1.clone()
     }
 
-    /// The block as a `NewBlock` event.
+    /// Encodes a block as a `NewBlock` event.
     pub(crate) fn frame(&self, height: Height) -> String {
         let state = self.lock();
         let (time, facts) = &state.blocks[&height];
@@ -274,7 +274,7 @@ impl Chain {
     }
 }
 
-/// A result with the events that this node's habits put into it.
+/// Adds the malformed events of `habits` to a result.
 fn with_oddities(habits: &Habits, height: Height, mut result: Value) -> Value {
     if habits.garbled == Some(height) {
         let lie = json!({"type": "akash.market.v1.EventOrderCreated", "attributes": []});
@@ -287,7 +287,7 @@ fn with_oddities(habits: &Habits, height: Height, mut result: Value) -> Value {
     result
 }
 
-/// A rival's bid whose price cannot be read, as an event.
+/// Returns the event of a bid of another provider with an invalid price.
 fn odd_bid() -> Value {
     let id = json!({"owner": account(1), "dseq": "1", "gseq": 1, "oseq": 1, "provider": account(3)});
     let pairs = [("id", id.to_string()), ("price", "{}".to_owned())];
@@ -295,7 +295,7 @@ fn odd_bid() -> Value {
     json!({"type": "akash.market.v1.EventBidCreated", "attributes": pairs})
 }
 
-/// How a node behaves to this question; one faulty search less is to come after a search.
+/// Returns the current behavior, and counts down the incomplete searches.
 fn now(habits: &Mutex<Habits>, method: &str) -> Habits {
     let mut shared = habits.lock().unwrap_or_else(PoisonError::into_inner);
     let now = shared.clone();
@@ -423,8 +423,9 @@ fn refused(codespace: &str, code: u32, log: &str, height: Height) -> Reply {
     )
 }
 
-/// A page of what was found, in the order of the ids; the key is the id of the last one, so that records which
-/// come and go between two pages shift nothing.
+/// Returns a page of records, sorted by id. The page key is the id of the last record, so new and removed
+/// records do not
+/// shift the following pages.
 fn page<T, W>(
     found: impl Iterator<Item = T>,
     id: impl Fn(&T) -> BidId,
@@ -455,7 +456,7 @@ fn state_name(state: impl serde::Serialize) -> String {
     serde_json::to_value(state).unwrap().as_str().unwrap().to_owned()
 }
 
-/// What a query service answers; `None` for what is not there.
+/// Responds to a query. Returns `None` if the record does not exist.
 pub(crate) fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
     match path {
         mkt::QueryOrdersRequest::PATH => {
@@ -524,7 +525,7 @@ pub(crate) fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>
     }
 }
 
-/// The response of a node about an account with this number and sequence.
+/// Encodes the response for an account with this number and sequence.
 pub(crate) fn account_answer(account_number: u64, sequence: u64) -> Vec<u8> {
     let account = auth::BaseAccount {
         address: account(2).to_string(),
@@ -596,7 +597,7 @@ fn one(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
             let provider = Some(answers::provider(found));
             Some(prov::QueryProviderResponse { provider }.encode_to_vec())
         }
-        other => panic!("no answer for {other}"),
+        other => panic!("no response for {other}"),
     }
 }
 

@@ -1,15 +1,15 @@
-//! Facts as the events a node writes.
+//! Encoding of chain events as the events of a node.
 
 use akash_provider_core::types::{BidId, ChainEvent, DecCoin, DeploymentId, GroupId, OrderId};
 use serde_json::{Value, json};
 use std::fmt::Display;
 
-/// A transaction that succeeded, with the events of these facts.
+/// Returns the result of a successful transaction with the events of `facts`.
 pub(super) fn tx_result(facts: &[ChainEvent]) -> Value {
     json!({"code": 0, "events": facts.iter().map(event).collect::<Vec<_>>()})
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, one arm an event")]
+#[expect(clippy::too_many_lines, reason = "a table with one arm per event")]
 fn event(fact: &ChainEvent) -> Value {
     let quoted = |text: &dyn Display| format!("\"{text}\"");
     let deployment = |id: &DeploymentId| json!({"owner": id.owner.as_str(), "dseq": id.dseq.to_string()});
@@ -101,8 +101,8 @@ fn event(fact: &ChainEvent) -> Value {
             "audit.v1.EventTrustedAuditorCreated",
             vec![("auditor", quoted(auditor)), ("owner", quoted(owner))],
         ),
-        ChainEvent::Resync(_) | ChainEvent::Block { .. } => unreachable!("no event of a transaction"),
-        unknown => unreachable!("no event of this node says {unknown:?}"),
+        ChainEvent::Resync(_) | ChainEvent::Block { .. } => unreachable!("not an event of a transaction"),
+        unknown => unreachable!("unsupported event {unknown:?}"),
     };
     let attributes: Vec<Value> = attributes
         .into_iter()

@@ -1,4 +1,4 @@
-//! A node's gRPC on loopback, with a whole market or recorded answers behind it.
+//! Simulated gRPC node on the loopback interface, with an in-memory market or recorded responses.
 
 use super::chain::Chain;
 use super::listen;
@@ -13,18 +13,18 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-/// What a query gets.
+/// Response of a simulated gRPC node.
 #[derive(Debug, Clone)]
 pub(crate) enum Served {
-    /// Bytes, from a height.
+    /// Encoded response, and its height.
     Bytes(Vec<u8>, u64),
-    /// A status and its text.
+    /// Status code and message.
     Status(u32, String),
 }
 
 type Answer = Arc<dyn Fn(&str, &[u8], Option<u64>) -> Served + Send + Sync>;
 
-/// A node. Dropping it cuts every connection.
+/// Simulated gRPC node. Dropping the node closes all connections.
 #[derive(Debug)]
 pub(crate) struct GrpcNode {
     pub(crate) url: String,
@@ -38,7 +38,7 @@ impl Drop for GrpcNode {
 }
 
 impl GrpcNode {
-    /// A node that answers with a function of path, request and height.
+    /// Starts a node with a response function of path, request and height.
     pub(crate) async fn start(
         answer: impl Fn(&str, &[u8], Option<u64>) -> Served + Send + Sync + 'static,
     ) -> Self {
@@ -54,7 +54,7 @@ impl GrpcNode {
         Self { url, task }
     }
 
-    /// A node of a chain.
+    /// Starts a node of an in-memory chain.
     pub(crate) async fn of(chain: &Chain) -> Self {
         let chain = chain.clone();
         Self::start(move |path, data, asked| {
@@ -95,7 +95,7 @@ fn block(chain: &Chain, height: u64) -> Option<Block> {
     })
 }
 
-/// What a node says of itself.
+/// Responds to queries about the node itself.
 pub(crate) fn of_node(chain: &Chain, path: &str, data: &[u8]) -> Option<Served> {
     let height = chain.height();
     let bytes = match path {
@@ -164,11 +164,11 @@ async fn reply(
     }
     let message = data.get(5..).unwrap_or_default();
     let head = http::Response::builder().header("content-type", "application/grpc");
-    // Discovery is answered by the server itself, which says no height.
-    let says_height = path != discovery::GetInfoRequest::PATH;
+    // The node itself responds to discovery, without a height.
+    let has_height = path != discovery::GetInfoRequest::PATH;
     match answer(&path, message, asked) {
         Served::Bytes(bytes, height) => {
-            let head = if says_height {
+            let head = if has_height {
                 head.header("x-cosmos-block-height", height.to_string())
             } else {
                 head

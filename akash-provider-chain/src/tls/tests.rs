@@ -1,4 +1,4 @@
-//! Every way to a node in TLS, with an authority made up for the test.
+//! TLS connections to nodes, with a certificate authority of the test.
 
 use super::*;
 use crate::endpoints::Endpoints;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// An authority, with its certificate in a file.
+/// Certificate authority, with its certificate in a file.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: tempfile::TempDir,
@@ -39,8 +39,8 @@ impl Authority {
         Roots::File(self.folder.path().join("ca.pem"))
     }
 
-    /// Speaks TLS before a node that does not; the address without its scheme.
-    async fn before(&self, node: SocketAddr, protocol: &str) -> String {
+    /// Starts a TLS proxy before a node without TLS. Returns the address without scheme.
+    async fn proxy(&self, node: SocketAddr, protocol: &str) -> String {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
@@ -61,7 +61,7 @@ impl Authority {
             while let Ok((stream, _)) = listener.accept().await {
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
-                    // Who does not trust us says so and goes.
+                    // A client that does not trust the certificate closes the connection.
                     let Ok(mut open) = acceptor.accept(stream).await else {
                         return;
                     };
@@ -88,10 +88,10 @@ fn reader(url: &str, roots: &Roots) -> Reader {
 }
 
 #[tokio::test]
-async fn queries_and_pushed_blocks_come_over_tls() {
+async fn queries_and_pushed_blocks_work_over_tls() {
     let (chain, authority) = (Chain::new(), Authority::new("ours"));
     let node = chain.node(Arc::default()).await;
-    let at = authority.before(node.address(), "http/1.1").await;
+    let at = authority.proxy(node.address(), "http/1.1").await;
     let reader = reader(&format!("https://{at}"), &authority.roots());
     assert!(reader.provider(&account(2)).await.unwrap().is_some());
     let mut events = reader.subscribe(&account(2));
@@ -104,35 +104,35 @@ async fn queries_and_pushed_blocks_come_over_tls() {
     }
     let height = chain.end_block();
     node.push(chain.frame(height));
-    let told = events.next().await.unwrap().unwrap();
+    let event = events.next().await.unwrap().unwrap();
     assert!(
-        matches!(told, ChainEvent::Block { height: h, .. } if h == height),
-        "{told:?}"
+        matches!(event, ChainEvent::Block { height: h, .. } if h == height),
+        "{event:?}"
     );
     assert!(matches!(reader.status().follower.source, Source::Websocket(_)));
 }
 
 #[tokio::test]
-async fn queries_come_over_grpc_in_tls() {
+async fn queries_work_over_grpc_with_tls() {
     let (chain, authority) = (Chain::new(), Authority::new("ours"));
     let node = GrpcNode::of(&chain).await;
     let address = node.url.trim_start_matches("grpc://").parse().unwrap();
-    let at = authority.before(address, "h2").await;
+    let at = authority.proxy(address, "h2").await;
     let reader = reader(&format!("grpcs://{at}"), &authority.roots());
     assert!(reader.provider(&account(2)).await.unwrap().is_some());
 }
 
 #[tokio::test]
-async fn a_node_nobody_vouches_for_is_refused_and_the_mend_is_named() {
-    let (chain, authority, stranger) = (Chain::new(), Authority::new("ours"), Authority::new("a stranger"));
+async fn untrusted_node_is_refused_with_a_remedy() {
+    let (chain, authority, other) = (Chain::new(), Authority::new("ours"), Authority::new("another"));
     let namesake = Authority::new("ours");
     let node = chain.node(Arc::default()).await;
     let grpc = GrpcNode::of(&chain).await;
     let grpc_at = grpc.url.trim_start_matches("grpc://").parse().unwrap();
-    let https = format!("https://{}", authority.before(node.address(), "http/1.1").await);
-    let grpcs = format!("grpcs://{}", authority.before(grpc_at, "h2").await);
+    let https = format!("https://{}", authority.proxy(node.address(), "http/1.1").await);
+    let grpcs = format!("grpcs://{}", authority.proxy(grpc_at, "h2").await);
     for url in [&https, &grpcs] {
-        for roots in [stranger.roots(), namesake.roots(), Roots::System] {
+        for roots in [other.roots(), namesake.roots(), Roots::System] {
             let error = reader(url, &roots).provider(&account(2)).await.unwrap_err();
             let text = error.to_string();
             assert!(
@@ -144,9 +144,9 @@ async fn a_node_nobody_vouches_for_is_refused_and_the_mend_is_named() {
     assert_eq!(
         node.calls.load(std::sync::atomic::Ordering::Relaxed),
         0,
-        "it was told nothing"
+        "no request is sent"
     );
-    // Another name than the certificate's.
+    // A host name that is not in the certificate.
     let other = https.replace("localhost", "127.0.0.1");
     let error = reader(&other, &authority.roots())
         .provider(&account(2))
@@ -156,7 +156,7 @@ async fn a_node_nobody_vouches_for_is_refused_and_the_mend_is_named() {
 }
 
 #[test]
-fn roots_that_cannot_be_read_are_named() {
+fn error_names_unreadable_root_certificates() {
     let folder = tempfile::tempdir().unwrap();
     let (absent, garbage) = (
         folder.path().join("absent.pem"),
@@ -167,7 +167,7 @@ fn roots_that_cannot_be_read_are_named() {
         let roots = Roots::File(path.clone());
         let error = Endpoints::with_roots(&["https://x"], "local", Limits::default(), &roots).unwrap_err();
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
-        // Where no TLS is spoken they are not looked at.
+        // Without TLS, the root certificates are not read.
         Endpoints::with_roots(&["http://x"], "local", Limits::default(), &roots).unwrap();
     }
 }

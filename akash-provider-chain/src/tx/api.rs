@@ -8,17 +8,17 @@ use akash_provider_core::types::{Address, Coin, DecCoin, Height, Msg};
 use async_trait::async_trait;
 use std::fmt;
 
-/// A codespace and a number: what the chain says when it refuses.
+/// Error code of the chain: a codespace and a number.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Code {
-    /// `sdk`, `market`, `cert` and so on.
+    /// Codespace, such as `sdk`, `market` or `cert`.
     pub space: String,
-    /// The number within it.
+    /// Number in the codespace.
     pub number: u32,
 }
 
 impl Code {
-    /// A code of a codespace; success has none.
+    /// Creates an error code. Success has no code.
     pub fn new(space: impl Into<String>, number: u32) -> Self {
         Self {
             space: space.into(),
@@ -26,7 +26,7 @@ impl Code {
         }
     }
 
-    /// True for a number of the SDK itself.
+    /// Returns true for this number in the codespace `sdk`.
     #[must_use]
     pub fn is_sdk(&self, number: u32) -> bool {
         self.space == "sdk" && self.number == number
@@ -39,83 +39,87 @@ impl fmt::Display for Code {
     }
 }
 
-/// What came of trying a transaction without sending it.
+/// Result of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Simulation {
-    /// It would succeed as the chain stands.
+    /// The transaction would succeed in the current state of the chain.
     Gas {
-        /// The gas it would use.
+        /// Gas that the transaction would use.
         used: u64,
     },
-    /// It would fail. Nodes give a text here and no code.
+    /// The transaction would fail. Nodes return a text without a code.
     Refused {
-        /// The node's text, shortened: all there is to tell the reason by.
+        /// Text of the node, truncated.
         log: String,
     },
-    /// It would fail, and the account has less than its fee and deposits.
+    /// The transaction would fail, because the account cannot pay the fee and the deposits.
     Unpaid {
         /// Text of the node, for operators.
         log: String,
-        /// The account cannot even pay the fee.
+        /// The account cannot pay the fee.
         is_fee: bool,
     },
 }
 
-/// What a node says to a transaction that is sent to it.
+/// Response of a node to a new transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Submission {
-    /// It waits for a block.
+    /// The transaction is in the mempool.
     Accepted,
-    /// The node has it already (`tx already exists in cache`): it was sent before.
+    /// The node has received this transaction before (`tx already exists in cache`).
     Known,
-    /// The node does not take it.
+    /// The node refused the transaction.
     Refused {
-        /// Why, as a code.
+        /// Error code.
         code: Code,
-        /// Why, as a text.
+        /// Text of the node.
         log: String,
     },
 }
 
-/// A transaction that is in a block.
+/// Transaction in a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Included {
-    /// Height of the block it is in.
+    /// Height of the block.
     pub height: Height,
-    /// `None` when it succeeded.
+    /// Error code. `None` for success.
     pub failure: Option<Code>,
-    /// The chain's text, not shortened yet.
+    /// Text of the chain, not truncated.
     pub log: String,
-    /// The gas it used.
+    /// Gas that the transaction used.
     pub gas_used: u64,
 }
 
-/// A node, as far as transactions go.
+/// Queries and calls of the transaction writer.
 ///
 /// # Errors
-/// `Unavailable` or `Timeout` when nobody answers. For `broadcast` that means: perhaps sent.
+/// All functions return `Unavailable` or `Timeout` if no node responds. After such an error of `broadcast`,
+/// the transaction
+/// may have been sent.
 #[async_trait]
 pub trait TxApi: fmt::Debug + Send + Sync + 'static {
-    /// Newest block and chain id.
+    /// Returns the newest block and the chain id.
     async fn sync_info(&self) -> Result<SyncInfo, Error>;
-    /// The signing account; `None` when the chain has never heard of it.
+    /// Returns the signing account, or `None` if it does not exist on the chain.
     async fn account(&self, address: &Address) -> Result<Option<Account>, Error>;
-    /// Balance of the account in one denomination; zero where it has none.
+    /// Returns the balance of the account in one denomination.
     async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error>;
-    /// Least price of gas, one entry per denomination the node takes; empty when it takes transactions for nothing.
+    /// Returns the minimum price of gas, one entry per accepted denomination. Empty if the node requires no
+    /// fee.
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error>;
-    /// Tries a signed transaction.
+    /// Simulates a signed transaction.
     async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error>;
-    /// The same; where the answer is more gas than `most`, a second node is asked, if there is one, and the least
-    /// counts.
+    /// Simulates a signed transaction. If the gas exceeds `most`, a second node is queried, if available, and
+    /// the lower result
+    /// is returned.
     async fn simulate_below(&self, tx: Vec<u8>, most: u64) -> Result<Simulation, Error> {
         let _ = most;
         self.simulate(tx).await
     }
-    /// Sends a signed transaction; answers when the node has checked it.
+    /// Sends a signed transaction, and returns after the node has checked it.
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error>;
-    /// A transaction by its hash; `None` when the node knows none.
+    /// Returns a transaction by hash, or `None` if the node does not have the transaction.
     async fn find(&self, hash: &TxHash) -> Result<Option<Included>, Error>;
-    /// How the object of a message stands.
+    /// Returns the state of the object that a message changes.
     async fn standing(&self, msg: &Msg) -> Result<Standing, Error>;
 }

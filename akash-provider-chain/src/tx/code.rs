@@ -1,17 +1,17 @@
-//! What the chain's codes mean for a provider.
+//! Mapping of error codes of the chain to [`TxError`].
 
 use super::api::Code;
 use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
-/// Longest text of the chain that is passed on. Handlers that panic append a stack trace.
+/// Maximum length of a log of the chain, in characters. Handlers that panic append a stack trace.
 const LOG_CHARS_MAX: usize = 300;
 
 /// Code of a transaction whose handler panicked.
 const PANIC: u32 = 111_222;
 
-/// Returns what a refusal of `msg` with this code means.
+/// Maps the error code of a refused message.
 ///
-/// Every code of the modules that a provider sends messages to has a case here or in the table of the tests.
+/// The code or the table of the tests contains every code of the modules that a provider uses.
 #[must_use]
 pub(super) fn meaning(code: &Code, msg: Option<&Msg>) -> TxError {
     let is_bid = matches!(msg, Some(Msg::CreateBid { .. }));
@@ -50,12 +50,12 @@ fn market(number: u32) -> TxError {
     }
 }
 
-/// True for a panic of a handler: it says nothing about the message itself.
+/// Returns true for a panic of a handler, which is independent of the message.
 pub(super) fn is_panic(code: &Code) -> bool {
     code.number == PANIC
 }
 
-/// A refusal of `msg` as an outcome.
+/// Creates the outcome of a refused message.
 pub(super) fn rejected(code: &Code, log: &str, msg: Option<&Msg>) -> TxOutcome {
     TxOutcome::Rejected {
         error: meaning(code, msg),
@@ -64,7 +64,7 @@ pub(super) fn rejected(code: &Code, log: &str, msg: Option<&Msg>) -> TxOutcome {
     }
 }
 
-/// The chain's text without stack trace, on one line, of a bearable length.
+/// Returns the log without stack trace, on one line, truncated.
 pub(super) fn shortened(log: &str) -> String {
     let text = log.split("stack:").next().unwrap_or_default().trim();
     let line: String = text

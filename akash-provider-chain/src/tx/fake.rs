@@ -1,5 +1,6 @@
-//! A node in memory that takes real bytes: it checks signature, nonce, timeout and fee as the network does, keeps a
-//! mempool, and executes what lands on the embedded market.
+//! Simulated node that accepts encoded transactions. The node checks signature, nonce, timeout and fee, has a
+//! mempool,
+//! and executes transactions on the in-memory market.
 
 use super::api::{Code, Included, Simulation, Submission};
 use crate::convert::from_any;
@@ -25,7 +26,7 @@ const MIN_PRICE_SCALED: i128 = 2_500_000_000_000_000;
 pub(crate) struct Node {
     pub(crate) chain: MemoryChain,
     key: PublicKey,
-    /// Next sequence in the newest block, and with the mempool.
+    /// Next sequence, as of the newest block.
     pub(crate) committed: u64,
     checked: u64,
     pub(crate) knows_unordered: bool,
@@ -34,12 +35,12 @@ pub(crate) struct Node {
     mempool: Vec<(TxHash, Vec<u8>)>,
     cache: BTreeSet<TxHash>,
     index: BTreeMap<TxHash, Included>,
-    /// Messages that took effect, and at what height.
+    /// Executed messages, with their heights.
     pub(crate) executed: Vec<(Msg, u64)>,
     pub(crate) panics: u32,
-    /// The newest block's transactions.
+    /// Transactions of the newest block.
     pub(crate) landed: Vec<(Vec<u8>, Included)>,
-    /// Transactions per block that hold messages.
+    /// Number of transactions of each block.
     pub(crate) blocks: Vec<(u64, usize)>,
 }
 
@@ -106,7 +107,7 @@ impl Node {
         }
     }
 
-    /// An order that is open.
+    /// Creates an open order.
     pub(crate) fn order(&self, dseq: u64) -> OrderId {
         let id = DeploymentId {
             owner: tenant(),
@@ -155,7 +156,7 @@ impl Node {
         }
     }
 
-    /// A lease of ours.
+    /// Creates a lease of the provider.
     pub(crate) fn lease(&self, dseq: u64) -> BidId {
         let bid = self.bid(&self.order(dseq));
         let Msg::CreateBid { id, .. } = &bid else {
@@ -249,7 +250,7 @@ impl Node {
         })
     }
 
-    /// What is checked before a message runs.
+    /// Performs the checks before the execution of messages.
     fn ante(&self, tx: &Tx, sequence: u64, time: BlockTime, height: u64) -> Result<(), Refusal> {
         let Some(nanos) = tx.nanos else {
             if tx.timeout_height != 0 && height > tx.timeout_height {
@@ -314,12 +315,12 @@ impl Node {
         self.index.get(hash).filter(|i| i.height <= behind).cloned()
     }
 
-    /// Transactions in the mempool.
+    /// Returns the number of transactions in the mempool.
     pub(crate) fn waiting(&self) -> usize {
         self.mempool.len()
     }
 
-    /// Every transaction that is in a block.
+    /// Returns all transactions in blocks.
     pub(crate) fn included(&self) -> Vec<(TxHash, Included)> {
         self.index
             .iter()
@@ -327,13 +328,13 @@ impl Node {
             .collect()
     }
 
-    /// The owner uses the key elsewhere: the next sequence is taken.
+    /// Increments the sequence, as if another program used the key.
     pub(crate) fn owner_sends(&mut self) {
         self.committed += 1;
         self.checked = self.checked.max(self.committed);
     }
 
-    /// The mempool is lost, as after a restart.
+    /// Empties the mempool, as after a restart of the node.
     pub(crate) fn forget_mempool(&mut self) {
         for (hash, _) in std::mem::take(&mut self.mempool) {
             self.cache.remove(&hash);
@@ -341,14 +342,14 @@ impl Node {
         self.checked = self.committed;
     }
 
-    /// Makes a block of what waits.
+    /// Completes a block with the transactions of the mempool.
     pub(crate) fn end_block(&mut self, elapsed: Duration) {
         let before = self.sync_info();
         let (height, time) = (before.height + 1, before.time.plus(elapsed));
         let waiting = std::mem::take(&mut self.mempool);
         self.landed.clear();
         for (hash, bytes) in waiting {
-            // What is refused before its messages run leaves no trace.
+            // A transaction that fails these checks is not included in the block.
             let Ok(tx) = self.parse(&bytes) else { continue };
             if self.ante(&tx, self.committed, time, height).is_err() {
                 self.cache.remove(&hash);
@@ -373,7 +374,10 @@ impl Node {
             .iter()
             .filter(|m| matches!(m, Msg::CreateBid { .. }))
             .count();
-        assert!(bids == 0 || tx.msgs.len() == 1, "a bid shares a transaction");
+        assert!(
+            bids == 0 || tx.msgs.len() == 1,
+            "a transaction with a bid contains other messages"
+        );
         let gas_used = Self::gas(tx);
         let failure = if tx.gas_limit < gas_used {
             Some((Code::new("sdk", 11), "out of gas".to_owned()))

@@ -1,4 +1,4 @@
-//! The writer's questions over the endpoints.
+//! [`TxApi`] over the endpoints.
 
 use super::api::{Code, Included, Simulation, Submission, TxApi};
 use super::standing::{Standing, standing};
@@ -22,9 +22,9 @@ use prost::Message;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The SDK's code for a transaction that the node has already.
+/// Code of the SDK for a transaction that is already in the mempool.
 const IN_MEMPOOL: u32 = 19;
-/// What CometBFT says of a transaction that it has seen. The protocol has no code for it, only this text.
+/// Error text of CometBFT for a known transaction. The protocol has no code for this error.
 const IN_CACHE: &str = "tx already exists in cache";
 
 #[derive(Clone, Serialize)]
@@ -51,7 +51,7 @@ fn submission(code: u32, space: String, log: String) -> Submission {
     }
 }
 
-/// `None` where another way may still work.
+/// Returns the submission for a known transaction, or `None` if another method may succeed.
 fn known(error: &NodeError) -> Option<Submission> {
     match &error.fault {
         Fault::Refused { text, .. } if text.contains(IN_CACHE) => Some(Submission::Known),
@@ -60,15 +60,17 @@ fn known(error: &NodeError) -> Option<Submission> {
 }
 
 fn malformed(what: &str) -> Error {
-    let message = format!("the node's answer has no {what}");
+    let message = format!("response of the node without {what}");
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// One node's refusal is no answer where another one may have the transaction: it was asked first and said nothing.
+/// Checks that a response is conclusive. A refusal is inconclusive if another node may have received the
+/// transaction.
 fn certain(answer: Submission, heard: &AtomicBool) -> Result<Submission, Error> {
     match answer {
         Submission::Refused { code, log } if heard.load(Ordering::Relaxed) && !code.is_sdk(IN_MEMPOOL) => {
-            let message = format!("perhaps sent; one node gave no answer and the next refuses: {code} {log}");
+            let message =
+                format!("perhaps sent: one node did not respond, and the next one refused with {code} {log}");
             Err(Error::new(ErrorKind::Unavailable, "broadcast", message))
         }
         answer => Ok(answer),
@@ -103,13 +105,14 @@ impl Reader {
                 let endpoint = endpoint?;
                 let answer = endpoint.query_of_no_height(BroadcastTxRequest::PATH, data).await;
                 let answer = noting(answer, heard)?;
-                // The node took it in and said nothing readable: it may have been sent.
+                // The node accepted the request, but the response is malformed, so the transaction may have
+                // been sent.
                 let read = BroadcastTxResponse::decode(answer).ok();
                 let checked = read.and_then(|r| r.tx_response).ok_or_else(|| {
                     heard.store(true, Ordering::Relaxed);
                     endpoint.error(
                         BroadcastTxRequest::PATH,
-                        Fault::Malformed("an answer without a result".to_owned()),
+                        Fault::Malformed("response without a result".to_owned()),
                     )
                 })?;
                 Ok((checked, None))
@@ -120,7 +123,7 @@ impl Reader {
     }
 }
 
-/// Notes that a node may have heard what it gave no usable answer to.
+/// Records that a node may have received the transaction without a usable response.
 fn noting<T>(answer: Result<T, NodeError>, heard: &AtomicBool) -> Result<T, NodeError> {
     if answer.as_ref().is_err_and(|e| e.fault.perhaps_heard()) {
         heard.store(true, Ordering::Relaxed);
@@ -141,7 +144,7 @@ fn simulated(answer: Result<SimulateResponse, NodeError>) -> Result<Simulation, 
             let gas = answer.gas_info.ok_or_else(|| malformed("gas"))?;
             Ok(Simulation::Gas { used: gas.gas_used })
         }
-        // A message about an order or a lease that is gone fails as `not found`: a refusal as well.
+        // A message about a missing order or lease fails with `not found`, which is a refusal too.
         Err(NodeError {
             fault: Fault::Refused { text, .. } | Fault::NotFound { text, .. },
             ..
@@ -160,7 +163,7 @@ impl TxApi for Reader {
         let request = crate::proto::cosmos::auth::v1beta1::QueryAccountRequest {
             address: address.to_string(),
         };
-        // Number and sequence are used until a node refuses them.
+        // Number and sequence are cached until a node refuses them.
         let answer = match self.endpoints.ask_agreed(&request).await {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer.map_err(|e| e.into_port("account"))?,
@@ -184,7 +187,7 @@ impl TxApi for Reader {
             .map(str::trim)
             .filter(|c| !c.is_empty());
         let coins = coins.map(|text| {
-            // In `0.025uakt` the token begins at the first letter.
+            // In `0.025uakt`, the denomination starts at the first letter.
             let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
             let (amount, denom) = text.split_at(at);
             dec_coin_from_text(denom, amount)
@@ -214,12 +217,12 @@ impl TxApi for Reader {
                 tracing::warn!(
                     used,
                     second,
-                    "two nodes differ on the gas of a transaction; the least counts"
+                    "two nodes report different gas for a transaction, using the lower value: check the nodes of --node"
                 );
                 self.endpoints.doubt(at);
                 Ok(Simulation::Gas { used: second })
             }
-            // A second node that fails or wants more changes nothing.
+            // A second node that fails or reports more gas is ignored.
             Some(_) | None => Ok(first),
         }
     }
@@ -233,7 +236,7 @@ impl TxApi for Reader {
         if let Some(known) = known(&error) {
             return Ok(known);
         }
-        // Where no endpoint speaks JSON-RPC; sending the same bytes twice is sending them once.
+        // Fallback for endpoints without JSON-RPC. Sending the same bytes twice has no effect.
         match self.broadcast_by_grpc(tx, &heard).await {
             Ok(answer) => certain(answer, &heard),
             Err(second) => known(&second).ok_or_else(|| error.into_port("broadcast")),

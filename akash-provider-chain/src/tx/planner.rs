@@ -1,19 +1,24 @@
-//! What to send next: the writer's state machine, without a socket and without a clock.
+//! State machine of the transaction writer, without I/O and without a clock.
 //!
 //! ```text
 //!  Submit ─▶ queue ─▶ Estimating ─▶ Ready ─▶ Sending ─▶ Waiting ─▶ Checking ─▶ reply
 //!              │  by      │ refused    ▲        │ refused   │ found     │ looked at after
 //!              │ priority ▼            │        ▼           ▼           ▼ its expiry
-//!              │       Judging      wait, or Rejected    Committed   Committed, never
-//!              └─ shared withdrawals that fail go back, one by one    landed, or Unknown
-//! ```
+//!              │  by      │ refused    ▲        │ refused   │ found     │ queried after
+//!              │ priority ▼            │        ▼           ▼           ▼ its expiry
+//!              │       Judging      wait, or Rejected    Committed   Committed, expired
+//!              └─ failed shared withdrawals are queued again alone      or Unknown
 //! Rules:
-//! - A bid never shares a transaction. Withdrawals of different deployments may; two of one deployment are never
-//!   under way together, because the network panics on the second one in a block.
-//! - A draft that may have reached a node is sent again as the same bytes or not at all, until it is found or
-//!   can no longer land. Only then is it replaced.
-//! - What would cost more than the ceilings allow waits, is estimated and priced anew, and says why.
-//! - `Err` means that it was certainly not sent, or can certainly not land any more.
+//! - A transaction with a bid contains no other message. Withdrawals of different deployments may share a
+//! transaction. Two
+//! withdrawals of one deployment are never in flight together, because the chain panics on the second one in
+//! a block.
+//! - A draft that may have reached a node is sent again with the same bytes, until it is found or expired.
+//! Only then is the
+//! draft replaced.
+//! - A transaction that exceeds the cost ceilings waits, and is estimated and priced again. The status
+//! reports the reason.
+//! - `Err` means that the transaction was certainly not sent, or has expired.
 
 mod answers;
 #[cfg(test)]
@@ -40,48 +45,48 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A call of the port that waits for its outcome.
+/// Id of a call that waits for its outcome.
 pub(super) type Ticket = u64;
-/// A transaction under way.
+/// Id of a transaction in flight.
 pub(super) type FlightId = u64;
 
-/// How long things may take, and how many there may be.
+/// Limits and intervals of the transaction writer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlannerConfig {
-    /// The chain that is expected.
+    /// Expected chain id.
     pub chain_id: String,
-    /// What is paid for gas, and what is never paid.
+    /// Settings for fees.
     pub gas: GasConfig,
-    /// Calls that may wait; a thousand orders in a block are not too many.
+    /// Maximum number of queued calls. One block may result in a thousand bids.
     pub queue_max: usize,
-    /// Transactions under way together.
+    /// Maximum number of transactions in flight.
     pub flights_max: usize,
-    /// Simulations under way together.
+    /// Maximum number of concurrent simulations.
     pub simulations_max: usize,
-    /// Withdrawals that share a transaction.
+    /// Maximum number of withdrawals in one transaction.
     pub shared_max: usize,
-    /// How long a withdrawal waits for others to share its transaction.
+    /// Time that a withdrawal waits for others to share its transaction.
     pub shared_wait: Duration,
-    /// A call that could not be sent within this ends as an error.
+    /// Maximum time until a call is sent. Afterwards the call fails.
     pub unsent_max: Duration,
-    /// A call whose outcome is not known within this ends as unknown.
+    /// Maximum time until the outcome of a call is known. Afterwards the outcome is [`TxOutcome::Unknown`].
     pub outcome_max: Duration,
-    /// Time between two questions for the newest block while something is under way.
+    /// Interval between queries of the newest block, while the planner is not idle.
     pub poll: Duration,
-    /// The same while blocks are told: longer than a block takes.
+    /// The same interval while the event follower reports blocks. Longer than a block interval.
     pub told_poll: Duration,
-    /// Oldest block time that a first transaction is made with.
+    /// Maximum age of the newest block for the timeout of the first transaction after an idle period.
     pub tip_max: Duration,
-    /// Blocks after which an accepted transaction that is in none of them is sent again.
+    /// Number of blocks after which an accepted transaction is sent again if no block contains it.
     pub resend_blocks: u64,
-    /// Blocks by which a node behind a load balancer may lag.
+    /// Maximum number of blocks that a node behind a load balancer may lag.
     pub lag_blocks: u64,
     /// Use sequences from the start.
     pub ordered: bool,
 }
 
 impl PlannerConfig {
-    /// The usual limits on a chain.
+    /// Creates the default settings for a chain.
     pub fn new(chain_id: impl Into<String>) -> Self {
         Self {
             chain_id: chain_id.into(),
@@ -103,16 +108,16 @@ impl PlannerConfig {
     }
 }
 
-/// A transaction to be signed. The same draft gives the same bytes.
+/// Unsigned transaction. Signing is deterministic, so the same draft results in the same bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Draft {
-    /// Its messages, in the order of its calls.
+    /// Messages, in the order of the calls.
     pub msgs: Arc<[Msg]>,
-    /// Its nonce: a timeout, or a sequence.
+    /// Nonce: a timeout or a sequence.
     pub ordering: Ordering,
-    /// When it can no longer land.
+    /// Point at which the transaction can no longer be included in a block.
     pub expiry: Expiry,
-    /// What it costs, and who pays.
+    /// Fee.
     pub price: Price,
     /// Number of the signing account.
     pub account_number: u64,
@@ -135,87 +140,88 @@ impl Draft {
     }
 }
 
-/// What the planner is told.
+/// Input of the planner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Input {
-    /// Send these as one transaction.
+    /// Send these messages as one transaction.
     Submit {
-        /// Whose answer it is.
+        /// Id of the call.
         ticket: Ticket,
-        /// The messages as the caller gave them.
+        /// Messages of the call.
         msgs: Vec<Msg>,
     },
-    /// Nobody waits for the answer any more: what was not sent need not be.
+    /// The caller was dropped: an unsent transaction need not be sent.
     Forget {
-        /// Ticket of the request.
+        /// Id of the call.
         ticket: Ticket,
     },
-    /// The newest block, as a node answers.
+    /// Newest block, as a response of a node.
     Block(Result<SyncInfo, Failure>),
-    /// A block as the chain's follower tells it. What is in it has been told by `Found` before.
+    /// Newest block, as reported by the event follower. `Found` inputs for its transactions precede this
+    /// input.
     Seen {
-        /// Its height and time, and the chain that it is of.
+        /// Chain id, height and time of the block.
         block: SyncInfo,
-        /// No node is known to have a later one.
+        /// No node has reported a later block.
         is_newest: bool,
-        /// All its transactions were looked through.
+        /// All transactions of the block were examined.
         is_complete: bool,
     },
-    /// The signing account; `None` when the chain does not know it.
+    /// Signing account; `None` if it does not exist on the chain.
     Account(Result<Option<Account>, Failure>),
-    /// What nodes ask for gas.
+    /// Minimum prices of gas.
     Prices(Result<Vec<DecCoin>, Failure>),
-    /// What came of a simulation: gas, or a refusal.
+    /// Result of a simulation.
     Simulated(FlightId, Result<Simulation, Failure>),
-    /// What came of a send; after an error it may have been sent.
+    /// Result of sending. After an error, the transaction may have been sent.
     Sent(FlightId, Result<Submission, Failure>),
-    /// A search by hash.
+    /// Result of a search by hash.
     Found(FlightId, Result<Option<Included>, Failure>),
-    /// A look at the object.
+    /// State of the object of a message.
     Looked(FlightId, Result<Standing, Failure>),
-    /// Time has passed: what is due is done.
+    /// Time has passed.
     Tick,
-    /// Nothing more is sent.
+    /// Stop: send nothing more.
     Stop,
 }
 
-/// What the planner wants done. Each is answered by the input of the same name, once.
+/// Output of the planner. Every action except `Reply` results in exactly one input of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Ask for the newest block.
+    /// Query the newest block.
     FetchBlock,
-    /// Ask for the signing account.
+    /// Query the signing account.
     FetchAccount,
-    /// Ask what gas costs.
+    /// Query the minimum prices of gas.
     FetchPrices,
-    /// Try a transaction without sending it.
+    /// Simulate a transaction.
     Simulate(FlightId, Draft),
-    /// Send a transaction; for the same draft the same bytes.
+    /// Send a transaction. The same draft results in the same bytes.
     Send(FlightId, Draft),
-    /// Search for a transaction that was sent.
+    /// Search for a sent transaction.
     Find(FlightId, Draft),
-    /// Look at the object of a message.
+    /// Query the state of the object of a message.
     Look(FlightId, Msg),
-    /// Answer a call; no other answer follows.
+    /// Reply to a call. Each call gets one reply.
     Reply(Ticket, Result<TxOutcome, Failure>),
 }
 
-/// A call that waits to be sent.
+/// Queued call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Request {
     ticket: Ticket,
     msgs: Arc<[Msg]>,
     since: Mono,
-    /// It failed in a batch: it goes alone.
+    /// The call failed in a shared transaction, and is sent alone.
     alone: bool,
 }
 
-/// Half a second, doubled with every failure in a row, at most eight.
+/// Returns the back-off: 500 ms, doubled after each further failure, at most 8 s.
 fn backoff(failures: u32) -> Duration {
     Duration::from_millis(500 << failures.saturating_sub(1).min(4))
 }
 
-/// The state machine. Time comes with each input, answers come as inputs.
+/// State machine. Each input contains the current time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Planner {
     config: Arc<PlannerConfig>,
@@ -224,18 +230,18 @@ pub(super) struct Planner {
     queue: BTreeMap<(u8, Ticket), Request>,
     flights: BTreeMap<FlightId, Flight>,
     last_flight: FlightId,
-    /// Deployments with a withdrawal of unknown outcome, until it can no longer land.
+    /// Deployments with a withdrawal of unknown outcome, until its expiry.
     unresolved: Vec<(Expiry, DeploymentId)>,
     known: Known,
     sequencer: Sequencer,
-    /// A node has taken or simulated a transaction of the kind in use.
+    /// A node has accepted or simulated a transaction with the current type of nonce.
     proven: bool,
     estimates: Estimates,
     spent: Spent,
 }
 
 impl Planner {
-    /// A planner that knows nothing yet; `salt` is any number, another one in each process.
+    /// Creates a planner without state. `salt` must differ between processes.
     #[must_use]
     pub(super) fn new(config: PlannerConfig, salt: u32) -> Self {
         let mut sequencer = Sequencer::new(salt);
@@ -258,22 +264,22 @@ impl Planner {
         }
     }
 
-    /// The same, where this was paid in the last hour already.
+    /// Sets the gas and fees of the last hour.
     #[must_use]
     pub(super) fn with_spent(mut self, spent: Spent) -> Self {
         self.spent = spent;
         self
     }
 
-    /// What was paid in the last hour.
+    /// Returns the gas and fees of the last hour.
     #[must_use]
     pub(super) const fn spent(&self) -> &Spent {
         &self.spent
     }
 
-    /// Takes an input; what is to be done now.
+    /// Handles an input and returns the resulting actions.
     pub(super) fn step(&mut self, now: Mono, input: Input) -> Vec<Action> {
-        // Time never goes back in here, whatever the caller's clock does.
+        // The time never decreases, even if the clock of the caller does.
         self.now = self.now.max(now);
         let mut out = Vec::new();
         match input {
@@ -300,19 +306,19 @@ impl Planner {
         out
     }
 
-    /// True when nothing waits and nothing is under way: no node is asked anything.
+    /// Returns true if no call is queued and no transaction is in flight. An idle planner sends no queries.
     #[must_use]
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.flights.is_empty()
     }
 
-    /// Calls that wait, and transactions under way.
+    /// Returns the number of queued calls and of transactions in flight.
     #[must_use]
     pub(super) fn load(&self) -> (usize, usize) {
         (self.queue.len(), self.flights.len())
     }
 
-    /// True while this transaction is under way.
+    /// Returns true while this transaction is in flight.
     pub(super) fn is_under_way(&self, id: FlightId) -> bool {
         self.flights.contains_key(&id)
     }
@@ -321,7 +327,7 @@ impl Planner {
         let refused = if self.stopped {
             Some((
                 ErrorKind::Stopped,
-                "the writer has stopped; nothing was sent".to_owned(),
+                "transaction writer is stopped, not sent".to_owned(),
             ))
         } else if msgs.is_empty() {
             Some((
@@ -334,7 +340,7 @@ impl Planner {
             let waiting = self.config.queue_max;
             Some((
                 ErrorKind::Unavailable,
-                format!("{waiting} messages wait already; nothing was sent"),
+                format!("{waiting} calls are queued, not sent"),
             ))
         } else {
             None
@@ -344,7 +350,7 @@ impl Planner {
             return;
         }
         if self.is_idle() {
-            // While nothing was to be done nobody was asked; an old time would give an old timeout.
+            // An idle planner does not query blocks. An old block time would result in an early timeout.
             self.known.forget_old_tip(self.now, self.config.tip_max);
         }
         let request = Request {
@@ -357,17 +363,17 @@ impl Planner {
     }
 
     fn enqueue(&mut self, request: Request) {
-        // The most urgent message decides for all.
+        // The most urgent message determines the priority.
         let priority = request.msgs.iter().map(Msg::priority).min().unwrap_or(u8::MAX);
         self.queue.insert((priority, request.ticket), request);
     }
 
-    /// Takes a request back. Returns false for one that may have been sent.
+    /// Removes a call. Returns false if the transaction may have been sent.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let before = self.queue.len();
         self.queue.retain(|_, r| r.ticket != ticket);
         let mut is_withdrawn = self.queue.len() < before;
-        // What may have been sent goes on: its outcome still matters to what comes after it.
+        // A transaction that may have been sent remains: later transactions depend on its outcome.
         for flight in self.flights.values_mut().filter(|f| !f.may_have_been_sent()) {
             let before = flight.members.len();
             flight.members.retain(|m| m.ticket != ticket);
@@ -377,13 +383,14 @@ impl Planner {
         is_withdrawn
     }
 
-    /// Ends everything: what may have been sent is unknown, the rest was not sent.
+    /// Replies to all calls: unknown outcome for transactions that may have been sent, an error for the
+    /// others.
     fn stop(&mut self, out: &mut Vec<Action>) {
         self.stopped = true;
         let stopped = || {
             failure(
                 ErrorKind::Stopped,
-                "the writer has stopped; it was not sent".to_owned(),
+                "transaction writer is stopped, not sent".to_owned(),
             )
         };
         for request in std::mem::take(&mut self.queue).into_values() {
@@ -400,21 +407,23 @@ impl Planner {
     }
 }
 
-/// Why messages cannot be one transaction.
+/// Returns the reason why messages cannot share a transaction.
 fn unfit(msgs: &[Msg]) -> Option<&'static str> {
     let bids = msgs.iter().any(|m| matches!(m, Msg::CreateBid { .. }));
     if bids && msgs.len() > 1 {
-        return Some("a bid goes alone: one closed order would revert every bid of the transaction");
+        return Some(
+            "a bid must be the only message of a transaction: one closed order would revert the other bids",
+        );
     }
     let mut deployments: Vec<_> = withdrawn(msgs).collect();
     let all = deployments.len();
     deployments.sort();
     deployments.dedup();
     (deployments.len() < all)
-        .then_some("two withdrawals of one deployment cannot be in one block, so not in one transaction")
+        .then_some("two withdrawals of one deployment cannot share a transaction, because the chain panics")
 }
 
-/// Deployments that messages withdraw from.
+/// Returns the deployments of withdrawals.
 fn withdrawn(msgs: &[Msg]) -> impl Iterator<Item = &DeploymentId> {
     msgs.iter().filter_map(|m| match m {
         Msg::WithdrawLease { id } => Some(id.deployment()),
@@ -422,7 +431,7 @@ fn withdrawn(msgs: &[Msg]) -> impl Iterator<Item = &DeploymentId> {
     })
 }
 
-/// An error of the port: certainly not sent, or certainly never to land.
+/// Creates an error for a transaction that was certainly not sent, or has expired.
 fn failure(kind: ErrorKind, message: String) -> Failure {
     Failure {
         kind,

@@ -1,6 +1,6 @@
-//! How the object of a message stands on the chain: was it done, could it be done?
+//! State of the object that a message changes: whether the message has been executed, or could be.
 //!
-//! This answers where a code is missing: for a transaction of unknown outcome, and for a simulation that failed.
+//! Replaces a missing error code: for a transaction with unknown outcome, and for a failed simulation.
 
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::error::Error;
@@ -8,26 +8,26 @@ use akash_provider_core::types::{
     BidId, BidState, BlockTime, Height, LeaseState, Msg, OrderState, Reclamation, TxError,
 };
 
-/// How it stands, as far as the chain's records tell.
+/// State of the object, according to the records of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// What the message wants is so.
+    /// The effect of the message is present.
     Done {
-        /// Since when, where the record says it.
+        /// Height of the change, if the record contains it.
         height: Option<Height>,
     },
-    /// It is not so, and nothing that can be seen speaks against it.
+    /// The effect is not present, and the message would probably succeed.
     NotDone,
-    /// It is not so and cannot be: the chain would refuse.
+    /// The effect is not present, and the chain would refuse the message.
     Impossible(TxError),
-    /// The record does not tell.
+    /// The record is inconclusive.
     Unclear,
 }
 
-/// Looks.
+/// Returns the state of the object of `msg`.
 ///
 /// # Errors
-/// When nobody answers.
+/// Returns an error if a query fails.
 pub(super) async fn standing(chain: &dyn ChainQuery, msg: &Msg) -> Result<Standing, Error> {
     match msg {
         Msg::CreateBid { id, .. } => of_bid(chain, id).await,
@@ -47,7 +47,7 @@ pub(super) async fn standing(chain: &dyn ChainQuery, msg: &Msg) -> Result<Standi
             let state = chain.lease(id).await?.value.map(|r| r.lease.state);
             Ok(match state {
                 Some(state) if !state.is_live() => Standing::Impossible(TxError::LeaseNotActive),
-                // How much was paid out when is not recorded.
+                // The record does not contain the times of payouts.
                 _ => Standing::Unclear,
             })
         }
@@ -61,7 +61,7 @@ pub(super) async fn standing(chain: &dyn ChainQuery, msg: &Msg) -> Result<Standi
         }
         Msg::RevokeCertificate { owner, serial } => {
             let found = chain.certificates(owner, Some(serial)).await?;
-            // Absent is not revoked: the node may not know it yet.
+            // An absent certificate is not revoked: the node may lag behind the publication.
             Ok(done_if(!found.is_empty() && found.iter().all(|c| !c.valid)))
         }
     }
@@ -98,7 +98,7 @@ async fn of_close(chain: &dyn ChainQuery, id: &BidId) -> Result<Standing, Error>
         BidState::Open => Ok(Standing::NotDone),
         BidState::Active => {
             let lease = chain.lease(id).await?.value.map(|r| r.lease);
-            // After the lease: the time that its deadline is compared with must not be older.
+            // Queried after the lease: the time must not be older than the lease.
             let now = chain.sync_info().await?.time;
             Ok(match lease.and_then(|l| l.reclamation) {
                 Some(terms) => of_reclamation(&terms, now),

@@ -1,4 +1,4 @@
-//! The writer's shell: one task that signs what the planner wants sent, asks the node, and answers the callers.
+//! Task that executes the actions of the planner: signing, calls to nodes, replies to callers.
 
 use super::api::{Included, Simulation, TxApi};
 use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
@@ -22,11 +22,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// Calls and blocks that wait for the task; it takes them in microseconds.
+/// Capacity of the inbox for calls and blocks. The task handles each in microseconds.
 const INBOX: usize = 1024;
-/// No question to a node takes longer; the endpoints have shorter limits of their own.
+/// Maximum time of a call to a node. The endpoints have shorter limits.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Hashes that are kept at least before those of transactions that have ended are thrown away.
+/// Minimum number of stored hashes before the hashes of completed transactions are removed.
 const HASHES_MIN: usize = 256;
 
 type Answer = Result<TxOutcome, Failure>;
@@ -37,7 +37,7 @@ enum Note {
     Block(SeenBlock),
 }
 
-/// A caller that waits for its outcome.
+/// Caller that waits for an outcome.
 struct Reply {
     sender: oneshot::Sender<Answer>,
     fence: Option<Fence>,
@@ -48,19 +48,19 @@ impl Reply {
         self.fence.as_ref().is_some_and(|Fence(may_send)| !may_send())
     }
 
-    /// Reports that nothing was sent.
+    /// Replies that nothing was sent.
     fn refuse(self) {
         let failure = Failure {
             kind: ErrorKind::Unavailable,
             transient: true,
-            message: "nothing was sent: another instance may lead by now".to_owned(),
+            message: "not sent: another instance may be the leader".to_owned(),
         };
-        // The caller may have been dropped.
+        // The receiver may have been dropped.
         drop(self.sender.send(Err(failure)));
     }
 }
 
-/// Permission to send, which ends with a leadership.
+/// Permission to send, which ends with the loss of the leadership.
 #[derive(Clone)]
 pub(crate) struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -76,18 +76,18 @@ impl Fence {
     }
 }
 
-/// A block, as whoever follows the chain sees it.
+/// Block of the event follower.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenBlock {
-    /// Its height and time, and the chain that it is of.
+    /// Chain id, height and time of the block.
     pub block: SyncInfo,
-    /// No node is known to have a later one.
+    /// No node has reported a later block.
     pub is_newest: bool,
-    /// All its transactions; `None` where they are not known.
+    /// All transactions of the block; `None` if they are unknown.
     pub included: Option<Vec<(TxHash, Included)>>,
 }
 
-/// Sends messages. A clone uses the same task, key and counters.
+/// Transaction writer. Clones share the task, the key and the counters.
 #[derive(Debug, Clone)]
 pub struct TxWriter {
     inbox: mpsc::Sender<Note>,
@@ -95,7 +95,7 @@ pub struct TxWriter {
     status: Arc<Mutex<WriterStatus>>,
 }
 
-/// Tells the task that nobody waits any more.
+/// Guard that reports a dropped caller to the task.
 struct Waiting<'a> {
     writer: &'a TxWriter,
     ticket: Ticket,
@@ -105,16 +105,20 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            // When the inbox is full the message ends by its own time limit.
+            // If the inbox is full, the call ends at its time limit.
             drop(self.writer.inbox.try_send(Note::Forget(self.ticket)));
         }
     }
 }
 
 impl TxWriter {
-    /// A writer for one key, and its task: run it until it ends. It ends when `stop` is cancelled or every writer is
-    /// dropped; what may have been sent is then unknown, the rest was not sent. What `spent` knows of the last hour
-    /// counts towards its ceilings.
+    /// Creates a writer for one key, and its task.
+    ///
+    /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped.
+    /// Transactions that may
+    /// have been sent then have an unknown outcome, and the others fail. The stored minutes of `spent` count
+    /// towards the
+    /// ceiling of one hour.
     #[must_use]
     pub fn new(
         api: Arc<dyn TxApi>,
@@ -133,13 +137,14 @@ impl TxWriter {
         (writer, Box::pin(task.run(notes, stop)))
     }
 
-    /// Tells of a block: outcomes are then known without asking. A block that is not told, or that a full inbox
-    /// does not take, costs a question and nothing else.
+    /// Reports a block, so that outcomes are known without queries. A missing block costs a query only, for
+    /// example if the
+    /// inbox is full.
     pub fn observe_block(&self, seen: SeenBlock) {
         drop(self.inbox.try_send(Note::Block(seen)));
     }
 
-    /// What it does, as of the last thing that happened to it.
+    /// Returns the status after the last event.
     #[must_use]
     pub fn status(&self) -> WriterStatus {
         lock(&self.status).clone()
@@ -154,7 +159,7 @@ impl ChainTx for TxWriter {
 }
 
 impl TxWriter {
-    /// As [`ChainTx::broadcast_msgs`], for messages that are not signed any more once the fence is shut.
+    /// Sends messages as [`ChainTx::broadcast_msgs`], but does not sign them once the fence is closed.
     pub(crate) async fn broadcast_fenced(
         &self,
         msgs: Vec<Msg>,
@@ -165,13 +170,13 @@ impl TxWriter {
             Error::new(
                 ErrorKind::Stopped,
                 OPERATION,
-                "the writer has stopped; nothing was sent",
+                "transaction writer is stopped, not sent",
             )
         };
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         let reply = Reply { sender, fence };
-        // Made before anything waits: dropped at any await below, it tells the task.
+        // Created before the first await: if the future is dropped later, the guard notifies the task.
         let mut waiting = Waiting {
             writer: self,
             ticket,
@@ -191,11 +196,11 @@ impl TxWriter {
                     error.permanent()
                 })
             }
-            // The task panicked or was dropped: what it had sent nobody knows.
+            // The task panicked or was dropped, so the outcome is unknown.
             Err(_) => Err(Error::new(
                 ErrorKind::Timeout,
                 OPERATION,
-                "the writer ended without an answer",
+                "transaction writer ended without a reply",
             )),
         }
     }
@@ -209,11 +214,11 @@ struct Task {
     ceilings: Ceilings,
     planner: Planner,
     spent: Arc<dyn SpentStore>,
-    /// What is paid could not be kept, and that was said.
+    /// The last attempt to store the minutes failed, and was logged.
     is_unkept: bool,
     began: Instant,
     replies: BTreeMap<Ticket, Reply>,
-    /// Transactions that may be in a block.
+    /// Hashes of transactions that may be in a block.
     hashes: HashMap<TxHash, FlightId>,
     calls: FuturesUnordered<BoxFuture<'static, Input>>,
 }
@@ -222,12 +227,13 @@ impl Task {
     fn new(api: Arc<dyn TxApi>, key: PrivateKey, config: PlannerConfig, spent: Arc<dyn SpentStore>) -> Self {
         let mut salt = [0; 4];
         if let Err(error) = getrandom::fill(&mut salt) {
-            // Two processes with one key might then, rarely, choose the same nonce; the chain refuses the second
-            // and it is sent again with another.
-            tracing::warn!(%error, "no randomness from the system for the writer's nonces");
+            // Two processes with the same key could then choose the same nonce. This is rare. The chain
+            // refuses the second
+            // transaction, which is sent again with another nonce.
+            tracing::warn!(%error, "cannot read random bytes for transaction nonces");
         }
         let kept = spent.load().unwrap_or_else(|error| {
-            tracing::warn!(%error, "what was paid in the last hour is not known: its ceiling counts from now on");
+            tracing::warn!(%error, "cannot load the fees of the last hour, the hourly ceiling starts now: check the state folder");
             Vec::new()
         });
         let planner = Planner::new(config.clone(), u32::from_le_bytes(salt));
@@ -252,7 +258,7 @@ impl Task {
         self.step(Input::Stop);
     }
 
-    /// Waits for the next thing and does what it calls for; false at the end.
+    /// Waits for the next event and handles it. Returns false at the end.
     async fn turn(&mut self, notes: &mut mpsc::Receiver<Note>, stop: &CancellationToken) -> bool {
         let deadline = self.planner.next_deadline();
         let until = deadline.map(|at| self.began + Duration::from_millis(at.0));
@@ -294,7 +300,7 @@ impl Task {
                     Some(Input::Found(*flight, Ok(Some(included))))
                 });
                 let mut inputs: Vec<Input> = found.collect();
-                // After what was found: this says that nothing else was in the block.
+                // After the transactions in the block: this input states that the block contains no others.
                 inputs.push(Input::Seen {
                     block: seen.block,
                     is_newest: seen.is_newest,
@@ -305,7 +311,8 @@ impl Task {
         }
     }
 
-    /// Takes back what may not be sent any more. A process may have been stopped for long at any point before this one.
+    /// Removes calls with a closed fence. The process may have been suspended for a long time before this
+    /// point.
     fn withdraw(&mut self) {
         let replies = self.replies.iter();
         let shut = replies.filter(|(_, reply)| reply.is_shut());
@@ -323,14 +330,14 @@ impl Task {
         self.withdraw();
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let actions = self.planner.step(Mono(now), input);
-        // Before the send: what a crash leaves uncounted could be paid once more.
+        // Stored before sending: after a crash, uncounted fees could be paid again.
         if actions.iter().any(|action| matches!(action, Action::Send(..))) {
             self.keep_spent(Mono(now));
         }
         for action in actions {
             self.act(action);
         }
-        // Before a slow node there may always be something under way.
+        // With a slow node, the planner may never be idle.
         if self.hashes.len() > HASHES_MIN.max(4 * self.planner.load().1) {
             let planner = &self.planner;
             self.hashes.retain(|_, id| planner.is_under_way(*id));
@@ -338,13 +345,13 @@ impl Task {
         *lock(&self.status) = self.planner.status();
     }
 
-    /// Before anything is sent. One warning is enough for a disk that is full.
+    /// Stores the minutes before a transaction is sent. Logs one warning per series of failures.
     fn keep_spent(&mut self, now: Mono) {
         let kept = self.spent.store(self.planner.spent().kept(now, today()));
         if let Err(error) = &kept
             && !self.is_unkept
         {
-            tracing::warn!(%error, "what is paid is not kept: after a restart the hour's ceiling counts anew");
+            tracing::warn!(%error, "cannot store the fees of the last hour, a restart resets the hourly ceiling: check the state folder");
         }
         self.is_unkept = kept.is_err();
     }
@@ -355,7 +362,7 @@ impl Task {
         let call: BoxFuture<'static, Input> = match action {
             Action::Reply(ticket, outcome) => {
                 if let Some(reply) = self.replies.remove(&ticket) {
-                    // The caller may have gone away; the transaction is what it is.
+                    // The caller may have been dropped. This does not affect the transaction.
                     drop(reply.sender.send(outcome));
                 }
                 return;
@@ -367,7 +374,8 @@ impl Task {
             Action::FetchPrices => Box::pin(async move { Input::Prices(within(api.min_gas_prices()).await) }),
             Action::Simulate(id, draft) => {
                 let tx = self.sign(&draft);
-                // Where a node claims more a second one is asked: a lie about gas is found before it is paid for.
+                // If a node reports more gas, a second node is queried, to detect a false value before
+                // paying.
                 let most = self.ceilings.of_messages(&draft.msgs).gas;
                 let (costs, fee) = (draft.costs(), draft.price.fee.clone());
                 Box::pin(async move {
@@ -377,9 +385,9 @@ impl Task {
             }
             Action::Send(id, draft) => {
                 let tx = self.sign(&draft);
-                // Before the node answers: a block may tell of it first.
+                // Stored before the response: a block may contain the transaction earlier.
                 self.hashes.insert(tx.hash, id);
-                tracing::debug!(hash = %tx.hash, messages = draft.msgs.len(), "transaction is sent");
+                tracing::debug!(hash = %tx.hash, messages = draft.msgs.len(), "sending transaction");
                 Box::pin(async move { Input::Sent(id, within(api.broadcast(tx.bytes)).await) })
             }
             Action::Find(id, draft) => {
@@ -393,7 +401,7 @@ impl Task {
         self.calls.push(call);
     }
 
-    /// Signing is deterministic: the same draft gives the same bytes and hash, every time.
+    /// Signs a draft. Signing is deterministic, so the same draft results in the same bytes and hash.
     fn sign(&self, draft: &Draft) -> SignedTx {
         let account = Account {
             key: &self.key,
@@ -405,13 +413,13 @@ impl Task {
     }
 }
 
-/// Minutes since 1970. The planner's own clock goes on where this one is set.
+/// Returns the minutes since the Unix epoch. The planner itself uses a monotonic clock.
 fn today() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() / 60
 }
 
-/// Finds out whether a refused simulation lacks money: nodes return no code for it.
+/// Determines whether a refused simulation lacks money, because nodes return no code for this reason.
 async fn explained(
     api: &dyn TxApi,
     address: &Address,
@@ -422,7 +430,7 @@ async fn explained(
         return simulated;
     };
     for (denom, cost) in costs {
-        // A balance that cannot be read explains nothing.
+        // An unreadable balance is ignored.
         if let Ok(coin) = within(api.balance(address, denom)).await
             && coin.amount < *cost
         {
@@ -439,7 +447,7 @@ async fn within<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T
         Err(_) => Err(Failure {
             kind: ErrorKind::Timeout,
             transient: true,
-            message: format!("no answer within {ANSWER_MAX:?}"),
+            message: format!("no response within {ANSWER_MAX:?}"),
         }),
     }
 }

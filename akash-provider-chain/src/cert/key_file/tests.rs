@@ -21,7 +21,7 @@ fn own(account: &PrivateKey) -> OwnCertificate {
 }
 
 #[test]
-fn recorded_files_are_read() {
+fn reads_files_of_the_go_provider() {
     let folder = recordings::folder("chain/cert");
     let keys = [
         (
@@ -57,13 +57,13 @@ fn recorded_files_are_read() {
         assert!(text.starts_with(&own.cert_pem()));
 
         files.write(KeyFile::Next, &own).unwrap();
-        let ours = fs::read_to_string(files.path(KeyFile::Next)).unwrap();
+        let written = fs::read_to_string(files.path(KeyFile::Next)).unwrap();
         let shape = |text: &str| {
             text.lines()
                 .map(|l| (l.starts_with('-'), l.len()))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(shape(&ours), shape(&text), "{name}");
+        assert_eq!(shape(&written), shape(&text), "{name}");
         assert_eq!(
             files.read(KeyFile::Next).unwrap().private_key_der().unwrap(),
             own.private_key_der().unwrap()
@@ -72,7 +72,7 @@ fn recorded_files_are_read() {
 }
 
 #[test]
-fn a_file_is_written_read_promoted_and_discarded() {
+fn writes_reads_promotes_and_discards_a_file() {
     use std::os::unix::fs::PermissionsExt;
     let home = tempfile::tempdir().unwrap();
     let account = account(7);
@@ -100,16 +100,16 @@ fn a_file_is_written_read_promoted_and_discarded() {
 }
 
 #[test]
-fn each_defect_of_a_file_is_named() {
+fn reports_each_defect_of_a_file() {
     let home = tempfile::tempdir().unwrap();
     let (account, other) = (account(7), account(8));
     let files = KeyFiles::new(home.path(), &account);
     files.write(KeyFile::Current, &own(&account)).unwrap();
     let good = fs::read_to_string(files.path(KeyFile::Current)).unwrap();
-    let strangers = KeyFiles::new(home.path(), &other);
-    fs::copy(files.path(KeyFile::Current), strangers.path(KeyFile::Current)).unwrap();
+    let other_files = KeyFiles::new(home.path(), &other);
+    fs::copy(files.path(KeyFile::Current), other_files.path(KeyFile::Current)).unwrap();
     assert!(matches!(
-        strangers.read(KeyFile::Current),
+        other_files.read(KeyFile::Current),
         Err(CertError::WrongKey { .. })
     ));
 
@@ -131,9 +131,9 @@ fn each_defect_of_a_file_is_named() {
     }
 }
 
-/// Files of older tools, made here the way they made them.
+/// The old format, written as older versions of the Go provider do.
 #[test]
-fn the_older_form_is_read() {
+fn reads_the_legacy_key_format() {
     use cbc::cipher::BlockModeEncrypt;
     let account = account(7);
     let own = own(&account);
@@ -162,19 +162,19 @@ fn the_older_form_is_read() {
 }
 
 #[test]
-fn the_older_key_derivation_is_openssls() {
+fn derives_the_legacy_key_as_openssl_does() {
     // openssl enc -aes-256-cbc -md md5 -pass pass:secret -S 3031323334353637 -P
     let key = legacy_key(b"secret", b"01234567");
     assert_eq!(HEXLOWER.encode(&*key), include_str!("openssl.hex").trim());
 }
 
 #[test]
-fn a_link_is_followed_and_stays() {
-    let (home, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+fn writes_the_target_of_a_symbolic_link() {
+    let (home, target) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let account = account(7);
     let files = KeyFiles::new(home.path(), &account);
-    let real = elsewhere.path().join("provider.pem");
-    // What the link leads to is not there yet.
+    let real = target.path().join("provider.pem");
+    // The target of the link does not exist yet.
     std::os::unix::fs::symlink(&real, files.path(KeyFile::Current)).unwrap();
     let (first, second) = (own(&account), own(&account));
     files.write(KeyFile::Current, &first).unwrap();

@@ -1,4 +1,4 @@
-//! A rotation over a chain in memory, cut off wherever it can be.
+//! Rotation against an in-memory chain, interrupted after each step.
 
 use super::*;
 use crate::cert::{RENEW_BEFORE, VALIDITY};
@@ -32,7 +32,7 @@ impl Scene {
         }
     }
 
-    /// As after a restart: nothing is remembered but what is in files.
+    /// Returns a rotation as after a restart: without in-memory state.
     fn rotation(&self) -> Rotation {
         let settings = RotationSettings {
             grace: GRACE,
@@ -52,7 +52,7 @@ impl Scene {
         self.rotation().step(now).await.unwrap()
     }
 
-    /// Serials on the chain that are valid.
+    /// Returns the serials of the valid certificates on the chain.
     fn valid(&self) -> Vec<String> {
         let owner = self.account.address();
         self.chain.market(|market| {
@@ -65,7 +65,7 @@ impl Scene {
         KeyFiles::new(self.home.path(), &self.account).path(which)
     }
 
-    /// The swap was so long before `now`.
+    /// Sets the time of the swap to `ago` before `now`.
     fn swapped_before(&self, now: Duration, ago: Duration) {
         let file = std::fs::OpenOptions::new()
             .append(true)
@@ -85,7 +85,7 @@ fn serial(done: &Done) -> String {
     }
 }
 
-/// The first one: made, published, in use.
+/// Generates, publishes and activates the first certificate.
 async fn first(scene: &Scene) -> String {
     let made = scene.step(NOW).await;
     assert!(matches!(made, Done::Made(_)), "{made:?}");
@@ -97,7 +97,7 @@ async fn first(scene: &Scene) -> String {
 }
 
 #[tokio::test]
-async fn a_rotation_is_the_same_however_often_it_is_cut_off() {
+async fn interrupted_rotation_completes_after_restart() {
     let scene = Scene::new();
     let old = first(&scene).await;
     let due = NOW + VALIDITY - Duration::from_secs(6 * 24 * 3600);
@@ -106,7 +106,7 @@ async fn a_rotation_is_the_same_however_often_it_is_cut_off() {
     assert_eq!(scene.valid(), std::slice::from_ref(&old));
     assert_eq!(scene.step(due).await, Done::Published(new.clone()));
     assert_eq!(scene.valid(), [old.clone(), new.clone()]);
-    // Cut off in the middle of the swap: the current one is old already, the next one still next.
+    // A crash in the middle of the swap: the current file is already renamed, the next file still exists.
     std::fs::rename(scene.file(KeyFile::Current), scene.file(KeyFile::Old)).unwrap();
     scene.swapped_before(due, Duration::ZERO);
     assert_eq!(scene.step(due).await, Done::Swapped(new.clone()));
@@ -120,7 +120,7 @@ async fn a_rotation_is_the_same_however_often_it_is_cut_off() {
 }
 
 #[tokio::test]
-async fn the_old_one_is_revoked_after_the_grace_and_not_before() {
+async fn old_certificate_is_revoked_after_the_grace_period() {
     let scene = Scene::new();
     let old = first(&scene).await;
     let due = NOW + VALIDITY - Duration::from_secs(3600);
@@ -137,7 +137,7 @@ async fn the_old_one_is_revoked_after_the_grace_and_not_before() {
 }
 
 #[tokio::test]
-async fn nothing_is_revoked_on_uncertainty() {
+async fn no_certificate_is_revoked_on_uncertainty() {
     let scene = Scene::new();
     let old = first(&scene).await;
     let due = NOW + VALIDITY - Duration::from_secs(3600);
@@ -145,19 +145,19 @@ async fn nothing_is_revoked_on_uncertainty() {
     scene.step(due).await;
     scene.step(due).await;
     scene.swapped_before(due, GRACE);
-    // Nobody answers.
+    // Queries fail.
     scene.chain.fail_queries(Outage::UntilRestored);
     let error = scene.rotation().step(due).await.unwrap_err();
     assert!(matches!(error, RotationError::Chain(_)), "{error}");
     scene.chain.restore_queries();
-    // The one in use is gone from the disk: then a new one is made, and the old one stays.
+    // The current file was deleted: a new certificate is generated, and the old one stays valid.
     let current = std::fs::read(scene.file(KeyFile::Current)).unwrap();
     std::fs::remove_file(scene.file(KeyFile::Current)).unwrap();
     let made = scene.step(due).await;
     assert!(matches!(made, Done::Made(_)), "{made:?}");
     assert_eq!(scene.valid(), [old.clone(), new.clone()]);
     std::fs::remove_file(scene.file(KeyFile::Next)).unwrap();
-    // A file that cannot be read is not replaced, and nothing is revoked because of it.
+    // An unreadable file is not replaced, and no certificate is revoked because of it.
     std::fs::write(scene.file(KeyFile::Current), b"damaged").unwrap();
     let error = scene.rotation().step(due).await.unwrap_err();
     assert!(
@@ -166,7 +166,7 @@ async fn nothing_is_revoked_on_uncertainty() {
     );
     assert_eq!(scene.valid(), [old.clone(), new.clone()]);
     std::fs::write(scene.file(KeyFile::Current), current).unwrap();
-    // A transaction of unknown outcome is followed up, and asked for again.
+    // A transaction that was not sent is retried.
     scene.chain.next_fate(Fate::NotSent);
     assert!(matches!(
         scene.rotation().step(due).await,
@@ -177,7 +177,7 @@ async fn nothing_is_revoked_on_uncertainty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_publication_is_waited_for_before_anything_is_believed() {
+async fn unknown_publication_is_resolved_before_the_next_step() {
     let scene = Scene::new();
     scene.step(NOW).await;
     scene.chain.set_inclusion(Inclusion::NextBlock);
@@ -194,27 +194,27 @@ async fn an_unknown_publication_is_waited_for_before_anything_is_believed() {
         () = blocks => unreachable!(),
     };
     assert!(matches!(result, Err(RotationError::Unknown { .. })), "{result:?}");
-    assert_eq!(scene.valid().len(), 1, "it had landed in the end");
+    assert_eq!(scene.valid().len(), 1, "the transaction is included in the end");
     let swapped = scene.step(NOW).await;
     assert!(
         matches!(swapped, Done::Swapped(_)),
-        "not published twice: {swapped:?}"
+        "published only once: {swapped:?}"
     );
 }
 
 #[tokio::test]
-async fn a_running_rotation_tells_what_is_in_use() {
+async fn running_rotation_reports_the_certificate_in_use() {
     let scene = Scene::new();
     let rotation = scene.rotation();
     let stop = CancellationToken::new();
-    let told = std::sync::Mutex::new(Vec::new());
+    let reported = std::sync::Mutex::new(Vec::new());
     let in_use = |own: OwnCertificate| {
-        told.lock().unwrap().push(own.facts().serial.clone());
+        reported.lock().unwrap().push(own.facts().serial.clone());
         stop.cancel();
     };
     tokio::time::timeout(Duration::from_secs(120), rotation.run(in_use, stop.clone()))
         .await
         .unwrap();
-    assert_eq!(*told.lock().unwrap(), scene.valid());
+    assert_eq!(*reported.lock().unwrap(), scene.valid());
     assert!(Path::new(&scene.file(KeyFile::Current)).exists());
 }

@@ -9,20 +9,20 @@ fn why(text: &str, passphrase: &str) -> String {
 }
 
 #[test]
-fn what_is_sealed_opens() {
+fn decrypts_an_encrypted_key() {
     let text = seal(&key(), &"correct horse".into()).unwrap();
     assert_eq!(
         open(&text, &"correct horse".into()).unwrap().to_bytes(),
         key().to_bytes()
     );
-    let in_a_mail = format!("Hello,\n\n{}\nbye\n", text.replace('\n', "\r\n"));
-    assert!(why(&in_a_mail, "correct horse").contains("opened"));
+    let with_other_text = format!("Hello,\n\n{}\nbye\n", text.replace('\n', "\r\n"));
+    assert!(why(&with_other_text, "correct horse").contains("opened"));
     assert_eq!(why(&text, "wrong horse"), "wrong passphrase for the exported key");
     assert!(text.lines().all(|l| l.len() <= LINE));
 }
 
 #[test]
-fn each_defect_is_named() {
+fn reports_each_defect() {
     let text = seal(&key(), &"passphrase".into()).unwrap();
     let body = text.lines().nth(5).unwrap().to_owned();
     let flipped = if body.starts_with('A') {
@@ -31,13 +31,13 @@ fn each_defect_is_named() {
         format!("A{}", &body[1..])
     };
     let cases = [
-        (String::new(), "there is no line"),
-        (text.replace(END, ""), "cut off"),
+        (String::new(), "missing line"),
+        (text.replace(END, ""), "truncated"),
         (text.replace(&body, &flipped), "checksum"),
         (text.replace(&body, "!!"), "base64"),
         (text.replace("argon2", "md5"), "`kdf` header is `md5`"),
         (text.replace("salt: ", "salt: x"), "hexadecimal"),
-        (text.replace("salt: ", "pepper: "), "no `salt`"),
+        (text.replace("salt: ", "pepper: "), "missing `salt`"),
         (
             text.replace("type: secp256k1", "type: ed25519"),
             "type is `ed25519`",
@@ -52,13 +52,13 @@ fn each_defect_is_named() {
 }
 
 #[test]
-fn checksums_are_those_of_openpgp() {
+fn checksum_is_crc24_of_openpgp() {
     assert_eq!(crc24(b""), 0x00b7_04ce);
     assert_eq!(crc24(b"123456789"), 0x0021_cf02);
 }
 
-/// Made with the Go tool's libraries (passphrase `a passphrase`, key of 32 sevens).
-const BY_THE_GO_TOOL: [&str; 2] = [
+/// Texts from the libraries of the Go tools (passphrase `a passphrase`, private key of 32 bytes 7).
+const GO_EXPORTS: [&str; 2] = [
     "-----BEGIN TENDERMINT PRIVATE KEY-----
 salt: 30313233343536373839616263646566
 kdf: argon2
@@ -81,8 +81,8 @@ EPLt/y6ivYiQraSmSQoFPzfQC8KIhEXz1Ruz/uM=
 ];
 
 #[test]
-fn keys_exported_by_the_go_tool_are_read() {
-    for text in BY_THE_GO_TOOL {
+fn reads_keys_exported_by_the_go_tools() {
+    for text in GO_EXPORTS {
         let opened = open(text, &"a passphrase".into()).unwrap();
         assert_eq!(opened.to_bytes(), key().to_bytes());
         assert_eq!(why(text, "another"), "wrong passphrase for the exported key");

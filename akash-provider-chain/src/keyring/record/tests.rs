@@ -14,7 +14,7 @@ fn why(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn amino_prefixes_follow_from_the_names() {
+fn amino_prefixes_match_the_type_names() {
     let prefix = |name: &str| {
         let hash = Sha256::digest(name.as_bytes());
         let rest: Vec<u8> = hash.iter().copied().skip_while(|b| *b == 0).skip(3).collect();
@@ -29,7 +29,7 @@ fn amino_prefixes_follow_from_the_names() {
 }
 
 #[test]
-fn a_record_is_written_as_the_go_tool_writes_it() {
+fn encoded_record_equals_that_of_the_go_tools() {
     let private = "476b6588a0341cd336005f811383eb9c2a93c4bca787699219c0dc021cc85c0c";
     let key = PrivateKey::from_bytes(&HEXLOWER.decode(private.as_bytes()).unwrap()).unwrap();
     let expected = "0a0870726f766964657212460a1f2f636f736d6f732e63727970746f2e736563703235366b312e5075624b6579\
@@ -42,7 +42,7 @@ fn a_record_is_written_as_the_go_tool_writes_it() {
     assert_eq!(stored.private.unwrap().to_bytes(), key.to_bytes());
 }
 
-/// The older form, put together from its parts.
+/// Encodes a key in the legacy amino format.
 fn amino_bytes(name: &str, public: &[u8], private: &[u8]) -> Vec<u8> {
     let info = AminoLocal {
         name: name.into(),
@@ -57,7 +57,7 @@ fn amino_bytes(name: &str, public: &[u8], private: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_older_amino_form_is_read() {
+fn reads_the_legacy_amino_format() {
     let bytes = amino_bytes("old", key().public().as_bytes(), &key().to_bytes()[..]);
     let stored = decode(&bytes).unwrap();
     assert_eq!((stored.name.as_str(), stored.kind), ("old", KeyKind::Local));
@@ -66,7 +66,7 @@ fn the_older_amino_form_is_read() {
 }
 
 #[test]
-fn keys_without_a_private_half_are_told_apart() {
+fn distinguishes_key_types_without_a_private_key() {
     use crate::proto::cosmos::crypto::keyring::v1::record::{Ledger, Multi, Offline};
     let kind = |item: Option<Item>| {
         let public = PubKey {
@@ -92,15 +92,15 @@ fn keys_without_a_private_half_are_told_apart() {
 }
 
 #[test]
-fn halves_of_two_keys_are_refused() {
+fn refuses_a_public_key_of_another_private_key() {
     let other = PrivateKey::from_bytes(&[8; 32]).unwrap();
     let mixed = amino_bytes("mixed", key().public().as_bytes(), &other.to_bytes()[..]);
-    assert!(why(&mixed).contains("do not belong together"));
+    assert!(why(&mixed).contains("does not belong to the private key"));
 }
 
 proptest::proptest! {
     #[test]
-    fn rubbish_never_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+    fn invalid_bytes_never_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
         drop(decode(&bytes));
         let mut amino = vec![u8::try_from(bytes.len() + 4).unwrap_or(1)];
         amino.extend(AMINO_LOCAL);
@@ -109,7 +109,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn every_cut_and_flip_of_a_record_is_read_or_refused(at in 0_usize..178, flip in 1_u8..) {
+    fn modified_record_never_mixes_keys(at in 0_usize..178, flip in 1_u8..) {
         let bytes = encode("provider", &key());
         drop(decode(&bytes[..at.min(bytes.len())]));
         let mut changed = bytes.to_vec();

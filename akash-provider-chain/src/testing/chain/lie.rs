@@ -1,4 +1,4 @@
-//! Lies of a node.
+//! False responses of a simulated node.
 
 use super::Reply;
 use crate::method::Method;
@@ -9,25 +9,26 @@ use prost::Message;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A false response of a node. Its other responses are true.
+/// False response of a node. All other responses are true.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
-    /// Status and queries name this height.
+    /// Status and queries report this height.
     Height(Height),
-    /// The whole chain is this much higher: status, headers, empty blocks and queries are consistent.
+    /// The whole chain is higher by this number of blocks: status, headers, empty blocks and queries are
+    /// consistent.
     Chain(Height),
-    /// Status and headers name a time that is a century ahead.
+    /// Status and headers report a time one century ahead.
     Time,
-    /// The market takes no bids.
+    /// The parameters of the market allow no bids.
     Params,
-    /// Every account has another number and sequence.
+    /// Every account has a wrong number and sequence.
     Account,
     /// No account has a certificate.
     Certificates,
 }
 
 impl Lie {
-    /// The height that is read, and the height that is named.
+    /// Returns the height of the data, and the reported height.
     pub(super) fn heights(lie: Option<Self>, asked: Height, newest: Height) -> (Height, Height) {
         let at = if asked == 0 || matches!(lie, Some(Self::Chain(_))) {
             newest
@@ -40,7 +41,7 @@ impl Lie {
         }
     }
 
-    /// What a query of this path returns in place of the truth.
+    /// Returns the response to a query, false or true.
     pub(super) fn content(lie: Option<Self>, path: &str, truth: Vec<u8>) -> Vec<u8> {
         match lie {
             Some(Self::Params) if path == mkt::QueryParamsRequest::PATH => no_bids(&truth),
@@ -50,7 +51,7 @@ impl Lie {
         }
     }
 
-    /// A block that does not exist, with this header.
+    /// Returns a block that does not exist, with this header.
     pub(super) fn beyond(lie: Option<Self>, method: &str, height: Height, header: Value) -> Option<Reply> {
         let reply = match (lie?, method) {
             (Self::Chain(_), "header") => json!({"header": header}),

@@ -72,7 +72,7 @@ const MARKET: [(&str, TxError); 41] = [
 ];
 
 #[test]
-fn every_code_of_the_market_has_its_meaning() {
+fn maps_every_code_of_the_market() {
     for (number, (name, expected)) in (1..).zip(MARKET) {
         let code = Code::new("market", number);
         assert_eq!(meaning(&code, Some(&bid())), expected, "{code} {name}");
@@ -81,7 +81,7 @@ fn every_code_of_the_market_has_its_meaning() {
 }
 
 #[test]
-fn codes_of_other_modules_have_their_meaning_for_a_bid_a_close_and_a_payout() {
+fn maps_codes_of_other_modules_for_bid_close_and_withdrawal() {
     use TxError::{FeeUnpaid as Fee, InsufficientFunds as Money, LeaseNotActive as Over, Other};
     let payout = Msg::WithdrawLease { id: id() };
     let cases = [

@@ -1,4 +1,4 @@
-//! The writer's questions, answered with what a real node once said.
+//! [`TxApi`] over simulated nodes with recorded responses.
 
 use super::*;
 use crate::endpoints::Endpoints;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::Path;
 use testbed::recordings;
 
-/// The reply that a recording holds.
+/// Converts a recording to a response.
 fn reply(recorded: &Value) -> Reply {
     match recorded.get("error") {
         Some(error) => Reply::Error(
@@ -20,7 +20,7 @@ fn reply(recorded: &Value) -> Reply {
     }
 }
 
-/// A reader of a node that says `sent` to whatever is sent and `asked` to whatever is asked.
+/// Returns a reader with a node that responds with `sent` to transactions and with `asked` to queries.
 async fn reader(folder: &Path, sent: &str, asked: &str) -> (Node, Reader) {
     let json = |name: &str| recordings::json(&folder.join(name));
     let (status, akash) = (reply(&json("rpc/status.json")), reply(&json("rpc/akash.json")));
@@ -39,7 +39,7 @@ async fn reader(folder: &Path, sent: &str, asked: &str) -> (Node, Reader) {
 }
 
 #[tokio::test]
-async fn recorded_answers_to_a_send_are_understood() {
+async fn recorded_responses_to_transactions_are_classified() {
     let folder = recordings::folder("chain");
     let cases = [
         ("unordered-ok", None),
@@ -75,7 +75,7 @@ async fn recorded_answers_to_a_send_are_understood() {
 }
 
 #[tokio::test]
-async fn recorded_answers_to_questions_are_understood() {
+async fn recorded_responses_to_queries_are_parsed() {
     let folder = recordings::folder("chain");
     let asked = async |name: &str| reader(&folder, "unordered-ok", name).await;
     let (_node, ok) = asked("misc/tx-Simulate-ok").await;
@@ -104,7 +104,7 @@ async fn recorded_answers_to_questions_are_understood() {
 }
 
 #[tokio::test]
-async fn a_refusal_after_silence_is_no_certainty() {
+async fn refusal_after_a_lost_response_is_inconclusive() {
     let status = |method: &str| match method {
         "status" => Some(serde_json::json!({
             "node_info": {"network": "local"},
@@ -130,14 +130,14 @@ async fn a_refusal_after_silence_is_no_certainty() {
     };
     let node = Node::start(answer.clone()).await;
     let reader = |urls: &[&String]| Reader::new(Endpoints::new(urls, "local", Limits::default()).unwrap());
-    // Silent first, and asked again: that refusal says nothing about the first time.
+    // The first response is lost, so the refusal of the second attempt is inconclusive.
     let uncertain = reader(&[&node.url]).broadcast(vec![1]).await.unwrap_err();
     assert_eq!(uncertain.kind(), ErrorKind::Unavailable, "{uncertain}");
     assert!(uncertain.to_string().contains("perhaps sent"), "{uncertain}");
     assert_eq!(silences.load(Ordering::Relaxed), 0);
     let alone = reader(&[&node.url]).broadcast(vec![1]).await.unwrap();
     assert!(matches!(alone, Submission::Refused { .. }), "{alone:?}");
-    // A node that cannot be connected to has heard nothing.
+    // A node without a connection has not received the transaction.
     let gone = {
         let node = Node::start(answer).await;
         node.url.clone()
@@ -158,7 +158,7 @@ async fn a_refusal_after_silence_is_no_certainty() {
 }
 
 #[tokio::test]
-async fn a_second_node_is_asked_where_the_first_names_too_much_gas() {
+async fn second_node_is_queried_if_the_gas_is_too_high() {
     use crate::proto::cosmos::base::abci::v1beta1::GasInfo;
     let node = async |used: u64| {
         let answer = SimulateResponse {
@@ -181,7 +181,7 @@ async fn a_second_node_is_asked_where_the_first_names_too_much_gas() {
     };
     let (liar, honest) = (node(50_000_000_000).await, node(125_000).await);
     let reader = |urls: &[&String]| Reader::new(Endpoints::new(urls, "local", Limits::default()).unwrap());
-    // Whichever of the two is asked first.
+    // Independent of the order of the two nodes.
     for urls in [[&liar.url, &honest.url], [&honest.url, &liar.url]] {
         for _ in 0..3 {
             let reader = reader(&urls);
@@ -194,7 +194,7 @@ async fn a_second_node_is_asked_where_the_first_names_too_much_gas() {
         .await
         .unwrap();
     assert_eq!(alone, Simulation::Gas { used: 50_000_000_000 });
-    // Below the limit nobody else is asked.
+    // Below the limit, the second node is not queried.
     let calls = || honest.calls.load(Ordering::Relaxed);
     let both = reader(&[&honest.url, &liar.url]);
     both.simulate(vec![1]).await.unwrap();

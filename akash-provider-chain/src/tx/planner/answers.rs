@@ -1,4 +1,4 @@
-//! What answers mean.
+//! Handling of responses.
 
 use super::super::api::{Code, Included, Simulation, Submission};
 use super::super::code::{is_panic, rejected, shortened};
@@ -11,13 +11,13 @@ use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{Msg, TxError, TxOutcome};
 
-/// Drafts of one flight that are replaced after a refusal that a new draft may mend.
+/// Maximum number of replaced drafts after refusals.
 const REPLACED_MAX: u32 = 5;
-/// Times a flight may run out of gas: each costs a fee.
+/// Maximum number of out-of-gas failures. Each of them costs a fee.
 const STARVED_MAX: u32 = 2;
-/// Simulations of a bid that are refused for no reason that can be seen, before the refusal is believed.
+/// Maximum number of repeated simulations of a bid that is refused without a visible reason.
 const DOUBTED_MAX: u32 = 3;
-/// Simulations that fail to be answered before a generous limit is used instead.
+/// Number of failed simulations after which a generous gas limit is used.
 const SIMULATIONS_MAX: u32 = 2;
 
 const OUT_OF_GAS: u32 = 11;
@@ -32,22 +32,22 @@ const WRONG_SEQUENCE: u32 = 32;
 const NOT_SUPPORTED: u32 = 37;
 const TIMEOUT: u32 = 42;
 
-/// What a refusal calls for.
+/// Reaction to a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cure {
-    /// The same bytes again, later.
+    /// Send the same bytes again later.
     Again,
-    /// A new draft: with a fresh nonce.
+    /// Create a new draft with a new nonce.
     Renew,
-    /// A new draft, once the account has been asked for.
+    /// Query the account, then create a new draft.
     Relearn,
-    /// A new draft, once the price has been asked for.
+    /// Query the prices, then create a new draft.
     Reprice,
-    /// A new draft, once it has been simulated again.
+    /// Simulate again, then create a new draft.
     Reestimate,
-    /// A new draft with a sequence: the chain knows no unordered transactions.
+    /// Create a new draft with a sequence, because the chain does not support unordered transactions.
     Order,
-    /// Nothing helps: the refusal is the outcome.
+    /// The refusal is the outcome.
     None,
 }
 
@@ -58,7 +58,7 @@ fn cure(code: &Code, ordered: bool) -> Cure {
     match code.number {
         MEMPOOL_FULL => Cure::Again,
         TIMEOUT | TIMEOUT_HEIGHT => Cure::Renew,
-        // An unordered nonce that was used already, or a timeout that is too far off for this node's time.
+        // The nonce was already used, or the timeout is too late for the time of this node.
         INVALID_REQUEST if !ordered => Cure::Renew,
         NOT_SUPPORTED | TX_DECODE if !ordered => Cure::Order,
         WRONG_SEQUENCE | UNAUTHORIZED => Cure::Relearn,
@@ -69,12 +69,12 @@ fn cure(code: &Code, ordered: bool) -> Cure {
 }
 
 impl Planner {
-    /// A block as the follower tells it. An old one says nothing about the time.
+    /// Handles a block of the event follower. Only the newest block updates the tip.
     pub(super) fn seen(&mut self, block: SyncInfo, is_newest: bool, is_complete: bool) {
         let height = block.height;
         if is_complete {
             for flight in self.flights.values_mut() {
-                // Blocks without a hole: what was in none before and is not in this one is in none.
+                // Without a gap between blocks, the transaction is in no block up to this height.
                 if flight.absent_until.is_some_and(|at| at + 1 >= height) {
                     flight.absent_until = flight.absent_until.max(Some(height));
                 }
@@ -88,7 +88,7 @@ impl Planner {
     pub(super) fn account(&mut self, answer: Result<Option<Account>, Failure>) {
         if let Some(sequence) = self.known.account_answered(self.now, answer) {
             let waiting = self.flights.values().filter_map(Flight::waiting_sequence);
-            // Those below the chain's sequence have landed or never will.
+            // Transactions below the sequence of the chain are included or expired.
             let waiting = waiting.filter(|s| *s >= sequence).max();
             self.sequencer.learn(sequence, waiting);
         }
@@ -109,14 +109,14 @@ impl Planner {
                 self.proven = true;
                 let msgs = flight.msgs();
                 if let Err(why) = self.config.gas.ceilings.judge_gas(&msgs, used) {
-                    // Not believed, and not remembered for others of its shape.
+                    // The result is not trusted, and is not stored for other transactions of this shape.
                     let at = self.hold(id, why.to_string());
                     if let Some(flight) = self.flights.get_mut(&id) {
                         flight.phase = Phase::Estimating { at, asked: false };
                     }
                     return;
                 }
-                // What starved before gets more than it seems to need.
+                // After an out-of-gas failure, the limit must not fall below the increased value.
                 let used = used.max(flight.gas.unwrap_or(0));
                 flight.gas = Some(used);
                 flight.failures = 0;
@@ -140,7 +140,7 @@ impl Planner {
                 self.reply(id, &Ok(outcome), out);
             }
             Ok(Simulation::Refused { log }) => {
-                // With sequences the reason may be ours: another transaction of the account came first.
+                // With sequences, another transaction of the account may have been included first.
                 if self.sequencer.is_ordered() && flight.replaced == 0 {
                     flight.replaced += 1;
                     flight.phase = Phase::Estimating {
@@ -179,10 +179,10 @@ impl Planner {
         match answer {
             Ok(Submission::Accepted | Submission::Known) => self.accepted(id),
             Ok(Submission::Refused { code, .. }) if code.is_sdk(IN_MEMPOOL) => self.accepted(id),
-            // It was sent before; what a node says to the same bytes later says nothing about the first time.
+            // The transaction was sent before, so the response to the same bytes is inconclusive.
             Ok(Submission::Refused { code, .. }) if flight.perhaps_sent => {
                 let full = code.is_sdk(MEMPOOL_FULL);
-                // Asked again after some more blocks, not at once.
+                // The transaction is searched again after some more blocks.
                 flight.accepted_at = self.known.height();
                 flight.failures += u32::from(full);
                 flight.phase = if full {
@@ -197,14 +197,14 @@ impl Planner {
                 }
             }
             Ok(Submission::Refused { code, log }) => self.refused(id, &code, &log, out),
-            // The same bytes again: a node that has them says so.
+            // A node that has received these bytes before reports so.
             Err(_) => {
                 flight.perhaps_sent = true;
                 flight.failures += 1;
                 flight.phase = Phase::Ready {
                     at: now.plus(backoff(flight.failures)),
                 };
-                // Past its expiry a send can only be refused, so it is searched for instead.
+                // After the expiry a node can only refuse the transaction, so the planner searches for it.
                 let expired = |t: Tip| {
                     flight
                         .draft
@@ -225,7 +225,7 @@ impl Planner {
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
-        // It cannot be in a block that was there before it was first sent.
+        // Blocks before the first attempt cannot contain the transaction.
         let known = self.known.height();
         let searched_at = if flight.perhaps_sent { None } else { known };
         flight.perhaps_sent = true;
@@ -241,24 +241,24 @@ impl Planner {
         }
     }
 
-    /// A node did not take the first send of a draft, so no node has it.
+    /// Handles a refusal of the first attempt: no node has the transaction.
     fn refused(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
-        // As this draft was made: others may have made the writer count sequences since.
+        // The ordering of this draft counts. The planner may have switched to sequences since.
         let ordering = flight.draft.as_ref().map(|d| d.ordering);
         let ordered = matches!(ordering, Some(Ordering::Ordered { .. }));
         let cure = cure(code, ordered);
         let hopeless = flight.replaced >= REPLACED_MAX || flight.starved >= STARVED_MAX;
         match cure {
-            // Not counted: a full mempool says nothing about this transaction.
+            // Not counted: a full mempool is independent of this transaction.
             Cure::Again => {}
             Cure::None => return self.rejected(id, code, log, out),
             Cure::Reestimate if hopeless => return self.rejected(id, code, log, out),
             _ if hopeless => {
-                let why = format!("not sent, no node takes it: {code} {}", shortened(log));
+                let why = format!("not sent, refused by all nodes: {code} {}", shortened(log));
                 return self.reply(id, &Err(failure(ErrorKind::Unavailable, why)), out);
             }
             _ => {}
@@ -277,7 +277,7 @@ impl Planner {
                 flight.phase = Phase::Ready {
                     at: now.plus(backoff(flight.replaced)),
                 };
-                // The timeout was made from the newest block that is known: perhaps that one is old.
+                // The timeout is based on the newest known block, which may be outdated.
                 self.known.hurry_tip(now);
             }
             Cure::Relearn => {
@@ -301,7 +301,8 @@ impl Planner {
         }
     }
 
-    /// It ran out of gas: estimated anew, with half as much again at least.
+    /// Handles an out-of-gas failure: the transaction is estimated again, with a limit increased by at least
+    /// 50 %.
     fn starve(&mut self, id: FlightId) {
         let at = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -314,7 +315,7 @@ impl Planner {
         flight.perhaps_sent = false;
         flight.accepted_at = None;
         flight.phase = Phase::Estimating { at, asked: false };
-        // Others of its shape would run out of gas as well.
+        // The stored estimate is too low for this shape.
         self.estimates.forget(&msgs);
     }
 
@@ -340,7 +341,7 @@ impl Planner {
                 *step = Check::Looking { absent };
                 out.extend(flight.msgs().first().cloned().map(|msg| Action::Look(id, msg)));
             }
-            // A late answer: the flight has moved on.
+            // Late response: the phase has changed.
             Phase::Estimating { .. } | Phase::Judging { .. } | Phase::Ready { .. } | Phase::Sending => {}
         }
     }
@@ -359,7 +360,7 @@ impl Planner {
             flight.gas = flight.gas.map(|g| g.max(included.gas_used));
             return self.starve(id);
         }
-        // Refused before a message was run: the refusal is about the nonce.
+        // Refused before the execution of messages, because of the nonce.
         let ante = code.is_sdk(TIMEOUT) || code.is_sdk(TIMEOUT_HEIGHT) || code.is_sdk(WRONG_SEQUENCE);
         if ante {
             return self.never(id, out);
@@ -382,15 +383,16 @@ impl Planner {
                     _ => TxError::Other,
                 };
                 if error == TxError::Other && !self.proven && !self.sequencer.is_ordered() {
-                    // Perhaps the chain knows no unordered transactions. A simulation has no code that says so,
-                    // a send has.
+                    // The chain may not support unordered transactions. A simulation returns no code for this
+                    // error, but sending
+                    // does.
                     flight.gas = None;
                     flight.phase = Phase::Ready { at: now };
                     return;
                 }
                 let is_bid = matches!(&flight.msgs()[..], [Msg::CreateBid { .. }]);
                 if error == TxError::Other && is_bid && flight.doubted < DOUBTED_MAX {
-                    // Perhaps a node behind the others, which does not know the order yet.
+                    // A node behind the others may not have the order yet.
                     flight.doubted += 1;
                     let at = now.plus(backoff(flight.doubted));
                     flight.phase = Phase::Estimating { at, asked: false };
@@ -413,7 +415,7 @@ impl Planner {
                     self.reply(id, &Ok(TxOutcome::Committed { height }), out);
                 }
                 Ok(Standing::NotDone | Standing::Impossible(_)) => self.never(id, out),
-                // The record does not tell, but the node knows no such transaction.
+                // The record is inconclusive, but the node does not have the transaction.
                 Ok(Standing::Unclear) if absent => self.never(id, out),
                 Ok(Standing::Unclear) | Err(_) => {
                     flight.failures += 1;
@@ -428,8 +430,9 @@ impl Planner {
         }
     }
 
-    /// It can no longer land. With sequences another transaction of the account may have taken its place, so it is
-    /// made anew while its caller still waits.
+    /// Handles an expired transaction. With sequences, another transaction of the account may have used the
+    /// sequence, so a
+    /// new draft is created while the caller still waits.
     fn never(&mut self, id: FlightId, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -444,11 +447,11 @@ impl Planner {
             flight.phase = Phase::Ready { at: now };
             return self.sequencer.mismatch();
         }
-        let why = "it expired before a block took it and will never land".to_owned();
+        let why = "transaction expired before it was included in a block".to_owned();
         self.reply(id, &Err(failure(ErrorKind::Unavailable, why)), out);
     }
 
-    /// The chain refuses. What failed in a batch is tried alone: one of several may be to blame.
+    /// Handles a refusal by the chain. A shared transaction is split, because one member may be the reason.
     fn rejected(&mut self, id: FlightId, code: &Code, log: &str, out: &mut Vec<Action>) {
         let Some(flight) = self.flights.get(&id) else {
             return;
@@ -458,17 +461,17 @@ impl Planner {
         }
         let outcome = rejected(code, log, flight.msgs().first());
         if is_panic(code) {
-            tracing::warn!(%code, log = %shortened(log), "the chain's handler panicked");
+            tracing::warn!(%code, log = %shortened(log), "message handler of the chain panicked");
         }
         self.reply(id, &Ok(outcome), out);
     }
 
-    /// Members of a shared transaction go back into the queue, each to go alone.
+    /// Splits a shared transaction: its members are queued again, each alone.
     fn split(&mut self, id: FlightId, log: &str) {
         let Some(flight) = self.flights.remove(&id) else {
             return;
         };
-        tracing::info!(members = flight.members.len(), log = %shortened(log), "shared transaction refused: sent singly");
+        tracing::info!(members = flight.members.len(), log = %shortened(log), "shared transaction refused, sending each message alone");
         for mut member in flight.members {
             member.alone = true;
             self.enqueue(member);

@@ -1,10 +1,14 @@
-//! Every interleaving of the writer with a node that loses, lags and forgets, within a budget of such faults.
+//! Explores all interleavings of the planner with a node that loses messages, lags and restarts, for a
+//! limited number of
+//! faults.
 //!
-//! A world is the planner, the answers it waits for, and a chain reduced to what decides: what is in the mempool,
-//! what landed, which nonces are used. Time passes with blocks alone, twenty seconds each. Invariants hold in every
-//! state that can be reached; a violation prints the shortest way to it.
+//! A world consists of the planner, its pending responses, and a minimal chain: mempool, included
+//! transactions, used
+//! nonces. Time passes with blocks only, 20 seconds each. The invariants are checked in every reachable
+//! state. A
+//! violation prints the shortest path to its state.
 //!
-//! Length: one world with its choices and its invariants; they are read together.
+//! Length: one model with its transitions and invariants, which are read together.
 
 use super::*;
 use crate::tx::api::Code;
@@ -17,7 +21,7 @@ const CHAIN: &str = "explored";
 const BLOCK_MS: u64 = 20_000;
 const STATES_MAX: usize = 400_000;
 
-/// An answer that is awaited.
+/// Pending response.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum InFlight {
     Block,
@@ -29,16 +33,16 @@ enum InFlight {
     Look(FlightId, Msg),
 }
 
-/// A draft that was sent, as far as the planner can know.
+/// Draft that was sent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Sent {
     tickets: Vec<Ticket>,
     draft: Draft,
-    /// The last word on it is a refusal of its first send.
+    /// The last response is a refusal of the first attempt.
     is_refused: bool,
 }
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Told {
     Committed,
@@ -53,10 +57,10 @@ struct World {
     now: u64,
     height: u64,
     time: BlockTime,
-    /// Blocks and faults that may still come.
+    /// Number of remaining blocks and faults.
     blocks_left: u32,
     faults_left: u32,
-    /// Calls that are made at any time, in this order.
+    /// Calls, in this order, at any time.
     script: Vec<Vec<Msg>>,
     made: Vec<Vec<Msg>>,
     told: BTreeMap<Ticket, Told>,
@@ -167,7 +171,7 @@ impl World {
                 Action::Send(id, draft) => {
                     let of = draft.msgs.iter().map(Msg::priority).min().unwrap();
                     if of < priority {
-                        self.wrong("sent after something less urgent".to_owned());
+                        self.wrong("sent after a less urgent transaction".to_owned());
                     }
                     priority = of;
                     self.sends(id, draft);
@@ -188,11 +192,11 @@ impl World {
             Err(_) => Told::Error,
         };
         if self.told.insert(ticket, told).is_some() {
-            self.wrong(format!("call {ticket} is answered twice"));
+            self.wrong(format!("call {ticket} has two replies"));
         }
     }
 
-    /// What takes off leaves nothing more urgent behind that could have gone.
+    /// Checks that no dispatched call leaves a more urgent, ready call in the queue.
     fn judge_order(&mut self, before: &[Request]) {
         let waiting = &self.planner.queue;
         let flying = self.planner.flights.values().flat_map(|f| &f.members);
@@ -204,7 +208,7 @@ impl World {
         };
         let stuck = |r: &Request| urgency(r) < least && withdrawn(&r.msgs).next().is_none();
         if self.planner.flights.len() >= self.planner.config.flights_max && waiting.values().any(stuck) {
-            self.wrong("something more urgent was left waiting".to_owned());
+            self.wrong("a more urgent call stays in the queue".to_owned());
         }
     }
 
@@ -215,13 +219,13 @@ impl World {
             .map(|m| m.ticket)
             .collect();
         if draft.msgs.len() > 1 && draft.msgs.iter().any(|m| matches!(m, Msg::CreateBid { .. })) {
-            self.wrong("a bid shares a transaction".to_owned());
+            self.wrong("a transaction with a bid contains other messages".to_owned());
         }
         if !self.sent.iter().any(|s| s.draft == draft) {
             let alive = |s: &&Sent| s.tickets.iter().any(|t| tickets.contains(t)) && !self.is_dead(s);
             if let Some(other) = self.sent.iter().find(alive) {
                 let text = format!(
-                    "sent with a second nonce while the first may land: {:?}",
+                    "sent with a second nonce before the first one expired: {:?}",
                     other.draft.ordering
                 );
                 return self.wrong(text);
@@ -236,8 +240,9 @@ impl World {
         self.in_flight.push(InFlight::Send(id, draft));
     }
 
-    /// It can never take effect: refused before any node had it, failed in a block, out of time, or its sequence is
-    /// somebody else's.
+    /// Returns true if a sent draft can no longer take effect: refused by the first node, failed in a block,
+    /// expired, or with
+    /// a sequence that another transaction has used.
     fn is_dead(&self, sent: &Sent) -> bool {
         let failed = |(d, _, failure): &(Draft, u64, Option<u32>)| *d == sent.draft && failure.is_some();
         let overtaken = match sent.draft.ordering {
@@ -252,7 +257,7 @@ impl World {
             || sent.draft.expiry.passed(self.height, self.time)
     }
 
-    /// The sequence that a new transaction must have.
+    /// Returns the required sequence of a new transaction.
     fn checked(&self) -> u64 {
         let waiting = self
             .mempool
@@ -261,7 +266,7 @@ impl World {
         self.sequence + waiting.count() as u64
     }
 
-    /// What a node says to a draft, and does with it.
+    /// Handles a draft that arrives at a node.
     fn arrive(&mut self, draft: &Draft) -> Submission {
         let refused = |number| Submission::Refused {
             code: Code::new("sdk", number),
@@ -348,7 +353,7 @@ impl World {
         }
     }
 
-    /// A block is made; `told` when the follower passes it on.
+    /// Completes a block. With `told`, the event follower reports the block.
     fn block(&self, told: bool, forgotten: bool) -> Self {
         let mut next = self.clone();
         if forgotten {
@@ -459,7 +464,7 @@ impl World {
     }
 
     fn refuse(&mut self, id: FlightId, draft: &Draft, number: u32) {
-        // Of the first send only: what was perhaps sent before is not taken back by a refusal.
+        // Only a refusal of the first attempt proves that no node has the draft.
         let first = self.planner.flights.get(&id).is_some_and(|f| !f.perhaps_sent);
         if let Some(sent) = self.sent.iter_mut().find(|s| s.draft == *draft) {
             sent.is_refused = first;
@@ -492,22 +497,23 @@ impl World {
                     out.push((name.to_owned(), next));
                 }
             };
-            block("a block is told", 0, true, false);
-            block("a block is not told", 1, false, false);
+            block("block reported", 0, true, false);
+            block("block not reported", 1, false, false);
             if !self.mempool.is_empty() {
-                block("a mempool is lost", 1, true, true);
+                block("mempool lost", 1, true, true);
             }
             if self.planner.sequencer.is_ordered() && self.faults_left > 0 {
                 let mut next = self.clone();
                 next.faults_left -= 1;
                 next.sequence += 1;
-                out.push(("the owner uses the key".to_owned(), next));
+                out.push(("another program uses the key".to_owned(), next));
             }
         }
         out
     }
 
-    /// What waits for an answer has a call in flight: otherwise it waits until its time is over, and what is behind it too.
+    /// Finds a phase that waits for a response without a pending call. Such a phase would block until its
+    /// timeout.
     fn unanswerable(&self) -> Option<String> {
         use flight::{Check, Phase};
         let planner = &self.planner;
@@ -517,7 +523,7 @@ impl World {
             .iter()
             .find(|(asked, in_flight)| *asked && !self.in_flight.contains(in_flight))
         {
-            return Some(format!("waits for an answer that nobody owes: {need:?}"));
+            return Some(format!("waits for a response without a pending call: {need:?}"));
         }
         let is_waiting = |phase: &Phase| match phase {
             Phase::Estimating { asked, .. } | Phase::Waiting { asked, .. } => *asked,
@@ -551,7 +557,7 @@ impl World {
             is_waiting(&flight.phase) && !self.in_flight.iter().any(in_flight)
         })?;
         Some(format!(
-            "flight {id} waits for an answer that nobody owes: {:?}",
+            "flight {id} waits for a response without a pending call: {:?}",
             flight.phase
         ))
     }
@@ -568,7 +574,7 @@ impl World {
                 .made
                 .get(usize::try_from(*ticket).unwrap())
                 .and_then(|m| m.first())?;
-            // Two calls may say the same; one execution answers one of them.
+            // Several calls may have the same message. One execution is the outcome of one call.
             let done = self.done.iter().filter(|(m, _)| m == msg).count();
             let committed = |(t, told): (&Ticket, &Told)| {
                 *told == Told::Committed
@@ -580,17 +586,21 @@ impl World {
             let said = self.told.iter().filter(|pair| committed(*pair)).count();
             let calls = self.made.iter().filter(|m| m.first() == Some(msg)).count();
             if said > done {
-                return Some(format!("call {ticket} is told committed, and it is not so"));
+                return Some(format!(
+                    "call {ticket} is reported as committed, but not executed"
+                ));
             }
             let certain_not = matches!(told, Told::Error | Told::Rejected(_));
             if calls == 1 && certain_not && done > 0 {
-                return Some(format!("call {ticket} is told {told:?}, and it is in a block"));
+                return Some(format!(
+                    "call {ticket} is reported as {told:?}, but is in a block"
+                ));
             }
         }
         None
     }
 
-    /// Left in peace, everything is answered.
+    /// Checks that without further faults, all calls get a reply.
     fn ends_well(&self) -> Option<String> {
         let mut world = self.clone();
         world.faults_left = 0;
@@ -606,7 +616,7 @@ impl World {
                 world = answers.into_iter().next()?.1;
                 steps += 1;
                 if steps > 500 {
-                    return Some("asks without end while no time passes".to_owned());
+                    return Some("endless queries without time progress".to_owned());
                 }
             }
             if let Some(problem) = world.broken() {
@@ -614,11 +624,11 @@ impl World {
             }
         }
         let all = world.told.len() == world.made.len() && world.planner.is_idle();
-        (!all).then(|| format!("not everything is answered: {:?}", world.told))
+        (!all).then(|| format!("calls without a reply: {:?}", world.told))
     }
 }
 
-/// Visits everything that can be reached; the number of states.
+/// Visits all reachable states, and returns their number.
 fn explore(name: &str, start: World) -> usize {
     let mut seen: HashMap<World, Option<(std::rc::Rc<World>, String)>> =
         HashMap::from([(start.clone(), None)]);
@@ -647,28 +657,28 @@ fn explore(name: &str, start: World) -> usize {
                 queue.push_back(next);
             }
         }
-        assert!(seen.len() < STATES_MAX, "{name}: the world is not small enough");
+        assert!(seen.len() < STATES_MAX, "{name}: too many states");
     }
     println!("explore {name}: {} states, {endings} endings", seen.len());
-    assert!(endings > 0, "{name}: no ending was reached");
+    assert!(endings > 0, "{name}: no final state reached");
     seen.len()
 }
 
 #[test]
-fn a_bid_is_sent_with_one_nonce_and_answered_once_whatever_is_lost() {
+fn bid_has_one_nonce_and_one_reply_under_all_faults() {
     let states = explore("a bid", World::new(vec![bid(1)], 7, 2, |_| {}));
     assert!(states > 1_000, "{states}");
 }
 
 #[test]
-fn a_sequence_is_healed_and_nothing_is_sent_twice() {
+fn sequence_is_corrected_without_duplicate_transactions() {
     let start = World::new(vec![bid(1)], 6, 2, |config| config.ordered = true);
     let states = explore("a bid with a sequence", start);
     assert!(states > 1_000, "{states}");
 }
 
 #[test]
-fn two_withdrawals_of_one_deployment_never_meet_in_a_block() {
+fn withdrawals_of_one_deployment_never_share_a_block() {
     let states = explore(
         "withdrawals",
         World::new(vec![withdraw(1), withdraw(1)], 6, 1, |_| {}),
@@ -677,7 +687,7 @@ fn two_withdrawals_of_one_deployment_never_meet_in_a_block() {
 }
 
 #[test]
-fn what_is_urgent_goes_first_when_only_one_may_fly() {
+fn urgent_call_is_first_with_one_transaction_in_flight() {
     let script = vec![withdraw(3), bid(1), close(2)];
     let start = World::new(script, 5, 1, |config| config.flights_max = 1);
     let states = explore("priorities", start);
@@ -685,8 +695,8 @@ fn what_is_urgent_goes_first_when_only_one_may_fly() {
 }
 
 #[test]
-fn the_search_finds_a_second_nonce() {
-    // The same world with a planner that forgets what it sent: a call made twice under one ticket.
+fn exploration_detects_a_second_nonce() {
+    // A planner that loses its state would send the call twice under one ticket.
     let mut world = World::new(vec![bid(1)], 3, 0, |_| {});
     let sent = |nanos| Draft {
         msgs: bid(1).into(),

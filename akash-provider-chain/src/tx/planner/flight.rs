@@ -1,68 +1,68 @@
-//! A transaction under way.
+//! Transaction in flight.
 
 use super::{Draft, Request};
 use akash_provider_core::types::{DeploymentId, Mono, Msg, TxOutcome};
 use std::sync::Arc;
 
-/// Where it is, and what it waits for.
+/// Phase of a transaction in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
-    /// Its gas is not known; a simulation is asked for at `at`, or runs.
+    /// Gas unknown: a simulation is due at `at`, or running.
     Estimating { at: Mono, asked: bool },
-    /// A simulation failed; the object is being looked at to learn why.
+    /// Simulation refused: the state of the object is queried for the reason.
     Judging { log: String },
-    /// It may be sent from `at` on.
+    /// Ready to be sent from `at`.
     Ready { at: Mono },
-    /// A node is being asked to take it.
+    /// Sent to a node, without a response yet.
     Sending,
-    /// It waits for a block.
+    /// Accepted by a node, not in a known block yet.
     Waiting { searched_at: Option<u64>, asked: bool },
-    /// It can no longer land: was it there? `searched` once the hash was not found.
+    /// Expired: the planner checks whether a block contains the transaction.
     Checking { at: Mono, step: Check },
 }
 
-/// How far a check after the expiry has come.
+/// Step of the check after the expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Check {
-    /// Nothing is asked until its time comes.
+    /// Waiting for the next attempt.
     Start,
-    /// The hash is being searched for.
+    /// Searching by hash.
     Finding,
-    /// The object is being looked at; `absent` when the hash was certainly not there.
+    /// Querying the state of the object. `absent` is true if the search certainly found no transaction.
     Looking { absent: bool },
 }
 
-/// A transaction and the calls it answers.
+/// Transaction with its calls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Flight {
-    /// One, or several withdrawals.
+    /// One call, or several withdrawals.
     pub(super) members: Vec<Request>,
     pub(super) priority: u8,
     pub(super) phase: Phase,
-    /// Gas it uses, as simulated or remembered.
+    /// Gas of the transaction, simulated or from the stored estimates.
     pub(super) gas: Option<u64>,
-    /// What was sent, if anything was.
+    /// Draft that was sent last.
     pub(super) draft: Option<Draft>,
-    /// The draft may have reached a node: it must not be replaced before it has expired.
+    /// The draft may have reached a node, so it must not be replaced before its expiry.
     pub(super) perhaps_sent: bool,
-    /// No block up to this height holds the draft.
+    /// Height up to which no block contains the draft.
     pub(super) absent_until: Option<u64>,
-    /// Height at which a node last said that it has the draft.
+    /// Height at which a node last accepted the draft.
     pub(super) accepted_at: Option<u64>,
-    /// Failures in a row of whatever is being asked.
+    /// Number of consecutive failures of the current request.
     pub(super) failures: u32,
-    /// Drafts that were replaced.
+    /// Number of replaced drafts.
     pub(super) replaced: u32,
-    /// Times it ran out of gas.
+    /// Number of out-of-gas failures.
     pub(super) starved: u32,
-    /// Refusals of its simulation that nothing explained.
+    /// Number of refused simulations without a visible reason.
     pub(super) doubted: u32,
-    /// Why it waits though it could be sent: it would cost more than is ever paid.
+    /// Reason why the transaction waits: its cost exceeds a ceiling.
     pub(super) held: Option<String>,
 }
 
 impl Flight {
-    /// Lowers the heights from which blocks count: they are of a false chain.
+    /// Limits all heights, because the higher blocks belong to a false chain.
     pub(super) fn lower_heights(&mut self, to: u64) {
         let searched_at = match &mut self.phase {
             Phase::Waiting { searched_at, .. } => searched_at,
@@ -92,7 +92,7 @@ impl Flight {
         }
     }
 
-    /// Its messages, in order.
+    /// Returns the messages of all calls, in order.
     pub(super) fn msgs(&self) -> Arc<[Msg]> {
         match &self.members[..] {
             [one] => Arc::clone(&one.msgs),
@@ -100,17 +100,17 @@ impl Flight {
         }
     }
 
-    /// When the oldest of its calls came.
+    /// Returns the time of the oldest call.
     pub(super) fn since(&self) -> Mono {
         self.members.iter().map(|m| m.since).min().unwrap_or_default()
     }
 
-    /// True when a node may have it.
+    /// Returns true if a node may have the transaction.
     pub(super) fn may_have_been_sent(&self) -> bool {
         self.perhaps_sent || matches!(self.phase, Phase::Sending)
     }
 
-    /// The outcome while nothing is known of it; `None` when it was certainly not sent.
+    /// Returns the outcome `Unknown`, or `None` if the transaction was certainly not sent.
     pub(super) fn unknown(&self) -> Option<TxOutcome> {
         let draft = self.draft.as_ref().filter(|_| self.may_have_been_sent())?;
         Some(TxOutcome::Unknown {
@@ -118,12 +118,12 @@ impl Flight {
         })
     }
 
-    /// Deployments it withdraws from.
+    /// Returns the deployments of its withdrawals.
     pub(super) fn deployments(&self) -> impl Iterator<Item = &DeploymentId> {
         self.members.iter().flat_map(|m| super::withdrawn(&m.msgs))
     }
 
-    /// The sequence of its draft, where a node has it.
+    /// Returns the sequence of the draft, if a node may have it.
     pub(super) fn waiting_sequence(&self) -> Option<u64> {
         match self.draft.as_ref()?.ordering {
             crate::signer::Ordering::Ordered { sequence, .. } if self.perhaps_sent => Some(sequence),

@@ -1,18 +1,19 @@
-//! What must be known before anything is sent: the newest block, the signing account, the price of gas.
+//! State of the chain that is required before sending: the newest block, the signing account, the price of
+//! gas.
 
 use super::{Action, PlannerConfig, backoff};
 use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Failure;
 use akash_provider_core::types::{BlockTime, DecCoin, Mono};
 
-/// The newest block that is known; while it is remembered its height does not fall.
+/// Newest block. Its height does not decrease while it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Tip {
     pub(super) height: u64,
     pub(super) time: BlockTime,
 }
 
-/// One of them: its value, or when it is asked for again and why.
+/// One required value, or the time and the reason of the next query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Need<T> {
     value: Option<T>,
@@ -35,7 +36,7 @@ impl<T> Default for Need<T> {
 }
 
 impl<T> Need<T> {
-    /// True when it should be asked for; counts as asked from then on.
+    /// Returns true if a query is due, and marks the query as pending.
     fn ask(&mut self, now: Mono) -> bool {
         let ask = !self.asked && now >= self.retry_at;
         self.asked |= ask;
@@ -57,15 +58,15 @@ impl<T> Need<T> {
     }
 }
 
-/// All of them, with what is being asked for.
+/// Required values, with their pending queries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Known {
     tip: Need<Tip>,
-    /// When the tip was last heard of.
+    /// Time of the last update of the tip.
     tip_at: Mono,
-    /// Height of the last tip, also while it is forgotten.
+    /// Height of the last tip, retained while the tip is unknown.
     highest: u64,
-    /// The tip is lower than the one before, which was false.
+    /// The tip is lower than the previous tip, which was false.
     is_lower: bool,
     account: Need<u64>,
     prices: Need<Vec<DecCoin>>,
@@ -80,22 +81,22 @@ impl Known {
         self.tip.value.map(|tip| tip.height)
     }
 
-    /// Returns the height of a tip that is lower than the one before, once.
+    /// Returns the new height once after the tip has decreased.
     pub(super) fn take_lower(&mut self) -> Option<u64> {
         std::mem::take(&mut self.is_lower).then_some(self.highest)
     }
 
-    /// Number of the signing account.
+    /// Returns the number of the signing account.
     pub(super) fn account(&self) -> Option<u64> {
         self.account.value
     }
 
-    /// What nodes ask for gas.
+    /// Returns the minimum prices of gas.
     pub(super) fn prices(&self) -> Option<&[DecCoin]> {
         self.prices.value.as_deref()
     }
 
-    /// Asks for what is missing and is not being asked for.
+    /// Queries all missing values without a pending query.
     pub(super) fn ask(&mut self, now: Mono, must_learn_sequence: bool, out: &mut Vec<Action>) {
         if self.tip.ask(now) {
             out.push(Action::FetchBlock);
@@ -109,12 +110,12 @@ impl Known {
         }
     }
 
-    /// A node's answer for the newest block.
+    /// Handles the response to the query of the newest block.
     pub(super) fn block(&mut self, now: Mono, config: &PlannerConfig, answer: Result<SyncInfo, Failure>) {
         let info = match answer {
             Ok(info) if info.chain_id != config.chain_id => {
                 let why = format!(
-                    "the node is of chain `{}`, not `{}`",
+                    "the node belongs to chain `{}`, not `{}`",
                     info.chain_id, config.chain_id
                 );
                 return self.tip.failed(now, why);
@@ -125,7 +126,7 @@ impl Known {
             Ok(info) => info,
             Err(error) => return self.tip.failed(now, error.message),
         };
-        // A node behind a load balancer may lag: what was known is not forgotten.
+        // A node behind a load balancer may lag, so the known block is retained.
         let new = Tip {
             height: info.height,
             time: info.time,
@@ -133,7 +134,7 @@ impl Known {
         let best = self
             .tip
             .value
-            // A lower block with a later time shows that the old one is false.
+            // A lower block with a later time proves that the old block is false.
             .filter(|old| old.height >= new.height && old.time >= new.time)
             .unwrap_or(new);
         self.is_lower |= best.height < self.highest;
@@ -143,12 +144,12 @@ impl Known {
         self.tip.retry_at = now.plus(config.poll);
     }
 
-    /// The newest block as the follower tells it, without being asked.
+    /// Handles a newest block of the event follower.
     pub(super) fn told(&mut self, now: Mono, config: &PlannerConfig, block: SyncInfo) {
-        // What a subscription that lags tells is no news, and must not put off the question for what is.
-        let is_news = |tip: Tip| tip.height <= block.height || tip.time < block.time;
-        if self.tip().is_none_or(is_news) {
-            // A question that is under way is not answered by this: its own answer still comes.
+        // A block of a lagging subscription is no progress, and must not delay the next query.
+        let is_progress = |tip: Tip| tip.height <= block.height || tip.time < block.time;
+        if self.tip().is_none_or(is_progress) {
+            // A pending query stays pending: its response arrives later.
             let asked = self.tip.asked;
             self.block(now, config, Ok(block));
             self.tip.asked = asked;
@@ -156,7 +157,7 @@ impl Known {
         }
     }
 
-    /// A node's answer for the signing account; its sequence, where there is one.
+    /// Handles the response to the account query, and returns the sequence.
     pub(super) fn account_answered(
         &mut self,
         now: Mono,
@@ -168,7 +169,7 @@ impl Known {
                 return Some(account.sequence);
             }
             Ok(None) => {
-                let why = "the chain does not know the signing account: send it some tokens first";
+                let why = "the signing account does not exist on the chain: send some tokens to its address";
                 self.account.failed(now, why.to_owned());
             }
             Err(error) => self.account.failed(now, error.message),
@@ -176,7 +177,7 @@ impl Known {
         None
     }
 
-    /// A node's answer for the price of gas.
+    /// Handles the response to the price query.
     pub(super) fn prices_answered(&mut self, now: Mono, answer: Result<Vec<DecCoin>, Failure>) {
         match answer {
             Ok(prices) => self.prices.answered(prices),
@@ -184,14 +185,14 @@ impl Known {
         }
     }
 
-    /// A block heard of longer ago than `oldest` says nothing of the time any more.
+    /// Removes a tip that is older than `oldest`, because its time is outdated.
     pub(super) fn forget_old_tip(&mut self, now: Mono, oldest: std::time::Duration) {
         if now.since(self.tip_at) > oldest {
             self.tip.value = None;
         }
     }
 
-    /// Asks for the newest block without waiting for its turn.
+    /// Makes the query of the newest block due now.
     pub(super) fn hurry_tip(&mut self, now: Mono) {
         self.tip.retry_at = now;
     }
@@ -204,19 +205,19 @@ impl Known {
         self.prices.value = None;
     }
 
-    /// No fee can be offered at these prices: asked for again, after a wait.
+    /// Discards prices without an acceptable fee. They are queried again after a back-off.
     pub(super) fn refuse_prices(&mut self, now: Mono, why: String) {
         self.prices.value = None;
         self.prices.failed(now, why);
     }
 
-    /// Why nothing can be sent.
+    /// Returns the reason why nothing can be sent.
     pub(super) fn why_not(&self) -> Option<&str> {
         let needs = [&self.tip.why_not, &self.account.why_not, &self.prices.why_not];
         needs.into_iter().map(String::as_str).find(|why| !why.is_empty())
     }
 
-    /// What is being asked for: the block, the account, the prices.
+    /// Returns the pending queries: block, account, prices.
     #[cfg(test)]
     pub(super) fn asked(&self) -> [bool; 3] {
         [self.tip.asked, self.account.asked, self.prices.asked]

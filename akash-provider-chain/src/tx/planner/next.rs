@@ -1,4 +1,4 @@
-//! What to do next: from the queue into the air, by priority.
+//! Dispatch of queued calls and the next steps of transactions, by priority.
 
 use super::flight::{Check, Flight, Phase};
 use super::known::Tip;
@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Planner {
-    /// Does everything that can be done now.
+    /// Performs all steps that are due.
     pub(super) fn pump(&mut self, out: &mut Vec<Action>) {
         if self.stopped {
             return;
         }
-        // First: what is too late must not be sent in this step.
+        // Runs first: an expired call must not be sent in this step.
         self.give_up(out);
         if self.is_idle() {
             return;
@@ -28,7 +28,7 @@ impl Planner {
             }
             self.unresolved
                 .retain(|(expiry, _)| !expiry.passed(tip.height, tip.time));
-            // In this order a call can go from the queue to a send in one step.
+            // In this order, a call can proceed from the queue to sending in one step.
             self.dispatch();
             self.estimate(tip, out);
             self.send(tip, out);
@@ -36,17 +36,17 @@ impl Planner {
         }
     }
 
-    /// When to be called again though nothing was answered; `None` while idle.
+    /// Returns the time of the next [`Input::Tick`], or `None` while idle.
     #[must_use]
     pub(crate) fn next_deadline(&self) -> Option<akash_provider_core::types::Mono> {
-        // Everything is polled at the same pace: a deadline per thing would gain milliseconds.
+        // One interval for all polling: separate deadlines would save milliseconds only.
         (!self.is_idle() && !self.stopped).then(|| self.now.plus(self.config.poll))
     }
 
-    /// Ends what has waited for too long.
+    /// Replies to calls that have reached their time limit.
     fn give_up(&mut self, out: &mut Vec<Action>) {
         let (now, config) = (self.now, &self.config);
-        let why = self.known.why_not().unwrap_or("its turn did not come");
+        let why = self.known.why_not().unwrap_or("too many transactions in flight");
         let why = format!("not sent in time: {why}");
         let late = |r: &Request| now.since(r.since) >= config.unsent_max;
         let not_sent = || Err(failure(ErrorKind::Unavailable, why.clone()));
@@ -71,8 +71,9 @@ impl Planner {
                 },
                 _ => return true,
             };
-            // Its caller is answered, but it may still land: until it cannot, a second withdrawal could share its
-            // block.
+            // The caller gets a reply, but the transaction may still be included. Until its expiry, a second
+            // withdrawal could
+            // be in the same block.
             if let (Ok(_), Some(draft)) = (&outcome, &flight.draft) {
                 unresolved.extend(flight.deployments().map(|d| (draft.expiry, d.clone())));
             }
@@ -86,14 +87,14 @@ impl Planner {
         });
     }
 
-    /// Deployments that must not be withdrawn from now.
+    /// Returns the deployments that must not be withdrawn from now.
     fn busy(&self) -> BTreeSet<DeploymentId> {
         let flying = self.flights.values().flat_map(|f| f.deployments());
         let unresolved = self.unresolved.iter().map(|(_, d)| d);
         flying.chain(unresolved).cloned().collect()
     }
 
-    /// From the queue into the air.
+    /// Moves calls from the queue to transactions in flight.
     fn dispatch(&mut self) {
         let mut busy = self.busy();
         let keys: Vec<_> = self.queue.keys().copied().collect();
@@ -102,7 +103,7 @@ impl Planner {
                 return;
             }
             let free = |r: &Request| withdrawn(&r.msgs).all(|d| !busy.contains(d));
-            // A withdrawal waits a moment for others of its batch; nobody is in a hurry for it.
+            // A withdrawal is not urgent, and waits for others to share its transaction.
             let fresh = |r: &Request| self.now.since(r.since) < self.config.shared_wait && shareable(r);
             if !self.queue.get(&key).is_some_and(|r| free(r) && !fresh(r)) {
                 continue;
@@ -130,7 +131,7 @@ impl Planner {
         }
     }
 
-    /// A withdrawal with others that may go with it.
+    /// Collects further withdrawals for a shared transaction.
     fn batch_mates(&mut self, first: Request, busy: &mut BTreeSet<DeploymentId>) -> Vec<Request> {
         let mut members = vec![first];
         let others: Vec<_> = self
@@ -154,7 +155,7 @@ impl Planner {
         members
     }
 
-    /// Flights by priority, oldest first.
+    /// Returns transactions in flight, sorted by priority and age.
     fn in_order(&self, wanted: impl Fn(&Phase) -> bool) -> Vec<FlightId> {
         let mut ids: Vec<_> = self.flights.iter().filter(|(_, f)| wanted(&f.phase)).collect();
         ids.sort_by_key(|(id, f)| (f.priority, **id));
@@ -173,7 +174,7 @@ impl Planner {
                 continue;
             };
             let known = self.estimates.get(&flight.msgs(), tip.height);
-            // What ran out of gas is estimated by itself: the remembered value was too low for it.
+            // After an out-of-gas failure, the stored estimate is too low for this transaction.
             if flight.starved == 0
                 && let Some(gas) = known
             {
@@ -181,7 +182,7 @@ impl Planner {
                 flight.phase = Phase::Ready { at: now };
                 continue;
             }
-            // One of a shape is enough: the others wait for its answer.
+            // One simulation per shape is sufficient. The others wait for its result.
             if room == 0 || shape(flight).is_some_and(|s| !shapes.insert(s)) {
                 continue;
             }
@@ -200,7 +201,7 @@ impl Planner {
     fn send(&mut self, tip: Tip, out: &mut Vec<Action>) {
         let now = self.now;
         for id in self.in_order(|p| matches!(p, Phase::Ready { at } if *at <= now)) {
-            // With sequences one node is asked at a time: a refusal would take the later ones with it.
+            // With sequences, transactions are sent one by one: a refusal would invalidate the later ones.
             let sending = |p: &Phase| matches!(p, Phase::Sending);
             if self.sequencer.is_ordered() && !self.in_order(sending).is_empty() {
                 return;
@@ -208,14 +209,14 @@ impl Planner {
             let Some(flight) = self.flights.get(&id) else {
                 continue;
             };
-            // The same bytes again: a new draft beside one that may be on its way could be done twice.
+            // The same bytes are sent again: a second draft could result in a second execution.
             let again = flight.draft.clone().filter(|_| flight.perhaps_sent);
             let is_new = again.is_none();
             let limit = self.config.gas.limit_of(&flight.msgs(), flight.gas);
             let Some(draft) = again.or_else(|| self.draft(id, limit, tip, out)) else {
                 continue;
             };
-            // The same bytes were counted when they were sent first.
+            // A repeated transaction was counted at the first attempt.
             if is_new && !self.pay(id, &draft) {
                 continue;
             }
@@ -223,7 +224,7 @@ impl Planner {
                 flight.phase = Phase::Sending;
                 flight.held = None;
                 if !flight.perhaps_sent {
-                    // It cannot be in a block that was there before it was sent.
+                    // Earlier blocks cannot contain the transaction.
                     flight.absent_until = Some(tip.height);
                 }
                 flight.draft = Some(draft.clone());
@@ -232,7 +233,7 @@ impl Planner {
         }
     }
 
-    /// Counts what a draft costs; false, and the flight waits, when that is more than is ever paid.
+    /// Counts the cost of a draft. Returns false, and the transaction waits, if a ceiling is exceeded.
     fn pay(&mut self, id: FlightId, draft: &Draft) -> bool {
         let ceilings = &self.config.gas.ceilings;
         let price = &draft.price;
@@ -247,7 +248,7 @@ impl Planner {
             return true;
         };
         if by_itself.is_err() {
-            // Its gas is as it should be, so it is the price: perhaps another node asks for less.
+            // The gas is below its ceiling, so the price is the reason. Another node may require less.
             self.known.forget_prices();
         }
         let at = self.hold(id, why.to_string());
@@ -257,7 +258,8 @@ impl Planner {
         false
     }
 
-    /// Lets a flight wait that would cost too much; until when. The first of several is worth a line.
+    /// Delays a transaction that exceeds a ceiling, and returns the time of the next attempt. Warns for the
+    /// first one only.
     pub(super) fn hold(&mut self, id: FlightId, why: String) -> akash_provider_core::types::Mono {
         let is_first = self.flights.values().all(|f| f.held.is_none());
         let Some(flight) = self.flights.get_mut(&id) else {
@@ -268,21 +270,17 @@ impl Planner {
             tracing::warn!(
                 messages,
                 why,
-                "a transaction waits: it would cost more than is ever paid"
+                "transaction exceeds its cost ceiling, waiting: check the nodes of --node, or raise the ceiling"
             );
         } else {
-            tracing::debug!(
-                messages,
-                why,
-                "a transaction waits: it would cost more than is ever paid"
-            );
+            tracing::debug!(messages, why, "transaction exceeds its cost ceiling, waiting");
         }
         flight.held = Some(why);
         flight.failures = flight.failures.saturating_add(1);
         self.now.plus(backoff(flight.failures))
     }
 
-    /// A new draft of a flight; `None` when something is missing. Where no fee can be had its calls are answered.
+    /// Creates a draft. Returns `None` if a value is missing. If no fee is acceptable, the calls get a reply.
     fn draft(&mut self, id: FlightId, gas_limit: u64, tip: Tip, out: &mut Vec<Action>) -> Option<Draft> {
         let account_number = self.known.account()?;
         let price = self.config.gas.price_at(self.known.prices()?);
@@ -296,7 +294,7 @@ impl Planner {
             }
         };
         let msgs = self.flights.get(&id)?.msgs();
-        // Last, because a stamp that is given out is used up.
+        // Last step, because each call of `stamp` uses a nonce.
         let (ordering, expiry) = self.sequencer.stamp(tip.height, tip.time)?;
         Some(Draft {
             msgs,
@@ -307,10 +305,11 @@ impl Planner {
         })
     }
 
-    /// Searches for what was sent, once per block that nobody looked through; sends it again when no block takes it;
-    /// checks what can no longer land.
+    /// Searches for sent transactions, once per block that was not examined completely. Sends transactions
+    /// again that no
+    /// block contains. Checks expired transactions.
     fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
-        let (now, lag, patience) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
+        let (now, lag, resend_after) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
         for (id, flight) in &mut self.flights {
             let Some(draft) = &flight.draft else { continue };
             match flight.phase {
@@ -335,8 +334,10 @@ impl Planner {
                     out.push(Action::Find(*id, draft.clone()));
                 }
                 Phase::Waiting { asked: false, .. } => {
-                    // Nodes forget: a restart or a full mempool takes what waited there.
-                    let late = flight.accepted_at.is_some_and(|at| tip.height >= at + patience);
+                    // Nodes drop transactions: after a restart, or when the mempool is full.
+                    let late = flight
+                        .accepted_at
+                        .is_some_and(|at| tip.height >= at + resend_after);
                     if late && !draft.expiry.passed(tip.height, tip.time) {
                         flight.phase = Phase::Ready { at: now };
                     }
@@ -356,7 +357,7 @@ impl Planner {
         }
     }
 
-    /// Answers all calls of a flight and forgets it.
+    /// Replies to all calls of a transaction, and removes the transaction.
     pub(super) fn reply(
         &mut self,
         id: FlightId,
@@ -374,9 +375,10 @@ impl Planner {
     }
 }
 
-/// True when a node `lag` blocks behind has passed the expiry too, so that "not there" counts.
+/// Returns true if a node that lags by `lag` blocks has passed the expiry too, so that "not found" is
+/// conclusive.
 fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
-    /// The network's blocks take no longer.
+    /// Maximum block interval of the network.
     const BLOCK: Duration = Duration::from_secs(6);
     let lag_time = BLOCK.saturating_mul(u32::try_from(lag).unwrap_or(u32::MAX));
     draft
@@ -384,7 +386,7 @@ fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
         .passed(tip.height.saturating_sub(lag), tip.time.minus(lag_time))
 }
 
-/// A single withdrawal that has not failed in a batch.
+/// Returns true for a single withdrawal that has not failed in a shared transaction.
 fn shareable(request: &Request) -> bool {
     !request.alone && matches!(&request.msgs[..], [Msg::WithdrawLease { .. }])
 }

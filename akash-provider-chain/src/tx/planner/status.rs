@@ -1,37 +1,37 @@
-//! What the writer does, as values.
+//! Status of the transaction writer.
 
 use super::Planner;
 use akash_provider_core::types::DecCoin;
 
-/// What tells one transaction of the account from the next.
+/// Type of nonce.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Nonces {
-    /// Their timeouts: they land in any order.
+    /// Timeouts. Transactions are included in any order.
     #[default]
     Unordered,
-    /// The account's sequence: the chain knows nothing better.
+    /// Sequences of the account, for chains without unordered transactions.
     Ordered,
 }
 
-/// What the writer does.
+/// Status of the transaction writer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WriterStatus {
-    /// Calls that wait to be sent.
+    /// Number of queued calls.
     pub waiting: usize,
-    /// Transactions under way, from the simulation to the outcome.
+    /// Number of transactions in flight, from the simulation to the outcome.
     pub in_flight: usize,
-    /// What tells transactions apart.
+    /// Current type of nonce.
     pub nonces: Nonces,
-    /// What is paid per unit of gas; `None` before it is known.
+    /// Price of one unit of gas; `None` while it is unknown.
     pub gas_price: Option<DecCoin>,
-    /// What must be known first and is not, and why; or why a transaction waits that would cost too much.
+    /// Reason why transactions cannot be sent: a missing value, or a cost above a ceiling.
     pub trouble: Option<String>,
-    /// It has ended, and nothing is sent any more.
+    /// The writer is stopped and sends nothing more.
     pub is_stopped: bool,
 }
 
 impl Planner {
-    /// What it does, counted at this moment.
+    /// Returns the current status.
     #[must_use]
     pub(crate) fn status(&self) -> WriterStatus {
         let (waiting, in_flight) = self.load();
@@ -51,7 +51,7 @@ impl Planner {
         }
     }
 
-    /// Why a transaction waits that could be sent.
+    /// Returns the reason why a transaction waits.
     fn held(&self) -> Option<&str> {
         self.flights.values().find_map(|flight| flight.held.as_deref())
     }

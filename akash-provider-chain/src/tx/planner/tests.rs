@@ -1,6 +1,6 @@
-//! The planner against a node that takes real bytes, with faults drawn from a seed.
+//! Planner with a simulated node that accepts encoded transactions. Faults are drawn from a seed.
 //!
-//! Length: one story for each thing that goes wrong.
+//! Length: one scenario for each fault.
 
 mod costs;
 
@@ -13,17 +13,17 @@ use crate::tx::standing::standing;
 use akash_provider_core::types::{BidId, TxError};
 use futures::FutureExt;
 
-/// What may go wrong, in per cent of the questions.
+/// Probability of faults, in percent of the requests.
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     unanswered: u64,
-    /// The same of simulations alone, on top.
+    /// Additional lost responses of simulations.
     unsimulated: u64,
-    /// So many simulations are refused by a node that does not know what they are about yet.
+    /// Number of first simulations that fail, because the node does not have the order yet.
     ignorant: u32,
-    /// What every simulation says, whatever is true.
+    /// Gas that every simulation reports.
     claims: Option<u64>,
-    /// A false chain: the newest block is named this much higher.
+    /// Number of blocks that a false chain adds to the newest height.
     higher: u64,
     lag: u64,
     owner: u64,
@@ -37,15 +37,15 @@ struct World {
     now: u64,
     seed: u64,
     faults: Faults,
-    /// Answers under way.
+    /// Pending responses.
     due: Vec<(u64, Input)>,
     submitted: BTreeMap<Ticket, Vec<Msg>>,
     replies: BTreeMap<Ticket, Result<TxOutcome, Failure>>,
     sends: u32,
-    /// What was offered for each.
+    /// Fees of all sent transactions.
     fees: Vec<u128>,
     simulations: u32,
-    /// Questions for the newest block.
+    /// Number of queries of the newest block.
     looks: u32,
 }
 
@@ -124,7 +124,7 @@ impl World {
         let input = match action {
             Action::Reply(ticket, outcome) => {
                 let before = self.replies.insert(ticket, outcome);
-                assert!(before.is_none(), "two answers to call {ticket}");
+                assert!(before.is_none(), "two replies to call {ticket}");
                 return;
             }
             Action::FetchBlock => {
@@ -157,7 +157,7 @@ impl World {
                 self.sends += 1;
                 self.fees.push(draft.price.fee.amount);
                 let bytes = self.bytes(&draft);
-                // A lost answer may be that of a transaction that arrived.
+                // The transaction of a lost response may have arrived.
                 let arrives = !lost || self.strikes(50);
                 let answer = arrives.then(|| self.node.broadcast(&bytes));
                 Input::Sent(id, answer.filter(|_| !lost).ok_or_else(unavailable))
@@ -178,7 +178,7 @@ impl World {
         self.due.push((at, input));
     }
 
-    /// Lets time pass: answers arrive, blocks are made, the owner interferes.
+    /// Advances the time: responses arrive, blocks are completed, other programs use the key.
     fn run(&mut self, time: Duration) {
         let end = self.now + u64::try_from(time.as_millis()).unwrap();
         let mut block_at = self.now + 500 + self.draw(5_500);
@@ -220,22 +220,18 @@ impl World {
         }
     }
 
-    /// What must hold when all is over, long after the last transaction has expired.
+    /// Checks the invariants, long after the last transaction has expired.
     fn judge(&self) {
-        assert_eq!(
-            self.replies.len(),
-            self.submitted.len(),
-            "a call without an answer"
-        );
+        assert_eq!(self.replies.len(), self.submitted.len(), "a call without a reply");
         assert!(self.planner.is_idle());
         assert_eq!(
             self.node.panics, 0,
             "two withdrawals of one deployment in a block"
         );
-        let mut told: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        let mut expected: BTreeMap<String, (usize, usize)> = BTreeMap::new();
         for (ticket, msgs) in &self.submitted {
             for msg in msgs {
-                let (least, most) = told.entry(format!("{msg:?}")).or_default();
+                let (least, most) = expected.entry(format!("{msg:?}")).or_default();
                 match &self.replies[ticket] {
                     Ok(TxOutcome::Committed { .. }) => (*least, *most) = (*least + 1, *most + 1),
                     Ok(TxOutcome::Unknown { .. }) => *most += 1,
@@ -245,11 +241,11 @@ impl World {
         }
         for msgs in self.submitted.values() {
             for msg in msgs {
-                let (least, most) = told[&format!("{msg:?}")];
+                let (least, most) = expected[&format!("{msg:?}")];
                 let landed = self.landed(msg);
                 assert!(
                     (least..=most).contains(&landed),
-                    "{msg:?} landed {landed} times, told {least} to {most}"
+                    "{msg:?} executed {landed} times, reported {least} to {most}"
                 );
             }
         }
@@ -257,7 +253,7 @@ impl World {
 }
 
 #[test]
-fn a_burst_of_bids_lands_in_one_block_each_alone() {
+fn many_bids_are_included_in_one_block_in_separate_transactions() {
     let mut world = World::calm();
     let bids: Vec<Msg> = (1..=200).map(|d| world.node.bid(&world.node.order(d))).collect();
     world.run(Duration::from_secs(10));
@@ -275,18 +271,18 @@ fn a_burst_of_bids_lands_in_one_block_each_alone() {
 }
 
 #[test]
-fn a_bid_whose_simulation_gets_no_answer_is_sent_before_long() {
+fn bid_is_sent_if_simulations_get_no_response() {
     for unsimulated in [50, 100] {
         let faults = Faults {
             unsimulated,
             ..Faults::default()
         };
         let mut world = World::new(5, faults, PlannerConfig::new(CHAIN));
-        // Of one shape: the later ones wait for what the first one learns.
+        // The bids have the same shape: the later ones wait for the result of the first one.
         let bids: Vec<Msg> = (1..=3).map(|d| world.node.bid(&world.node.order(d))).collect();
         let tickets: Vec<_> = bids.into_iter().map(|bid| world.submit(vec![bid])).collect();
         let began = world.node.sync_info().height;
-        // Far less than what a call may wait at most.
+        // Less than the maximum time of a call.
         world.run(Duration::from_secs(25));
         let last = tickets.iter().map(|ticket| world.committed(*ticket)).max();
         assert!(
@@ -298,14 +294,14 @@ fn a_bid_whose_simulation_gets_no_answer_is_sent_before_long() {
 }
 
 #[test]
-fn a_bid_that_a_node_behind_the_others_refuses_is_tried_again() {
+fn bid_refused_by_a_lagging_node_is_retried() {
     for (ignorant, is_sent) in [(1, true), (3, true), (100, false)] {
         let faults = Faults {
             ignorant: 1 + ignorant,
             ..Faults::default()
         };
         let mut world = World::new(5, Faults::default(), PlannerConfig::new(CHAIN));
-        // Before that, something was sent: the chain is known to take such transactions.
+        // A transaction was sent before, so the chain supports unordered transactions.
         let first = world.node.lease(9);
         let first = world.submit(vec![Node::close(&first)]);
         world.run(Duration::from_secs(20));
@@ -332,7 +328,7 @@ fn a_bid_that_a_node_behind_the_others_refuses_is_tried_again() {
 }
 
 #[test]
-fn blocks_that_are_told_late_do_not_keep_it_from_asking_for_the_newest() {
+fn late_blocks_do_not_delay_queries_of_the_newest_block() {
     let mut world = World::calm();
     world.run(Duration::from_secs(20));
     let old = world.node.sync_info();
@@ -356,13 +352,13 @@ fn blocks_that_are_told_late_do_not_keep_it_from_asking_for_the_newest() {
     }
     assert!(
         world.looks >= before + 5,
-        "{} questions in 9 s",
+        "{} queries in 9 s",
         world.looks - before
     );
 }
 
 #[test]
-fn what_is_sent_at_a_false_height_is_sent_again_at_the_true_one() {
+fn transaction_sent_at_a_false_height_is_sent_again() {
     let mut world = World::calm();
     world.faults.higher = 900;
     let bid = world.node.bid(&world.node.order(1));
@@ -370,7 +366,7 @@ fn what_is_sent_at_a_false_height_is_sent_again_at_the_true_one() {
     while world.sends == 0 {
         world.run(Duration::from_millis(50));
     }
-    // The lie ends, and the node loses what was sent.
+    // The false chain ends, and the node loses its mempool.
     world.faults.higher = 0;
     world.node.forget_mempool();
     world.run(Duration::from_secs(30));
@@ -379,7 +375,7 @@ fn what_is_sent_at_a_false_height_is_sent_again_at_the_true_one() {
 }
 
 #[test]
-fn nothing_is_asked_while_nothing_is_to_be_done() {
+fn idle_planner_sends_no_queries() {
     let mut world = World::calm();
     world.run(Duration::from_secs(60));
     assert!(world.due.is_empty());
@@ -393,7 +389,7 @@ fn nothing_is_asked_while_nothing_is_to_be_done() {
 }
 
 #[test]
-fn closes_go_before_bids_and_bids_before_withdrawals() {
+fn sends_closes_before_bids_before_withdrawals() {
     let config = PlannerConfig {
         flights_max: 1,
         ..PlannerConfig::new(CHAIN)
@@ -423,7 +419,7 @@ fn closes_go_before_bids_and_bids_before_withdrawals() {
 }
 
 #[test]
-fn withdrawals_share_a_transaction_and_a_bad_one_spoils_only_itself() {
+fn withdrawals_share_a_transaction_and_fail_separately() {
     let mut world = World::calm();
     let leases: Vec<BidId> = (1..=5).map(|d| world.node.lease(d)).collect();
     world.run(Duration::from_secs(20));
@@ -448,9 +444,9 @@ fn withdrawals_share_a_transaction_and_a_bad_one_spoils_only_itself() {
     for (at, ticket) in again.iter().enumerate() {
         if at == 2 {
             let reply = &world.replies[ticket];
-            let gone = TxError::LeaseNotActive;
+            let inactive = TxError::LeaseNotActive;
             assert!(
-                matches!(reply, Ok(TxOutcome::Rejected { error, .. }) if *error == gone),
+                matches!(reply, Ok(TxOutcome::Rejected { error, .. }) if *error == inactive),
                 "{reply:?}"
             );
         } else {
@@ -461,7 +457,7 @@ fn withdrawals_share_a_transaction_and_a_bad_one_spoils_only_itself() {
 }
 
 #[test]
-fn two_withdrawals_of_one_deployment_go_one_after_the_other() {
+fn withdrawals_of_one_deployment_are_sent_one_by_one() {
     let mut world = World::calm();
     let id = world.node.lease(1);
     world.run(Duration::from_secs(20));
@@ -473,7 +469,7 @@ fn two_withdrawals_of_one_deployment_go_one_after_the_other() {
 }
 
 #[test]
-fn what_cannot_be_a_transaction_is_refused_at_once() {
+fn invalid_combinations_of_messages_are_refused() {
     let mut world = World::calm();
     let (one, two) = (
         world.node.bid(&world.node.order(1)),
@@ -488,7 +484,7 @@ fn what_cannot_be_a_transaction_is_refused_at_once() {
 }
 
 #[test]
-fn refusals_are_typed() {
+fn refusals_have_a_typed_error() {
     let mut world = World::calm();
     let order = world.node.order(1);
     let bid = world.node.bid(&order);
@@ -512,7 +508,7 @@ fn refusals_are_typed() {
 }
 
 #[test]
-fn a_chain_without_unordered_transactions_is_served_with_sequences() {
+fn uses_sequences_on_a_chain_without_unordered_transactions() {
     let mut world = World::calm();
     world.node.knows_unordered = false;
     let tickets: Vec<_> = (1..=20)
@@ -527,7 +523,7 @@ fn a_chain_without_unordered_transactions_is_served_with_sequences() {
 }
 
 #[test]
-fn a_dearer_node_is_paid_and_an_extortionate_one_is_not() {
+fn pays_a_higher_price_up_to_the_limit() {
     let mut world = World::calm();
     let first = world.submit(vec![world.node.bid(&world.node.order(1))]);
     world.run(Duration::from_secs(20));
@@ -548,7 +544,7 @@ fn a_dearer_node_is_paid_and_an_extortionate_one_is_not() {
 }
 
 #[test]
-fn without_a_node_nothing_is_called_sent() {
+fn without_a_node_the_call_fails_as_not_sent() {
     let faults = Faults {
         unanswered: 100,
         ..Faults::default()
@@ -561,7 +557,7 @@ fn without_a_node_nothing_is_called_sent() {
 }
 
 #[test]
-fn stopping_tells_sent_from_unsent() {
+fn stop_distinguishes_sent_from_unsent_calls() {
     let mut world = World::calm();
     let sent = world.submit(vec![world.node.bid(&world.node.order(1))]);
     while world.sends == 0 {
@@ -580,7 +576,7 @@ fn stopping_tells_sent_from_unsent() {
 }
 
 #[test]
-fn a_forgotten_call_is_not_sent() {
+fn dropped_call_is_not_sent() {
     let mut world = World::calm();
     let ticket = world.submit(vec![world.node.bid(&world.node.order(1))]);
     world.step(Input::Forget { ticket });
@@ -628,7 +624,7 @@ fn campaign(seed: u64, faults: Faults, ordered: bool) -> (usize, usize) {
 }
 
 #[test]
-fn with_every_fault_each_message_ends_as_it_was_told() {
+fn reported_outcomes_are_true_under_all_faults() {
     let (mut committed, mut all) = (0, 0);
     for seed in 0..60 {
         let faults = Faults {
@@ -645,7 +641,7 @@ fn with_every_fault_each_message_ends_as_it_was_told() {
 }
 
 #[test]
-fn with_sequences_too_and_an_owner_who_uses_the_key() {
+fn reported_outcomes_are_true_with_sequences_and_a_shared_key() {
     let (mut committed, mut all) = (0, 0);
     for seed in 0..40 {
         let faults = Faults {

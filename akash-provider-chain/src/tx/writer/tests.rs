@@ -1,4 +1,4 @@
-//! The writer as a port, over a node in memory, on a clock that stands still unless everybody waits.
+//! Transaction writer with a simulated node, on a paused clock.
 
 use super::*;
 use crate::gas::{MemorySpent, Minute, Scope};
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 struct Api {
     node: Mutex<Node>,
     deaf: std::sync::atomic::AtomicBool,
-    /// By how much every answer is late.
+    /// Delay of every response.
     late: Duration,
 }
 
@@ -24,7 +24,7 @@ impl Api {
     async fn node(&self) -> Result<MutexGuard<'_, Node>, Error> {
         tokio::time::sleep(self.late).await;
         if self.deaf.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Unavailable, "node", "no answer"));
+            return Err(Error::new(ErrorKind::Unavailable, "node", "no response"));
         }
         Ok(self.node.lock().unwrap())
     }
@@ -63,7 +63,7 @@ fn key() -> PrivateKey {
     PrivateKey::from_bytes(&[7; 32]).unwrap()
 }
 
-/// A node with a block every two seconds until the end.
+/// Starts a node that completes a block every two seconds until `stop` is cancelled.
 fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
     let api = Arc::new(Api {
         node: Mutex::new(Node::new(key().public())),
@@ -80,7 +80,7 @@ fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
     api
 }
 
-/// A writer and its node.
+/// Starts a writer and its node.
 fn started() -> (TxWriter, Arc<Api>, CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
     let api = node(Duration::ZERO, &stop);
@@ -95,7 +95,7 @@ fn bid(api: &Api, dseq: u64) -> Msg {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_answered_with_the_height_they_landed_at() {
+async fn calls_return_the_height_of_inclusion() {
     let (writer, api, stop, running) = started();
     let bids: Vec<Msg> = (1..=20).map(|d| bid(&api, d)).collect();
     let calls = bids.into_iter().map(|b| writer.broadcast_msgs(vec![b]));
@@ -112,15 +112,15 @@ async fn calls_are_answered_with_the_height_they_landed_at() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_behind_a_fence_that_shuts_is_not_signed() {
+async fn closed_fence_prevents_signing_of_waiting_calls() {
     let stop = CancellationToken::new();
-    // The account and the simulation each take a second.
+    // The account query and the simulation take one second each.
     let api = node(Duration::from_secs(1), &stop);
     let (config, spent) = (PlannerConfig::new(CHAIN), Arc::new(MemorySpent::default()));
     let (writer, task) = TxWriter::new(api.clone(), key(), config, spent, stop.clone());
     let running = tokio::spawn(task);
     let mut sent = 0;
-    // The first waits for the account, and the second for its simulation.
+    // The first call waits for the account, the second one for its simulation.
     for (dseq, shuts_after, is_sent) in [(1, 500, false), (2, 500, false), (3, 60_000, true), (4, 0, false)] {
         let until = Instant::now() + Duration::from_millis(shuts_after);
         let fence = Fence::new(move || Instant::now() < until);
@@ -143,8 +143,10 @@ async fn what_waits_behind_a_fence_that_shuts_is_not_signed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bid_that_the_account_cannot_pay_is_refused_for_lack_of_money_and_costs_nothing() {
-    // Without the deposit; and without the fee, where the node in memory needs another reason to refuse.
+async fn bid_without_sufficient_balance_fails_without_cost() {
+    // First without the deposit, then without the fee. The simulated node does not check the fee, so a closed
+    // order is the
+    // reason there.
     let cases = [
         ("uact", 499_999, TxError::InsufficientFunds),
         ("uakt", 1, TxError::FeeUnpaid),
@@ -175,7 +177,7 @@ async fn a_bid_that_the_account_cannot_pay_is_refused_for_lack_of_money_and_cost
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_goes_away_leaves_nothing_to_send() {
+async fn dropped_call_is_not_sent() {
     let (writer, api, stop, running) = started();
     api.deaf.store(true, Ordering::Relaxed);
     let call = writer.broadcast_msgs(vec![bid(&api, 1)]);
@@ -188,7 +190,7 @@ async fn a_caller_who_goes_away_leaves_nothing_to_send() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_block_that_is_observed_answers_without_a_question() {
+async fn observed_block_completes_a_call_without_a_query() {
     let (writer, api, stop, running) = started();
     let call = {
         let (writer, bid) = (writer.clone(), bid(&api, 1));
@@ -218,7 +220,7 @@ async fn a_block_that_is_observed_answers_without_a_question() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn before_a_slow_node_nothing_is_kept_of_what_has_ended() {
+async fn completed_transactions_are_removed_with_a_slow_node() {
     const CALLS: u64 = 1_200;
     const UNDER_WAY: usize = 64;
     let stop = CancellationToken::new();
@@ -233,7 +235,7 @@ async fn before_a_slow_node_nothing_is_kept_of_what_has_ended() {
     let mut answers = FuturesUnordered::new();
     let (mut calls, mut committed, mut most_hashes) = (0, 0, 0);
     while committed < CALLS {
-        // A provider always has something under way, so nothing ever comes to rest.
+        // A provider always has transactions in flight, so the writer is never idle.
         while calls < CALLS && answers.len() < UNDER_WAY {
             let (sender, answer) = oneshot::channel();
             let reply = Reply { sender, fence: None };
@@ -246,10 +248,10 @@ async fn before_a_slow_node_nothing_is_kept_of_what_has_ended() {
         let (waiting, in_flight) = task.planner.load();
         assert!(
             waiting + in_flight <= UNDER_WAY,
-            "{waiting} wait, {in_flight} fly"
+            "{waiting} queued, {in_flight} in flight"
         );
         assert!(task.replies.len() <= UNDER_WAY, "{} replies", task.replies.len());
-        // One question for each that flies, and those for block, account and prices.
+        // One call per transaction in flight, plus the queries of block, account and prices.
         assert!(
             task.calls.len() <= in_flight + 3 + UNDER_WAY,
             "{} calls",
@@ -269,7 +271,7 @@ async fn before_a_slow_node_nothing_is_kept_of_what_has_ended() {
     stop.cancel();
 }
 
-/// Nothing can be read and nothing written.
+/// Store that always fails.
 #[derive(Debug)]
 struct NoDisk;
 
@@ -282,8 +284,8 @@ impl SpentStore for NoDisk {
     }
 }
 
-/// Bids with a writer of their own, until each has ended or half a minute is over; how many landed, and what the
-/// writer's trouble is then.
+/// Places bids with a separate writer for 30 seconds. Returns the number of included bids, and the reported
+/// problem.
 async fn bids(
     api: &Arc<Api>,
     spent: Arc<dyn SpentStore>,
@@ -291,7 +293,7 @@ async fn bids(
 ) -> (usize, Option<String>) {
     let stop = CancellationToken::new();
     let mut config = PlannerConfig::new(CHAIN);
-    // A bid costs 3,750 here, and three quarters are for bids: four of them.
+    // The fee of a bid is 3,750. Three quarters of the ceiling are available for bids: four bids.
     config.gas.ceilings.change(Scope::Hour, |most| most.fee = 20_000);
     let (writer, task) = TxWriter::new(api.clone(), key(), config, spent, stop.clone());
     let running = tokio::spawn(task);
@@ -310,7 +312,7 @@ async fn bids(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_ceiling_of_an_hour_holds_over_a_restart() {
+async fn hourly_ceiling_survives_a_restart() {
     let stop = CancellationToken::new();
     let api = node(Duration::ZERO, &stop);
     let spent = Arc::new(MemorySpent::default());
@@ -319,7 +321,7 @@ async fn the_ceiling_of_an_hour_holds_over_a_restart() {
     let trouble = trouble.unwrap();
     assert_eq!(landed, 1, "{trouble}");
     assert!(trouble.contains("15000 for an hour (bid)"), "{trouble}");
-    // An hour later all of it is there again.
+    // One hour later, the full ceiling is available.
     let old = spent.load().unwrap().into_iter();
     let old = old.map(|minute| Minute {
         at: minute.at - 60,
@@ -327,7 +329,7 @@ async fn the_ceiling_of_an_hour_holds_over_a_restart() {
     });
     spent.store(old.collect()).unwrap();
     assert_eq!(bids(&api, spent, 7..11).await, (4, None));
-    // A disk that does nothing stops nothing.
+    // A failing store does not prevent transactions.
     assert_eq!(bids(&api, Arc::new(NoDisk), 11..14).await, (3, None));
     stop.cancel();
 }

@@ -145,7 +145,7 @@ fn what_cannot_be_answered_is_a_clear_error() {
     let nobody = TENANT;
     let tls = url.replace("http://", "https://");
     home.run(&["query", "params", "--node", &tls])
-        .failed(&["(it does not speak TLS): write http:// or grpc://", "--node"]);
+        .failed(&["(the port does not support TLS): use http:// or grpc://", "--node"]);
     // The recorded answer for an account that never registered.
     home.run(&["query", "provider", "get", nobody, "--node", url])
         .failed(&[

@@ -52,7 +52,7 @@ fn a_node_that_is_of_no_use_at_the_start_is_named_and_awaited() {
                 refused: true,
                 ..none
             },
-            "answered with HTTP status 502",
+            "responded with HTTP status 502",
         ),
         (
             Faults {
@@ -68,7 +68,7 @@ fn a_node_that_is_of_no_use_at_the_start_is_named_and_awaited() {
             },
             "offers the versions v9",
         ),
-        (Faults { frozen: true, ..none }, "gave no answer within"),
+        (Faults { frozen: true, ..none }, "no response within"),
     ];
     for (dseq, (faults, said)) in (1..).zip(troubles) {
         let mut stage = Stage::new(&format!("start-{dseq}"), true);
