@@ -1,9 +1,9 @@
-//! One endpoint of a node: an address, how it is spoken to, and how well it does.
+//! Endpoint: one address of a node, with its protocol and its health.
 //!
-//! | address | spoken to by |
+//! | address | protocol |
 //! |---|---|
-//! | `http://`, `https://`, `tcp://` | CometBFT's JSON-RPC; queries through `abci_query` |
-//! | `grpc://`, `grpcs://` | gRPC; queries only, it carries no blocks |
+//! | `http://`, `https://`, `tcp://` | JSON-RPC of CometBFT; queries with `abci_query` |
+//! | `grpc://`, `grpcs://` | gRPC; queries only, without blocks |
 
 pub(crate) mod health;
 mod version;
@@ -30,10 +30,10 @@ use tokio::sync::Semaphore;
 use url::Url;
 pub use version::Versions;
 
-/// Codespace and code of an `abci_query` answer for what does not exist.
+/// Codespace and code of an `abci_query` response for a missing record.
 const NOT_FOUND: (&str, i64) = ("sdk", 22);
 
-/// An answer, and the height it is from.
+/// Response to a query, with its height.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) bytes: Bytes,
@@ -46,14 +46,14 @@ pub(crate) enum Transport {
     Grpc(Grpc),
 }
 
-/// One address of a node, with a limit on the questions under way to it.
+/// One address of a node, with a limit for concurrent requests.
 pub(crate) struct Endpoint {
-    /// Its address without what is secret in it.
+    /// Address without credentials.
     pub(crate) name: Arc<str>,
-    /// Its address with what is secret in it: never to be shown.
+    /// Address with credentials, which must never be logged or displayed.
     pub(crate) url: Url,
     pub(crate) transport: Transport,
-    /// For a websocket to an `https` address.
+    /// TLS configuration for a websocket to an `https` address.
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
     questions: Semaphore,
 }
@@ -66,8 +66,10 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// A node's address as it may be shown: without user name, password, and what follows a question mark, which is
-/// where services for many customers take their tokens. Of what is no address only the way of speaking is left.
+/// Returns an address for display: without user name, password and query string, which may contain an access
+/// token.
+///
+/// An invalid address is reduced to its scheme.
 #[must_use]
 pub fn shown_address(address: &str) -> String {
     let parsed = Url::parse(address).ok().filter(|url| !url.cannot_be_a_base());
@@ -80,7 +82,7 @@ pub fn shown_address(address: &str) -> String {
         };
     };
     let is_secretive = url.query().is_some() || url.fragment().is_some();
-    // Both fail only for addresses without a host, which hold neither.
+    // Both functions fail only for addresses without a host, which have no credentials.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -90,13 +92,13 @@ pub fn shown_address(address: &str) -> String {
     format!("{plain}{hidden}")
 }
 
-/// An address that cannot be an endpoint.
+/// Error for an invalid address of a node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("endpoint `{address}`: {why}; write it as http://host:26657, https://host or grpc://host:9090")]
+#[error("invalid endpoint `{address}`: {why}; use http://host:26657, https://host or grpc://host:9090")]
 pub struct BadEndpoint {
-    /// As given, without what is secret in it.
+    /// Address as given, without credentials.
     pub address: String,
-    /// What is wrong with it.
+    /// Reason.
     pub why: String,
 }
 
@@ -108,7 +110,7 @@ struct QueryParams<'a> {
     prove: bool,
 }
 
-/// Which block: a number as text, as the JSON-RPC wants integers of 64 bits.
+/// Height as text, because the JSON-RPC encodes 64-bit integers as text.
 #[derive(Serialize)]
 pub(crate) struct HeightParams {
     pub(crate) height: String,
@@ -123,14 +125,14 @@ impl Endpoint {
             address: shown_address(address),
             why,
         };
-        // CometBFT's own configuration writes addresses in this way.
+        // Scheme in the configuration of CometBFT.
         let tcp = address
             .strip_prefix("tcp://")
             .map(|rest| format!("http://{rest}"));
         let url = Url::parse(tcp.as_deref().unwrap_or(address)).map_err(|e| bad(e.to_string()))?;
-        // `localhost:26657` parses too: as the scheme `localhost` without a host.
+        // `localhost:26657` is a valid URL with the scheme `localhost` and without a host.
         if url.host_str().is_none_or(str::is_empty) {
-            return Err(bad("names no host".to_owned()));
+            return Err(bad("no host in the address".to_owned()));
         }
         let trust = match url.scheme() {
             "https" | "grpcs" => Some(Trust::read(roots).map_err(&bad)?),
@@ -143,7 +145,7 @@ impl Endpoint {
                 Transport::Rpc(Box::new(rpc))
             }
             "grpc" | "grpcs" => Transport::Grpc(Grpc::new(&url, limits, trust.as_ref()).map_err(&bad)?),
-            other => return Err(bad(format!("`{}` is no way to speak to a node", shown(other)))),
+            other => return Err(bad(format!("unsupported scheme `{}`", shown(other)))),
         };
         Ok(Self {
             name: shown_address(url.as_str()).into(),
@@ -154,7 +156,7 @@ impl Endpoint {
         })
     }
 
-    /// The JSON-RPC, where the endpoint speaks it.
+    /// Returns the JSON-RPC client, if the endpoint uses this protocol.
     pub(crate) const fn rpc(&self) -> Option<&Rpc> {
         match &self.transport {
             Transport::Rpc(rpc) => Some(rpc),
@@ -162,7 +164,7 @@ impl Endpoint {
         }
     }
 
-    /// A fault of this endpoint.
+    /// Creates an error of this endpoint.
     pub(crate) fn error(&self, method: &str, fault: Fault) -> NodeError {
         NodeError {
             endpoint: Arc::clone(&self.name),
@@ -171,7 +173,7 @@ impl Endpoint {
         }
     }
 
-    /// Asks a query by its path; `pin` asks about the state after that height.
+    /// Sends a query. `pin` selects the state after this height.
     pub(crate) async fn query(
         &self,
         path: &'static str,
@@ -179,10 +181,10 @@ impl Endpoint {
         pin: Option<Height>,
     ) -> Result<Answer, NodeError> {
         let (bytes, height) = self.bytes(path, data, pin).await?;
-        let silent = || Fault::Malformed("does not say from which height it answers".to_owned());
-        // A node that was asked about a height and names none is taken at its word.
+        let silent = || Fault::Malformed("response without a height".to_owned());
+        // A response to a pinned query may omit the height. The requested height is then assumed.
         let height = height.or(pin).ok_or_else(|| self.error(path, silent()))?;
-        // A node that ignores the height asked for would mix two states.
+        // A node that ignores the requested height would mix two states.
         match pin {
             Some(asked) if asked != height => {
                 let answered = height;
@@ -192,7 +194,8 @@ impl Endpoint {
         }
     }
 
-    /// Asks for what is of no height: a node says none with what its own server answers, without the chain's state.
+    /// Sends a query without a height. The node itself responds to such queries, without the state of the
+    /// chain.
     pub(crate) async fn query_of_no_height(
         &self,
         path: &'static str,
@@ -226,14 +229,14 @@ impl Endpoint {
         decoded.map_err(|e| self.error(M::PATH, Fault::Malformed(e.to_string())))
     }
 
-    /// Calls a method of the JSON-RPC.
+    /// Calls a JSON-RPC method.
     pub(crate) async fn call<T: serde::de::DeserializeOwned>(
         &self,
         method: &str,
         params: impl Serialize + Send,
     ) -> Result<T, NodeError> {
         let Some(rpc) = self.rpc() else {
-            let text = "is spoken to by gRPC, which carries no blocks".to_owned();
+            let text = "the gRPC endpoint provides no blocks".to_owned();
             return Err(self.error(method, Fault::Unreachable(text)));
         };
         let _turn = self.questions.acquire().await;
@@ -242,7 +245,7 @@ impl Endpoint {
             .map_err(|fault| self.error(method, fault))
     }
 
-    /// What the node says of itself.
+    /// Returns the newest block and the sync state of the node.
     pub(crate) async fn sync_info(&self) -> Result<SyncInfo, NodeError> {
         if self.rpc().is_some() {
             let status: Status = self.call("status", NoParams {}).await?;
@@ -255,7 +258,7 @@ impl Endpoint {
             });
         }
         let (block, syncing) = (node::GetLatestBlockRequest {}, node::GetSyncingRequest {});
-        // gRPC has no single answer that says both.
+        // gRPC has no single query for both values.
         let (block, syncing) = tokio::try_join!(self.ask(&block), self.ask(&syncing))?;
         let header = block_header(block.block.and_then(|b| b.header));
         let malformed = |e: crate::convert::Malformed| {
@@ -271,7 +274,7 @@ impl Endpoint {
         })
     }
 
-    /// Chain id and time of a block.
+    /// Returns chain id and time of a block.
     pub(crate) async fn header(&self, height: Height) -> Result<(String, BlockTime), NodeError> {
         let (method, answer) = if self.rpc().is_some() {
             let params = HeightParams {
@@ -307,10 +310,10 @@ impl Endpoint {
     }
 }
 
-/// The chain that a node belongs to: for somebody who was told no chain id.
+/// Returns the chain id of a node, for callers without a configured chain id.
 ///
 /// # Errors
-/// When the address cannot be an endpoint's, or nobody answers there.
+/// Returns an error if the address is invalid, or if the node does not respond.
 pub async fn chain_id_at(address: &str, limits: Limits, roots: &Roots) -> Result<String, Error> {
     const OPERATION: &str = "chain id";
     let endpoint = Endpoint::new(address, limits, roots)
@@ -323,17 +326,18 @@ async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> 
     let params = QueryParams {
         path,
         data: data_encoding::HEXLOWER.encode(data),
-        // 0 asks for the newest state.
+        // 0 selects the newest state.
         height: pin.unwrap_or_default().to_string(),
         prove: false,
     };
     let answer = rpc.call::<AbciQuery>("abci_query", params).await;
-    // Why a query is refused stands inside the answer; an error around it is the node's own.
+    // The response contains the reason of a refused query. An error without a response is an error of the
+    // node.
     let answer = answer.map_err(Fault::blaming_the_node)?;
     abci_answer(answer.response)
 }
 
-/// Reads an `abci_query` answer: what gRPC says by its status, it says by codespace, code and text.
+/// Decodes an `abci_query` response. Codespace, code and log correspond to a gRPC status.
 fn abci_answer(response: AbciResponse) -> Result<Answer, Fault> {
     if response.code == 0 {
         return Ok(Answer {
@@ -342,7 +346,7 @@ fn abci_answer(response: AbciResponse) -> Result<Answer, Fault> {
         });
     }
     let text = shown(&response.log);
-    // Before the codes: these faults are known by their text.
+    // Checked before the codes: the node reports these errors by text.
     if let Some(fault) = height_fault(&response.log) {
         return Err(fault);
     }
@@ -358,9 +362,9 @@ fn abci_answer(response: AbciResponse) -> Result<Answer, Fault> {
     })
 }
 
-/// A time as the JSON-RPC writes it; one in the future is refused.
+/// Parses a time of the JSON-RPC. A time in the future is an error.
 pub(crate) fn parse_time(text: &str) -> Result<BlockTime, Fault> {
-    let malformed = || Fault::Malformed(format!("`{}` is no time", shown(text)));
+    let malformed = || Fault::Malformed(format!("`{}` is not a time", shown(text)));
     let time = humantime::parse_rfc3339(text).map_err(|_| malformed())?;
     let since = time
         .duration_since(std::time::UNIX_EPOCH)

@@ -1,9 +1,12 @@
-//! Several endpoints as one: the fastest healthy one is asked, and another one when it fails.
+//! Pool of endpoints: requests use the fastest healthy endpoint, with fail-over to the others.
 //!
-//! Nothing is asked while nobody asks: an endpoint's health is read when a question comes and the last reading
-//! is old. An endpoint that fails is left alone for a while that grows; only when none is left are all tried
-//! again each second. The one in use is kept until it fails or another one is clearly faster for some time.
-//! Equal questions under way share one answer.
+//! There is no background traffic: a request triggers a health check if the last one is too old. A failed
+//! endpoint is not
+//! used during a growing back-off. If no endpoint is healthy, all endpoints are checked each second. The
+//! selected endpoint
+//! stays in use until it fails, or until another one is clearly faster for some time. Identical concurrent
+//! queries share
+//! one response.
 
 mod agreement;
 mod clock;
@@ -36,25 +39,25 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Blocks an endpoint may be behind the best one.
+/// Maximum number of blocks that an endpoint may be behind the best one.
 pub(crate) const LAG_MAX: Height = 5;
-/// Differences of latency below this do not count.
+/// Differences of the response time below this value are ignored.
 const LATENCY_NOISE: Duration = Duration::from_millis(20);
-/// First wait before endpoints are tried again when none is left; it doubles with an endpoint's failures.
+/// Initial interval of health checks while no endpoint is healthy. Doubles with the failures of an endpoint.
 const URGENT_MIN: Duration = Duration::from_millis(200);
-/// Longest wait before endpoints are tried again when none is left.
+/// Maximum interval of health checks while no endpoint is healthy.
 const URGENT_MAX: Duration = Duration::from_secs(1);
-/// First wait before a question is asked again; it doubles.
+/// Back-off before the first retry of a request. Doubles after each retry.
 const RETRY_MIN: Duration = Duration::from_millis(100);
-/// Longest wait before a question is asked again.
+/// Maximum back-off before a retry of a request.
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// What an endpoint must be able to do.
+/// Required capability of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Answer queries, which every endpoint can.
+    /// Queries, which every endpoint supports.
     Queries,
-    /// Tell blocks, and take transactions.
+    /// Blocks and transactions, which require JSON-RPC.
     Blocks,
 }
 
@@ -68,7 +71,7 @@ struct Member {
 struct Choice {
     queries: Option<usize>,
     blocks: Option<usize>,
-    /// Who has been faster than the one in use, and since when.
+    /// Endpoint that is faster than the selected one, and since when.
     faster: Option<(usize, Instant)>,
     switches: u64,
     reason: Option<String>,
@@ -80,32 +83,32 @@ struct Shared {
     chain_id: String,
     limits: Limits,
     processed: Mutex<Processed>,
-    /// The clock is corrected by these nodes.
+    /// The nodes of this pool correct the clock.
     corrects_clock: AtomicBool,
     choice: Mutex<Choice>,
     refreshing: tokio::sync::Mutex<()>,
     flights: Flights,
 }
 
-/// All endpoints of one chain. A clone is the same set.
+/// Pool of endpoints of one chain. Clones share all state.
 #[derive(Debug, Clone)]
 pub struct Endpoints {
     shared: Arc<Shared>,
 }
 
 impl Endpoints {
-    /// The endpoints at `addresses`, which all belong to the chain `chain_id`. Nothing is connected yet.
+    /// Creates a pool for `addresses`, which all belong to the chain `chain_id`, without connecting.
     ///
     /// # Errors
-    /// When an address cannot be an endpoint, or there is none.
+    /// Returns an error if an address is invalid, or if there is no address.
     pub fn new<A: AsRef<str>>(addresses: &[A], chain_id: &str, limits: Limits) -> Result<Self, BadEndpoint> {
         Self::with_roots(addresses, chain_id, limits, &Roots::System)
     }
 
-    /// The same; `roots` vouch for the nodes that are spoken to in TLS.
+    /// Creates a pool with `roots` for TLS connections.
     ///
     /// # Errors
-    /// As [`Endpoints::new`], and when the roots cannot be read.
+    /// Returns the errors of [`Endpoints::new`], and an error if the root certificates cannot be read.
     pub fn with_roots<A: AsRef<str>>(
         addresses: &[A],
         chain_id: &str,
@@ -123,7 +126,7 @@ impl Endpoints {
         if members.is_empty() {
             return Err(BadEndpoint {
                 address: String::new(),
-                why: "none is given".to_owned(),
+                why: "no address".to_owned(),
             });
         }
         let shared = Shared {
@@ -141,29 +144,29 @@ impl Endpoints {
         })
     }
 
-    /// The chain they belong to.
+    /// Returns the chain id.
     #[must_use]
     pub fn chain_id(&self) -> &str {
         &self.shared.chain_id
     }
 
-    /// The limits in force.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.shared.limits
     }
 
-    /// The newest height that an endpoint which tells blocks is known to have.
+    /// Returns the newest height of the healthy endpoints that provide blocks.
     pub(crate) fn newest(&self) -> Height {
         let ready = self.ready(Need::Blocks).into_iter();
         let members = ready.filter_map(|at| self.shared.members.get(at));
         members.map(|m| lock(&m.health).height).max().unwrap_or_default()
     }
 
-    /// Asks a query of the best endpoint and, when that one fails, of others; the answer and its height.
+    /// Sends a query to the best endpoint, with fail-over. Returns the response and its height.
     ///
     /// # Errors
-    /// The last endpoint's fault, or the question's.
+    /// Returns the error of the last endpoint, or the error of the request.
     pub async fn ask<M: Method>(
         &self,
         request: &M,
@@ -172,8 +175,9 @@ impl Endpoints {
         self.ask_parts::<M, M::Response>(request, pin, |_| Ok(())).await
     }
 
-    /// The same, with the answer read as another message that is cut in the same way. An answer that does not pass
-    /// the check is a fault of the endpoint, so others are asked.
+    /// Sends a query, and decodes the response as another message type. A response that fails the check is a
+    /// failure of the
+    /// endpoint.
     pub(crate) async fn ask_parts<M: Method, R: Message + Default>(
         &self,
         request: &M,
@@ -187,10 +191,10 @@ impl Endpoints {
         Ok((decoded, landed.answer.height))
     }
 
-    /// Calls a method of the JSON-RPC at the best endpoint that has one and, when it fails, at others.
+    /// Calls a JSON-RPC method of the best endpoint, with fail-over.
     ///
     /// # Errors
-    /// The last endpoint's fault, or the question's.
+    /// Returns the error of the last endpoint, or the error of the request.
     pub async fn call<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -203,15 +207,16 @@ impl Endpoints {
         self.attempt(Need::Blocks, ask).await.map(|(_, answer)| answer)
     }
 
-    /// What the endpoint in use says of itself, asked now.
+    /// Returns the newest block of the selected endpoint.
     ///
     /// # Errors
-    /// When none answers.
+    /// Returns an error if no endpoint responds.
     pub async fn sync_info(&self) -> Result<SyncInfo, NodeError> {
         self.tip(false).await
     }
 
-    /// The same; with `is_new` the height must be proven by a header also where nothing was processed before.
+    /// Returns the newest block. With `is_new`, a header must prove the height even before the first
+    /// processed block.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<SyncInfo, NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -226,11 +231,11 @@ impl Endpoints {
         self.attempt(Need::Queries, ask).await.map(|(_, answer)| answer)
     }
 
-    /// An endpoint that can do what is needed, not among those to avoid.
+    /// Selects an endpoint with the required capability, preferably not one of `avoid`.
     pub(crate) async fn choose(&self, need: Need, avoid: &[usize]) -> Result<usize, NodeError> {
         self.refresh_if_due(need).await;
         let mut ready = self.ready(need);
-        // When all are to be avoided, one of them is asked again all the same.
+        // If all endpoints are in `avoid`, one of them is used again.
         if ready.iter().any(|at| !avoid.contains(at)) {
             ready.retain(|at| !avoid.contains(at));
         }
@@ -244,15 +249,16 @@ impl Endpoints {
             .ok_or_else(|| self.nobody(Need::Queries))
     }
 
-    /// Runs a question against one endpoint after the other until one answers. The question says from which
-    /// height its answer is, where it knows.
+    /// Runs a request on one endpoint after another, until one succeeds. The request returns the height of
+    /// its response, if
+    /// known.
     pub(crate) async fn attempt<T, Q, F>(&self, need: Need, question: Q) -> Result<(usize, T), NodeError>
     where
         Q: Fn(usize) -> F,
         F: Future<Output = Result<(T, Option<Height>), NodeError>>,
     {
         if !self.shared.members.iter().any(|m| is_able(m, need)) {
-            // Waiting makes no endpoint speak another protocol.
+            // Waiting does not change the protocol of an endpoint.
             return Err(self.nobody(need));
         }
         let mut avoid = Vec::new();
@@ -262,7 +268,7 @@ impl Endpoints {
             let at = match self.choose(need, &avoid).await {
                 Ok(at) => at,
                 Err(error) => {
-                    // What a node answered before says more than that nobody can be asked.
+                    // An earlier error of a node is more useful than the error for no healthy endpoint.
                     last.get_or_insert(error);
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(RETRY_MAX);
@@ -271,7 +277,7 @@ impl Endpoints {
             };
             let began = Instant::now();
             let error = match question(at).await {
-                // An answer from before the floor must not count as a good one, however fast it came.
+                // A response below the processed height must not count as a success.
                 Ok((answer, height)) => match self.check_height(at, height) {
                     Ok(()) => {
                         self.note_answer(at, began.elapsed(), height);
@@ -284,14 +290,14 @@ impl Endpoints {
             match error.fault.blame() {
                 Blame::Question => return Err(error),
                 Blame::Endpoint => self.note_fault(at, &error.fault),
-                // It may lack this one height and be well otherwise.
+                // The endpoint does not have this height, but is healthy otherwise.
                 Blame::Height => {}
             }
             let is_gone = matches!(error.fault, Fault::Pruned(_));
             avoid.push(at);
             last = Some(error);
             if self.ready(need).iter().all(|at| avoid.contains(at)) {
-                // Waiting brings no height back.
+                // Waiting does not restore a pruned height.
                 if is_gone {
                     break;
                 }
@@ -318,11 +324,11 @@ impl Endpoints {
                     let endpoint = endpoint?;
                     let answer: Answer = endpoint.query(M::PATH, data, pin).await?;
                     let unreadable = |why| endpoint.error(M::PATH, Fault::Malformed(why));
-                    // Decoded here too, so that bytes which are no answer make another node be asked.
+                    // Decoded here too, so that a malformed response leads to a fail-over.
                     let readable = R::decode(answer.bytes.clone()).map_err(|e| unreadable(e.to_string()))?;
                     check(&readable).map_err(|e| unreadable(e.to_string()))?;
                     let height = answer.height;
-                    // An old height that was asked for is no sign of an old node.
+                    // A pinned height does not indicate a lagging node.
                     Ok((answer, pin.is_none().then_some(height)))
                 }
             };
@@ -334,19 +340,19 @@ impl Endpoints {
 
     fn note_answer(&self, at: usize, took: Duration, height: Option<Height>) {
         if let Some(member) = self.shared.members.get(at) {
-            // 0 leaves the known height as it is.
+            // 0 keeps the known height.
             lock(&member.health).answered(took, height.unwrap_or_default());
         }
     }
 
-    /// Looks again at an endpoint before long.
+    /// Makes a health check of an endpoint due.
     pub(crate) fn doubt(&self, at: usize) {
         if let Some(member) = self.shared.members.get(at) {
             lock(&member.health).is_doubted = true;
         }
     }
 
-    /// Leaves an endpoint alone that cannot be spoken to; looks again at one that only answered badly.
+    /// Handles a fault: a malformed response makes a health check due, other faults start a back-off.
     pub(crate) fn note_fault(&self, at: usize, fault: &Fault) {
         let Some(member) = self.shared.members.get(at) else {
             return;
@@ -362,7 +368,7 @@ impl Endpoints {
             _ => {
                 let now = Instant::now();
                 if health.warnings.is_logged(now) {
-                    tracing::warn!(endpoint = %member.endpoint.name, %fault, "a node cannot be used");
+                    tracing::warn!(endpoint = %member.endpoint.name, %fault, "node is not usable: check the node, or remove it from --node");
                 }
                 health.failed(now, fault.clone(), spread(at));
             }
@@ -378,12 +384,12 @@ impl Endpoints {
         }
     }
 
-    /// Why nobody can be asked.
+    /// Returns the reason why no endpoint can be used.
     pub(crate) fn nobody(&self, need: Need) -> NodeError {
         let mut able = self.shared.members.iter().filter(|m| is_able(m, need));
         let text = match need {
-            Need::Queries => "no endpoint has been reached yet",
-            Need::Blocks => "no endpoint with JSON-RPC has been reached; gRPC carries no blocks",
+            Need::Queries => "no endpoint has responded yet",
+            Need::Blocks => "no endpoint with JSON-RPC has responded, and gRPC provides no blocks",
         };
         let unknown = || Fault::Unreachable(text.to_owned());
         let known = able.find_map(|m| {
@@ -399,21 +405,22 @@ impl Endpoints {
     }
 }
 
-/// Two addresses that differ in what is not shown get different names all the same: an endpoint is found by its own.
+/// Makes names unique, because addresses may differ in their credentials only. Endpoints are identified by
+/// name.
 fn tell_apart(members: &mut [Member]) {
     let mut names = BTreeSet::new();
     for (at, member) in members.iter_mut().enumerate() {
         if names.insert(Arc::clone(&member.endpoint.name)) {
             continue;
         }
-        // Nobody else has the endpoint yet.
+        // No other reference to the endpoint exists yet.
         if let Some(endpoint) = Arc::get_mut(&mut member.endpoint) {
             endpoint.name = format!("{} ({})", endpoint.name, at + 1).into();
         }
     }
 }
 
-/// gRPC carries no blocks.
+/// Returns true if the endpoint has the required capability. gRPC provides no blocks.
 fn is_able(member: &Member, need: Need) -> bool {
     need == Need::Queries || member.endpoint.rpc().is_some()
 }

@@ -1,20 +1,22 @@
-//! Following the chain: [`ChainEvents`] over a set of endpoints.
+//! Event follower: [`ChainEvents`] over a pool of endpoints.
 //!
 //! ```text
 //!            ┌────────────────────────────── gap too large, pruned, or an outage ──┐
 //!            ▼                                                                     │
 //!   snapshot at height a ──► Resync ──► a+1, a+2, … in order, each from            │
-//!            ▲                            the websocket, or, where it has a hole,  │
+//!            ▲                            the websocket or, after a gap,           │
 //!            │                            from block_results or tx_search ─────────┘
-//!            └ asked again, with growing waits, while no node answers
+//!            └ retried with a back-off while no node responds
 //! ```
 //!
-//! No block is told twice or left out between two `Resync`. Where the node serves no pinned height the
-//! snapshot may hold later things already; the events after its height are told all the same and lead to the
+//! Between two `Resync` events, every block is reported exactly once. A node without pinned heights may
+//! return a snapshot
+//! with later changes. The events after the height of the snapshot are then reported too, and result in the
 //! same state.
 //!
-//! An event that cannot be read may have been a fact: it is reported with its place, the rest of the block is told,
-//! and a `Resync` makes good what was lost.
+//! A malformed event may be relevant. It is reported with its position, the rest of the block is processed,
+//! and a `Resync`
+//! restores the missing state.
 
 mod block;
 mod decode;
@@ -40,34 +42,38 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 
-/// Events that wait for a reader. More wait at the node, and what the node drops is asked for again.
+/// Capacity of the event queue. A full queue stops reading from the node. Events that the node then drops are
+/// fetched later.
 const QUEUE: usize = 1024;
 
-/// How the chain is followed.
+/// Settings of the event follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Time between pings; shorter than the idle limits of proxies.
+    /// Interval of pings. Shorter than the idle timeouts of proxies.
     pub ping_interval: Duration,
-    /// A connection that says nothing for so long, not even an answer to one of three pings, is dead.
+    /// Maximum time without any message, including responses to three pings. Afterwards the connection is
+    /// closed.
     pub read_deadline: Duration,
-    /// Time between questions where there is no websocket: a third of a block.
+    /// Interval of polling without a websocket: a third of a block interval.
     pub poll_interval: Duration,
-    /// How long polling goes on before a websocket is tried again.
+    /// Time of polling before the next attempt to open a websocket.
     pub poll_for: Duration,
-    /// Without a new block for so long every node is asked whether it has one.
+    /// Time without a new block after which all nodes are queried.
     pub silence: Duration,
-    /// Without a word from any node for so long the follower says so.
+    /// Time without any response after which the follower reports an outage.
     pub outage: Duration,
-    /// Most blocks that are fetched one by one; a larger gap is answered by a `Resync`. About three hours.
+    /// Maximum number of blocks that are fetched one by one. A larger gap causes a `Resync`. About three
+    /// hours.
     pub gap_max: u64,
-    /// Minimum time between two `Resync`, except after an outage. A node that pushes false heights or malformed events
-    /// must not cause a full reading with each block.
+    /// Minimum time between two `Resync` events, except after an outage. Limits the load if a node pushes
+    /// false heights or
+    /// malformed events.
     pub resync_pause: Duration,
-    /// Blocks fetched at the same time.
+    /// Number of blocks that are fetched concurrently.
     pub parallel: usize,
-    /// After a failure the first try comes at once; this is the wait before the second, and it doubles.
+    /// Back-off before the second attempt; the first attempt follows at once. Doubles after each attempt.
     pub wait_min: Duration,
-    /// Longest wait: a sixth of a block, so that the link's return is found within the block.
+    /// Maximum back-off: a sixth of a block interval, so that a restored connection is used within one block.
     pub wait_max: Duration,
 }
 
@@ -89,52 +95,54 @@ impl Default for Settings {
     }
 }
 
-/// How blocks are had at the moment.
+/// Current source of blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Source {
-    /// Not at all: nothing has been opened yet, or what was open has ended.
+    /// None: no connection was opened yet, or the connection was closed.
     #[default]
     None,
-    /// Pushed by this endpoint.
+    /// Websocket of this endpoint.
     Websocket(Arc<str>),
-    /// By asking every `poll_interval`, for want of a websocket.
+    /// Polling, because no websocket is available.
     Polling,
 }
 
-/// How the chain is followed, as values.
+/// Status of the event follower.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FollowerStatus {
-    /// Newest height told; 0 before anything was.
+    /// Newest reported height; 0 before the first block.
     pub height: Height,
-    /// Its time; the age of the chain is the difference to now.
+    /// Time of this block. The difference to the current time is the age of the chain state.
     pub time: BlockTime,
-    /// How blocks are had.
+    /// Current source of blocks.
     pub source: Source,
-    /// Since when blocks are missing: the connection ended and no block has come since, no node can be asked, or
-    /// all that can be asked have had no new block for longer than the limit of silence. `None` while they come.
+    /// Time since when blocks are missing: the connection was closed, no node can be used, or no usable node
+    /// has had a new
+    /// block for longer than `silence`. `None` while blocks arrive.
     pub silent_since: Option<SystemTime>,
-    /// Blocks told since the client was made.
+    /// Number of reported blocks.
     pub blocks: u64,
-    /// Blocks that were not pushed and had to be asked for.
+    /// Number of fetched blocks, which were not pushed.
     pub fetched: u64,
-    /// Times the whole present was told.
+    /// Number of `Resync` events.
     pub resyncs: u64,
-    /// Why the last time.
+    /// Reason of the last `Resync`.
     pub last_resync: Option<String>,
-    /// Connections that were opened.
+    /// Number of opened connections.
     pub connections: u64,
-    /// Events that could not be read.
+    /// Number of malformed events.
     pub malformed: u64,
-    /// The last of them.
+    /// Last malformed event.
     pub last_malformed: Option<MalformedEvent>,
-    /// The last thing that went wrong.
+    /// Last error.
     pub last_error: Option<String>,
 }
 
-/// Sees the blocks as they are told. It must be quick and must not wait.
+/// Observer of blocks. Implementations must return quickly and must not block.
 pub(crate) trait Witness: fmt::Debug + Send + Sync + 'static {
-    /// A block is told. `is_newest` when no node is known to have a later one; `txs` are all its transactions, where
-    /// they are known.
+    /// Observes a block. `is_newest` is true if no node has reported a later block. `txs` contains all
+    /// transactions of the block,
+    /// or `None` if they are unknown.
     fn saw(&self, height: Height, time: BlockTime, is_newest: bool, txs: Option<Vec<SeenTx>>);
 }
 
@@ -143,7 +151,7 @@ impl ChainEvents for Reader {
         let (out, events) = mpsc::channel(QUEUE);
         let follower = follow::Follower::new(self.clone(), provider.clone(), out);
         let task = tokio::spawn(follower.run());
-        // The task ends when the stream is dropped: nothing can be told any more.
+        // The task ends with the stream, because its events have no receiver any more.
         let stream = futures::stream::unfold((events, task), |(mut events, task)| async move {
             events.recv().await.map(|event| (event, (events, task)))
         });

@@ -1,4 +1,4 @@
-//! Questions to the chain: [`ChainQuery`] over a set of endpoints.
+//! Queries: [`ChainQuery`] over a pool of endpoints.
 
 mod records;
 mod snapshot;
@@ -28,13 +28,13 @@ pub(crate) use records::Told;
 use records::{DeploymentParts, Kind, Records};
 pub use snapshot::Listing;
 
-/// Says which answer was malformed.
+/// Creates an error for a malformed response.
 fn malformed(operation: &'static str, error: &Malformed) -> Error {
-    let message = format!("a node's answer is malformed, {error}");
+    let message = format!("malformed response of a node: {error}");
     Error::new(ErrorKind::Unavailable, operation, message)
 }
 
-/// An answer that is missing because there is no such record.
+/// Converts a "not found" error to `None`.
 fn found<T>(answer: Result<T, NodeError>, operation: &'static str) -> Result<Option<T>, Error> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -48,7 +48,7 @@ fn next_key(page: Option<PageResponse>) -> Option<Vec<u8>> {
 }
 
 impl Reader {
-    /// Asks one thing, at a height if one is given.
+    /// Sends a query, optionally at a height.
     pub(crate) async fn get<M: Method>(
         &self,
         request: &M,
@@ -57,7 +57,7 @@ impl Reader {
         Ok(self.endpoints.ask(request, pin).await?.0)
     }
 
-    /// Asks for a page of whatever records; one that does not pass the check is asked of another endpoint.
+    /// Returns a page of records, undecoded. A page that fails the check is a failure of the endpoint.
     async fn page_of<M: Method>(
         &self,
         request: &M,
@@ -86,8 +86,9 @@ impl Reader {
         })
     }
 
-    /// Bids of one provider with what they offer, all of them or an error. Of the bids of everybody what counting
-    /// needs: not what they offer.
+    /// Returns bids. With a provider filter, every bid must be decodable, including its resources. Without a
+    /// provider filter, only
+    /// the fields that are required for counting are decoded.
     pub(crate) async fn bids_at(
         &self,
         filter: &BidFilter,
@@ -111,12 +112,13 @@ impl Reader {
         Ok(Page {
             items: bids
                 .collect::<Result<_, _>>()
-                .map_err(|e| self.lie(mkt::QueryBidsRequest::PATH, &e))?,
+                .map_err(|e| self.malformed_record(mkt::QueryBidsRequest::PATH, &e))?,
             next: next_key(page.pagination),
         })
     }
 
-    /// Leases. Those of the provider that is asked about, and those of our own, can all be read or it is an error.
+    /// Returns leases. Leases of the filtered provider and of `us` must be decodable, otherwise the result is
+    /// an error.
     pub(crate) async fn leases_at(
         &self,
         filter: &LeaseFilter,
@@ -149,8 +151,8 @@ impl Reader {
         })
     }
 
-    /// A record that says what it cannot say, of whatever endpoint.
-    fn lie(&self, method: &'static str, error: &Malformed) -> NodeError {
+    /// Creates an error for a malformed record, without a specific endpoint.
+    fn malformed_record(&self, method: &'static str, error: &Malformed) -> NodeError {
         NodeError {
             endpoint: self.endpoints.chain_id().into(),
             method: method.into(),
@@ -158,8 +160,9 @@ impl Reader {
         }
     }
 
-    /// A deployment with its groups, money and live leases, all at one height where the node still has it. The inner
-    /// error says that it is there and cannot be read.
+    /// Returns a deployment with its groups, its escrow account and its active leases, all at one height if
+    /// the node still has this
+    /// height. The inner error is a malformed record of an existing deployment.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,
@@ -179,10 +182,10 @@ impl Reader {
             Ok(parts) => parts,
             Err(error) => return Ok(Err(error)),
         };
-        // A node that mixes in groups of others must not make them this deployment's.
+        // A node may return groups of other deployments.
         groups.retain(|group| group.id.deployment == *id);
         let leases = match self.live_leases_of(id, Some(height), us).await {
-            // No height was asked for: leases of a later one are better than none.
+            // Without a pinned height, leases of a later height are accepted.
             Err(error) if pin.is_none() && error.is_about_height() => {
                 self.live_leases_of(id, None, us).await?
             }
@@ -207,7 +210,7 @@ impl Reader {
         let mut leases: Vec<Lease> = active.into_iter().chain(reclaiming).map(|r| r.lease).collect();
         leases.retain(|lease| lease.id.deployment() == id);
         leases.sort_by(|a, b| a.id.cmp(&b.id));
-        // A lease whose reclamation begins between the two listings is in both.
+        // A lease that starts its reclamation between the two queries is in both results.
         leases.dedup_by(|a, b| a.id == b.id);
         Ok(leases)
     }
@@ -221,13 +224,13 @@ impl Reader {
         let request = convert::certificates_request(owner, serial, page);
         let read = |record: &Bytes| records::read(record, |c| Ok(convert::certificate(c)));
         let is_one = serial.is_some();
-        // One that was asked for by its number is not absent because it cannot be read.
+        // A malformed certificate that was queried by serial is an error, not absent.
         let check = move |page: &Records| match page.records.first() {
             Some(record) if is_one => read(record).map(drop),
             _ => Ok(()),
         };
         let page = self.page_of(&request, None, check).await;
-        // A gateway stores that a certificate is valid.
+        // The gateway stores the validity of a certificate.
         if page.is_ok() && self.endpoints.has_second() {
             self.endpoints.ask_agreed(&request).await?;
         }
@@ -244,8 +247,10 @@ impl Reader {
         }
     }
 
-    /// Time of a block; `None` when no node has it. Stored once two nodes agree; the response of one node alone is
-    /// read again after [`Limits::single_age`](crate::Limits::single_age), and used where no node has the block any more.
+    /// Returns the time of a block; `None` if no node has the block.
+    ///
+    /// A time is cached after two nodes agree. The time of a single node is queried again after
+    /// [`Limits::single_age`](crate::Limits::single_age), and used if no node has the block any more.
     pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
         let stored = self.remembered_time(height);
         if let Some((time, true)) = stored {
@@ -258,11 +263,13 @@ impl Reader {
     }
 
     async fn read_time(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
-        // Reads health where that is due and fails when nobody can be asked; whom it chooses does not matter.
+        // Runs health checks that are due, and fails without a usable endpoint. The selected endpoint does
+        // not matter.
         self.endpoints.choose(Need::Queries, &[]).await?;
         let mut last = None;
         let mut first: Option<(usize, BlockTime)> = None;
-        // Each endpoint once: a height that one node has dropped may be at another, and waiting brings nothing.
+        // Each endpoint is queried once: another node may have a height that one node has pruned, and retries
+        // are useless.
         for at in self.endpoints.ready(Need::Queries) {
             let endpoint = self.endpoints.endpoint(at)?;
             match endpoint.header(height).await {
@@ -270,7 +277,7 @@ impl Reader {
                     None => first = Some((at, time)),
                     Some((one, before)) if self.endpoints.is_other_node(one, at) => {
                         if before != time {
-                            let why = format!("another node gives another time of block {height}");
+                            let why = format!("another node returns another time for block {height}");
                             return Err(endpoint.error("header", Fault::Untrusted(why)));
                         }
                         self.confirm_time(height, time);
@@ -297,7 +304,7 @@ impl Reader {
             self.remember_time(height, time);
             return Ok(Some(time));
         }
-        // An endpoint that failed may have the block, so that is not the same as nobody having it.
+        // A failed endpoint may have the block, so its error is returned instead of `None`.
         last.map_or(Ok(None), Err)
     }
 }
@@ -367,7 +374,7 @@ impl ChainQuery for Reader {
         auditor: &str,
         owner: &Address,
     ) -> Result<Option<AuditedAttributes>, Error> {
-        // What is no address has signed nothing.
+        // An invalid address has no signed attributes.
         let Ok(auditor) = auditor.parse::<Address>() else {
             return Ok(None);
         };
@@ -387,7 +394,7 @@ impl ChainQuery for Reader {
                 }
             }
         }
-        // What cannot be read may be what was asked for.
+        // The malformed record may be the requested one.
         unread.map_or(Ok(None), |error| Err(malformed("auditor_attributes", &error)))
     }
 

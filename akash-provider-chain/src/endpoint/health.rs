@@ -1,4 +1,4 @@
-//! How well an endpoint does.
+//! Health of an endpoint.
 
 use super::Versions;
 use crate::checkpoint::{BLOCK_MIN_MS, BURST, Checkpoint};
@@ -8,59 +8,60 @@ use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// First wait after a failure; it doubles with each further one.
+/// Back-off after the first failure. Doubles after each further failure.
 const COOL_DOWN_MIN: Duration = Duration::from_secs(1);
-/// Longest wait, before a spread of up to two fifths is added.
+/// Maximum back-off, before up to 40 % of jitter are added.
 const COOL_DOWN_MAX: Duration = Duration::from_secs(60);
 
-/// What is known about an endpoint.
+/// Health of an endpoint.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Health {
-    /// When it was last asked about itself.
+    /// Time of the last health check.
     pub(crate) checked: Option<Instant>,
-    /// Newest height seen from it.
+    /// Newest height that the endpoint has reported.
     pub(crate) height: Height,
-    /// When that height was first seen.
+    /// Time at which this height was reported first.
     pub(crate) height_at: Option<Instant>,
-    /// The newest block that its last status named.
+    /// Newest block of the last status.
     pub(crate) tip: Checkpoint,
-    /// Time in ms that this block is ahead of the local clock; `None` where the last status could not be read.
+    /// Difference of this block to the local clock, in ms. `None` if the last status is unknown.
     pub(crate) ahead: Option<i64>,
-    /// Smoothed time of an answer.
+    /// Smoothed response time.
     pub(crate) latency: Option<Duration>,
-    /// Failures since the last answer.
+    /// Number of failures since the last response.
     pub(crate) failures: u32,
-    /// Not asked before this moment; `None` while it is well.
+    /// End of the back-off. `None` for a healthy endpoint.
     pub(crate) retry_at: Option<Instant>,
-    /// It answered badly; to be asked about itself before long.
+    /// The last response was malformed, so a health check is due.
     pub(crate) is_doubted: bool,
-    /// Why it is not asked.
+    /// Reason why the endpoint is not used.
     pub(crate) fault: Option<Fault>,
-    /// Warnings that it cannot be used.
+    /// Logged warnings about this endpoint.
     pub(crate) warnings: Repeated,
-    /// What it serves; asked again after every outage.
+    /// API versions of the node. Queried again after each failure.
     pub(crate) versions: Option<Versions>,
 }
 
 impl Health {
-    /// It answered. The height only rises here; the latency takes one eighth of the new value.
+    /// Handles a response: raises the height and updates the response time.
     pub(crate) fn answered(&mut self, took: Duration, height: Height) {
         if height > self.height {
             self.height = height;
             self.height_at = Some(Instant::now());
         }
-        // Smoothed, so that one slow answer does not make another node the faster one.
+        // Smoothed, so that one slow response does not cause a switch to another node.
         self.latency = Some(self.latency.map_or(took, |old| (old * 7 + took) / 8));
     }
 
-    /// Its status named this block; a node that was reset to an older state names a lower one.
+    /// Handles the newest block of a status. The height may decrease after a reset of the node.
     pub(crate) fn named(&mut self, tip: Checkpoint) {
         self.tip = tip;
         self.height = tip.height;
         self.height_at = Some(Instant::now());
     }
 
-    /// Greatest height of an accepted response: its status is checked by the clock, a query names no time.
+    /// Returns the maximum plausible height of a response. Responses to queries have no time, unlike a
+    /// status.
     pub(crate) fn ceiling(&self) -> Height {
         let Some(at) = self.height_at else {
             return Height::MAX;
@@ -69,7 +70,7 @@ impl Health {
         self.height.saturating_add(passed / BLOCK_MIN_MS + BURST)
     }
 
-    /// It was asked about itself and is well: failures, doubts and the wait are forgotten.
+    /// Handles a successful health check, which ends the back-off.
     pub(crate) fn is_well(&mut self, now: Instant) {
         self.checked = Some(now);
         self.is_doubted = false;
@@ -78,33 +79,34 @@ impl Health {
         self.fault = None;
     }
 
-    /// It failed; the wait grows with each failure and is shifted by `spread` so that several endpoints do not
-    /// come back at the same moment.
+    /// Handles a failure: starts a back-off. `spread` selects the jitter, so that several endpoints are not
+    /// checked at the same
+    /// moment.
     pub(crate) fn failed(&mut self, now: Instant, fault: Fault, spread: u32) {
         self.is_doubted = false;
-        // Six doublings are past the longest wait; more would overflow the shift.
+        // Limits the shift. Six doublings exceed the maximum back-off.
         let doubled = COOL_DOWN_MIN.saturating_mul(1 << self.failures.min(6));
         let wait = doubled.min(COOL_DOWN_MAX);
         self.failures = self.failures.saturating_add(1);
         self.checked = Some(now);
         self.retry_at = Some(now + wait + wait / 10 * (spread % 5));
-        // The difference varies with the age of the newest block, so the first one is reported.
+        // The difference to the clock varies with the age of the newest block, so the first fault is kept.
         if !matches!(
             (&self.fault, &fault),
             (Some(Fault::Ahead { .. }), Fault::Ahead { .. })
         ) {
             self.fault = Some(fault);
         }
-        // It may come back upgraded.
+        // The node may return with another version.
         self.versions = None;
     }
 
-    /// May be asked: it was looked at, and nothing is held against it.
+    /// Returns true if the endpoint can be used: the last health check was successful.
     pub(crate) const fn is_good(&self) -> bool {
         self.fault.is_none() && self.checked.is_some()
     }
 
-    /// To be asked about itself.
+    /// Returns true if a health check is due.
     pub(crate) fn is_due(&self, now: Instant, age: Duration) -> bool {
         match (self.checked, self.retry_at) {
             (None, _) => true,
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn waits_grow_and_end() {
+    async fn back_off_grows_up_to_its_maximum() {
         let mut health = Health::default();
         let now = Instant::now();
         assert!(health.is_due(now, Duration::from_secs(20)));

@@ -1,4 +1,4 @@
-//! Which versions of the network's interface a node serves, and whether one of them is ours.
+//! API versions of a node.
 
 use super::Endpoint;
 use crate::fault::{Blame, Fault, NodeError};
@@ -8,7 +8,7 @@ use crate::proto::akash::market::v1beta5::QueryParamsRequest;
 use crate::rpc::types::Discovery;
 use serde::Serialize;
 
-/// Modules and the versions of their messages that we speak.
+/// Modules and message versions that this crate requires.
 const SPOKEN: [(&str, &str); 6] = [
     ("audit", "v1"),
     ("cert", "v1"),
@@ -18,15 +18,15 @@ const SPOKEN: [(&str, &str); 6] = [
     ("provider", "v1beta4"),
 ];
 
-/// Code by which JSON-RPC says that there is no such method.
+/// JSON-RPC error code for an unknown method.
 const NO_METHOD: i64 = -32601;
 
-/// Versions a node offers.
+/// API versions of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versions {
-    /// Names of the versions offered.
+    /// Names of all versions, with their modules.
     pub offered: Vec<String>,
-    /// The one in use; `None` where the node has no discovery and was found to answer our queries.
+    /// Selected version. `None` for a node without discovery that responds to a test query.
     pub chosen: Option<String>,
 }
 
@@ -37,10 +37,10 @@ type Offer = (String, Vec<(String, String)>);
 struct NoParams {}
 
 impl Endpoint {
-    /// Asks what the node serves.
+    /// Queries the API versions of the node.
     ///
     /// # Errors
-    /// [`Fault::Version`] with what is offered when nothing fits.
+    /// Returns [`Fault::Version`] with all versions if none is supported.
     pub(crate) async fn versions(&self) -> Result<Versions, NodeError> {
         let (method, offers) = if self.rpc().is_some() {
             (
@@ -61,14 +61,14 @@ impl Endpoint {
         choose(offers).map_err(|fault| self.error(method, fault))
     }
 
-    /// Without discovery a node is judged by whether it answers one of our queries.
+    /// Sends a test query to a node without discovery.
     async fn try_out(&self) -> Result<Versions, NodeError> {
         match self.ask(&QueryParamsRequest {}).await {
             Ok(_) => Ok(Versions {
                 offered: Vec::new(),
                 chosen: None,
             }),
-            // The node understood and refused a question that every node of our version answers.
+            // The node refused a query that every node of a supported version supports.
             Err(error) if error.fault.blame() == Blame::Question => {
                 let offered = Vec::new();
                 Err(self.error(QueryParamsRequest::PATH, Fault::Version { offered }))
@@ -90,7 +90,8 @@ fn has_no_discovery(error: &NodeError) -> bool {
 
 fn offers_of_json(answer: Discovery) -> Vec<Offer> {
     let versions = answer.supported_versions.unwrap_or_default();
-    // An older form names one version without modules. It fits nothing, but the fault can name it.
+    // An older format contains one version without modules. This version is not supported, but part of the
+    // error.
     if versions.is_empty() {
         let old = answer.client_info.map(|c| (c.api_version, Vec::new()));
         return old.into_iter().collect();
@@ -117,14 +118,14 @@ fn offers_of_proto(answer: discovery::GetInfoResponse) -> Vec<Offer> {
     versions.map(|v| (v.api_version, modules(v.modules))).collect()
 }
 
-/// The newest version whose modules are all ours.
+/// Selects the newest version with all required modules.
 fn choose(offers: Vec<Offer>) -> Result<Versions, Fault> {
     let fits = |(_, modules): &&Offer| {
         let is_served =
             |(module, version): &(&str, &str)| modules.iter().any(|(m, v)| m == module && v == version);
         SPOKEN.iter().all(is_served)
     };
-    // The name is only told further: nothing depends on which of those that fit is taken.
+    // The name is informational only, so any supported version can be selected.
     let chosen = offers.iter().filter(fits).map(|(name, _)| name.clone()).max();
     let offered = offers.iter().map(described).collect();
     match chosen {
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_fitting_version_is_chosen() {
+    fn selects_the_newest_supported_version() {
         let offers = vec![
             offer("v1beta3", "v1beta5"),
             offer("v1beta4", "v1beta5"),
@@ -171,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_names_what_is_offered() {
+    fn error_lists_the_versions_of_the_node() {
         let Err(Fault::Version { offered }) = choose(vec![offer("v2", "v2beta1")]) else {
-            unreachable!("nothing fits");
+            unreachable!("no version is supported");
         };
         assert!(offered[0].starts_with("v2 ("), "{offered:?}");
         assert!(offered[0].contains("market/v2beta1"), "{offered:?}");

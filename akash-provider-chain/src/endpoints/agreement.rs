@@ -1,7 +1,8 @@
-//! What the reading of a record is worth: whether a second node says the same.
+//! Confirmation of responses by a second node.
 //!
-//! Both are compared at one height: where the two answers are from different heights, the one that is ahead is
-//! asked again about the height of the other. The reading is from that height.
+//! Responses are compared at one height. If their heights differ, the node that is ahead is queried again at
+//! the lower
+//! height, which becomes the height of the result.
 
 use super::flights::Landed;
 use super::{Endpoints, Need};
@@ -14,14 +15,14 @@ use akash_provider_core::types::{Agreement, Height, Observed};
 use prost::Message;
 use std::sync::Arc;
 
-/// A reading at one node: what was found, and at which height.
+/// Record of one node, and the height of the response.
 type Reading<T> = (Option<T>, Height);
 
 impl Endpoints {
-    /// Reads a record at the best node and at a second one.
+    /// Queries a record at the best node and at a second one.
     ///
     /// # Errors
-    /// When the first reading fails.
+    /// Returns an error if the first query fails.
     pub(crate) async fn observe<M, T, C>(&self, request: &M, convert: C) -> Result<Observed<T>, NodeError>
     where
         M: Method,
@@ -49,7 +50,7 @@ impl Endpoints {
                 Some(witness) => {
                     let reading = (value.as_ref(), height);
                     let compared = self.compare(at, witness, request, &convert, reading).await;
-                    // A second node that fails leaves the reading unconfirmed, not wrong.
+                    // If the second node fails, the record is unconfirmed, but not wrong.
                     compared.unwrap_or_else(|_| alone(Agreement::Unreachable))
                 }
                 None => alone(Agreement::Unreachable),
@@ -62,7 +63,7 @@ impl Endpoints {
         })
     }
 
-    /// Asks, and says who answered.
+    /// Sends a query, and returns the response with the index of the endpoint.
     pub(crate) async fn ask_whom<M: Method>(
         &self,
         request: &M,
@@ -77,7 +78,7 @@ impl Endpoints {
         }
     }
 
-    /// Asks another node than that one; `None` where there is none that can be asked.
+    /// Sends a query to another node than `first`. Returns `None` if no other node can be used.
     pub(crate) async fn ask_another<M: Method>(
         &self,
         first: usize,
@@ -93,10 +94,12 @@ impl Endpoints {
         }))
     }
 
-    /// Queries two nodes where two are available: a stored value must not come from one node alone.
+    /// Queries two nodes, if available, because a value of one node must not be stored without confirmation.
     ///
     /// # Errors
-    /// When the first one fails, or the second one returns something else. A second one that fails is ignored.
+    /// Returns an error if the first node fails, or if the second node returns a different response. A
+    /// failure of the second
+    /// node is ignored.
     pub(crate) async fn ask_agreed<M: Method>(&self, request: &M) -> Result<M::Response, NodeError>
     where
         M::Response: PartialEq,
@@ -110,23 +113,24 @@ impl Endpoints {
             Some(Ok(second)) if second == first => Ok(first),
             Some(Err(error)) if !error.is_not_found() => Ok(first),
             Some(_) => {
-                let why = "another node gives a different response".to_owned();
+                let why = "another node returns a different response".to_owned();
                 Err(self.error_at(by, M::PATH, Fault::Untrusted(why)))
             }
         }
     }
 
-    /// True where two endpoints are of different nodes.
+    /// Returns true if two endpoints belong to different nodes.
     pub(crate) fn is_other_node(&self, one: usize, other: usize) -> bool {
         self.witnesses(one).contains(&other)
     }
 
-    /// True where there are endpoints of two nodes.
+    /// Returns true if there are endpoints of at least two nodes.
     pub(crate) fn has_second(&self) -> bool {
         !self.witnesses(0).is_empty()
     }
 
-    /// Compares at one height. `instead` is what the first node says at the lower height, where it was asked.
+    /// Compares two nodes at one height. `instead` is the record of the first node at the lower height, if
+    /// queried.
     async fn compare<M, T, C>(
         &self,
         first: usize,
@@ -149,7 +153,8 @@ impl Endpoints {
         };
         let second = self.endpoint(witness)?;
         let (seen, seen_at) = self.read(witness, &second, request, None, convert).await?;
-        // Two absences at different heights are not enough: such an answer often does not say its height.
+        // Two absent records at different heights are inconclusive, because such a response often has no
+        // height.
         if seen_at == height || (value == seen.as_ref() && value.is_some()) {
             return Ok((None, height.min(seen_at), verdict(value == seen.as_ref())));
         }
@@ -184,7 +189,7 @@ impl Endpoints {
             match endpoint.query(M::PATH, request.encode_to_vec().into(), pin).await {
                 Ok(answer) => answer,
                 Err(error) if error.is_not_found() => {
-                    // Such an answer does not say its height; it is no evidence at any.
+                    // Such a response has no height, and is no evidence.
                     let newest = self.shared.members.get(at).map(|m| lock(&m.health).height);
                     return Ok((None, pin.or(newest).unwrap_or_default()));
                 }
@@ -195,7 +200,8 @@ impl Endpoints {
         Ok((Some(value), height))
     }
 
-    /// The height at which a record was not found: what the node says, else the newest that is known of it.
+    /// Returns the height of a "not found" response: the height in the response, or else the newest known
+    /// height.
     fn height_of_absence(&self, at: usize, fault: &Fault) -> Height {
         let said = match fault {
             Fault::NotFound { height, .. } => *height,
@@ -212,7 +218,7 @@ impl Endpoints {
             .unwrap_or_default()
     }
 
-    /// Endpoints of other nodes than that one.
+    /// Returns the endpoints of other nodes.
     fn witnesses(&self, first: usize) -> Vec<usize> {
         let Ok(first_endpoint) = self.endpoint(first) else {
             return Vec::new();
@@ -222,7 +228,7 @@ impl Endpoints {
         others.map(|(at, _)| at).collect()
     }
 
-    /// The fastest healthy endpoint of another node.
+    /// Returns the fastest healthy endpoint of another node.
     async fn second(&self, first: usize) -> Option<usize> {
         let others = self.witnesses(first);
         let healthy = || {
@@ -233,13 +239,13 @@ impl Endpoints {
         if let Some(at) = healthy() {
             return Some(at);
         }
-        // Questions go to one node, so the others may never have been looked at.
+        // Requests use one node, so the health of the others may be unknown.
         self.refresh_if_due(Need::Queries).await;
         healthy()
     }
 }
 
-/// The gRPC and the JSON-RPC of one host are one node; two ports of one kind are two.
+/// Returns true for gRPC and JSON-RPC of one host. Two ports with the same protocol are two nodes.
 fn is_same_node(a: &Arc<Endpoint>, b: &Arc<Endpoint>) -> bool {
     let kinds_differ = matches!(a.transport, Transport::Rpc(_)) != matches!(b.transport, Transport::Rpc(_));
     a.url.host_str() == b.url.host_str() && (kinds_differ || a.url.port() == b.url.port())

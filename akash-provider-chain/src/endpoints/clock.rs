@@ -1,15 +1,16 @@
-//! The local clock, compared with the newest blocks of the nodes.
+//! Correction of the local clock by the newest blocks of the nodes.
 //!
-//! A clock that is behind makes every node look as if it named times in the future. Then no node could be used, so the
-//! checks of block times use a corrected clock, in this order:
+//! If the local clock is behind, all nodes seem to report times in the future, and no node could be used. For
+//! this reason, the
+//! checks of block times use a corrected clock, according to these rules:
 //!
 //! | nodes | correction |
 //! |---|---|
-//! | two that agree within ten seconds, and with the local clock | none |
-//! | two that agree within ten seconds, ahead of the local clock | by the smaller difference |
-//! | one that agrees with the local clock | none |
-//! | one alone that goes on from the processed block as fast as time passes | by its difference |
-//! | one alone otherwise | as before: a false time could end leases early |
+//! | two nodes that agree within ten seconds, and with the local clock | none |
+//! | two nodes that agree within ten seconds, ahead of the local clock | by the smaller difference |
+//! | one node that agrees with the local clock | none |
+//! | single node with a newest block that follows the processed block in real time | by the difference of this node |
+//! | single node otherwise | unchanged, because a false time could end leases early |
 
 use super::Endpoints;
 use crate::checkpoint::{AHEAD_MAX_MS, correct_clock, correction_ms, local};
@@ -19,12 +20,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 impl Endpoints {
-    /// Corrects the clock for checks of block times where the nodes agree that the local one is behind.
+    /// Corrects the clock for checks of block times, if the nodes prove that the local clock is behind.
     pub(super) fn judge_clock(&self) {
         let Some(correction) = self.correction() else {
             return;
         };
-        // Only the nodes that showed the clock to be wrong show that it is right again.
+        // Only the nodes that caused a correction can revoke it.
         let had_corrected = self.shared.corrects_clock.swap(correction > 0, Ordering::Relaxed);
         if correction > 0 || had_corrected {
             correct_clock(correction);
@@ -41,7 +42,8 @@ impl Endpoints {
         }
     }
 
-    /// Returns by how much the local clock is behind the nodes; `None` where it agrees, or nothing is known.
+    /// Returns the time by which the local clock is behind the nodes. `None` if the clocks agree, or without
+    /// information.
     #[must_use]
     pub fn clock_behind(&self) -> Option<Duration> {
         let corrects = self.shared.corrects_clock.load(Ordering::Relaxed);
@@ -49,7 +51,7 @@ impl Endpoints {
         behind.map(Duration::from_millis)
     }
 
-    /// Returns the correction in ms; `None` leaves it as it is.
+    /// Returns the new correction in ms. `None` keeps the current one.
     fn correction(&self) -> Option<i64> {
         let members = self.shared.members.iter().enumerate();
         let ahead = members.filter_map(|(at, member)| Some((at, lock(&member.health).ahead?)));
@@ -71,7 +73,7 @@ impl Endpoints {
         }
     }
 
-    /// True where a newest block this number of ms ahead of the local clock follows the processed block as time passes.
+    /// Returns true if a newest block `ahead` ms in the future follows the processed block in real time.
     fn goes_on(&self, ahead: i64) -> bool {
         let processed = lock(&self.shared.processed);
         let (Some(block), Some(since)) = (processed.block, processed.since) else {

@@ -1,4 +1,4 @@
-//! Equal questions under way share one answer.
+//! Deduplication of concurrent identical queries.
 
 use crate::endpoint::Answer;
 use crate::fault::NodeError;
@@ -14,21 +14,21 @@ use std::sync::Mutex;
 pub(super) type Key = (&'static str, Bytes, Option<Height>);
 type Flight = BoxFuture<'static, Result<Landed, NodeError>>;
 
-/// An answer and who gave it.
+/// Response, with the index of the endpoint.
 #[derive(Debug, Clone)]
 pub(super) struct Landed {
     pub(super) by: usize,
     pub(super) answer: Answer,
 }
 
-/// Questions under way. They live as long as somebody waits for them.
+/// Pending queries. A query is cancelled when its last caller is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
     flying: Mutex<HashMap<Key, WeakShared<Flight>>>,
 }
 
 impl Flights {
-    /// Waits for the answer to an equal question under way, or asks.
+    /// Waits for an identical pending query, or sends the query.
     pub(super) async fn join<Q, F>(&self, key: Key, ask: Q) -> Result<Landed, NodeError>
     where
         Q: FnOnce() -> F,
@@ -39,10 +39,10 @@ impl Flights {
             match flying.get(&key).and_then(WeakShared::upgrade) {
                 Some(flight) => flight,
                 None => {
-                    // Questions whose askers all went away end without coming to the removal below.
+                    // Queries that lost all callers never reach the removal below.
                     flying.retain(|_, flight| flight.upgrade().is_some());
                     let flight: Shared<Flight> = ask().boxed().shared();
-                    // A strong one would keep a question alive that nobody waits for any more.
+                    // A strong reference would keep a query without callers running.
                     if let Some(weak) = flight.downgrade() {
                         flying.insert(key.clone(), weak);
                     }
@@ -51,7 +51,7 @@ impl Flights {
             }
         };
         let landed = flight.clone().await;
-        // The next question is a new one, also while others still read this answer.
+        // Later queries are sent again, even while other callers still read this response.
         let mut flying = lock(&self.flying);
         let same = |weak: &WeakShared<Flight>| weak.upgrade().is_some_and(|f| f.ptr_eq(&flight));
         if flying.get(&key).is_some_and(same) {
@@ -69,7 +69,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test(start_paused = true)]
-    async fn equal_questions_are_asked_once() {
+    async fn identical_queries_are_sent_once() {
         let flights = Flights::default();
         let asked = Arc::new(AtomicU32::new(0));
         let ask = || {
@@ -94,7 +94,7 @@ mod tests {
         );
         assert_eq!(asked.load(Ordering::Relaxed), 2);
         flights.join(key(None), ask()).await.unwrap();
-        assert_eq!(asked.load(Ordering::Relaxed), 3, "a later question is asked anew");
+        assert_eq!(asked.load(Ordering::Relaxed), 3, "a later query is sent again");
         assert!(lock(&flights.flying).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The block that was processed last. Responses from before it are refused, so a false one is dropped.
+//! Last processed block. Responses below this block are refused, so a false processed block must be dropped.
 
 use super::{Endpoints, LAG_MAX};
 use crate::checkpoint::{Checkpoint, now};
@@ -10,40 +10,40 @@ use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A processed height that no node reaches for this time is reported.
+/// Time without a node at the processed height after which a warning is logged.
 const UNREACHED_FOR: Duration = Duration::from_secs(300);
 
-/// The newest block that was processed, and what nodes say against it.
+/// Last processed block, with the evidence against it.
 #[derive(Debug, Default)]
 pub(super) struct Processed {
     pub(super) block: Option<Checkpoint>,
-    /// When it was processed.
+    /// Time of processing.
     pub(super) since: Option<Instant>,
-    /// Since when nodes contradict it and none has it.
+    /// Time since when nodes contradict the block and no node has it.
     contradicted: Option<Instant>,
-    /// Since when no reachable node has it.
+    /// Time since when no reachable node has the block.
     unreached: Option<Instant>,
     is_reported: bool,
 }
 
 impl Endpoints {
-    /// Refuses responses from before this block from now on.
+    /// Refuses responses below this block from now on.
     pub fn raise_floor(&self, block: Checkpoint) {
         let mut processed = lock(&self.shared.processed);
         if processed.block.is_none_or(|old| old.height < block.height) {
-            // A review ends what nodes contradict: false blocks must not put it off.
+            // The evidence is kept: further false blocks must not delay the review.
             processed.block = Some(block);
             processed.since = Some(Instant::now());
         }
     }
 
-    /// The height that has been processed; 0 before the first, and after a false one was dropped.
+    /// Returns the processed height. 0 before the first block, and after a false block was dropped.
     #[must_use]
     pub fn floor(&self) -> Height {
         self.processed().map_or(0, |block| block.height)
     }
 
-    /// The processed block, where no node has reached it for five minutes.
+    /// Returns the processed block, if no node has reached it for five minutes.
     #[must_use]
     pub fn unreached(&self) -> Option<Checkpoint> {
         let processed = lock(&self.shared.processed);
@@ -54,8 +54,11 @@ impl Endpoints {
         lock(&self.shared.processed).block
     }
 
-    /// Checks the block that a node names as its newest. More than [`LAG_MAX`] above the processed block, the node must
-    /// also serve a header. Nodes behind a load balancer lag, so the header is [`LAG_MAX`] lower.
+    /// Checks the newest block of a node.
+    ///
+    /// A block that is more than [`LAG_MAX`] above the processed block requires proof: the node must serve a
+    /// header. Nodes
+    /// behind a load balancer lag, so the header is [`LAG_MAX`] lower.
     pub(super) async fn vet(
         &self,
         endpoint: &Endpoint,
@@ -76,17 +79,17 @@ impl Endpoints {
         let below = tip.height.saturating_sub(LAG_MAX).max(1);
         match endpoint.header(below).await {
             Ok((_, time)) if time <= tip.time => Ok(()),
-            // It was started from a state a moment ago.
+            // The node was just started from a snapshot.
             Err(error) if matches!(error.fault, Fault::Pruned(_)) => Ok(()),
             Err(error) if !is_denial(&error.fault) => Err(error),
             _ => {
-                let why = format!("it names height {} and has no block {below}", tip.height);
+                let why = format!("node reports height {} but has no block {below}", tip.height);
                 Err(endpoint.error("header", Fault::Untrusted(why)))
             }
         }
     }
 
-    /// Refuses responses from before the processed block, and from heights that the node cannot have reached.
+    /// Refuses responses below the processed block, and responses with an impossible height.
     pub(super) fn check_height(&self, at: usize, height: Option<Height>) -> Result<(), NodeError> {
         let Some(height) = height else {
             return Ok(());
@@ -97,19 +100,19 @@ impl Endpoints {
         }
         let member = self.shared.members.get(at);
         if member.is_some_and(|m| height > lock(&m.health).ceiling()) {
-            let why = format!("a response from height {height}, which its newest block does not allow");
+            let why = format!("response for height {height} is above the newest block of the node");
             return Err(self.error_at(at, "height", Fault::Untrusted(why)));
         }
         Ok(())
     }
 
-    /// Reads the status of all nodes again soon: a block below the processed one was received.
+    /// Makes health checks of all nodes due, because a block below the processed one was received.
     pub(crate) async fn reconsider(&self) {
         (0..self.shared.members.len()).for_each(|at| self.doubt(at));
         self.refresh_if_due(super::Need::Queries).await;
     }
 
-    /// Compares the processed block with what the nodes named last. Drops it where they contradict it.
+    /// Compares the processed block with the newest blocks of the nodes, and drops it if they contradict it.
     pub(super) fn review_processed(&self) {
         let tips: Vec<Checkpoint> = self.shared.members.iter().filter_map(named).collect();
         let mut processed = lock(&self.shared.processed);
@@ -149,14 +152,14 @@ impl Endpoints {
     }
 }
 
-/// Returns the newest block of a member whose last status was received.
+/// Returns the newest block of an endpoint with a known status.
 fn named(member: &super::Member) -> Option<Checkpoint> {
     let health = lock(&member.health);
     let is_reachable = matches!(health.fault, None | Some(Fault::Behind { .. }));
     (is_reachable && health.checked.is_some()).then_some(health.tip)
 }
 
-/// Returns true where the node responds and denies the block.
+/// Returns true if the node responded and denies that the block exists.
 const fn is_denial(fault: &Fault) -> bool {
     matches!(
         fault,

@@ -1,4 +1,4 @@
-//! Reading the endpoints' health, choosing among them, and telling what was chosen and why.
+//! Health checks, selection of endpoints, and their status.
 
 use super::{
     Choice, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Need, URGENT_MAX, URGENT_MIN, is_able, spread,
@@ -13,29 +13,29 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is known about an endpoint.
+/// Status of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointStatus {
-    /// Its address without what is secret in it.
+    /// Address without credentials.
     pub address: Arc<str>,
-    /// It is the one in use for queries.
+    /// The endpoint is selected for queries.
     pub answers_queries: bool,
-    /// It tells blocks and takes transactions.
+    /// The endpoint is selected for blocks and transactions.
     pub tells_blocks: bool,
-    /// Newest height seen from it.
+    /// Newest height that the endpoint has reported.
     pub height: Height,
-    /// Smoothed time of an answer.
+    /// Smoothed response time.
     pub latency: Option<Duration>,
-    /// Failures since its last good answer.
+    /// Number of failures since the last successful response.
     pub failures: u32,
-    /// Why it is not asked.
+    /// Reason why the endpoint is not used.
     pub fault: Option<Fault>,
-    /// What it serves; `None` until it was asked, and again from an outage until it answers.
+    /// API versions of the node. `None` before the first health check, and after a failure.
     pub versions: Option<Versions>,
 }
 
 impl Endpoints {
-    /// What is known about each endpoint.
+    /// Returns the status of each endpoint.
     #[must_use]
     pub fn status(&self) -> Vec<EndpointStatus> {
         let choice = lock(&self.shared.choice);
@@ -58,22 +58,21 @@ impl Endpoints {
         status.collect()
     }
 
-    /// How often another endpoint was taken, and why the last time.
+    /// Returns the number of switches to another endpoint, and the reason of the last switch.
     #[must_use]
     pub fn switches(&self) -> (u64, Option<String>) {
         let choice = lock(&self.shared.choice);
         (choice.switches, choice.reason.clone())
     }
 
-    /// Endpoints that can be asked now.
+    /// Returns the usable endpoints with a capability.
     pub(crate) fn ready(&self, need: Need) -> Vec<usize> {
         let members = self.shared.members.iter().enumerate();
         let ready = members.filter(|(_, m)| is_able(m, need) && lock(&m.health).is_good());
         ready.map(|(at, _)| at).collect()
     }
 
-    /// Reads the health of endpoints whose last reading is old. Somebody who can be asked at once does not wait
-    /// for it.
+    /// Starts health checks that are due. A caller waits for the checks only if no endpoint is usable.
     pub(super) async fn refresh_if_due(&self, need: Need) {
         let urgent = self.ready(need).is_empty();
         if self.due(urgent).is_empty() {
@@ -81,13 +80,13 @@ impl Endpoints {
         }
         if urgent {
             let _one_at_a_time = self.shared.refreshing.lock().await;
-            // Looked up behind the lock: whoever held it before may just have asked them all.
+            // Computed after the lock is taken: another caller may have completed the checks.
             let due = self.due(true);
             self.probe_all(due).await;
             return;
         }
         let this = self.clone();
-        // A cheap look before a task is made; the task takes the lock itself.
+        // Checked before a task is spawned. The task takes the lock itself.
         if self.shared.refreshing.try_lock().is_ok() {
             tokio::spawn(async move {
                 let Ok(_one_at_a_time) = this.shared.refreshing.try_lock() else {
@@ -104,7 +103,7 @@ impl Endpoints {
         let age = self.shared.limits.health_age;
         let is_due = |m: &Member| {
             let health = lock(&m.health);
-            // Shorter than an endpoint's own wait: without any node nothing can be done at all.
+            // Shorter than the back-off of an endpoint, because nothing works without a node.
             let pause = URGENT_MIN.saturating_mul(1 << health.failures.saturating_sub(1).min(8));
             let pause = pause.min(URGENT_MAX);
             let waited = health.checked.is_none_or(|at| now.duration_since(at) >= pause);
@@ -116,7 +115,7 @@ impl Endpoints {
 
     async fn probe_all(&self, due: Vec<usize>) {
         join_all(due.into_iter().map(|at| self.probe(at))).await;
-        // Who is behind is known by comparison only, so all must have been asked.
+        // Lagging nodes are detected by comparison, after all checks.
         self.judge_clock();
         self.drop_laggards();
     }
@@ -148,7 +147,7 @@ impl Endpoints {
         match looked {
             Ok((tip, versions)) => {
                 if let Some(old) = &health.fault {
-                    tracing::info!(endpoint = %member.endpoint.name, was = %old, "a node can be used again");
+                    tracing::info!(endpoint = %member.endpoint.name, was = %old, "node is usable again");
                 }
                 health.answered(began.elapsed(), 0);
                 health.named(tip);
@@ -156,9 +155,9 @@ impl Endpoints {
                 health.is_well(Instant::now());
             }
             Err(error) => {
-                // Said once per fault, not with each try.
+                // Logged once per fault.
                 if !health.fault.as_ref().is_some_and(|old| old.is_like(&error.fault)) {
-                    tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "a node cannot be used");
+                    tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "node is not usable: check the node, or remove it from --node");
                 }
                 health.failed(Instant::now(), error.fault, spread(at));
             }
@@ -168,7 +167,7 @@ impl Endpoints {
     async fn look(&self, member: &Member) -> Result<(Checkpoint, Versions), NodeError> {
         let endpoint = &member.endpoint;
         let info = endpoint.sync_info().await?;
-        // First: heights and versions of another chain mean nothing.
+        // Checked first, because heights and versions of another chain are meaningless.
         if info.chain_id != self.shared.chain_id {
             let fault = Fault::OtherChain {
                 expected: self.shared.chain_id.clone(),
@@ -180,7 +179,7 @@ impl Endpoints {
             return Err(endpoint.error("status", Fault::CatchingUp { height: info.height }));
         }
         self.vet(endpoint, &info, false).await?;
-        // Asked once per outage: what a node serves changes when it is upgraded, and it is down for that.
+        // Queried once per failure: an upgrade of a node includes a restart.
         let known = lock(&member.health).versions.clone();
         let versions = match known {
             Some(versions) => versions,
@@ -190,8 +189,9 @@ impl Endpoints {
         Ok((Checkpoint { height, time }, versions))
     }
 
-    /// Drops endpoints for a while that are behind the best one, or behind the processed block. A block of the best
-    /// one that cannot follow the endpoint's own by the clock is no reason: one of the two is false.
+    /// Starts a back-off of endpoints that are behind the best endpoint or behind the processed block. The
+    /// best endpoint is
+    /// ignored if its newest block contradicts the endpoint according to the clock.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
         let good = members.iter().filter(|m| lock(&m.health).is_good());
@@ -209,7 +209,7 @@ impl Endpoints {
             };
             let height = health.height;
             if health.is_good() && height.saturating_add(LAG_MAX) < floor {
-                // It is only late; what it serves is as it was.
+                // The versions of a lagging node are unchanged.
                 let versions = health.versions.clone();
                 health.failed(Instant::now(), Fault::Behind { height, floor }, spread(at));
                 health.versions = versions;
@@ -218,7 +218,9 @@ impl Endpoints {
         self.review_processed();
     }
 
-    /// The one in use if it can be, else the fastest; a faster one only after it has been so for some time.
+    /// Returns the selected endpoint if it is usable, or else the fastest one. A faster endpoint replaces the
+    /// selected one after
+    /// some time.
     pub(super) fn prefer(&self, need: Need, ready: &[usize]) -> Option<usize> {
         let latency = |at: usize| {
             let member = self.shared.members.get(at);
@@ -231,11 +233,11 @@ impl Endpoints {
             Need::Blocks => choice.blocks,
         };
         let Some(current) = current.filter(|at| ready.contains(at)) else {
-            let reason = current.map_or("the first one", |_| "the one before cannot be used");
+            let reason = current.map_or("first selection", |_| "the previous endpoint is not usable");
             self.take(&mut choice, need, fastest, current, reason);
             return Some(fastest);
         };
-        // Twice as fast and some, so that two equal nodes do not take turns.
+        // The factor prevents that two nodes of equal speed alternate.
         let is_faster = latency(fastest) * 2 + LATENCY_NOISE < latency(current);
         if !is_faster {
             choice.faster = None;
@@ -251,7 +253,7 @@ impl Endpoints {
             return Some(current);
         }
         choice.faster = None;
-        self.take(&mut choice, need, fastest, Some(current), "it is faster");
+        self.take(&mut choice, need, fastest, Some(current), "faster");
         Some(fastest)
     }
 
@@ -262,11 +264,11 @@ impl Endpoints {
         }
         let name = self.shared.members.get(at).map(|m| Arc::clone(&m.endpoint.name));
         let name = name.unwrap_or_else(|| "".into());
-        // The first choice is no switch.
+        // The first selection is not a switch.
         if before.is_some() {
             choice.switches += 1;
             choice.reason = Some(format!("{name}: {reason}"));
         }
-        tracing::info!(endpoint = %name, ?need, reason, "this node is asked from now on");
+        tracing::info!(endpoint = %name, ?need, reason, "node selected");
     }
 }

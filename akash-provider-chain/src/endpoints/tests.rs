@@ -1,4 +1,4 @@
-//! Endpoints that are good, bad, slow, behind, of other chains, and dead.
+//! Endpoints that are healthy, faulty, slow, lagging, stopped, or of another chain.
 
 use super::*;
 use crate::checkpoint::{Checkpoint, correct_clock, local};
@@ -34,7 +34,7 @@ async fn params(endpoints: &Endpoints) -> Result<u32, NodeError> {
 }
 
 #[test]
-fn addresses_are_judged() {
+fn invalid_addresses_are_refused() {
     for good in [
         "http://h:26657",
         "https://h/rpc",
@@ -63,9 +63,9 @@ fn addresses_are_judged() {
 type IsRight = fn(&Fault) -> bool;
 type Change = fn(&mut Habits);
 
-/// What a node may answer that is no answer, and how it is called.
+/// Invalid responses of a node, with the expected fault.
 #[tokio::test]
-async fn what_is_secret_in_an_address_is_never_shown() {
+async fn credentials_of_addresses_are_never_displayed() {
     let dead = "127.0.0.1:1";
     let addresses = [
         format!("http://USER:SECRET@{dead}/rpc?token=SECRET#SECRET"),
@@ -81,15 +81,15 @@ async fn what_is_secret_in_an_address_is_never_shown() {
     let error = params(&endpoints).await.unwrap_err();
     let settings = crate::ClientSettings::new(addresses.to_vec(), "local");
     let reader = crate::Reader::new(endpoints.clone());
-    let told = format!(
+    let output = format!(
         "{error} {error:?} {endpoints:?} {:?} {settings:?} {:?} {}",
         endpoints.status(),
         reader.status(),
         error.clone().into_port("params"),
     );
-    assert!(!told.contains("SECRET") && !told.contains("USER"), "{told}");
-    assert!(told.contains("http://127.0.0.1:1/rpc?…"), "{told}");
-    // Told apart though what differs is not shown.
+    assert!(!output.contains("SECRET") && !output.contains("USER"), "{output}");
+    assert!(output.contains("http://127.0.0.1:1/rpc?…"), "{output}");
+    // Names are unique although the credentials are omitted.
     let names: std::collections::BTreeSet<_> = endpoints.status().into_iter().map(|s| s.address).collect();
     assert_eq!(names.len(), addresses.len(), "{names:?}");
     for bad in [
@@ -101,11 +101,11 @@ async fn what_is_secret_in_an_address_is_never_shown() {
         "http://host:99999?token=a@SECRET",
     ] {
         let error = Endpoints::new(&[bad], "local", quick()).unwrap_err();
-        let told = format!("{error} {error:?}");
-        let is_told = ["SECRET", "USER", "RET"]
+        let output = format!("{error} {error:?}");
+        let is_leaked = ["SECRET", "USER", "RET"]
             .iter()
-            .any(|secret| told.contains(secret));
-        assert!(!is_told, "{bad}: {told}");
+            .any(|secret| output.contains(secret));
+        assert!(!is_leaked, "{bad}: {output}");
     }
 }
 
@@ -166,7 +166,7 @@ fn nonsense() -> Vec<(&'static str, Reply, IsRight)> {
 }
 
 #[tokio::test]
-async fn nonsense_is_named_and_the_other_endpoint_answers() {
+async fn invalid_response_is_reported_and_another_endpoint_is_used() {
     let chain = Chain::new();
     for (case, reply, is_right) in nonsense() {
         let bad = Node::start(move |_, _| reply.clone()).await;
@@ -186,7 +186,7 @@ async fn nonsense_is_named_and_the_other_endpoint_answers() {
 }
 
 #[tokio::test]
-async fn answers_at_the_size_limit_are_taken() {
+async fn response_at_the_size_limit_is_accepted() {
     let answer =
         json!({"jsonrpc": "2.0", "id": 1, "result": {"height": "1", "txs_results": null}}).to_string();
     let padded = |size: usize| format!("{answer}{}", " ".repeat(size - answer.len())).into_bytes();
@@ -202,7 +202,7 @@ async fn answers_at_the_size_limit_are_taken() {
 }
 
 #[tokio::test]
-async fn nodes_of_other_chains_catching_up_or_behind_are_not_asked() {
+async fn nodes_of_other_chains_or_behind_are_not_used() {
     let chain = Chain::new();
     for _ in 0..20 {
         chain.end_block();
@@ -245,7 +245,7 @@ async fn nodes_of_other_chains_catching_up_or_behind_are_not_asked() {
 }
 
 #[tokio::test]
-async fn answers_from_before_what_was_processed_are_refused() {
+async fn responses_below_the_processed_height_are_refused() {
     let chain = Chain::new();
     let node = chain.node(habits()).await;
     let endpoints = Endpoints::new(&[&node.url], "local", quick()).unwrap();
@@ -260,7 +260,7 @@ async fn answers_from_before_what_was_processed_are_refused() {
 }
 
 #[tokio::test]
-async fn a_dead_endpoint_is_replaced_and_does_not_take_over_again_at_once() {
+async fn recovered_endpoint_is_not_selected_again_at_once() {
     let chain = Chain::new();
     let first = chain.node(habits()).await;
     let address = first.address();
@@ -281,7 +281,7 @@ async fn a_dead_endpoint_is_replaced_and_does_not_take_over_again_at_once() {
     let status = endpoints.status();
     assert!(status[1 - used].answers_queries, "{status:?}");
     assert_eq!(endpoints.switches().0, 1, "{:?}", endpoints.switches());
-    // It comes back; nobody runs to it.
+    // The endpoint returns, but is not selected.
     let again = chain.clone();
     let h = habits();
     let _back = Node::start_at(Some(dead_address), move |m, p| again.reply(&h, m, p)).await;
@@ -293,14 +293,14 @@ async fn a_dead_endpoint_is_replaced_and_does_not_take_over_again_at_once() {
     let status = endpoints.status();
     assert!(
         status[used].fault.is_none(),
-        "it is known to be well again: {status:?}"
+        "the endpoint is healthy again: {status:?}"
     );
     assert!(status[1 - used].answers_queries, "{status:?}");
     drop((alive, address));
 }
 
 #[tokio::test]
-async fn further_false_blocks_do_not_put_off_the_drop_of_a_false_height() {
+async fn further_false_blocks_do_not_delay_the_drop_of_a_false_height() {
     let chain = Chain::new();
     let node = chain.node(habits()).await;
     let limits = Limits {
@@ -335,7 +335,7 @@ async fn further_false_blocks_do_not_put_off_the_drop_of_a_false_height() {
 }
 
 #[tokio::test]
-async fn an_outage_makes_no_stampede_and_ends_quickly() {
+async fn outage_ends_quickly_without_a_burst_of_requests() {
     let chain = Chain::new();
     let node = chain.node(habits()).await;
     let (address, url) = (node.address(), node.url.clone());
@@ -349,15 +349,18 @@ async fn an_outage_makes_no_stampede_and_ends_quickly() {
     let back = Node::start_at(Some(address), move |m, p| again.reply(&h, m, p)).await;
     let began = std::time::Instant::now();
     while params(&endpoints).await.is_err() {
-        assert!(began.elapsed() < Duration::from_secs(5), "it is asked again soon");
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "the endpoint is used again soon"
+        );
     }
     assert!(many().await.iter().all(Result::is_ok));
     let calls = back.calls.load(std::sync::atomic::Ordering::Relaxed);
-    assert!(calls < 30, "200 equal questions made {calls} calls");
+    assert!(calls < 30, "200 identical queries made {calls} calls");
 }
 
 #[tokio::test]
-async fn evidence_needs_a_second_node() {
+async fn record_is_confirmed_by_a_second_node() {
     let chain = Chain::new();
     let order = chain.order(1, 1).remove(0);
     let bid = chain.bid(&order, 2);
@@ -374,7 +377,7 @@ async fn evidence_needs_a_second_node() {
     assert_eq!(single.value.unwrap().lease.state, LeaseState::Active);
     let both = reader(&[&first.url, &second.url]);
     assert_eq!(both.lease(&bid).await.unwrap().agreement, Agreement::Confirmed);
-    // The second is two blocks behind; both are read at its height.
+    // The second node is two blocks behind. Both are compared at its height.
     assert!(chain.tenant(TenantMsg::CloseLease { id: bid.clone() }));
     chain.end_block();
     chain.end_block();
@@ -383,7 +386,7 @@ async fn evidence_needs_a_second_node() {
     let read = both.lease(&bid).await.unwrap();
     assert_eq!(read.agreement, Agreement::Confirmed);
     assert_eq!(read.value.unwrap().lease.state, LeaseState::Closed);
-    // It is so far behind that it does not know of the close; what is read is from its height.
+    // The second node does not have the close yet. The result has its height.
     two.lock().unwrap().lag = 3;
     let read = both.lease(&bid).await.unwrap();
     assert_eq!(
@@ -398,31 +401,31 @@ async fn evidence_needs_a_second_node() {
 }
 
 #[tokio::test]
-async fn a_second_node_that_says_otherwise_disputes() {
-    let (ours, theirs) = (Chain::new(), Chain::new());
+async fn record_is_disputed_if_a_second_node_differs() {
+    let (one, other) = (Chain::new(), Chain::new());
     let mut ids = Vec::new();
-    for chain in [&ours, &theirs] {
+    for chain in [&one, &other] {
         let order = chain.order(1, 1).remove(0);
         ids.push(chain.bid(&order, 2));
         assert!(chain.tenant(TenantMsg::CreateLease { bid: ids[0].clone() }));
         chain.end_block();
     }
-    assert!(ours.tenant(TenantMsg::CloseLease { id: ids[0].clone() }));
-    ours.end_block();
-    theirs.end_block();
-    let (first, second) = (ours.node(habits()).await, theirs.node(habits()).await);
+    assert!(one.tenant(TenantMsg::CloseLease { id: ids[0].clone() }));
+    one.end_block();
+    other.end_block();
+    let (first, second) = (one.node(habits()).await, other.node(habits()).await);
     let endpoints = Endpoints::new(&[&first.url, &second.url], "local", quick()).unwrap();
     let read = Reader::new(endpoints).lease(&ids[0]).await.unwrap();
     assert_eq!(read.agreement, Agreement::Disputed);
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_none_and_an_unknown_version_is_named() {
+async fn missing_record_is_none_and_unsupported_version_is_an_error() {
     let chain = Chain::new();
     let node = chain.node(habits()).await;
     let reader = Reader::new(Endpoints::new(&[&node.url], "local", quick()).unwrap());
-    let nobody = account(9);
-    assert_eq!(reader.provider(&nobody).await.unwrap(), None);
+    let unknown = account(9);
+    assert_eq!(reader.provider(&unknown).await.unwrap(), None);
     assert_eq!(
         reader.provider(&account(2)).await.unwrap().unwrap().owner,
         account(2)
@@ -447,7 +450,7 @@ async fn what_is_not_there_is_none_and_an_unknown_version_is_named() {
     assert!(error.to_string().contains("v9 (market/v9)"), "{error}");
 }
 
-/// A node that responds to every query with these bytes.
+/// Starts a node with this response to every query.
 async fn node_of(bytes: Arc<Mutex<Vec<u8>>>) -> Node {
     Node::start(move |method, _| match method {
         "status" => Reply::Result(json!({"node_info": {"network": "local"}, "sync_info": {
@@ -464,7 +467,7 @@ async fn node_of(bytes: Arc<Mutex<Vec<u8>>>) -> Node {
 }
 
 #[tokio::test]
-async fn accounts_and_certificates_are_stored_when_two_nodes_agree() {
+async fn accounts_and_certificates_require_two_nodes_that_agree() {
     use crate::proto::akash::cert::v1::QueryCertificatesResponse;
     use crate::proto::cosmos::auth::v1beta1::QueryAccountRequest;
     let (one, two) = (Arc::<Mutex<Vec<u8>>>::default(), Arc::<Mutex<Vec<u8>>>::default());
@@ -482,7 +485,7 @@ async fn accounts_and_certificates_are_stored_when_two_nodes_agree() {
         pagination: None,
     };
     *one.lock().unwrap() = certificates.encode_to_vec();
-    // The second node has none: the first may have made it up, or the second may hide it.
+    // The second node has no certificate: the first one may be false, or the second one may hide it.
     let error = reader.certificates(&account(1), Some("7")).await.unwrap_err();
     assert!(
         error.is_transient() && error.to_string().contains("another"),
@@ -509,13 +512,13 @@ async fn accounts_and_certificates_are_stored_when_two_nodes_agree() {
     assert!(matches!(error.fault, Fault::Untrusted(_)), "{error}");
     *two.lock().unwrap() = account("/a");
     both.ask_agreed(&request).await.unwrap();
-    // A second node that is away must not stop the provider.
+    // A failed second node must not stop the provider.
     *two.lock().unwrap() = account("/b");
     drop(second);
     both.ask_agreed(&request).await.unwrap();
 }
 
-/// A node with a newest block this number of ms ahead of the local clock.
+/// Starts a node with a newest block that is `ahead` ms ahead of the local clock.
 async fn node_ahead(chain: &Chain, ahead: &Arc<AtomicI64>) -> Node {
     let (chain, ahead, habits) = (chain.clone(), Arc::clone(ahead), habits());
     Node::start(move |method, params| {
@@ -530,7 +533,7 @@ async fn node_ahead(chain: &Chain, ahead: &Arc<AtomicI64>) -> Node {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_behind_is_corrected_where_two_nodes_agree_or_one_goes_on() {
+async fn late_clock_is_corrected_if_two_nodes_agree_or_one_continues() {
     let (chain, ahead) = (Chain::new(), Arc::new(AtomicI64::new(60_500)));
     let (first, second) = (node_ahead(&chain, &ahead).await, node_ahead(&chain, &ahead).await);
     let one = Endpoints::new(&[&first.url], "local", quick()).unwrap();
@@ -539,7 +542,7 @@ async fn a_clock_that_is_behind_is_corrected_where_two_nodes_agree_or_one_goes_o
         error.contains("60 s ahead") && error.contains("timedatectl"),
         "{error}"
     );
-    assert_eq!(one.clock_behind(), None, "one node alone may lie");
+    assert_eq!(one.clock_behind(), None, "a single node may be false");
     let fault = one.status()[0].fault.clone();
     ahead.store(62_500, Ordering::Relaxed);
     one.sync_info().await.unwrap_err();
@@ -559,7 +562,7 @@ async fn a_clock_that_is_behind_is_corrected_where_two_nodes_agree_or_one_goes_o
         both.sync_info().await.unwrap();
     }
     assert_eq!(both.clock_behind(), None);
-    // It is set back while the only node goes on.
+    // The clock is set back while the single node continues.
     ahead.store(60_500, Ordering::Relaxed);
     let one = Endpoints::new(&[&first.url], "local", quick()).unwrap();
     let time = BlockTime(local().0 + 60_500);

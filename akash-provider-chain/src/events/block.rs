@@ -1,4 +1,4 @@
-//! A block with its facts, from wherever they can be had.
+//! Blocks with their events, from block results or from a transaction search.
 
 use super::decode::{Facts, facts};
 use crate::convert::shown;
@@ -11,22 +11,22 @@ use akash_provider_core::types::{BlockTime, Height};
 use data_encoding::BASE64;
 use serde::Serialize;
 
-/// Transactions of one page of a search; nodes give no more.
+/// Transactions per page of a search, the maximum of nodes.
 const SEARCH_PAGE: u64 = 100;
-/// Pages of one search: no block has that many transactions.
+/// Maximum number of pages of a search. No block has more transactions.
 const SEARCH_PAGES: u64 = 200;
 
-/// A block as the provider needs it: when it was, and what happened in it.
+/// Block: height, time, events and transactions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) height: Height,
     pub(crate) time: BlockTime,
     pub(crate) facts: Facts,
-    /// Its transactions; `None` where only their results are known.
+    /// Transactions of the block. `None` if only their results are known.
     pub(crate) txs: Option<Vec<SeenTx>>,
 }
 
-/// A transaction in a block.
+/// Transaction in a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SeenTx {
     pub(crate) hash: TxHash,
@@ -36,9 +36,10 @@ pub(crate) struct SeenTx {
     pub(crate) gas_used: u64,
 }
 
-/// Transactions with what became of them; `None` unless each has a result and is readable.
+/// Pairs transactions with their results. Returns `None` if a result is missing or a transaction cannot be
+/// decoded.
 fn seen(txs: &[String], results: &[TxResult]) -> Option<Vec<SeenTx>> {
-    // They are paired by position: with different lengths no pair is certain.
+    // Paired by position, which is ambiguous for different lengths.
     if txs.len() != results.len() {
         return None;
     }
@@ -65,10 +66,10 @@ struct SearchParams {
 }
 
 impl Block {
-    /// Reads a `NewBlock` event.
+    /// Converts a `NewBlock` event.
     pub(crate) fn of_event(event: NewBlock, chain_id: &str) -> Result<Self, Fault> {
-        let missing = |part: &str| Fault::Malformed(format!("a NewBlock event without {part}"));
-        let block = event.block.ok_or_else(|| missing("a block"))?;
+        let missing = |part: &str| Fault::Malformed(format!("NewBlock event without {part}"));
+        let block = event.block.ok_or_else(|| missing("block"))?;
         let header = block.header;
         let results = event.result_finalize_block.ok_or_else(|| missing("results"))?;
         if header.chain_id != chain_id {
@@ -79,9 +80,9 @@ impl Block {
         }
         let height = header.height.0;
         if height == 0 {
-            return Err(Fault::Malformed("a block of height 0".to_owned()));
+            return Err(Fault::Malformed("block with height 0".to_owned()));
         }
-        // Nodes write `null` for an empty list.
+        // Nodes encode an empty list as `null`.
         let txs = results.tx_results.unwrap_or_default();
         Ok(Self {
             height,
@@ -93,7 +94,7 @@ impl Block {
 }
 
 impl Endpoints {
-    /// A block: its results where a node keeps them, else what a search for its transactions finds.
+    /// Returns a block: its results, or else a search for its transactions.
     pub(crate) async fn block(&self, height: Height) -> Result<Block, NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
@@ -108,33 +109,34 @@ impl Endpoints {
             Ok((_, block)) => return Ok(block),
             Err(error) => error,
         };
-        // Where results are dropped the index may still have the transactions. Any other failure ends the try.
+        // A node with pruned results may still have the transactions in its index. Other errors are final.
         if !matches!(error.fault, Fault::Pruned(_)) {
             return Err(error);
         }
         self.search(height).await.unwrap_or(Err(error))
     }
 
-    /// What a search for a block's transactions finds: `None` when those who could be searched do not have them,
-    /// an error when nobody could be searched, which says nothing.
+    /// Searches for the transactions of a block. Returns `None` if the responding nodes do not have them, and
+    /// an error if no
+    /// node responds, which is inconclusive.
     async fn search(&self, height: Height) -> Option<Result<Block, NodeError>> {
-        let mut unheard = None;
+        let mut unreachable = None;
         let mut is_answered = false;
         for at in self.ready(Need::Blocks) {
             let endpoint = self.endpoint(at).ok()?;
             match block_of_search(&endpoint, height, self.chain_id()).await {
                 Ok(block) => return Some(Ok(block)),
-                Err(error) if is_silence(&error.fault) => unheard = Some(error),
+                Err(error) if is_silence(&error.fault) => unreachable = Some(error),
                 Err(error) => {
                     is_answered = true;
-                    tracing::debug!(%error, height, "a search does not give the block either");
+                    tracing::debug!(%error, height, "transaction search does not return the block");
                 }
             }
         }
         if is_answered {
             return None;
         }
-        Some(Err(unheard.unwrap_or_else(|| self.nobody(Need::Blocks))))
+        Some(Err(unreachable.unwrap_or_else(|| self.nobody(Need::Blocks))))
     }
 }
 
@@ -150,7 +152,7 @@ async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -
         height: height.to_string(),
     };
     let results = endpoint.call::<BlockResults>("block_results", params);
-    // Results carry no time, so the header is asked beside them.
+    // Block results contain no time, so the header is queried too.
     let (results, header) = tokio::try_join!(results, endpoint.header(height))?;
     let answered = results.height.0;
     if answered != height {
@@ -161,7 +163,7 @@ async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -
         return Err(endpoint.error("block_results", fault));
     }
     let time = our_time(endpoint, header, chain_id)?;
-    // The first two are written by nodes before CometBFT 0.38, the last one since.
+    // The first two fields are from nodes before CometBFT 0.38.
     let lists = [
         results.begin_block_events,
         results.end_block_events,
@@ -173,7 +175,7 @@ async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -
         height,
         time,
         facts: facts(height, &txs, &block),
-        // Results do not come with the transactions, so there is nothing to hash.
+        // Block results contain no transactions, so their hashes are unknown.
         txs: None,
     })
 }
@@ -193,8 +195,9 @@ fn our_time(
     Err(endpoint.error("header", fault))
 }
 
-/// Searches the transactions of a block. What is found counts only when it is as many as the block has: an
-/// index may be late, or cut.
+/// Searches for the transactions of a block. The result counts only if it is complete, because an index may
+/// be late or
+/// pruned.
 async fn block_of_search(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
     let params = HeightParams {
         height: height.to_string(),
@@ -203,7 +206,7 @@ async fn block_of_search(endpoint: &Endpoint, height: Height, chain_id: &str) ->
     let block = endpoint.call::<BlockAnswer>("block", params);
     let (block, header) = tokio::try_join!(block, endpoint.header(height))?;
     let time = our_time(endpoint, header, chain_id)?;
-    let block = block.block.ok_or_else(|| malformed("no block in the answer"))?;
+    let block = block.block.ok_or_else(|| malformed("response without a block"))?;
     if block.header.height.0 != height {
         let fault = Fault::WrongHeight {
             asked: height,
@@ -227,26 +230,23 @@ async fn block_of_search(endpoint: &Endpoint, height: Height, chain_id: &str) ->
         let answer: TxSearch = endpoint.call("tx_search", params).await?;
         let txs = answer.txs.unwrap_or_default();
         let total = usize::try_from(answer.total_count.0).unwrap_or(usize::MAX);
-        // The index is late or cut: further pages would not make it whole.
+        // The index is late or pruned. Further pages would not complete the result.
         if txs.is_empty() || total != count {
             break;
         }
         found.extend(txs);
     }
     if found.len() != count || found.iter().any(|tx| tx.height.0 != height) {
-        let why = format!(
-            "the block has {count} transactions, the search gives {}",
-            found.len()
-        );
+        let why = format!("block has {count} transactions, search returned {}", found.len());
         return Err(endpoint.error("tx_search", Fault::Malformed(why)));
     }
-    // Facts are told in the order of the block.
+    // Events are reported in the order of the block.
     found.sort_by_key(|tx| tx.index);
     let txs: Vec<TxResult> = found.into_iter().map(|tx| tx.tx_result).collect();
     Ok(Block {
         height,
         time,
-        // A search finds transactions only; events of the block itself are not to be had here.
+        // A search returns transactions only, without the events of the block itself.
         facts: facts(height, &txs, &[]),
         txs: None,
     })

@@ -1,8 +1,8 @@
-//! Events of a block as facts.
+//! Decoding of the events of a block.
 //!
-//! An event is a type and a list of keys with values; each value is JSON. Events and keys that are not known
-//! are not looked at. One that is known and cannot be read is reported with its place and skipped: one lying
-//! event takes no other with it.
+//! An event has a type and a list of keys and values. Each value is JSON. Unknown events and keys are
+//! ignored. A malformed
+//! event is reported with its position and skipped, without effect on the other events.
 
 use crate::convert::{Malformed, close_reason, dec_coin_from_text, event_address, shown};
 use crate::proto::akash::market::v1::LeaseClosedReason;
@@ -14,26 +14,26 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Bytes of one value; the longest real one has some hundred.
+/// Maximum size of a value in bytes. Values of the network have some hundred bytes.
 const VALUE_MAX: usize = 16 << 10;
 
-/// Keys that are looked at.
+/// Keys that are decoded.
 const KEYS: [&str; 7] = ["auditor", "deadline", "hash", "id", "owner", "price", "reason"];
 
-/// An event that could not be read.
+/// Malformed event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MalformedEvent {
-    /// Height of the block it is in.
+    /// Height of the block.
     pub height: Height,
-    /// The transaction in the block; `None` for events of the block itself.
+    /// Index of the transaction in the block; `None` for events of the block itself.
     pub tx: Option<usize>,
-    /// The event in the transaction or the block.
+    /// Index of the event in the transaction or block.
     pub index: usize,
-    /// Its type as the chain writes it: foreign text.
+    /// Type of the event: untrusted text.
     pub kind: String,
-    /// What is wrong with it.
+    /// Reason.
     pub why: String,
-    /// The one provider that it concerns, where it is of such a kind and names one.
+    /// Provider, if the event concerns a single provider with a readable address.
     pub provider: Option<Address>,
 }
 
@@ -56,18 +56,18 @@ impl fmt::Display for MalformedEvent {
     }
 }
 
-/// The facts of a block.
+/// Decoded events of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Facts {
     pub(crate) facts: Vec<ChainEvent>,
     pub(crate) malformed: Vec<MalformedEvent>,
 }
 
-/// Reads the events of a block: those of its successful transactions, then those of the block itself.
+/// Decodes the events of a block: those of its successful transactions, then those of the block itself.
 pub(crate) fn facts(height: Height, txs: &[TxResult], block: &[AbciEvent]) -> Facts {
     let mut facts = Facts::default();
     for (tx, result) in txs.iter().enumerate() {
-        // A failed transaction changed nothing, whatever its events say.
+        // A failed transaction has no effect, so its events are ignored.
         if result.code == 0 {
             facts.read(height, Some(tx), result.events.as_deref().unwrap_or_default());
         }
@@ -95,7 +95,7 @@ impl Facts {
     }
 }
 
-/// An id of whatever kind; which parts it must have depends on the event.
+/// Id of any type. The required fields depend on the event.
 #[derive(Debug, Deserialize)]
 struct Id {
     owner: String,
@@ -112,7 +112,7 @@ struct Price {
     amount: String,
 }
 
-/// A name or, from encoders that write numbers, a number.
+/// Name of a reason, or its number from some encoders.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Reason {
@@ -146,7 +146,7 @@ impl Id {
         })
     }
 
-    /// Bids with a number of their own are of other providers: ours have none.
+    /// Returns true for bids with a `bseq`. Such bids belong to other providers.
     fn is_numbered(&self) -> bool {
         self.bseq.is_some_and(|bseq| bseq != 0)
     }
@@ -160,7 +160,7 @@ impl Id {
     }
 }
 
-/// The values of an event by key.
+/// Values of an event by key.
 struct Values<'a> {
     values: [Option<Cow<'a, str>>; KEYS.len()],
 }
@@ -176,9 +176,9 @@ impl<'a> Values<'a> {
             let Some(slot) = slot.and_then(|at| values.get_mut(at)) else {
                 continue;
             };
-            // Which of the two is true cannot be known.
+            // Ambiguous.
             if slot.is_some() {
-                return Err(Malformed::new(key, "comes twice"));
+                return Err(Malformed::new(key, "is duplicated"));
             }
             *slot = Some(value);
         }
@@ -190,7 +190,7 @@ impl<'a> Values<'a> {
         let value = at.and_then(|at| self.values.get(at)).and_then(Option::as_deref);
         let value = need(key, value)?;
         if value.len() > VALUE_MAX {
-            return Err(Malformed::new(key, format!("has more than {VALUE_MAX} bytes")));
+            return Err(Malformed::new(key, format!("is larger than {VALUE_MAX} bytes")));
         }
         Ok(value)
     }
@@ -229,11 +229,11 @@ impl<'a> Values<'a> {
             Reason::Number(number) => number,
             Reason::Name(name) => {
                 let known = LeaseClosedReason::from_str_name(&name);
-                let unknown = || Malformed::new("reason", format!("`{}` is no reason", shown(&name)));
+                let unknown = || Malformed::new("reason", format!("`{}` is not a reason", shown(&name)));
                 known.ok_or_else(unknown)?.into()
             }
         };
-        // Old leases were closed without a reason.
+        // Old leases have no close reason.
         Ok(close_reason(number).unwrap_or(CloseReason::Other(0)))
     }
 
@@ -242,12 +242,11 @@ impl<'a> Values<'a> {
         let millis = i64::try_from(seconds.0).ok().and_then(|s| s.checked_mul(1000));
         millis
             .map(BlockTime)
-            .ok_or_else(|| Malformed::new("deadline", format!("{} is no time", seconds.0)))
+            .ok_or_else(|| Malformed::new("deadline", format!("{} is not a time", seconds.0)))
     }
 }
 
-/// Key and value as text. Nodes before CometBFT 0.38 write both in base64; a key that is known as it stands is
-/// taken as it stands.
+/// Returns key and value as text. Nodes before CometBFT 0.38 encode both as base64.
 fn plain(attribute: &AbciAttribute) -> Result<Option<(&'static str, Cow<'_, str>)>, Malformed> {
     let key = attribute.key.as_deref().unwrap_or_default();
     let value = attribute.value.as_deref().unwrap_or_default();
@@ -259,12 +258,12 @@ fn plain(attribute: &AbciAttribute) -> Result<Option<(&'static str, Cow<'_, str>
         return Ok(None);
     };
     let bytes = data_encoding::BASE64.decode(value.as_bytes());
-    let bytes = bytes.map_err(|e| Malformed::new(*known, format!("is no base64, {e}")))?;
+    let bytes = bytes.map_err(|e| Malformed::new(*known, format!("is not base64, {e}")))?;
     let text = String::from_utf8(bytes).map_err(|_| Malformed::new(*known, "is not UTF-8"))?;
     Ok(Some((known, Cow::Owned(text))))
 }
 
-/// The fact an event tells; `None` for events we do not know.
+/// Decodes an event. Returns `None` for an unknown event type.
 fn fact(event: &AbciEvent) -> Result<Option<ChainEvent>, Malformed> {
     let Some(name) = event.kind.strip_prefix("akash.") else {
         return Ok(None);
@@ -318,7 +317,7 @@ fn market_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainE
             id: values()?.id()?.order()?,
         },
         "LeaseCreated" => {
-            // Whoever won, and by whichever of their bids: the order is lost to all others.
+            // Relevant for any provider and any bid: the order is no longer open.
             let values = values()?;
             let id = values.id()?.bid()?;
             let price = values.price()?;
@@ -337,7 +336,7 @@ fn market_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainE
     Ok(Some(fact))
 }
 
-/// A fact that concerns the provider of a bid alone.
+/// Decodes an event that concerns the provider of a bid only.
 fn bid_fact(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, Malformed> {
     Ok(match name {
         "BidCreated" => ChainEvent::BidCreated {
@@ -357,8 +356,9 @@ fn bid_fact(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, Ma
     })
 }
 
-/// The provider of an event that concerns one alone, though the rest of it cannot be read. `None` when it may
-/// concern anybody.
+/// Returns the provider of an event that concerns a single provider, even if the rest is malformed. `None` if
+/// the event may
+/// concern any provider.
 fn sole_provider(event: &AbciEvent) -> Option<Address> {
     let (key, part) = match event.kind.strip_prefix("akash.")? {
         "market.v1.EventBidCreated"
@@ -375,7 +375,7 @@ fn sole_provider(event: &AbciEvent) -> Option<Address> {
     let mut named = attributes
         .filter_map(|a| plain(a).ok().flatten())
         .filter(|(k, _)| *k == key);
-    // Named twice it may be either.
+    // A duplicate key is ambiguous.
     let (Some((_, value)), None) = (named.next(), named.next()) else {
         return None;
     };

@@ -1,4 +1,4 @@
-//! The loop that tells every block once and in order.
+//! Event loop that reports every block once and in order.
 
 use super::block::Block;
 use super::poll::Poll;
@@ -19,25 +19,25 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Times nodes that answer may fail to give one block before the whole present is told instead.
+/// Number of failed attempts to get a block from responding nodes before a `Resync`.
 const REFUSALS_MAX: u32 = 10;
 
-/// Values that a snapshot gives and that no event of their own changes.
+/// Values of a snapshot that do not change by events.
 type Lasting = (MarketParams, Option<ProviderRecord>);
 type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 
-/// Why the blocks of a `Resync` end.
+/// Reason why a session ends.
 #[derive(Debug)]
 enum End {
-    /// Nobody listens any more.
+    /// The receiver was dropped.
     Unheard,
-    /// Blocks are missing that no node can give, or too many.
+    /// Blocks are missing that no node serves, or too many blocks.
     Gap(String),
-    /// No node has answered for too long.
+    /// No node has responded for too long.
     Outage(String),
 }
 
-/// What a source of blocks says.
+/// Message of a block source.
 enum Head {
     Block(Box<Block>),
     Tip(Height),
@@ -57,34 +57,34 @@ impl Feed {
     }
 }
 
-/// Follows the chain for one listener.
+/// Follower of the chain for one receiver.
 pub(super) struct Follower {
     reader: Reader,
     provider: Address,
     out: Out,
     settings: Settings,
-    /// The next height to tell.
+    /// Height of the next block to report.
     next: Height,
-    /// When something was last heard from any node.
+    /// Time of the last response of any node.
     heard: Instant,
-    /// When the last new block came.
+    /// Time of the last new block.
     advanced: Instant,
-    /// Before the next try; nothing right after a block.
+    /// Current back-off. 0 after a block.
     wait: Duration,
-    /// Times in a row that no websocket was to be had.
+    /// Number of consecutive failures to open a websocket.
     polls: u32,
-    /// How often nodes that answer have not given the next block.
+    /// Number of failures to get the next block from responding nodes.
     refusals: u32,
-    /// Warnings about nodes.
+    /// Logged warnings about nodes.
     warnings: Repeated,
-    /// A fact may have been lost: why.
+    /// Reason why an event may be missing.
     lost: Option<String>,
-    /// No `Resync` before this time, except after an outage.
+    /// Earliest time of the next `Resync`, except after an outage.
     resync_from: Instant,
-    /// Values of the last snapshot that no event of their own changes, and when they were last read.
+    /// Values of the last snapshot that do not change by events, and the time of the last query.
     lasting: Option<Lasting>,
     read: Instant,
-    /// The reading of them that is under way.
+    /// Pending query of these values.
     reading: Option<JoinHandle<Result<Lasting, NodeError>>>,
 }
 
@@ -111,17 +111,17 @@ impl Follower {
         }
     }
 
-    /// Runs until nobody listens any more.
+    /// Runs until the receiver is dropped.
     pub(super) async fn run(mut self) {
         self.load_floor();
-        let mut reason = "the start".to_owned();
+        let mut reason = "start".to_owned();
         let mut outages = Repeated::default();
         loop {
-            // A clone, because the session borrows the whole follower.
+            // Cloned, because the session borrows the follower.
             let out = self.out.clone();
             let ended = tokio::select! {
                 biased;
-                // A session may have nothing to tell for long: only this hears that the listener is gone.
+                // A session may have no events for a long time, so the receiver is observed here.
                 () = out.closed() => End::Unheard,
                 end = self.session(&reason) => end,
             };
@@ -129,12 +129,12 @@ impl Follower {
             match ended {
                 End::Unheard => break,
                 End::Gap(why) => {
-                    tracing::warn!(why, "blocks cannot be told one by one; telling the whole present");
+                    tracing::warn!(why, "cannot report blocks one by one, resynchronizing");
                     reason = why;
                 }
                 End::Outage(why) => {
                     if outages.is_logged(Instant::now()) {
-                        tracing::warn!(why, "no node answers; the present is unknown");
+                        tracing::warn!(why, "no node responds: check the nodes of --node and the network");
                     }
                     let error = Error::new(ErrorKind::Unavailable, "subscribe", why.clone());
                     if self.out.send(Err(error)).await.is_err() {
@@ -150,22 +150,22 @@ impl Follower {
         match self.reader.heights.load() {
             Ok(Some(stored)) => match stored.check(None, now()) {
                 Ok(()) => self.reader.endpoints.raise_floor(stored),
-                Err(why) => self.fail(&format!("the stored height {} is not used: {why}", stored.height)),
+                Err(why) => self.fail(&format!("stored height {} is not used: {why}", stored.height)),
             },
             Ok(None) => {}
-            // Without it the guard against nodes that are behind is missing, and nothing else.
-            Err(error) => self.fail(&format!("the last height cannot be read: {error}")),
+            // Without the stored height, only the protection against lagging nodes is missing.
+            Err(error) => self.fail(&format!("cannot read the last height: {error}")),
         }
     }
 
     fn fail(&mut self, text: &str) {
         let last = self.reader.note(|s| s.last_error.replace(text.to_owned()));
         if self.warnings.is_logged(Instant::now()) || last.as_deref() != Some(text) {
-            tracing::warn!(error = text, "following the chain");
+            tracing::warn!(error = text, "chain follower error");
         }
     }
 
-    /// Notes that no blocks come from anywhere from now on.
+    /// Records that no source of blocks is connected.
     fn cut_off(&self) {
         self.reader.note(|s| {
             s.source = Source::None;
@@ -189,7 +189,7 @@ impl Follower {
         self.heard.elapsed() >= self.settings.outage
     }
 
-    /// From one `Resync` to the next.
+    /// Runs from one `Resync` to the next.
     async fn session(&mut self, reason: &str) -> End {
         if let Err(end) = self.resync(reason).await {
             return end;
@@ -201,7 +201,7 @@ impl Follower {
             };
             match end {
                 Ok(()) => {}
-                // Other nodes may serve the blocks, and the lie may end.
+                // Other nodes may serve the blocks, and the false heights may end.
                 Err(End::Gap(why)) if !self.may_resync() => {
                     self.fail(&why);
                     self.cut_off();
@@ -212,8 +212,9 @@ impl Follower {
         }
     }
 
-    /// Notes that a node did not answer, and so that what was open is not any more; an outage when none has for too
-    /// long, a gap when nodes answer and again and again do not give the next block.
+    /// Handles a failed request: the connection counts as closed. Returns an outage if no node has responded
+    /// for too long, and a
+    /// gap if responding nodes repeatedly do not return the next block.
     fn trouble(&mut self, error: &NodeError) -> Result<(), End> {
         self.fail(&error.to_string());
         self.cut_off();
@@ -229,7 +230,7 @@ impl Follower {
         );
         self.refusals += u32::from(answered);
         if self.refusals >= REFUSALS_MAX {
-            return Err(End::Gap(format!("block {} cannot be had: {error}", self.next)));
+            return Err(End::Gap(format!("cannot get block {}: {error}", self.next)));
         }
         if self.is_outage() {
             return Err(End::Outage(error.to_string()));
@@ -237,18 +238,18 @@ impl Follower {
         Ok(())
     }
 
-    /// Tells the whole present. Nobody is told twice that there is none.
+    /// Reports a snapshot of the whole state. Reports an outage at most once.
     async fn resync(&mut self, reason: &str) -> Result<(), End> {
         let began = Instant::now();
-        let mut is_told = false;
+        let mut is_reported = false;
         let listing = loop {
             match self.reader.take_snapshot(&self.provider).await {
                 Ok(listing) => break listing,
                 Err(error) => {
                     self.fail(&error.to_string());
                     self.cut_off();
-                    if !is_told && began.elapsed() >= self.settings.outage {
-                        is_told = true;
+                    if !is_reported && began.elapsed() >= self.settings.outage {
+                        is_reported = true;
                         let error = error.into_port("subscribe");
                         self.out.send(Err(error)).await.map_err(|_| End::Unheard)?;
                     }
@@ -260,14 +261,14 @@ impl Follower {
         self.lasting = Some((snapshot.params.clone(), snapshot.provider.clone()));
         (self.read, self.reading) = (Instant::now(), None);
         let (height, time) = (snapshot.height, snapshot.time);
-        // Told before it counts as told: for a listener that went away the floor must not rise.
+        // Sent before the height is recorded: a dropped receiver must not raise the processed height.
         self.tell(ChainEvent::Resync(snapshot)).await?;
-        // The first one repairs nothing.
+        // The first snapshot is not a repair.
         if self.next > 0 {
             self.resync_from = Instant::now() + self.settings.resync_pause;
         }
         self.next = height + 1;
-        // The snapshot is later than whatever was lost.
+        // The snapshot is later than all missing events.
         self.lost = None;
         self.told(height, time);
         self.reader.note(|s| {
@@ -277,7 +278,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Ends the session when the last height turned out to be false.
+    /// Ends the session if the last height turned out to be false.
     fn check_processed(&self) -> Result<(), End> {
         if self.reader.endpoints.floor().saturating_add(1) < self.next {
             let last = self.next - 1;
@@ -286,13 +287,15 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads values of the last snapshot again that no event changes: one node alone may have given false ones. Blocks do
-    /// not wait for the reading, its result is looked at after a later block. A failed reading changes nothing.
+    /// Queries the values of the last snapshot that do not change by events, because a single node may have
+    /// returned false
+    /// values. Blocks do not wait for the query: its result is checked after a later block. A failed query is
+    /// ignored.
     async fn check_lasting(&mut self) -> Result<(), End> {
         if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
             let is_changed = matches!(reading.await, Ok(Ok(read)) if self.lasting.as_ref() != Some(&read));
             if is_changed {
-                let why = "parameters or the provider's record differ from the last snapshot";
+                let why = "parameters or provider record differ from the last snapshot";
                 return Err(End::Gap(why.to_owned()));
             }
         }
@@ -310,7 +313,7 @@ impl Follower {
         self.out.send(Ok(event)).await.map_err(|_| End::Unheard)
     }
 
-    /// Notes that everything up to a height has been told.
+    /// Records that all blocks up to a height are reported.
     pub(super) fn told(&mut self, height: Height, time: BlockTime) {
         let now = Instant::now();
         (self.heard, self.advanced, self.wait) = (now, now, Duration::ZERO);
@@ -322,20 +325,20 @@ impl Follower {
             s.time = time;
             s.silent_since = None;
         });
-        // Reported and passed over: the height matters after a restart only.
+        // Reported, but not an error: the height matters after a restart only.
         if let Err(error) = self.reader.heights.store(Checkpoint { height, time }) {
-            self.fail(&format!("the last height cannot be kept: {error}"));
+            self.fail(&format!("cannot store the last height: {error}"));
         }
     }
 
-    /// Opens a subscription at one endpoint after the other; polls where none gives one.
+    /// Opens a websocket at one endpoint after another. Falls back to polling.
     async fn open(&mut self) -> Result<Feed, NodeError> {
         let endpoints = self.reader.endpoints.clone();
         let limits = endpoints.limits();
         let mut tried = Vec::new();
         loop {
             let at = endpoints.choose(Need::Blocks, &tried).await?;
-            // `choose` comes back to what is to be avoided when there is nothing else.
+            // `choose` returns an endpoint again if all of them were tried.
             if tried.contains(&at) {
                 break;
             }
@@ -348,32 +351,32 @@ impl Follower {
                     return Ok(Feed::Socket(Box::new(socket)));
                 }
                 Err(error) => {
-                    // Its queries may be fine: it is looked at again, not left alone.
+                    // Queries of this endpoint may work, so a health check is due instead of a back-off.
                     endpoints.doubt(at);
                     self.fail(&error.to_string());
                 }
             }
         }
-        // What could not be opened because the link was cut can be opened as soon as it is back.
+        // After a network failure, a websocket should be possible as soon as the network is restored.
         let settings = self.settings;
-        let patience = settings.poll_interval.saturating_mul(1 << self.polls.min(16));
+        let poll_time = settings.poll_interval.saturating_mul(1 << self.polls.min(16));
         self.polls = self.polls.saturating_add(1);
-        let until = Instant::now() + patience.min(settings.poll_for);
+        let until = Instant::now() + poll_time.min(settings.poll_for);
         Ok(Feed::Poll(Poll::new(self.settings.poll_interval), until))
     }
 
-    /// Tells what a source says until it breaks.
+    /// Reports the blocks of a source until it fails.
     async fn feed(&mut self, feed: &mut Feed) -> Result<(), End> {
-        // What happened before the subscription took effect.
+        // Blocks before the subscription became effective.
         if let Err(error) = self.catch_up(feed.source()).await? {
             return self.trouble(&error);
         }
         loop {
-            // From the last answer too: a chain that stands still is asked about once per limit, not all the time.
+            // Based on the last response too: a halted chain is queried once per interval only.
             let silent_at = self.advanced.max(self.heard) + self.settings.silence;
             let head = tokio::select! {
                 biased;
-                // First: a block that is there already ends the silence.
+                // Checked first: an available block ends the silence.
                 head = next(feed, &self.reader) => head,
                 () = tokio::time::sleep_until(silent_at) => {
                     match self.break_silence().await? {
@@ -382,7 +385,7 @@ impl Follower {
                     }
                 }
             };
-            let told = match head {
+            let result = match head {
                 Ok(Head::Block(block)) => self.block(*block).await?,
                 Ok(Head::Tip(tip)) => {
                     self.heard = Instant::now();
@@ -390,23 +393,23 @@ impl Follower {
                 }
                 Err(error) => Err(error),
             };
-            if let Err(error) = told {
+            if let Err(error) = result {
                 return self.trouble(&error);
             }
             self.check_processed()?;
             self.check_lasting().await?;
-            // The caller opens anew and tries a websocket first.
+            // The caller opens the source again, a websocket first.
             if matches!(feed, Feed::Poll(_, until) if Instant::now() >= *until) {
                 return Ok(());
             }
         }
     }
 
-    /// Asks all nodes after a silence. True when the chain itself stands still.
+    /// Queries all nodes after a silence. Returns true if the chain itself is halted.
     async fn break_silence(&mut self) -> Result<bool, End> {
         match self.reader.endpoints.sync_info().await {
             Ok(info) if info.height >= self.next => {
-                self.fail("a subscription is silent although there are new blocks");
+                self.fail("subscription is silent although there are new blocks");
                 self.cut_off();
                 if let Err(error) = self.fill(info.height).await? {
                     self.trouble(&error)?;
@@ -415,7 +418,7 @@ impl Follower {
             }
             Ok(info) => {
                 self.heard = Instant::now();
-                // Since the last block, not since somebody noticed.
+                // Since the last block, not since the detection.
                 let since = SystemTime::now() - self.advanced.elapsed();
                 let is_new = self.reader.note(|s| {
                     let is_new = s.silent_since.is_none();
@@ -434,12 +437,13 @@ impl Follower {
         }
     }
 
-    /// Tells everything up to the newest height.
+    /// Reports all blocks up to the newest height.
     async fn catch_up(&mut self, source: Source) -> Result<Result<(), NodeError>, End> {
         match self.reader.endpoints.sync_info().await {
             Ok(info) => {
                 self.heard = Instant::now();
-                // Not before: that something is open says little, nodes that are frozen take connections too.
+                // Recorded after the response: an open connection is not sufficient, because hanging nodes
+                // accept connections too.
                 self.reader.note(|s| s.source = source);
                 self.fill(info.height).await
             }
@@ -447,19 +451,20 @@ impl Follower {
         }
     }
 
-    /// Tells a block that was pushed, after those before it. A subscription that is far behind what its node is known
-    /// to have holds nothing up: the rest is asked for.
+    /// Reports a pushed block, after the blocks below. If the subscription lags behind its node, the missing
+    /// blocks are fetched.
     async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, End> {
         self.heard = Instant::now();
         let height = block.height;
         if let Err(error) = self.check_pushed(height).await {
             return Ok(Err(error));
         }
-        // One below was fetched before it was pushed.
+        // A lower block was already fetched.
         if block.height >= self.next {
             if let Err(mut error) = self.fill(block.height - 1).await? {
                 if error.is_about_height() {
-                    // The pushed height is false, or of a node ahead: no reason to read everything again.
+                    // The pushed height is false, or from a node that is ahead. This is not a reason for a
+                    // `Resync`.
                     error.fault = Fault::Untrusted(format!(
                         "pushed height {height} without the blocks below: {error}"
                     ));
@@ -479,11 +484,12 @@ impl Follower {
         Ok(Ok(()))
     }
 
-    /// Checks a pushed height that is further ahead than nodes may differ: a status must name it too, because a status is
-    /// checked by the clock and with a header.
+    /// Checks a pushed height that is further ahead than nodes may differ: a status must confirm it, because
+    /// a status is checked
+    /// by the clock and with a header.
     async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         let endpoints = &self.reader.endpoints;
-        // Not from the last pushed block: a node can push any number of false next heights.
+        // Not compared with the last pushed block: a node can push any number of false next heights.
         if height <= endpoints.newest().saturating_add(LAG_MAX) {
             return Ok(());
         }
@@ -491,7 +497,7 @@ impl Follower {
         if height <= info.height.saturating_add(LAG_MAX) {
             return Ok(());
         }
-        // The node with this height may be another one than the one that was queried.
+        // The status may be from another node than the pushed height.
         endpoints.reconsider().await;
         let why = format!(
             "pushed height {height} is above height {} of the status",
@@ -504,16 +510,15 @@ impl Follower {
         })
     }
 
-    /// Fetches and tells every block up to a height, which some node has just named as its newest, or which is just
-    /// below.
+    /// Fetches and reports all blocks up to a height.
     async fn fill(&mut self, to: Height) -> Result<Result<(), NodeError>, End> {
         if to < self.next {
             return Ok(Ok(()));
         }
         let missing = to - self.next + 1;
-        // Telling the whole present is faster than so many single blocks.
+        // A snapshot is faster than this number of single blocks.
         if missing > self.settings.gap_max {
-            return Err(End::Gap(format!("{missing} blocks were missed")));
+            return Err(End::Gap(format!("{missing} blocks are missing")));
         }
         let endpoints = self.reader.endpoints.clone();
         let fetch = |height| {
@@ -522,7 +527,7 @@ impl Follower {
         };
         let mut blocks = stream::iter(self.next..=to)
             .map(fetch)
-            // Keeps the order, however many are fetched at once.
+            // Keeps the order of concurrent requests.
             .buffered(self.settings.parallel);
         while let Some(block) = blocks.next().await {
             match block {
@@ -531,9 +536,9 @@ impl Follower {
                     let is_newest = block.height == to;
                     self.tell_block(block, is_newest).await?;
                 }
-                // Waiting brings no dropped block back.
+                // Waiting does not restore a pruned block.
                 Err(error) if matches!(error.fault, Fault::Pruned(_)) => {
-                    return Err(End::Gap(format!("block {} cannot be had: {error}", self.next)));
+                    return Err(End::Gap(format!("cannot get block {}: {error}", self.next)));
                 }
                 Err(error) => return Ok(Err(error)),
             }
@@ -548,7 +553,7 @@ impl Follower {
             facts,
             txs,
         } = block;
-        // Before the facts, which may wait for the listener: outcomes must not reach the writer late.
+        // Before the events, which may wait for the receiver: the writer needs the outcomes early.
         if let Some(witness) = &self.reader.witness {
             witness.saw(height, time, is_newest, txs);
         }
@@ -557,13 +562,13 @@ impl Follower {
             provider.is_none_or(|provider| *provider == self.provider)
         });
         for event in &of_others {
-            tracing::debug!(%event, "an event of another provider cannot be read, and need not be");
+            tracing::debug!(%event, "malformed event of another provider ignored");
         }
         for event in &malformed {
-            tracing::warn!(%event, "an event cannot be read; the whole present is told before long");
+            tracing::warn!(%event, "malformed event, resynchronizing: check the version of the chain");
         }
         if let Some(first) = malformed.first() {
-            let why = format!("an event cannot be read: {first}");
+            let why = format!("malformed event: {first}");
             self.lost.get_or_insert(why);
         }
         let count = u64::try_from(malformed.len()).unwrap_or_default();
@@ -579,11 +584,11 @@ impl Follower {
                 self.tell(fact).await?;
             }
         }
-        // Last: it says that everything up to this height was told.
+        // Sent last: this event states that all events up to this height were reported.
         self.tell(ChainEvent::Block { height, time }).await?;
         self.next = height + 1;
         self.told(height, time);
-        // After the block is complete: a `Resync` comes between two blocks only.
+        // After the block is complete: a `Resync` is only allowed between two blocks.
         match &self.lost {
             Some(why) if self.may_resync() => Err(End::Gap(why.clone())),
             _ => Ok(()),

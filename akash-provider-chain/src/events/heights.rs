@@ -1,4 +1,4 @@
-//! The last height that was told, kept over a restart.
+//! Store of the last processed block, for restarts.
 
 use crate::checkpoint::Checkpoint;
 use crate::lock::lock;
@@ -6,27 +6,32 @@ use akash_provider_core::error::Error;
 use std::fmt;
 use std::sync::Mutex;
 
-/// Stores height and time of the last block of the stream.
+/// Store of height and time of the last processed block.
 ///
-/// It guards against the past: after a restart no node is trusted that is behind it. A stored block that is impossible
-/// by the clock is reported and not used, and one that nodes contradict is replaced. Losing it loses nothing else: the
-/// first event after a restart is a whole snapshot.
+/// After a restart, nodes below the stored block are not trusted. A stored block that is impossible according
+/// to the clock
+/// is reported and ignored, and a block that nodes contradict is replaced. Losing the stored block has no
+/// other effect,
+/// because the first event after a restart is a snapshot.
 pub trait HeightStore: fmt::Debug + Send + Sync + 'static {
-    /// Returns the stored block; `None` before the first.
+    /// Returns the stored block; `None` before the first one.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if the block cannot be read.
     fn load(&self) -> Result<Option<Checkpoint>, Error>;
 
-    /// Replaces the stored block, also by a lower one. Called once a block, from the follower's task: it must be quick, and need not be synced
-    /// to disk.
+    /// Replaces the stored block, even by a lower one.
+    ///
+    /// The task of the follower calls this function for each block, so it must return quickly. The data need
+    /// not be synced to
+    /// the disk.
     ///
     /// # Errors
-    /// When it cannot be written; the follower goes on and reports it.
+    /// Returns an error if the block cannot be written. The follower then reports the error and continues.
     fn store(&self, block: Checkpoint) -> Result<(), Error>;
 }
 
-/// Keeps the height as long as the process lives.
+/// In-memory store.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryHeights {
     block: Mutex<Option<Checkpoint>>,

@@ -1,5 +1,4 @@
-//! Blocks as a node is asked for them: its newest height, again and again. The fallback where no websocket can
-//! be had.
+//! Polling of the newest height, the fallback without a websocket.
 
 use crate::endpoints::Endpoints;
 use crate::fault::NodeError;
@@ -7,7 +6,7 @@ use akash_provider_core::types::Height;
 use std::time::Duration;
 use tokio::time::{Interval, MissedTickBehavior};
 
-/// Asks for the newest height at an interval.
+/// Polls the newest height at an interval.
 #[derive(Debug)]
 pub(super) struct Poll {
     interval: Interval,
@@ -20,7 +19,7 @@ impl Poll {
         Self { interval }
     }
 
-    /// The newest height. Safe to be dropped at any moment.
+    /// Returns the newest height. Cancel safe.
     pub(super) async fn next(&mut self, endpoints: &Endpoints) -> Result<Height, NodeError> {
         self.interval.tick().await;
         Ok(endpoints.sync_info().await?.height)

@@ -1,4 +1,4 @@
-//! Recorded blocks, and what no honest node would send.
+//! Decoding of recorded blocks and of malformed input.
 
 mod follow;
 mod lies;
@@ -29,7 +29,7 @@ fn of_results(path: &Path) -> (u64, Facts) {
 
 fn name(event: &ChainEvent) -> &'static str {
     match event {
-        ChainEvent::Resync(_) | ChainEvent::Block { .. } => "no fact",
+        ChainEvent::Resync(_) | ChainEvent::Block { .. } => "no event",
         ChainEvent::DeploymentCreated { .. } => "DeploymentCreated",
         ChainEvent::DeploymentUpdated { .. } => "DeploymentUpdated",
         ChainEvent::DeploymentClosed { .. } => "DeploymentClosed",
@@ -45,12 +45,12 @@ fn name(event: &ChainEvent) -> &'static str {
         ChainEvent::LeaseReclaimStarted { .. } => "LeaseReclaimStarted",
         ChainEvent::ProviderUpdated { .. } => "ProviderUpdated",
         ChainEvent::AuditChanged { .. } => "AuditChanged",
-        unknown => panic!("which event says {unknown:?}?"),
+        unknown => panic!("unknown event {unknown:?}"),
     }
 }
 
 #[test]
-fn every_recorded_block_is_read() {
+fn decodes_every_recorded_block() {
     let mut blocks = 0;
     let results = files(&recordings::folder("chain/rpc"), ".json");
     for path in results
@@ -60,7 +60,7 @@ fn every_recorded_block_is_read() {
         let (height, read) = of_results(path);
         assert!(height > 0, "{}", path.display());
         assert_eq!(read.malformed, [], "{}", path.display());
-        // Each event of the network in a transaction that succeeded is a fact.
+        // Each event of the network in a successful transaction must be decoded.
         let recorded = json(path);
         let txs = recorded["result"]["txs_results"]
             .as_array()
@@ -85,11 +85,11 @@ fn every_recorded_block_is_read() {
         blocks += 1;
     }
     assert!(blocks > 60, "{blocks} blocks");
-    println!("{blocks} blocks were read");
+    println!("decoded {blocks} blocks");
 }
 
 #[test]
-fn pushed_blocks_say_what_asked_ones_say() {
+fn pushed_blocks_equal_fetched_blocks() {
     let chain = recordings::folder("chain");
     let (mut frames, mut hashed) = (0, 0);
     let search = json(&chain.join("rpc/tx_search-EventLeaseCreated.json"));
@@ -99,7 +99,7 @@ fn pushed_blocks_say_what_asked_ones_say() {
         let bytes = fs::read(&path).unwrap();
         let block = frame(&bytes, "local").unwrap();
         let Some(case) = file.strip_prefix("NewBlock-") else {
-            assert_eq!(block, None, "{file}: is no NewBlock");
+            assert_eq!(block, None, "{file}: not a NewBlock event");
             continue;
         };
         let Block {
@@ -126,13 +126,13 @@ fn pushed_blocks_say_what_asked_ones_say() {
         }
         frames += 1;
         assert!(time.0 > 1_700_000_000_000, "{file}");
-        let asked = chain.join("rpc").join(format!("block_results-{case}"));
-        if !asked.exists() {
+        let fetched = chain.join("rpc").join(format!("block_results-{case}"));
+        if !fetched.exists() {
             assert!(file.contains("empty-block"), "{file}");
             assert_eq!(facts, Facts::default(), "{file}");
             continue;
         }
-        assert_eq!((height, facts), of_results(&asked), "{file}");
+        assert_eq!((height, facts), of_results(&fetched), "{file}");
     }
     assert!(frames >= 20 && hashed >= 1, "{frames} frames, {hashed} hashes");
     let session = fs::read_to_string(chain.join("ws/subscribe-session.jsonl")).unwrap();
@@ -142,7 +142,7 @@ fn pushed_blocks_say_what_asked_ones_say() {
     assert_eq!(
         read.iter().filter(refused).count(),
         2,
-        "twice the same, and a bad query"
+        "a duplicate subscription and an invalid query"
     );
     assert!(read.iter().all(|r| !matches!(r, Err(Fault::Malformed(_)))));
 }
@@ -166,7 +166,7 @@ fn read(events: &[Value]) -> Facts {
 const LEASE_CLOSED: &str = "akash.market.v1.EventLeaseClosed";
 
 #[test]
-fn attributes_may_be_in_base64() {
+fn decodes_base64_attributes() {
     let b64 = |text: &str| data_encoding::BASE64.encode(text.as_bytes());
     let reason = r#""lease_closed_reason_unstable""#;
     let plain = event(
@@ -194,7 +194,7 @@ fn attributes_may_be_in_base64() {
 }
 
 #[test]
-fn unknown_events_and_keys_are_not_looked_at() {
+fn ignores_unknown_events_and_keys() {
     let id = bid_id().replace("\"bseq\":0", "\"bseq\":0,\"new\":{\"a\":[1]}");
     let events = [
         event("akash.market.v9.EventLeaseClosed", &[("id", "nonsense".into())]),
@@ -210,12 +210,12 @@ fn unknown_events_and_keys_are_not_looked_at() {
 }
 
 #[test]
-fn lying_events_are_reported_with_their_place() {
-    let lies: Vec<(Value, &str)> = vec![
+fn reports_malformed_events_with_their_position() {
+    let malformed_events: Vec<(Value, &str)> = vec![
         (json!([]), "id: is missing"),
         (json!([("id", "{")]), "id: EOF"),
         (json!([("id", "[]")]), "id: invalid length"),
-        (json!([("id", bid_id()), ("id", bid_id())]), "id: comes twice"),
+        (json!([("id", bid_id()), ("id", bid_id())]), "id: is duplicated"),
         (
             json!([("id", bid_id().replace("\"1001\"", "\"-1\""))]),
             "id: invalid value",
@@ -238,34 +238,34 @@ fn lying_events_are_reported_with_their_place() {
         ),
         (
             json!([("id", bid_id().replace(OWNER, &"a".repeat(20_000)))]),
-            "id: has more than",
+            "id: is larger than",
         ),
         (
-            json!([("id", bid_id()), ("reason", "\"lease_closed_never_heard\"")]),
-            "reason: `lease_closed_never_heard`",
+            json!([("id", bid_id()), ("reason", "\"lease_closed_unknown\"")]),
+            "reason: `lease_closed_unknown`",
         ),
         (json!([("id", bid_id())]), "reason: is missing"),
-        (json!([("aWQ=", "%%%")]), "id: is no base64"),
+        (json!([("aWQ=", "%%%")]), "id: is not base64"),
         (json!([("aWQ=", "/////w==")]), "id: is not UTF-8"),
         (json!([("id", "[".repeat(10_000))]), "id: "),
     ];
-    for (attributes, why) in lies {
+    for (attributes, why) in malformed_events {
         let pairs: Vec<(String, Value)> = serde_json::from_value(attributes).unwrap();
         let pairs: Vec<(&str, Value)> = pairs.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
         let good = event("akash.market.v1.EventBidClosed", &[("id", bid_id().into())]);
         let read = read(&[event(LEASE_CLOSED, &pairs), good]);
-        assert_eq!(read.facts.len(), 1, "{why}: the other event is told");
+        assert_eq!(read.facts.len(), 1, "{why}: the other event is decoded");
         let [malformed] = &read.malformed[..] else {
             panic!("{why}: {read:?}")
         };
         assert_eq!((malformed.height, malformed.tx, malformed.index), (7, Some(0), 0));
         assert!(malformed.why.starts_with(why), "{why}: {malformed}");
-        assert!(malformed.why.len() < 2000, "{why}: is short enough for a log");
+        assert!(malformed.why.len() < 2000, "{why}: too long for a log");
     }
 }
 
 #[test]
-fn bids_of_others_may_carry_what_we_cannot_read() {
+fn malformed_bids_of_other_providers_are_ignored() {
     let numbered = bid_id().replace("\"bseq\":0", "\"bseq\":3");
     let price = r#"{"denom":"uact","amount":"1.5"}"#;
     let market = |name: &str, pairs: &[(&str, Value)]| event(&format!("akash.market.v1.Event{name}"), pairs);
@@ -278,7 +278,7 @@ fn bids_of_others_may_carry_what_we_cannot_read() {
         market("BidClosed", &[("id", numbered.clone().into())]),
         market("LeaseClosed", &[("id", numbered.clone().into()), reason]),
     ];
-    assert_eq!(read(&events), Facts::default(), "known, and nothing to us");
+    assert_eq!(read(&events), Facts::default(), "ignored");
     let won = market(
         "LeaseCreated",
         &[("id", numbered.into()), ("price", price.into())],
@@ -286,14 +286,14 @@ fn bids_of_others_may_carry_what_we_cannot_read() {
     let won = read(&[won]);
     assert!(
         matches!(&won.facts[..], [ChainEvent::LeaseCreated { .. }]),
-        "the order is lost all the same: {won:?}"
+        "the order is no longer open: {won:?}"
     );
-    // What is wrong with a bid is a matter of its provider; what may concern anybody names nobody.
-    let senseless = r#"{"denom":"uact","amount":"-"}"#;
+    // A malformed bid concerns its provider only. An event that may concern any provider has no provider.
+    let invalid_price = r#"{"denom":"uact","amount":"-"}"#;
     let bad = |name: &str| {
         let read = read(&[market(
             name,
-            &[("id", bid_id().into()), ("price", senseless.into())],
+            &[("id", bid_id().into()), ("price", invalid_price.into())],
         )]);
         read.malformed.first().map(|event| event.provider.clone())
     };
@@ -302,7 +302,7 @@ fn bids_of_others_may_carry_what_we_cannot_read() {
 }
 
 #[test]
-fn failed_transactions_tell_nothing() {
+fn failed_transactions_have_no_events() {
     let closed = event("akash.market.v1.EventBidClosed", &[("id", bid_id().into())]);
     let failed: TxResult = serde_json::from_value(json!({"code": 5, "events": [closed.clone()]})).unwrap();
     assert_eq!(facts(7, &[failed], &[]), Facts::default());
@@ -310,12 +310,12 @@ fn failed_transactions_tell_nothing() {
     assert_eq!(
         facts(7, &[], &[of_block]).facts.len(),
         1,
-        "events of the block itself count"
+        "events of the block itself are decoded"
     );
 }
 
 #[test]
-fn frames_of_other_chains_and_negative_heights_are_refused() {
+fn refuses_messages_of_other_chains_and_invalid_heights() {
     let push = |header: Value| {
         let value = json!({"block": {"header": header}, "result_finalize_block": {"tx_results": null}});
         let data = json!({"type": "tendermint/event/NewBlock", "value": value});
@@ -354,13 +354,13 @@ fn frames_of_other_chains_and_negative_heights_are_refused() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_a_decoder_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn decoding_bytes_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         drop(frame(&bytes, "local"));
         drop(rpc::result::<BlockResults>(&bytes));
     }
 
     #[test]
-    fn no_event_makes_the_decoder_panic(
+    fn decoding_events_never_panics(
         kind in "(akash\\.(market\\.v1|deployment\\.v1|audit\\.v1|provider\\.v1beta4)\\.Event)?[A-Za-z]{0,20}",
         attributes in proptest::collection::vec(("(id|price|reason|hash|deadline|owner|[a-zA-Z=]{0,6})", ".{0,80}"), 0..6),
     ) {
@@ -370,7 +370,7 @@ proptest! {
     }
 
     #[test]
-    fn a_recording_cut_or_changed_anywhere_is_an_error_or_a_block(at in 0_usize..4000, byte in any::<u8>(), cut in any::<bool>()) {
+    fn modified_recording_is_an_error_or_a_block(at in 0_usize..4000, byte in any::<u8>(), cut in any::<bool>()) {
         let value = json!({"height": "5", "txs_results": [{"code": 0, "events": [
             event(LEASE_CLOSED, &[("id", bid_id().into()), ("reason", "\"lease_closed_owner\"".into())])
         ]}]});

@@ -1,7 +1,8 @@
-//! Blocks as a node pushes them: a subscription to `NewBlock` over a websocket.
+//! Subscription to `NewBlock` events over a websocket.
 //!
-//! A connection that says nothing, not even an answer to a ping, for longer than the deadline is dead. Events
-//! that a node drops because we are slow show as missing heights; who reads the blocks fills them in.
+//! A connection without any message, including pongs, is closed after the deadline. Events that the node
+//! drops for a slow
+//! client result in missing heights, which the follower fetches.
 
 use super::Settings;
 use super::block::Block;
@@ -26,7 +27,7 @@ const SUBSCRIBE: &str =
     r#"{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{"query":"tm.event='NewBlock'"}}"#;
 const NEW_BLOCK: &str = "tendermint/event/NewBlock";
 
-/// A subscription at one node; dropping it closes the connection.
+/// Subscription at one node. Dropping the socket closes the connection.
 pub(super) struct Socket {
     stream: WebSocketStream<MaybeTlsStream<TcpStream>>,
     endpoint: Arc<Endpoint>,
@@ -37,7 +38,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Connects and subscribes; whether the node agrees is heard with the blocks.
+    /// Connects and subscribes. A refusal of the subscription arrives with the messages.
     pub(super) async fn open(
         endpoint: Arc<Endpoint>,
         chain_id: &str,
@@ -55,10 +56,10 @@ impl Socket {
             .max_message_size(Some(limits.answer_bytes))
             .max_frame_size(Some(limits.answer_bytes));
         let connecting = connect_async_tls_with_config(request, Some(config), true, Some(connector));
-        // A node that takes connections and answers none must not hold up the others.
-        let patience = settings.read_deadline.min(limits.connect_time);
-        let connected = tokio::time::timeout(patience, connecting).await;
-        let connected = connected.map_err(|_| error(Fault::Timeout(patience)))?;
+        // A node that accepts connections but does not respond must not block the others.
+        let time = settings.read_deadline.min(limits.connect_time);
+        let connected = tokio::time::timeout(time, connecting).await;
+        let connected = connected.map_err(|_| error(Fault::Timeout(time)))?;
         let (mut stream, _) = connected.map_err(|e| error(connection::fault(&e, false)))?;
         let sent = stream.send(Message::text(SUBSCRIBE)).await;
         sent.map_err(|e| error(Fault::Unreachable(causes(&e))))?;
@@ -74,13 +75,14 @@ impl Socket {
         })
     }
 
-    /// The next block. Safe to be dropped at any moment.
+    /// Returns the next block. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Block, NodeError> {
         loop {
             let deadline = self.heard + self.settings.read_deadline;
             tokio::select! {
                 biased;
-                // Before the deadline: what has come counts, however late this task was woken.
+                // Checked before the deadline: a received message counts, even if this task was scheduled
+                // late.
                 message = self.stream.next() => {
                     self.heard = Instant::now();
                     if let Some(block) = self.message(message)? {
@@ -98,7 +100,7 @@ impl Socket {
         }
     }
 
-    /// Name of the endpoint that pushes the blocks.
+    /// Returns the name of the endpoint.
     pub(super) fn endpoint(&self) -> Arc<str> {
         Arc::clone(&self.endpoint.name)
     }
@@ -117,21 +119,21 @@ impl Socket {
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => return Ok(None),
             Some(Ok(Message::Close(frame))) => {
                 let why = frame.map(|f| f.reason.to_string()).unwrap_or_default();
-                let fault = Fault::Unreachable(format!("the node closed the connection: {}", shown(&why)));
+                let fault = Fault::Unreachable(format!("node closed the connection: {}", shown(&why)));
                 return Err(self.error(fault));
             }
             Some(Err(error)) => return Err(self.error(Fault::Unreachable(causes(&error)))),
-            None => return Err(self.error(Fault::Unreachable("the connection ended".to_owned()))),
+            None => return Err(self.error(Fault::Unreachable("connection closed".to_owned()))),
         };
         frame(&bytes, &self.chain_id).map_err(|fault| self.error(fault))
     }
 }
 
-/// Reads a frame: the block of a `NewBlock` event, nothing for answers that carry none.
+/// Decodes a message: returns the block of a `NewBlock` event, or `None` for other messages.
 pub(super) fn frame(bytes: &[u8], chain_id: &str) -> Result<Option<Block>, Fault> {
-    let malformed = |e: serde_json::Error| Fault::Malformed(format!("a websocket message: {e}"));
+    let malformed = |e: serde_json::Error| Fault::Malformed(format!("websocket message: {e}"));
     let envelope: Envelope<'_> = serde_json::from_slice(bytes).map_err(malformed)?;
-    // Here a node also says that it has too many subscribers.
+    // Nodes with too many subscribers report this error here.
     if let Some(error) = envelope.error {
         return Err(error.into_fault());
     }
@@ -142,7 +144,7 @@ pub(super) fn frame(bytes: &[u8], chain_id: &str) -> Result<Option<Block>, Fault
     let Some(data) = result.data.filter(|data| data.kind == NEW_BLOCK) else {
         return Ok(None);
     };
-    let missing = || Fault::Malformed("an event without a value".to_owned());
+    let missing = || Fault::Malformed("event without a value".to_owned());
     let value = data.value.ok_or_else(missing)?;
     let event: NewBlock = serde_json::from_str(value.get()).map_err(malformed)?;
     Block::of_event(event, chain_id).map(Some)
@@ -153,7 +155,7 @@ fn request(endpoint: &Endpoint) -> Result<tokio_tungstenite::tungstenite::handsh
     let scheme = if url.scheme() == "https" { "wss" } else { "ws" };
     let path = format!("{}/websocket", url.path().trim_end_matches('/'));
     url.set_path(&path);
-    // Fails only for addresses without a host; an endpoint has one.
+    // Fails only for addresses without a host. Endpoints have a host.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     let rest = url.as_str().split_once(':').map_or("", |(_, rest)| rest);

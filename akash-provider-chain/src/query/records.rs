@@ -1,9 +1,11 @@
-//! Answers whose records are read one by one.
+//! Separate decoding of the records in a response.
 //!
-//! A message of a node holds records of many parties. Read as a whole it is lost when one of them cannot be read,
-//! and anybody who can write one could then stop everybody who lists. So the answer is cut into its records first,
-//! and each is read by itself. One of another party that cannot be read is left out and told once; of our own it
-//! is an error, because what is unknown must not look like what has ended.
+//! A response contains records of many accounts. If one malformed record made the whole response fail, any
+//! account could
+//! block all readers. For this reason, each record is decoded separately. A malformed record of another
+//! account is skipped
+//! and logged once. A malformed record of the provider is an error, because an unknown lease must not look
+//! like a closed one.
 
 use super::Reader;
 use crate::convert::{self, Malformed};
@@ -18,12 +20,12 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 
-/// Records that are told of by name; of later ones only that there are more. 32 KiB of memory.
+/// Maximum number of records that are logged individually. Uses 32 KiB of memory.
 const TOLD_MAX: usize = 4096;
-/// Bytes that are shown of a record without a readable id.
+/// Number of logged bytes of a record without a readable id.
 const SHOWN_BYTES: usize = 16;
 
-/// A page of whatever records: every listing of the network has this form.
+/// Page of undecoded records. All list responses of the network have this format.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Records {
     #[prost(bytes = "bytes", repeated, tag = "1")]
@@ -32,7 +34,7 @@ pub(super) struct Records {
     pub(super) pagination: Option<PageResponse>,
 }
 
-/// A deployment with its groups, each of them unread.
+/// Deployment with undecoded parts.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct DeploymentParts {
     #[prost(bytes = "bytes", tag = "1")]
@@ -43,14 +45,14 @@ pub(super) struct DeploymentParts {
     escrow_account: Bytes,
 }
 
-/// The first field of a message, which holds its id or what has the id.
+/// First field of a message, which contains the id or a message with the id.
 #[derive(Clone, PartialEq, Message)]
 struct First {
     #[prost(bytes = "bytes", tag = "1")]
     first: Bytes,
 }
 
-/// What is read of a bid that is only counted: not what it offers.
+/// Fields of a bid that are required for counting, without its resources.
 #[derive(Clone, PartialEq, Message)]
 struct BidHead {
     #[prost(message, optional, tag = "1")]
@@ -63,7 +65,7 @@ struct BidHead {
     created_at: i64,
 }
 
-/// What a record is of.
+/// Type of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     Order,
@@ -88,7 +90,7 @@ impl Kind {
         }
     }
 
-    /// The id, as far as it can be read. The ids of the market are one another's beginnings.
+    /// Decodes the id, as much as is readable. The ids of the market share their first fields.
     fn id(self, record: &[u8]) -> Option<mkt::v1::BidId> {
         let bytes = match self {
             Self::Order | Self::Deployment | Self::Group => first(record),
@@ -96,17 +98,17 @@ impl Kind {
             Self::Certificate | Self::Audit => return None,
         };
         let mut id = mkt::v1::BidId::default();
-        // What was read before the fault counts.
+        // The fields before the error count.
         let _ = id.merge(bytes);
         (!id.owner.is_empty()).then_some(id)
     }
 
-    /// How the record is named to whoever reads the log.
+    /// Formats the id of a record for logs.
     fn shown(self, record: &[u8]) -> String {
         let Some(id) = self.id(record) else {
             let beginning = record.get(..SHOWN_BYTES).unwrap_or(record);
             let beginning = data_encoding::HEXLOWER.encode(beginning);
-            return format!("without a readable id, {} bytes from {beginning}", record.len());
+            return format!("unreadable id, {} bytes starting with {beginning}", record.len());
         };
         let mut text = format!("{}/{}", id.owner, id.dseq);
         for number in [id.gseq, id.oseq].into_iter().filter(|number| *number > 0) {
@@ -118,7 +120,7 @@ impl Kind {
         convert::shown(&text)
     }
 
-    /// Whose lease or bid it is, where that can be read.
+    /// Returns the provider of a lease or bid, if readable.
     pub(super) fn provider(self, record: &[u8]) -> Option<String> {
         self.id(record)
             .map(|id| id.provider)
@@ -128,12 +130,12 @@ impl Kind {
 
 fn first(record: &[u8]) -> Bytes {
     let mut message = First::default();
-    // What was read before the fault counts.
+    // The fields before the error count.
     let _ = message.merge(record);
     message.first
 }
 
-/// Reads one record by itself, so that it spoils no other.
+/// Decodes one record.
 pub(super) fn read<W: Message + Default, T>(
     record: &Bytes,
     convert: impl Fn(W) -> Result<T, Malformed>,
@@ -142,10 +144,10 @@ pub(super) fn read<W: Message + Default, T>(
     convert(wire.map_err(|e| Malformed::new("record", e.to_string()))?)
 }
 
-/// Reads a bid of whomever as far as counting and comparing need it. It says nothing of what is offered.
+/// Decodes the fields of a bid that are required for counting and comparing. The resources are empty.
 pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
     let head = BidHead::decode(first(record)).map_err(|e| Malformed::new("bid", e.to_string()))?;
-    // The chain takes several bids of one provider, told apart by a number that ours never have.
+    // Other providers may have several bids, with a `bseq` that bids of this provider never have.
     let id = head.id.map(|id| mkt::v1::BidId { bseq: 0, ..id });
     convert::bid(mkt::v1beta5::Bid {
         id,
@@ -156,17 +158,17 @@ pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
     })
 }
 
-/// Says of a record of our own that it cannot be read.
+/// Creates an error for a malformed record of the provider.
 pub(super) fn our_own(kind: Kind, record: &[u8], error: &Malformed) -> Malformed {
-    let part = format!("our own {} {}", kind.name(), kind.shown(record));
-    Malformed::new(part, format!("cannot be read, {error}"))
+    let part = format!("own {} {}", kind.name(), kind.shown(record));
+    Malformed::new(part, format!("is malformed: {error}"))
 }
 
 impl DeploymentParts {
-    /// The deployment with those of its groups that can be read.
+    /// Decodes the deployment, without malformed groups.
     pub(super) fn whole(self, reader: &Reader) -> Result<dep::v1beta4::QueryDeploymentResponse, Malformed> {
         let part = |name: &str, error: prost::DecodeError| Malformed::new(name, error.to_string());
-        // Converted only to see whether it can be; it is handed on as it came.
+        // Converted as a check only. The result contains the message.
         let group = |g: dep::v1beta4::Group| convert::group(g.clone()).map(|_| g);
         Ok(dep::v1beta4::QueryDeploymentResponse {
             deployment: Some(Message::decode(self.deployment).map_err(|e| part("deployment", e))?),
@@ -178,7 +180,7 @@ impl DeploymentParts {
     }
 }
 
-/// Of which records was told that they cannot be read.
+/// Malformed records that were logged.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     records: Mutex<HashSet<u64>>,
@@ -186,9 +188,9 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// True the first time; false, too, for all that come when many have come before.
+    /// Returns true for the first occurrence of a record, unless the maximum number of records is reached.
     fn is_new(&self, kind: Kind, record: &[u8]) -> bool {
-        // By its id where there is one: a record may change and still be unreadable.
+        // Identified by id if possible, because a malformed record may change.
         let key = match kind.id(record) {
             Some(id) => self.hasher.hash_one((kind, id.encode_to_vec())),
             None => self.hasher.hash_one((kind, record)),
@@ -201,23 +203,23 @@ impl Told {
         if is_new && records.len() == TOLD_MAX {
             tracing::warn!(
                 records = TOLD_MAX,
-                "of further records that cannot be read nothing is said"
+                "too many malformed records, not logging further ones"
             );
         }
         is_new
     }
 
-    /// Tells of a record that cannot be read, once.
+    /// Logs a malformed record once.
     pub(super) fn note(&self, kind: Kind, record: &[u8], error: &Malformed) {
         if self.is_new(kind, record) {
             let (what, id) = (kind.name(), kind.shown(record));
-            tracing::warn!(what, %id, %error, "a record of another party cannot be read and is left out");
+            tracing::warn!(what, %id, %error, "malformed record of another account skipped");
         }
     }
 }
 
 impl Told {
-    /// The same of a deployment, which was asked for by its id.
+    /// Logs a malformed deployment once.
     pub(super) fn note_deployment(&self, id: &DeploymentId, error: &Malformed) {
         let id = dep::v1::DeploymentId {
             owner: id.owner.to_string(),
@@ -232,7 +234,7 @@ impl Told {
 }
 
 impl Reader {
-    /// Reads what can be read; the rest is left out and told once.
+    /// Decodes records. Malformed records are skipped and logged once.
     pub(super) fn lenient<T>(
         &self,
         kind: Kind,
@@ -255,11 +257,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_record_is_told_once_and_of_too_many_nothing_more() {
+    fn logs_each_record_once_up_to_a_maximum() {
         let told = Told::default();
         assert!(told.is_new(Kind::Order, b"a"));
         assert!(!told.is_new(Kind::Order, b"a"));
-        assert!(told.is_new(Kind::Bid, b"a"), "of another kind");
+        assert!(told.is_new(Kind::Bid, b"a"), "another type");
         for number in 0..2 * TOLD_MAX {
             told.is_new(Kind::Lease, &number.to_be_bytes());
         }
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_named_by_what_can_be_read_of_its_id() {
+    fn formats_the_readable_part_of_an_id() {
         let id = mkt::v1::OrderId {
             owner: "akash1\n".into(),
             dseq: 7,
@@ -287,6 +289,6 @@ mod tests {
         order.pop();
         assert!(!told.is_new(Kind::Order, &order), "the same order");
         let nameless = Kind::Order.shown(&[0xff; 40]);
-        assert!(nameless.contains("40 bytes from ffff"), "{nameless}");
+        assert!(nameless.contains("40 bytes starting with ffff"), "{nameless}");
     }
 }

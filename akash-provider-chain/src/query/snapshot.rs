@@ -1,8 +1,8 @@
-//! The whole present as far as it concerns one provider.
+//! Snapshot of the chain state of one provider.
 //!
-//! It is listed at one height where the node serves old states for a moment. Where it does not, the listing is
-//! not of one height: it contains everything up to the height it began at, and perhaps later things; with all
-//! events after that height told once more it leads to the same state.
+//! The snapshot has a single height if the nodes serve recent states. Otherwise it contains all changes up to
+//! its height, and
+//! possibly later ones. Replaying all events after its height then results in the same state.
 
 use super::Reader;
 use crate::convert;
@@ -17,29 +17,29 @@ use akash_provider_core::types::{
 use futures::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Questions of one snapshot under way.
+/// Maximum number of concurrent queries of a snapshot.
 const PARALLEL: usize = 16;
 
-/// A snapshot, and whether it is of one height.
+/// Snapshot, and whether it has a single height.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
-    /// Everything up to its height is in it.
+    /// Contains all changes up to its height.
     pub snapshot: Snapshot,
-    /// Nothing later is: all of it was read at that height.
+    /// All records are from this height.
     pub is_pinned: bool,
 }
 
 impl Reader {
-    /// Lists everything, pinned to the newest height where that is served.
+    /// Reads a snapshot, pinned to the newest height if the nodes serve this height.
     ///
     /// # Errors
-    /// When a question of it gets no answer.
+    /// Returns an error if a query fails.
     pub async fn take_snapshot(&self, provider: &Address) -> Result<Listing, NodeError> {
         let now = self.endpoints.tip(true).await?;
         self.remember_time(now.height, now.time);
         match self.list(provider, &now, Some(now.height)).await {
             Err(why) if why.is_about_height() => {
-                tracing::info!(height = now.height, %why, "nodes serve no pinned height; listing without");
+                tracing::info!(height = now.height, %why, "nodes serve no pinned height, reading the snapshot without");
                 let snapshot = self.list(provider, &now, None).await?;
                 Ok(Listing {
                     snapshot,
@@ -59,7 +59,7 @@ impl Reader {
         now: &SyncInfo,
         pin: Option<Height>,
     ) -> Result<Snapshot, NodeError> {
-        // These do not depend on each other. Ended bids need the orders, deployments need the leases.
+        // These queries are independent. Closed bids require the orders, and deployments require the leases.
         let (record, params, orders, live, leases) = tokio::try_join!(
             self.provider_at(provider, pin),
             self.params_at(pin),
@@ -71,7 +71,7 @@ impl Reader {
         let deployments = self.deployments_of(provider, &leases, pin).await?;
         let mut snapshot = Snapshot {
             chain_id: now.chain_id.clone(),
-            // The height it began at, also where nothing was pinned: events after it are told again.
+            // Height at the start, even without a pinned height. Events after this height are reported again.
             height: now.height,
             time: now.time,
             provider: record,
@@ -100,22 +100,22 @@ impl Reader {
         };
         let path = akash::provider::v1beta4::QueryProviderRequest::PATH;
         let record = answer.provider.map(convert::provider).transpose();
-        record.map_err(|e| self.lie(path, &e))
+        record.map_err(|e| self.malformed_record(path, &e))
     }
 
     pub(crate) async fn params_at(&self, pin: Option<Height>) -> Result<MarketParams, NodeError> {
         let request = akash::market::v1beta5::QueryParamsRequest {};
-        // They are valid until the next snapshot, so two nodes must agree; two nodes need not have the pinned height.
+        // Used until the next snapshot, so two nodes must agree. Two nodes need not have the pinned height.
         let answer = if self.endpoints.has_second() {
             self.endpoints.ask_agreed(&request).await?
         } else {
             self.get(&request, pin).await?
         };
         let params = convert::market_params(answer.params.unwrap_or_default());
-        params.map_err(|e| self.lie(akash::market::v1beta5::QueryParamsRequest::PATH, &e))
+        params.map_err(|e| self.malformed_record(akash::market::v1beta5::QueryParamsRequest::PATH, &e))
     }
 
-    /// Reads pages until the end. A listing beyond the limit is an error, never cut.
+    /// Reads all pages. A list above the limit is an error, and is not truncated.
     pub(super) async fn all<T, F>(
         &self,
         what: &'static str,
@@ -130,21 +130,21 @@ impl Reader {
             limit: limits.page,
         };
         let mut all = Vec::new();
-        // A page without a record counts as one: a listing of nothing ends too.
+        // An empty page counts as one record, so that the loop ends.
         let mut seen = 0_usize;
         loop {
             let Page { items, next } = page(request.clone()).await?;
             seen = seen.saturating_add(items.len().max(1));
             all.extend(items);
-            // A node that hands out the key it was asked with would be read for ever.
+            // A node that returns the same key again would cause an endless loop.
             let turns = next.is_some() && next == request.key;
             if seen > limits.listing || turns {
                 let why = if turns {
-                    "turns in a circle"
+                    "repeats a page key"
                 } else {
                     "does not end"
                 };
-                let fault = Fault::Malformed(format!("the listing {why} after {} records", all.len()));
+                let fault = Fault::Malformed(format!("list {why} after {} records", all.len()));
                 return Err(NodeError {
                     endpoint: self.endpoints.chain_id().into(),
                     method: what.into(),
@@ -166,7 +166,7 @@ impl Reader {
         let mut orders = self
             .all("orders", |page| self.orders_at(filter, page, pin))
             .await?;
-        // Without a pinned height pages shift, and a record may come on two of them.
+        // Without a pinned height, pages may overlap.
         orders.sort_by(|a, b| a.id.cmp(&b.id));
         orders.dedup_by(|a, b| a.id == b.id);
         Ok(orders)
@@ -185,7 +185,8 @@ impl Reader {
         Ok(open.into_iter().chain(active).collect())
     }
 
-    /// Adds our ended bids on open orders, which forbid another bid on them.
+    /// Adds closed bids of the provider on open orders, because the provider cannot bid on these orders
+    /// again.
     async fn with_ended_bids(
         &self,
         provider: &Address,
@@ -207,7 +208,7 @@ impl Reader {
                 };
                 let bid = super::bid_of(answer);
                 let path = akash::market::v1beta5::QueryBidRequest::PATH;
-                bid.map(Some).map_err(|e| self.lie(path, &e))
+                bid.map(Some).map_err(|e| self.malformed_record(path, &e))
             }
         };
         let asked: Vec<_> = rest.map(look).collect();
@@ -251,8 +252,9 @@ impl Reader {
         Ok(leases)
     }
 
-    /// The deployments of leases. One that cannot be read is the tenant's, and is left out: its lease is known, and
-    /// the other leases do not wait for it.
+    /// Returns the deployments of leases. A malformed deployment, which its tenant may cause, is skipped: its
+    /// lease is known, and the
+    /// other leases are not affected.
     async fn deployments_of(
         &self,
         provider: &Address,
@@ -280,7 +282,7 @@ impl Reader {
         let leases = snapshot.leases.iter().map(|l| l.lease.created_at);
         let deployments = snapshot.deployments.iter().map(|d| d.deployment.created_at);
         let heights = orders.chain(bids).chain(leases).chain(deployments);
-        // No block has the height 0, and a node takes offence at the question.
+        // No block has height 0, and nodes refuse such a query.
         let heights: BTreeSet<Height> = heights.filter(|height| *height > 0).collect();
         let ask = |height| async move { Ok((height, self.time_of(height).await?)) };
         let asked: Vec<_> = heights.into_iter().map(ask).collect();
@@ -288,7 +290,7 @@ impl Reader {
             .buffer_unordered(PARALLEL)
             .try_collect()
             .await?;
-        // A block that no node has any more has no time here; whoever wants it does without.
+        // A block that no node has any more is omitted.
         Ok(times
             .into_iter()
             .filter_map(|(h, time)| Some((h, time?)))

@@ -1,4 +1,4 @@
-//! The same questions over both ways to a node, and over recordings of a real one.
+//! Queries over both protocols, with simulated nodes and with recordings.
 
 mod hostile;
 
@@ -32,7 +32,7 @@ fn reader(urls: &[&String]) -> Reader {
     Reader::new(Endpoints::new(urls, "local", limits()).unwrap())
 }
 
-/// A market with something of everything.
+/// Creates a market with all types of records. Returns the id of a lease.
 fn busy() -> (Chain, BidId) {
     let chain = Chain::new();
     let mut won = None;
@@ -53,7 +53,7 @@ fn busy() -> (Chain, BidId) {
 }
 
 #[tokio::test]
-async fn both_ways_say_what_the_market_says() {
+async fn both_protocols_return_the_records_of_the_market() {
     let (chain, won) = busy();
     let rpc = chain.node(Arc::default()).await;
     let grpc = GrpcNode::of(&chain).await;
@@ -61,7 +61,7 @@ async fn both_ways_say_what_the_market_says() {
         listings(&reader(&[url]), &won).await;
         records(&reader(&[url]), &chain, &won).await;
     }
-    // gRPC for queries, JSON-RPC for the times of blocks: one node, so no second opinion.
+    // gRPC and JSON-RPC of one host are one node, which cannot confirm its own response.
     let both = reader(&[&grpc.url, &rpc.url]);
     let snapshot = both.snapshot(&account(2)).await.unwrap();
     let market = chain.snapshot(2);
@@ -120,11 +120,11 @@ async fn records(reader: &Reader, chain: &Chain, won: &BidId) {
     let deployment = reader.deployment(won.deployment()).await.unwrap();
     assert_eq!(deployment, market.deployment(won.deployment()));
     assert_eq!(reader.params().await.unwrap(), *market.params());
-    let nobody = BidId {
+    let unknown = BidId {
         order: won.order.clone(),
         provider: account(9),
     };
-    let missing = reader.bid(&nobody).await.unwrap();
+    let missing = reader.bid(&unknown).await.unwrap();
     assert_eq!((missing.value, missing.agreement), (None, Agreement::Single));
     assert_eq!(reader.provider(&account(9)).await.unwrap(), None);
     let info = reader.sync_info().await.unwrap();
@@ -132,7 +132,7 @@ async fn records(reader: &Reader, chain: &Chain, won: &BidId) {
 }
 
 #[tokio::test]
-async fn heights_are_pinned_both_ways() {
+async fn both_protocols_support_pinned_heights() {
     let (chain, won) = busy();
     let before = chain.height() - 1;
     let rpc = chain.node(Arc::default()).await;
@@ -154,7 +154,7 @@ async fn heights_are_pinned_both_ways() {
 type IsRight = fn(&Fault) -> bool;
 
 #[tokio::test]
-async fn nonsense_over_grpc_is_named() {
+async fn invalid_grpc_response_is_reported() {
     let limits = Limits {
         answer_bytes: 1 << 16,
         answer_time: Duration::from_secs(1),
@@ -207,7 +207,7 @@ async fn nonsense_over_grpc_is_named() {
 }
 
 #[tokio::test]
-async fn a_dead_grpc_endpoint_is_replaced() {
+async fn failed_grpc_endpoint_is_replaced() {
     let (chain, won) = busy();
     let grpc = GrpcNode::of(&chain).await;
     let rpc = chain.node(Arc::default()).await;
@@ -225,7 +225,7 @@ async fn a_dead_grpc_endpoint_is_replaced() {
 }
 
 #[tokio::test]
-async fn listings_end_or_are_refused() {
+async fn endless_list_is_refused() {
     let loops = |page: mkt::QueryOrdersRequest| mkt::QueryOrdersResponse {
         orders: Vec::new(),
         pagination: Some(crate::proto::cosmos::base::query::v1beta1::PageResponse {
@@ -252,10 +252,10 @@ async fn listings_end_or_are_refused() {
     })
     .await;
     let error = reader(&[&node.url]).take_snapshot(&account(2)).await.unwrap_err();
-    assert!(error.to_string().contains("turns in a circle"), "{error}");
+    assert!(error.to_string().contains("repeats a page key"), "{error}");
 }
 
-/// Recorded answers of one state by path and request.
+/// Returns recorded responses of one state by path and request.
 fn recorded(state: &str) -> HashMap<(String, Vec<u8>), Value> {
     let folder = recordings::folder("chain/grpc").join(state);
     let entry = |path: PathBuf| {
@@ -279,7 +279,7 @@ fn node_itself(method: &str) -> Option<Reply> {
 }
 
 #[tokio::test]
-async fn a_recorded_node_is_read_both_ways() {
+async fn both_protocols_return_the_recorded_records() {
     for state in [
         "active-lease",
         "reclaiming",
@@ -318,11 +318,14 @@ async fn a_recorded_node_is_read_both_ways() {
         for url in [&rpc.url, &grpc.url] {
             read.push(everything(&reader(&[url]), state).await);
         }
-        assert_eq!(read[0], read[1], "{state}: both ways say the same");
+        assert_eq!(
+            read[0], read[1],
+            "{state}: both protocols return the same records"
+        );
     }
 }
 
-/// The lease a recording is about.
+/// Returns the lease of a recording.
 fn lease_id(path: &std::path::Path) -> BidId {
     let id = &json(path)["request_json"]["id"];
     let text = |key: &str| id[key].as_str().unwrap().to_owned();
@@ -337,7 +340,7 @@ fn lease_id(path: &std::path::Path) -> BidId {
     id.parse().unwrap()
 }
 
-/// Asks all that is recorded of a state; as text.
+/// Queries all records of a recorded state, and formats them.
 async fn everything(reader: &Reader, state: &str) -> String {
     let folder = recordings::folder("chain/grpc").join(state);
     let id = lease_id(&folder.join("market-Lease.json"));
@@ -359,7 +362,7 @@ async fn everything(reader: &Reader, state: &str) -> String {
     assert_eq!(account.pubkey.as_ref().map(Vec::len), Some(33));
     let balance = reader.balance(&us, "uakt").await.unwrap();
     assert!(balance.amount > 0);
-    let nobody = lease_id(&folder.join("market-Lease-notfound.json"));
-    assert_eq!(reader.lease(&nobody).await.unwrap().value, None, "{state}");
+    let unknown = lease_id(&folder.join("market-Lease-notfound.json"));
+    assert_eq!(reader.lease(&unknown).await.unwrap().value, None, "{state}");
     format!("{record:?} {bid:?} {provider:?} {group:?} {params:?} {account:?} {balance:?}")
 }

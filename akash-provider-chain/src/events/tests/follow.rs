@@ -1,6 +1,6 @@
-//! Every block once and in order, whatever the node does.
+//! The follower reports every block once and in order, under all faults of a node.
 //!
-//! Length: one story for each thing that a node does.
+//! Length: one scenario for each fault.
 
 use crate::checkpoint::Checkpoint;
 use crate::endpoints::Endpoints;
@@ -49,7 +49,7 @@ fn settings() -> Settings {
     }
 }
 
-/// A chain, a node of it, and somebody who listens.
+/// A chain, one of its nodes, and a subscribed reader.
 struct Scene {
     chain: Chain,
     habits: Arc<Mutex<Habits>>,
@@ -60,7 +60,7 @@ struct Scene {
     told: Height,
 }
 
-/// Writes down what it sees: a height, and whether it was the newest.
+/// Observer that records heights, and whether each was the newest.
 #[derive(Debug, Default)]
 struct Seen(Mutex<Vec<(Height, bool)>>);
 
@@ -101,7 +101,7 @@ impl Scene {
         change(&mut self.habits.lock().unwrap());
     }
 
-    /// Waits until the follower listens to pushed blocks.
+    /// Waits until the follower has subscribed.
     async fn listening(&self) {
         let began = Instant::now();
         let node = self.node.as_ref().unwrap();
@@ -111,7 +111,7 @@ impl Scene {
         }
     }
 
-    /// Waits until the status is so.
+    /// Waits until the status satisfies a condition.
     async fn status(&self, what: &str, is_so: impl Fn(&FollowerStatus) -> bool) {
         let began = Instant::now();
         while !is_so(&self.reader.status().follower) {
@@ -120,8 +120,9 @@ impl Scene {
         }
     }
 
-    /// A block is made, pushed and told; an outage before it that was long on a busy machine may be said.
-    async fn push_until_heard(&mut self) {
+    /// Completes and pushes a block until it is reported. On a slow machine, an outage may be reported
+    /// before.
+    async fn push_until_reported(&mut self) {
         self.listening().await;
         let height = self.block(0);
         self.push(height);
@@ -134,7 +135,7 @@ impl Scene {
         }
     }
 
-    /// The node takes connections and says nothing more, whatever it is asked.
+    /// Makes the node accept connections without any response.
     fn freeze(&mut self) {
         self.habits(|h| h.is_frozen = true);
         let node = self.node.as_ref().unwrap();
@@ -143,7 +144,7 @@ impl Scene {
 
     async fn next(&mut self) -> Result<ChainEvent, Error> {
         let next = tokio::time::timeout(PATIENCE, self.events.next()).await;
-        next.unwrap_or_else(|_| panic!("nothing came: {:?}", self.reader.status()))
+        next.unwrap_or_else(|_| panic!("no event: {:?}", self.reader.status()))
             .unwrap()
     }
 
@@ -153,11 +154,11 @@ impl Scene {
                 self.told = snapshot.height;
                 snapshot
             }
-            other => panic!("{other:?} instead of a Resync"),
+            other => panic!("expected Resync, got {other:?}"),
         }
     }
 
-    /// Something happens, and a block is completed.
+    /// Completes a block, with an order and two bids if `dseq` is not 0.
     fn block(&self, dseq: u64) -> Height {
         if dseq > 0 {
             let order = self.chain.order(dseq, 1).remove(0);
@@ -173,8 +174,9 @@ impl Scene {
         }
     }
 
-    /// Everything up to a height is told, in order, each fact in its block. On a busy machine an answer may come too
-    /// late for the follower; that is said, and nothing is lost of it.
+    /// Expects all blocks up to a height, in order, each with its events. On a slow machine, a late response
+    /// may cause a
+    /// transient error, which loses no events.
     async fn told_up_to(&mut self, height: Height) {
         let mut facts = Vec::new();
         while self.told < height {
@@ -184,13 +186,13 @@ impl Scene {
             };
             match event {
                 ChainEvent::Block { height, .. } => {
-                    assert_eq!(height, self.told + 1, "in order, none twice");
+                    assert_eq!(height, self.told + 1, "in order, without duplicates");
                     let mut happened = self.chain.facts(height);
                     happened.retain(|fact| fact.concerns(&us()));
                     assert_eq!(std::mem::take(&mut facts), happened, "block {height}");
                     self.told = height;
                 }
-                ChainEvent::Resync(_) => panic!("a Resync: {:?}", self.reader.status()),
+                ChainEvent::Resync(_) => panic!("unexpected Resync: {:?}", self.reader.status()),
                 fact => facts.push(fact),
             }
         }
@@ -212,10 +214,10 @@ fn us() -> Address {
 }
 
 #[tokio::test]
-async fn pushed_blocks_are_told_and_nothing_is_asked() {
+async fn reports_pushed_blocks_without_queries() {
     let mut scene = Scene::new(settings()).await;
     scene.listening().await;
-    // Until the first question after the subscription is through.
+    // Waits for the first query after the subscription.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let calls = scene.node.as_ref().unwrap().calls.load(Ordering::Relaxed);
     for dseq in 1..=5 {
@@ -226,7 +228,7 @@ async fn pushed_blocks_are_told_and_nothing_is_asked() {
     assert_eq!(
         scene.node.as_ref().unwrap().calls.load(Ordering::Relaxed),
         calls,
-        "idle but for the subscription"
+        "no queries except the subscription"
     );
     let status = scene.reader.status().follower;
     assert!(matches!(status.source, Source::Websocket(_)), "{status:?}");
@@ -240,21 +242,21 @@ async fn pushed_blocks_are_told_and_nothing_is_asked() {
 }
 
 #[tokio::test]
-async fn a_subscription_that_falls_behind_holds_nothing_up() {
-    // A silence would be noticed; this one goes on speaking, of the past.
+async fn lagging_subscription_does_not_delay_blocks() {
+    // The subscription is not silent, but pushes old blocks.
     let settings = Settings {
         silence: PATIENCE * 2,
         ..settings()
     };
     let witness = Arc::<Seen>::default();
     let mut scene = Scene::before(settings, Arc::clone(&witness)).await;
-    scene.push_until_heard().await;
+    scene.push_until_reported().await;
     let first = scene.block(1);
     for dseq in 2..20 {
         scene.block(dseq);
     }
     let last = scene.block(20);
-    // Somebody asks something, and the answer says how far the node is.
+    // The response to another query contains the newest height.
     scene.reader.params().await.unwrap();
     scene.push(first);
     scene.told_up_to(last).await;
@@ -265,7 +267,7 @@ async fn a_subscription_that_falls_behind_holds_nothing_up() {
 }
 
 #[tokio::test]
-async fn lost_doubled_and_disordered_frames_change_nothing() {
+async fn lost_duplicate_and_reordered_messages_have_no_effect() {
     let mut scene = Scene::new(settings()).await;
     scene.listening().await;
     let heights: Vec<Height> = (1..=9).map(|dseq| scene.block(dseq)).collect();
@@ -280,7 +282,7 @@ async fn lost_doubled_and_disordered_frames_change_nothing() {
 }
 
 #[tokio::test]
-async fn without_a_websocket_blocks_are_asked_for() {
+async fn without_a_websocket_blocks_are_polled() {
     let mut scene = Scene::new(settings()).await;
     scene
         .node
@@ -314,7 +316,7 @@ async fn without_a_websocket_blocks_are_asked_for() {
 }
 
 #[tokio::test]
-async fn a_frozen_connection_is_noticed() {
+async fn detects_a_hanging_connection() {
     let mut scene = Scene::new(settings()).await;
     scene.stop_node();
     scene.start_node().await;
@@ -334,11 +336,11 @@ async fn a_frozen_connection_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_silent_subscription_is_noticed_and_a_halted_chain_is_not_an_error() {
+async fn detects_a_silent_subscription_but_a_halted_chain_is_no_error() {
     let mut scene = Scene::new(settings()).await;
     scene.listening().await;
     tokio::time::sleep(Duration::from_millis(200)).await;
-    // Nothing is pushed: the node has lost the subscription, and answers pings.
+    // The node has lost the subscription, but still responds to pings.
     let height = scene.block(1);
     scene.told_up_to(height).await;
     let last = SystemTime::now();
@@ -346,21 +348,21 @@ async fn a_silent_subscription_is_noticed_and_a_halted_chain_is_not_an_error() {
     let status = scene.reader.status().follower;
     assert!(
         matches!(status.source, Source::Websocket(_)) && status.silent_since.unwrap() <= last,
-        "since the last block, over a connection that works: {status:?}"
+        "since the last block, with a working connection: {status:?}"
     );
     let height = scene.block(2);
     scene.told_up_to(height).await;
-    scene.status("heard again", |s| s.silent_since.is_none()).await;
+    scene.status("blocks again", |s| s.silent_since.is_none()).await;
 }
 
-/// Whatever ends it, the status says within the deadline of a read that no blocks come, and since when.
+/// The status reports missing blocks, and their start, within the read deadline.
 #[tokio::test]
-async fn an_outage_is_in_the_status_with_its_beginning() {
+async fn status_reports_an_outage_and_its_start() {
     let mut scene = Scene::new(settings()).await;
     for is_frozen in [false, true] {
-        scene.push_until_heard().await;
+        scene.push_until_reported().await;
         scene
-            .status("heard", |s| {
+            .status("blocks", |s| {
                 matches!(s.source, Source::Websocket(_)) && s.silent_since.is_none()
             })
             .await;
@@ -369,17 +371,14 @@ async fn an_outage_is_in_the_status_with_its_beginning() {
             false => scene.stop_node(),
         }
         scene
-            .status("nothing is heard", |s| {
+            .status("no blocks", |s| {
                 s.source == Source::None && s.silent_since.is_some()
             })
             .await;
         for _ in 0..20 {
             tokio::time::sleep(Duration::from_millis(50)).await;
             let status = scene.reader.status().follower;
-            assert!(
-                status.silent_since.is_some(),
-                "however often it is tried: {status:?}"
-            );
+            assert!(status.silent_since.is_some(), "during all retries: {status:?}");
         }
         scene.stop_node();
         scene.habits(|h| h.is_frozen = false);
@@ -388,7 +387,7 @@ async fn an_outage_is_in_the_status_with_its_beginning() {
 }
 
 #[tokio::test]
-async fn blocks_made_during_a_cut_are_told_afterwards() {
+async fn blocks_during_a_network_failure_are_reported_afterwards() {
     let mut scene = Scene::new(settings()).await;
     scene.listening().await;
     scene.stop_node();
@@ -403,7 +402,7 @@ async fn blocks_made_during_a_cut_are_told_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_try_comes_at_once_and_the_pause_grows_from_a_fifth_of_a_second() {
+async fn first_attempt_follows_at_once_and_back_off_starts_at_200_ms() {
     let endpoints = Endpoints::new(&["http://127.0.0.1:1"], "local", limits()).unwrap();
     let (out, _events) = tokio::sync::mpsc::channel(1);
     let mut follower = Follower::new(Reader::new(endpoints), us(), out);
@@ -415,20 +414,20 @@ async fn the_first_try_comes_at_once_and_the_pause_grows_from_a_fifth_of_a_secon
             pauses.push(began.elapsed().as_millis());
         }
         assert_eq!(pauses, [0, 200, 400, 800, 1000, 1000]);
-        // A block was told: the next cut begins anew.
+        // After a reported block, the back-off starts again.
         follower.told(7, BlockTime(1));
     }
 }
 
 #[tokio::test]
-async fn a_broken_subscription_is_opened_again_at_once() {
+async fn failed_subscription_is_reopened_at_once() {
     let settings = Settings {
         wait_min: PATIENCE,
         wait_max: PATIENCE,
         ..settings()
     };
     let mut scene = Scene::new(settings).await;
-    scene.push_until_heard().await;
+    scene.push_until_reported().await;
     let began = Instant::now();
     let node = scene.node.as_ref().unwrap();
     node.push("nonsense".to_owned());
@@ -439,13 +438,13 @@ async fn a_broken_subscription_is_opened_again_at_once() {
 }
 
 #[tokio::test]
-async fn a_websocket_is_tried_again_soon_where_none_was_to_be_had() {
+async fn websocket_is_retried_soon_while_polling() {
     let settings = Settings {
         poll_for: PATIENCE,
         ..settings()
     };
     let mut scene = Scene::new(settings).await;
-    scene.push_until_heard().await;
+    scene.push_until_reported().await;
     let node = scene.node.as_ref().unwrap();
     node.pushes.refused.store(true, Ordering::Relaxed);
     node.push("nonsense".to_owned());
@@ -459,7 +458,7 @@ async fn a_websocket_is_tried_again_soon_where_none_was_to_be_had() {
 }
 
 #[tokio::test]
-async fn a_long_outage_is_said_and_ended_by_a_resync() {
+async fn long_outage_is_reported_and_ends_with_a_resync() {
     let mut scene = Scene::new(settings()).await;
     scene.stop_node();
     assert!(scene.next().await.is_err());
@@ -474,7 +473,7 @@ async fn a_long_outage_is_said_and_ended_by_a_resync() {
 }
 
 #[tokio::test]
-async fn a_pruned_gap_is_filled_by_search_or_answered_by_a_resync() {
+async fn pruned_gap_is_filled_by_a_search_or_a_resync() {
     let mut scene = Scene::new(settings()).await;
     scene.stop_node();
     for dseq in 1..=5 {
@@ -487,7 +486,7 @@ async fn a_pruned_gap_is_filled_by_search_or_answered_by_a_resync() {
     assert_eq!(
         scene.reader.status().follower.resyncs,
         1,
-        "the search gave the blocks"
+        "the search returned the blocks"
     );
     scene.stop_node();
     scene.block(6);
@@ -501,13 +500,13 @@ async fn a_pruned_gap_is_filled_by_search_or_answered_by_a_resync() {
         status
             .last_resync
             .as_ref()
-            .is_some_and(|r| r.contains("cannot be had")),
+            .is_some_and(|r| r.contains("cannot get block")),
         "{status:?}"
     );
 }
 
 #[tokio::test]
-async fn a_search_that_is_cut_off_does_not_say_that_a_block_is_gone() {
+async fn incomplete_search_does_not_cause_a_resync() {
     let mut scene = Scene::new(settings()).await;
     scene.stop_node();
     scene.block(1);
@@ -515,12 +514,12 @@ async fn a_search_that_is_cut_off_does_not_say_that_a_block_is_gone() {
     scene.habits(|h| (h.results_from, h.cut_searches) = (last + 1, 2));
     scene.start_node().await;
     scene.told_up_to(last).await;
-    let cut_off = scene.habits.lock().unwrap().cut_searches;
-    assert_eq!((cut_off, scene.reader.status().follower.resyncs), (0, 1));
+    let incomplete = scene.habits.lock().unwrap().cut_searches;
+    assert_eq!((incomplete, scene.reader.status().follower.resyncs), (0, 1));
 }
 
 #[tokio::test]
-async fn a_gap_that_is_too_large_is_answered_by_a_resync() {
+async fn large_gap_causes_a_resync() {
     let mut scene = Scene::new(settings()).await;
     scene.stop_node();
     for _ in 0..50 {
@@ -539,7 +538,7 @@ async fn a_gap_that_is_too_large_is_answered_by_a_resync() {
 }
 
 #[tokio::test]
-async fn a_block_that_nobody_gives_does_not_hold_it_up_for_ever() {
+async fn unavailable_block_causes_a_resync() {
     let mut scene = Scene::new(settings()).await;
     scene.stop_node();
     scene.block(1);
@@ -553,7 +552,7 @@ async fn a_block_that_nobody_gives_does_not_hold_it_up_for_ever() {
 }
 
 #[tokio::test]
-async fn nonsense_that_is_pushed_does_not_stop_it() {
+async fn invalid_messages_do_not_stop_the_follower() {
     let mut scene = Scene::new(settings()).await;
     scene.listening().await;
     for nonsense in [
@@ -573,10 +572,10 @@ async fn nonsense_that_is_pushed_does_not_stop_it() {
         .frame(height)
         .replace("\\\"gseq\\\":1", "\\\"gseq\\\":-1");
     scene.node.as_ref().unwrap().push(lying);
-    // The events that lie are skipped; the block is told.
+    // The malformed events are skipped, and the block is reported.
     loop {
-        if let ChainEvent::Block { height: told, .. } = scene.next().await.unwrap() {
-            assert_eq!(told, height);
+        if let ChainEvent::Block { height: reported, .. } = scene.next().await.unwrap() {
+            assert_eq!(reported, height);
             break;
         }
     }
@@ -584,7 +583,7 @@ async fn nonsense_that_is_pushed_does_not_stop_it() {
 }
 
 #[tokio::test]
-async fn a_node_from_before_the_kept_height_is_not_believed() {
+async fn node_below_the_stored_height_is_not_trusted() {
     let chain = Chain::new();
     let node = chain.node(Arc::default()).await;
     let heights = Arc::new(MemoryHeights::default());
@@ -608,7 +607,7 @@ async fn a_node_from_before_the_kept_height_is_not_believed() {
 }
 
 #[tokio::test]
-async fn nothing_runs_on_when_nobody_listens() {
+async fn follower_stops_when_the_stream_is_dropped() {
     let scene = Scene::new(settings()).await;
     scene.listening().await;
     let Scene {
@@ -674,7 +673,7 @@ fn act() -> impl Strategy<Value = Act> {
 
 async fn campaign(acts: Vec<Act>) {
     let mut scene = Scene::new(Settings {
-        // A busy machine may stand still for seconds, and that is no outage.
+        // A slow machine may stall for seconds, which is not an outage.
         outage: Duration::from_secs(30),
         ..settings()
     })
@@ -714,7 +713,7 @@ async fn campaign(acts: Vec<Act>) {
                 .pushes
                 .refused
                 .store(true, Ordering::Relaxed),
-            // A node never goes below its first block.
+            // A node never reports a height below its first block.
             Act::Lag(lag) => scene.habits(|h| h.lag = lag.min(scene.told.saturating_sub(2))),
             Act::Prune => {
                 let newest = scene.chain.height();
@@ -731,14 +730,14 @@ async fn campaign(acts: Vec<Act>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 8, ..ProptestConfig::default() })]
     #[test]
-    fn any_faults_at_any_moment_lose_no_block(acts in proptest::collection::vec(act(), 1..25)) {
+    fn random_faults_lose_no_block(acts in proptest::collection::vec(act(), 1..25)) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         runtime.block_on(campaign(acts));
     }
 }
 
 #[tokio::test]
-async fn an_event_of_a_rival_that_cannot_be_read_costs_nothing() {
+async fn malformed_event_of_another_provider_has_no_effect() {
     let mut scene = Scene::new(settings()).await;
     scene.listening().await;
     let odd = scene.block(1);
@@ -751,25 +750,25 @@ async fn an_event_of_a_rival_that_cannot_be_read_costs_nothing() {
 }
 
 #[tokio::test]
-async fn an_event_that_cannot_be_read_is_reported_and_the_present_is_told_anew() {
+async fn malformed_event_is_reported_and_causes_a_resync() {
     let settings = Settings {
         resync_pause: Duration::from_millis(300),
         ..settings()
     };
     let mut scene = Scene::new(settings).await;
     scene.listening().await;
-    // The block with the lie is asked for: it is not pushed, the next one is.
+    // The block with the malformed event is fetched. Only the next one is pushed.
     let lost = scene.block(1);
     scene.habits(|h| h.garbled = Some(lost));
     let next = scene.block(2);
     scene.push(next);
     match scene.next().await.unwrap() {
-        ChainEvent::Block { height, .. } => assert_eq!(height, lost, "told, without what could not be read"),
+        ChainEvent::Block { height, .. } => assert_eq!(height, lost, "reported without the malformed event"),
         other => panic!("{other:?}"),
     }
     let snapshot = scene.resync().await;
     assert!(snapshot.height >= next);
-    assert_eq!(snapshot.orders.len(), 2, "the order that was lost is there");
+    assert_eq!(snapshot.orders.len(), 2, "the missing order is in the snapshot");
     let status = scene.reader.status().follower;
     let malformed = status.last_malformed.clone().unwrap();
     assert_eq!(
@@ -780,7 +779,7 @@ async fn an_event_that_cannot_be_read_is_reported_and_the_present_is_told_anew()
     assert_eq!((status.malformed, status.resyncs), (1, 2), "{status:?}");
     let why = status.last_resync.unwrap();
     assert!(why.contains("EventOrderCreated"), "{why}");
-    // Again at once: nobody is asked for everything before the pause is over, and then somebody is.
+    // After a second malformed event, the next `Resync` waits for the pause.
     let second = scene.block(3);
     scene.habits(|h| h.garbled = Some(second));
     let began = Instant::now();

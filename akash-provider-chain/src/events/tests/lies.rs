@@ -1,4 +1,6 @@
-//! Nodes that lie, alone and beside an honest one: soon after the lie ends new orders arrive again, also after a restart.
+//! False responses of a node, alone and with an honest node. Soon after the false responses end, new orders
+//! are reported
+//! again, even after a restart.
 
 use crate::checkpoint::Checkpoint;
 use crate::endpoints::{Endpoints, LAG_MAX};
@@ -17,11 +19,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Most real time for a step. The limits below are a hundredth of the real ones, so a busy machine passes too.
+/// Maximum time of a step. The limits of the tests are a hundredth of the default limits, so slow machines
+/// pass.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long the lie goes on: as long as many times all limits.
+/// Duration of the false responses, a multiple of all limits.
 const LIE: Duration = Duration::from_millis(400);
-/// Time between blocks: a busy machine looks at both nodes within five, and notices a false chain before the true one reaches it.
+/// Block interval. On a slow machine, both nodes are checked within five blocks, so a false chain is detected
+/// before the
+/// true chain reaches its height.
 const BLOCK: Duration = Duration::from_millis(60);
 
 /// Later than all blocks of the test chain, which starts in 2023.
@@ -38,18 +43,18 @@ const LIES: [Lie; 8] = [
     Lie::Certificates,
 ];
 
-/// A chain, a node that may lie, an honest one or none, and what is stored over a restart.
+/// A chain, a node with false responses, an optional honest node, and the stored height.
 struct Stage {
     chain: Chain,
     habits: Arc<Mutex<Habits>>,
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
-    /// The first node pushes this block with the heights after the last one that was followed.
+    /// The first node pushes this block under the heights that follow the last reported one.
     pushes_next: Option<Height>,
 }
 
-/// A provider that follows the chain.
+/// Provider that follows the chain.
 struct Listener {
     reader: Reader,
     events: BoxStream<'static, Result<ChainEvent, Error>>,
@@ -77,7 +82,7 @@ impl Stage {
         }
     }
 
-    /// A stage with one node, which pushes blocks.
+    /// Creates a stage with one node, which pushes blocks.
     async fn pushing() -> Self {
         let stage = Self::new(false).await;
         stage.nodes[0].pushes.refused.store(false, Ordering::Relaxed);
@@ -120,13 +125,13 @@ impl Stage {
         Listener { reader, events }
     }
 
-    /// Pushes the newest block with a height that is this much higher.
+    /// Pushes the newest block with a height that is higher by `above`.
     fn push(&self, above: Height) {
         let newest = self.chain.height();
         self.push_as(newest, newest + above);
     }
 
-    /// Pushes a block with this height.
+    /// Pushes a block with another height.
     fn push_as(&self, block: Height, height: Height) {
         let named = |height: Height| format!("\"height\":\"{height}\"");
         let frame = self.chain.frame(block);
@@ -140,7 +145,8 @@ impl Stage {
         }
     }
 
-    /// Blocks come for a while, and are listened to. Returns how often the nodes disagreed about a value to store.
+    /// Completes blocks and receives events for a while. Returns the number of disagreements about a stored
+    /// value.
     async fn lie_for(&mut self, time: Duration, listener: &mut Listener) -> usize {
         let mut disagreements = 0;
         let until = tokio::time::Instant::now() + time;
@@ -156,7 +162,7 @@ impl Stage {
                 }
             }
             if self.nodes.len() > 1 {
-                // A stored value is the true one, or the nodes disagree and there is none.
+                // Two nodes either agree on the true value or cause an error.
                 let stored = listener.stored().await;
                 assert!(stored.is_err() || stored == Ok(((7, 0), 1)), "{stored:?}");
                 disagreements += usize::from(stored.is_err());
@@ -165,15 +171,15 @@ impl Stage {
         disagreements
     }
 
-    /// A new order reaches the provider, with the true parameters.
+    /// Expects that a new order reaches the provider, with the true parameters.
     async fn is_well(&mut self, listener: &mut Listener, case: &str) {
         let order = self.chain.order(self.next_dseq, 1).remove(0);
         self.next_dseq += 1;
         self.chain.end_block();
         let mut snapshot: Option<Arc<Snapshot>> = None;
-        let (mut is_told, true_params) = (false, self.chain.snapshot(2).params);
+        let (mut is_reported, true_params) = (false, self.chain.snapshot(2).params);
         let waiting = async {
-            // Blocks go on, as on any chain: a false height is known by the later block.
+            // Further blocks are completed, because a later block contradicts a false height.
             let mut blocks = tokio::time::interval(BLOCK);
             loop {
                 let event = tokio::select! {
@@ -186,15 +192,15 @@ impl Stage {
                 };
                 match event {
                     Ok(ChainEvent::Resync(all)) => {
-                        is_told = all.orders.iter().any(|o| o.id == order);
+                        is_reported = all.orders.iter().any(|o| o.id == order);
                         snapshot = Some(all);
                     }
-                    Ok(ChainEvent::OrderCreated { id, .. }) => is_told |= id == order,
+                    Ok(ChainEvent::OrderCreated { id, .. }) => is_reported |= id == order,
                     Ok(_) | Err(_) => {}
                 }
                 let is_true = snapshot.as_ref().is_none_or(|all| all.params == true_params);
                 let height = listener.reader.status().follower.height;
-                if is_told && is_true && height <= self.chain.height() {
+                if is_reported && is_true && height <= self.chain.height() {
                     break;
                 }
             }
@@ -202,7 +208,7 @@ impl Stage {
         let done = tokio::time::timeout(PATIENCE, waiting).await;
         assert!(done.is_ok(), "{case}: {:?}", listener.reader.status());
         assert_eq!(listener.reader.params().await.unwrap(), true_params, "{case}");
-        // A node that was refused is used again after a pause.
+        // A refused node is used again after its back-off.
         let stored = async {
             loop {
                 if let Ok(stored) = listener.stored().await {
@@ -224,7 +230,8 @@ impl Listener {
         self.reader.status().follower.resyncs
     }
 
-    /// Number and sequence of the account as the transaction writer reads them, and the number of certificates.
+    /// Returns number and sequence of the account, as the transaction writer reads them, and the number of
+    /// certificates.
     async fn stored(&self) -> Result<((u64, u64), usize), String> {
         let account = TxApi::account(&self.reader, &account(2)).await;
         let account = account.map_err(|e| e.to_string())?;
@@ -249,19 +256,19 @@ fn assert_no_future(event: &ChainEvent) {
 }
 
 #[tokio::test]
-async fn after_any_lie_orders_are_told_again_also_after_a_restart() {
+async fn orders_are_reported_after_false_responses_and_a_restart() {
     let cases = LIES.iter().flat_map(|lie| [(*lie, false), (*lie, true)]);
     let runs = cases.map(|(lie, has_honest)| async move {
-        let case = format!("{lie:?}, beside an honest node: {has_honest}");
+        let case = format!("{lie:?}, with an honest node: {has_honest}");
         let mut stage = Stage::new(has_honest).await;
         let mut listener = stage.start();
         stage.is_well(&mut listener, &case).await;
         stage.lie(Some(lie));
         let disagreements = stage.lie_for(LIE, &mut listener).await;
         if has_honest && matches!(lie, Lie::Account | Lie::Certificates) {
-            assert!(disagreements > 0, "{case}: one node alone was asked");
+            assert!(disagreements > 0, "{case}: only one node was queried");
         }
-        // A provider that starts while the node lies.
+        // A provider that starts during the false responses.
         let mut second = stage.start();
         stage.lie_for(LIE, &mut second).await;
         let stored = stage.heights.load().unwrap().unwrap();
@@ -269,7 +276,8 @@ async fn after_any_lie_orders_are_told_again_also_after_a_restart() {
         stage.is_well(&mut listener, &case).await;
         stage.is_well(&mut second, &case).await;
         drop((listener, second));
-        // A provider that was stopped while the node lied, and starts with what it stored then.
+        // A provider that stopped during the false responses, and starts with the height that was stored
+        // then.
         stage.heights.store(stored).unwrap();
         let mut third = stage.start();
         stage.is_well(&mut third, &format!("{case}, restarted")).await;
@@ -280,21 +288,19 @@ async fn after_any_lie_orders_are_told_again_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn an_honest_node_goes_on_beside_one_that_names_absurd_heights_and_times() {
+async fn honest_node_stays_in_use_with_a_node_of_impossible_heights() {
     for lie in [Lie::Height(i64::MAX as Height), Lie::Time] {
         let mut stage = Stage::new(true).await;
         let mut listener = stage.start();
         stage.is_well(&mut listener, "before").await;
         stage.lie(Some(lie));
         stage.lie_for(LIE, &mut listener).await;
-        stage
-            .is_well(&mut listener, &format!("while it lies: {lie:?}"))
-            .await;
+        stage.is_well(&mut listener, &format!("during {lie:?}")).await;
     }
 }
 
 #[tokio::test]
-async fn a_stored_height_that_is_impossible_is_not_used() {
+async fn impossible_stored_height_is_ignored() {
     let now = crate::checkpoint::now();
     let absurd = [
         (i64::MAX as Height, now),
@@ -312,12 +318,13 @@ async fn a_stored_height_that_is_impossible_is_not_used() {
 }
 
 #[tokio::test]
-async fn heights_that_are_pushed_and_in_no_status_bring_no_resync() {
+async fn pushed_heights_without_a_status_cause_no_resync() {
     let mut stage = Stage::pushing().await;
     let mut listener = stage.start();
     stage.is_well(&mut listener, "before").await;
     let resyncs = listener.resyncs();
-    // Far ones first. Then as many near ones without a block between them as a block may be refused.
+    // Large differences first. Then as many small ones, without a block between, as failures of one block are
+    // allowed.
     let far = [900, 100_000, i64::MAX as Height / 2, 40, 6];
     for above in far.into_iter().chain([2; 12]) {
         let before = listener.connections();
@@ -332,7 +339,7 @@ async fn heights_that_are_pushed_and_in_no_status_bring_no_resync() {
 }
 
 #[tokio::test]
-async fn pushed_blocks_with_pruned_ones_below_bring_one_resync_in_the_pause() {
+async fn pushed_blocks_above_pruned_blocks_cause_one_resync_per_pause() {
     let mut stage = Stage::pushing().await;
     let mut listener = stage.start_with(Duration::from_secs(60));
     stage.is_well(&mut listener, "before").await;
@@ -351,7 +358,7 @@ async fn pushed_blocks_with_pruned_ones_below_bring_one_resync_in_the_pause() {
     assert_eq!(follower.resyncs, resyncs + 1, "{follower:?}");
     *stage.habits.lock().unwrap() = Habits::default();
     stage.is_well(&mut listener, "after").await;
-    assert_eq!(listener.resyncs(), resyncs + 1, "the blocks are served again");
+    assert_eq!(listener.resyncs(), resyncs + 1, "the blocks are available again");
 }
 
 #[tokio::test]
@@ -366,22 +373,22 @@ async fn pushed_next_heights_are_bounded_by_the_status() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let height = listener.reader.status().follower.height;
-    assert!(height > newest, "a block may be pushed before a status names it");
+    assert!(height > newest, "a pushed block may precede its status");
     assert!(height <= newest + LAG_MAX, "{height} above {newest}");
 }
 
 #[tokio::test]
-async fn orders_arrive_while_a_node_pushes_false_next_heights() {
+async fn orders_are_reported_while_a_node_pushes_false_heights() {
     let mut stage = Stage::pushing().await;
     let mut listener = stage.start();
     stage.is_well(&mut listener, "before").await;
     stage.pushes_next = Some(stage.chain.height());
-    stage.is_well(&mut listener, "while it pushes").await;
-    assert!(listener.resyncs() > 1, "the false heights were not followed");
+    stage.is_well(&mut listener, "during the pushes").await;
+    assert!(listener.resyncs() > 1, "the false heights were not reported");
 }
 
 #[tokio::test]
-async fn a_pushed_block_from_the_future_is_refused() {
+async fn pushed_block_in_the_future_is_refused() {
     let mut stage = Stage::pushing().await;
     let mut listener = stage.start();
     stage.is_well(&mut listener, "before").await;

@@ -1,5 +1,6 @@
-//! A snapshot of one height, and one that was listed while the chain moved on with the events after its height
-//! told again, lead to the same state.
+//! Two snapshots result in the same state: one of a single height, and one that was listed while blocks were
+//! completed. The
+//! events after the height of each snapshot are replayed.
 
 use crate::endpoints::Endpoints;
 use crate::limits::Limits;
@@ -17,7 +18,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// What a provider knows of the market: open orders, its bids on them and its live ones, its live leases.
+/// Market state of a provider: open orders, its bids, its active leases.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Known {
     orders: BTreeSet<OrderId>,
@@ -67,7 +68,7 @@ impl Known {
         }
     }
 
-    /// Without ended bids on orders that are over, which no snapshot lists.
+    /// Removes closed bids on closed orders, which no snapshot contains.
     fn settled(mut self) -> Self {
         let orders = self.orders.clone();
         self.bids.retain(|id, live| *live || orders.contains(&id.order));
@@ -117,7 +118,7 @@ fn group(dseq: u64, gseq: u32) -> GroupId {
     }
 }
 
-/// The bid on the newest order of a group.
+/// Returns the bid on the newest order of a group.
 fn bid(chain: &Chain, dseq: u64, gseq: u32, provider: u8) -> BidId {
     let group = group(dseq, gseq);
     let oseq = {
@@ -131,7 +132,7 @@ fn bid(chain: &Chain, dseq: u64, gseq: u32, provider: u8) -> BidId {
     }
 }
 
-/// What an act of a tenant is to the market; acts of providers are done at once.
+/// Converts an act of a tenant to a message. Acts of providers are executed at once.
 fn perform(chain: &Chain, act: &Act) -> Option<TenantMsg> {
     match *act {
         Act::Create(d, g) => Some(create(d, g)),
@@ -170,7 +171,7 @@ fn happen(chain: &Chain, acts: &[Act]) {
     chain.end_block();
 }
 
-/// Tells the facts of the blocks after one height up to another, as a follower does.
+/// Applies the events of the blocks after one height up to another, as the follower does.
 fn replay(chain: &Chain, known: &mut Known, after: Height, to: Height) {
     for height in after + 1..=to {
         let facts = chain.facts(height);
@@ -195,9 +196,9 @@ async fn check(before: Vec<Act>, during: Vec<Act>, moves_on_at: &'static str) {
     assert_eq!(
         pinned.snapshot,
         chain.snapshot(2),
-        "as the market itself lists it"
+        "equal to the snapshot of the market"
     );
-    // The chain moves on while the rest is listed.
+    // Blocks are completed while the snapshot is listed.
     {
         let mut habits = habits.lock().unwrap();
         habits.no_pins = true;
@@ -208,14 +209,14 @@ async fn check(before: Vec<Act>, during: Vec<Act>, moves_on_at: &'static str) {
     chain.end_block();
     let loose = reader.take_snapshot(&account(2)).await.unwrap();
     assert!(!loose.is_pinned);
-    assert!(chain.height() > loose.snapshot.height, "it did move on");
+    assert!(chain.height() > loose.snapshot.height, "blocks were completed");
     *habits.lock().unwrap() = Habits::default();
     let last = chain.end_block();
     let end = reader.take_snapshot(&account(2)).await.unwrap();
     assert_eq!((end.is_pinned, end.snapshot.height), (true, last));
-    for begun in [pinned.snapshot, loose.snapshot] {
-        let mut known = Known::of(&begun);
-        replay(&chain, &mut known, begun.height, last);
+    for start in [pinned.snapshot, loose.snapshot] {
+        let mut known = Known::of(&start);
+        replay(&chain, &mut known, start.height, last);
         assert_eq!(known.settled(), Known::of(&end.snapshot).settled());
     }
 }
@@ -223,7 +224,7 @@ async fn check(before: Vec<Act>, during: Vec<Act>, moves_on_at: &'static str) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, max_shrink_iters: 50, ..ProptestConfig::default() })]
     #[test]
-    fn listed_at_once_or_while_the_chain_moves_on(
+    fn snapshot_with_concurrent_blocks_results_in_the_same_state(
         before in proptest::collection::vec(act(), 0..25),
         during in proptest::collection::vec(act(), 0..12),
         path in prop_oneof![

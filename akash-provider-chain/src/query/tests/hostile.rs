@@ -1,4 +1,5 @@
-//! One garbage record among good ones: the good ones are read, and of our own nothing is silently missing.
+//! Malformed records in responses: the other records are returned, and no record of the provider is silently
+//! missing.
 
 use super::{busy, limits};
 use crate::convert::answers;
@@ -21,11 +22,11 @@ use prost::Message;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 
-/// What is put into the answers to one query, and where.
+/// Malformed record that is inserted into the responses to one query.
 #[derive(Debug, Clone, Default)]
 struct Garbage {
     path: &'static str,
-    /// Only where the request holds this; a filter, for example.
+    /// Condition: the request contains these bytes, for example a filter.
     within: Vec<u8>,
     record: Vec<u8>,
     at: usize,
@@ -49,7 +50,7 @@ fn certificates() -> Vec<Certificate> {
     vec![one("1"), one("2")]
 }
 
-/// What is not of the market.
+/// Responds to queries about accounts, which the market does not contain.
 fn of_accounts(path: &str) -> Option<Vec<u8>> {
     match path {
         cert::QueryCertificatesRequest::PATH => Some(
@@ -78,7 +79,8 @@ fn of_accounts(path: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The answer with the garbage in it. Every listing has its records in the field 1, a deployment its groups in 2.
+/// Inserts the record into a response. List responses have their records in field 1, deployments have their
+/// groups in field 2.
 fn spoilt(answer: Vec<u8>, path: &str, garbage: &Garbage) -> Vec<u8> {
     if path == dep::QueryDeploymentRequest::PATH {
         let field = |number: u32, bytes: &[u8], out: &mut Vec<u8>| {
@@ -154,7 +156,7 @@ async fn scene() -> Scene {
     }
 }
 
-fn nobodys_leases(won: &BidId) -> LeaseFilter {
+fn leases_of_all(won: &BidId) -> LeaseFilter {
     LeaseFilter {
         deployment: Some(won.deployment().clone()),
         ..LeaseFilter::default()
@@ -166,7 +168,7 @@ impl Scene {
         *self.garbage.lock().unwrap() = garbage;
     }
 
-    /// Everything there is to read, as text; a query that fails shows as such.
+    /// Queries all records, and formats the results and errors.
     async fn everything(&self) -> Vec<(&'static str, String)> {
         let (reader, page) = (&self.reader, PageRequest::default);
         let of_order = BidFilter {
@@ -175,7 +177,7 @@ impl Scene {
         };
         let mut certificates = reader.certificates(&account(1), None).await;
         if let Ok(certificates) = &mut certificates {
-            // Nothing about a certificate is judged while it is read: garbage may well be one.
+            // Certificates are not validated on decoding, so a malformed one may be in the result.
             certificates.retain(|c| !c.cert.is_empty());
         }
         let signed = reader.auditor_attributes(account(8).as_str(), &account(2)).await;
@@ -191,7 +193,7 @@ impl Scene {
                 format!(
                     "{:?}",
                     reader
-                        .leases(&nobodys_leases(&self.won), page())
+                        .leases(&leases_of_all(&self.won), page())
                         .await
                         .map(|p| p.items)
                 ),
@@ -207,7 +209,7 @@ impl Scene {
     }
 }
 
-fn rival() -> BidId {
+fn other_bid() -> BidId {
     let (_, won) = busy();
     BidId {
         provider: account(3),
@@ -240,9 +242,9 @@ fn wire_bid(id: &BidId) -> mkt::Bid {
     answers::bid(bid).bid.unwrap()
 }
 
-/// Records of a rival that are wrong in one way each, whatever listing they are put into.
+/// Returns records of another provider with one error each.
 fn wrong() -> Vec<Vec<u8>> {
-    let bid = wire_bid(&rival());
+    let bid = wire_bid(&other_bid());
     let of_bid = |bid: mkt::Bid| {
         let bid = Some(bid);
         mkt::QueryBidResponse {
@@ -264,7 +266,7 @@ fn wrong() -> Vec<Vec<u8>> {
         .encode_to_vec()
     };
     let mut text = order.clone().encode_to_vec();
-    // A name that is no text: the network does not look.
+    // A name that is not UTF-8, which the network does not check.
     let name = b"group-0";
     let at = text.windows(name.len()).position(|w| w == name).unwrap();
     text[at] = 0xff;
@@ -308,7 +310,8 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// What tells a question about everybody's records from one about ours, for which nothing is left out.
+/// Returns the bytes that select requests for records of all accounts, in which malformed records are
+/// skipped.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),
@@ -317,7 +320,7 @@ fn within(path: &str, won: &BidId) -> Vec<u8> {
 }
 
 #[test]
-fn one_garbage_record_among_good_ones_takes_no_other_with_it() {
+fn malformed_record_does_not_hide_other_records() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -363,10 +366,10 @@ fn one_garbage_record_among_good_ones_takes_no_other_with_it() {
 }
 
 #[tokio::test]
-async fn a_senseless_offer_and_a_number_of_its_own_do_not_hide_a_rivals_bid() {
+async fn malformed_offer_and_bseq_do_not_hide_a_bid_of_another_provider() {
     let scene = scene().await;
-    let rival = rival();
-    let mut bid = wire_bid(&rival);
+    let other = other_bid();
+    let mut bid = wire_bid(&other);
     bid.resources_offer = vec![offer("-1")];
     bid.reclamation_window = Some(prost_types::Duration {
         seconds: -5,
@@ -378,13 +381,13 @@ async fn a_senseless_offer_and_a_number_of_its_own_do_not_hide_a_rivals_bid() {
         bid,
         escrow_account: None,
     };
-    let everybodys = BidFilter {
+    let all_bids = BidFilter {
         order: Some(scene.won.order.clone()),
         ..BidFilter::default()
     };
     let before = scene
         .reader
-        .bids(&everybodys, PageRequest::default())
+        .bids(&all_bids, PageRequest::default())
         .await
         .unwrap();
     scene.put(Garbage {
@@ -394,17 +397,17 @@ async fn a_senseless_offer_and_a_number_of_its_own_do_not_hide_a_rivals_bid() {
     });
     let after = scene
         .reader
-        .bids(&everybodys, PageRequest::default())
+        .bids(&all_bids, PageRequest::default())
         .await
         .unwrap();
-    assert_eq!(after.items.len(), before.items.len() + 1, "it counts");
-    let theirs = |b: &&akash_provider_core::types::Bid| b.id.provider == account(3);
-    let states = after.items.iter().filter(theirs).map(|b| b.state);
+    assert_eq!(after.items.len(), before.items.len() + 1, "the bid counts");
+    let of_other = |b: &&akash_provider_core::types::Bid| b.id.provider == account(3);
+    let states = after.items.iter().filter(of_other).map(|b| b.state);
     assert!(states.clone().any(|s| s != BidState::Lost) && states.count() > 1);
 }
 
 #[tokio::test]
-async fn our_own_record_that_cannot_be_read_is_an_error_and_not_an_end() {
+async fn malformed_record_of_the_provider_is_an_error() {
     let scene = scene().await;
     let us: Address = account(2);
     let named = answers::lease_record(&scene.chain.lock().market.lease(&scene.won).unwrap());
@@ -424,7 +427,7 @@ async fn our_own_record_that_cannot_be_read_is_an_error_and_not_an_end() {
         scene.reader.leases(&ours, page()).await.map(drop).unwrap_err(),
         scene
             .reader
-            .leases(&nobodys_leases(&scene.won), page())
+            .leases(&leases_of_all(&scene.won), page())
             .await
             .map(drop)
             .unwrap_err(),
@@ -436,10 +439,10 @@ async fn our_own_record_that_cannot_be_read_is_an_error_and_not_an_end() {
             .unwrap_err(),
         scene.reader.snapshot(&us).await.map(drop).unwrap_err(),
     ] {
-        assert!(error.to_string().contains("our own lease akash1"), "{error}");
-        assert!(error.is_transient(), "asked again: {error}");
+        assert!(error.to_string().contains("own lease akash1"), "{error}");
+        assert!(error.is_transient(), "transient: {error}");
     }
-    // Of the listing of our bids nothing is left out either, however little of it can be read.
+    // The list of own bids is never incomplete, even if a record is completely unreadable.
     let bids = BidFilter {
         provider: Some(us.clone()),
         ..BidFilter::default()
@@ -450,9 +453,9 @@ async fn our_own_record_that_cannot_be_read_is_an_error_and_not_an_end() {
         ..Garbage::default()
     });
     let error = scene.reader.bids(&bids, page()).await.unwrap_err();
-    assert!(error.to_string().contains("our own bid"), "{error}");
+    assert!(error.to_string().contains("own bid"), "{error}");
     assert!(scene.reader.snapshot(&us).await.is_err());
-    // A signature of an auditor, or a certificate by its number, that cannot be read is not absent.
+    // A malformed auditor signature, or a malformed certificate queried by serial, is not absent.
     scene.put(Garbage {
         path: audit::QueryProviderAuditorRequest::PATH,
         record: vec![0xff; 9],
@@ -470,7 +473,7 @@ async fn our_own_record_that_cannot_be_read_is_an_error_and_not_an_end() {
 }
 
 #[tokio::test]
-async fn another_endpoint_is_asked_for_our_own_record_that_one_cannot_give() {
+async fn malformed_record_of_the_provider_causes_a_fail_over() {
     let scene = scene().await;
     scene.put(Garbage {
         path: mkt::QueryLeasesRequest::PATH,
@@ -489,7 +492,7 @@ async fn another_endpoint_is_asked_for_our_own_record_that_one_cannot_give() {
 }
 
 #[tokio::test]
-async fn a_deployment_that_cannot_be_read_leaves_its_lease_in_the_picture() {
+async fn malformed_deployment_does_not_hide_its_lease() {
     let scene = scene().await;
     let us = account(2);
     let honest = scene.reader.snapshot(&us).await.unwrap();
@@ -499,7 +502,7 @@ async fn a_deployment_that_cannot_be_read_leaves_its_lease_in_the_picture() {
         if params["path"] != dep::QueryDeploymentRequest::PATH || !*is_on.lock().unwrap() {
             return chain.reply(&habits, method, params);
         }
-        // It says nothing but that it is there.
+        // Response with an empty deployment.
         let value = BASE64.encode(&[0x0a, 0x00, 0x1a, 0x00]);
         Reply::Result(json!({"response": {"code": 0, "value": value, "height": params["height"]}}))
     })
@@ -515,6 +518,6 @@ async fn a_deployment_that_cannot_be_read_leaves_its_lease_in_the_picture() {
     assert!(read.deployments.is_empty());
     assert!(
         reader.deployment(scene.won.deployment()).await.is_err(),
-        "asked for itself it is unknown"
+        "a direct query is an error"
     );
 }

@@ -144,8 +144,10 @@ fn what_cannot_be_answered_is_a_clear_error() {
         .failed(&[url, "`local`", "`akashnet-2`", "chain id"]);
     let nobody = TENANT;
     let tls = url.replace("http://", "https://");
-    home.run(&["query", "params", "--node", &tls])
-        .failed(&["(the port does not support TLS): use http:// or grpc://", "--node"]);
+    home.run(&["query", "params", "--node", &tls]).failed(&[
+        "(the port does not support TLS): use http:// or grpc://",
+        "--node",
+    ]);
     // The recorded answer for an account that never registered.
     home.run(&["query", "provider", "get", nobody, "--node", url])
         .failed(&[
