@@ -18,7 +18,7 @@ impl ::prost::Name for Account {
         "/akash.escrow.id.v1.Account".into()
     }
 }
-/// Id of a payment out of an account.
+/// Id of a payment from an account.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Payment {
     #[prost(message, optional, tag = "1")]
@@ -37,7 +37,7 @@ impl ::prost::Name for Payment {
         "/akash.escrow.id.v1.Payment".into()
     }
 }
-/// What the account belongs to.
+/// Type of the record that owns the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Scope {

@@ -26,7 +26,7 @@ impl ::prost::Name for BidId {
         "/akash.market.v1.BidID".into()
     }
 }
-/// A bid is over.
+/// Event: a bid was closed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventBidClosed {
     #[prost(message, optional, tag = "1")]
@@ -42,7 +42,7 @@ impl ::prost::Name for EventBidClosed {
         "/akash.market.v1.EventBidClosed".into()
     }
 }
-/// A provider bid on an order.
+/// Event: a provider placed a bid on an order.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventBidCreated {
     #[prost(message, optional, tag = "1")]
@@ -62,7 +62,7 @@ impl ::prost::Name for EventBidCreated {
         "/akash.market.v1.EventBidCreated".into()
     }
 }
-/// A lease is over.
+/// Event: a lease was closed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventLeaseClosed {
     #[prost(message, optional, tag = "1")]
@@ -80,7 +80,7 @@ impl ::prost::Name for EventLeaseClosed {
         "/akash.market.v1.EventLeaseClosed".into()
     }
 }
-/// A bid won. The bids that lost get no event.
+/// Event: a lease was created from a bid. There is no event for the lost bids.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventLeaseCreated {
     #[prost(message, optional, tag = "1")]
@@ -100,14 +100,14 @@ impl ::prost::Name for EventLeaseCreated {
         "/akash.market.v1.EventLeaseCreated".into()
     }
 }
-/// A provider announced that it takes a lease back.
+/// Event: a provider announced the reclamation of a lease.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventLeaseReclaimStarted {
     #[prost(message, optional, tag = "1")]
     pub id: ::core::option::Option<LeaseId>,
     #[prost(enumeration = "LeaseClosedReason", tag = "2")]
     pub reason: i32,
-    /// Unix seconds.
+    /// Seconds since the Unix epoch.
     #[prost(int64, tag = "3")]
     pub deadline: i64,
 }
@@ -121,7 +121,7 @@ impl ::prost::Name for EventLeaseReclaimStarted {
         "/akash.market.v1.EventLeaseReclaimStarted".into()
     }
 }
-/// An order is over.
+/// Event: an order was closed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventOrderClosed {
     #[prost(message, optional, tag = "1")]
@@ -137,7 +137,7 @@ impl ::prost::Name for EventOrderClosed {
         "/akash.market.v1.EventOrderClosed".into()
     }
 }
-/// An order takes bids.
+/// Event: an order was created and accepts bids.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventOrderCreated {
     #[prost(message, optional, tag = "1")]
@@ -153,7 +153,7 @@ impl ::prost::Name for EventOrderCreated {
         "/akash.market.v1.EventOrderCreated".into()
     }
 }
-/// A lease.
+/// Lease.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Lease {
     #[prost(message, optional, tag = "1")]
@@ -232,7 +232,7 @@ impl ::prost::Name for Lease {
         "/akash.market.v1.Lease".into()
     }
 }
-/// Which leases; an empty field does not filter.
+/// Filter for leases. Empty fields match all leases.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseFilters {
     #[prost(string, tag = "1")]
@@ -245,7 +245,7 @@ pub struct LeaseFilters {
     pub oseq: u32,
     #[prost(string, tag = "5")]
     pub provider: ::prost::alloc::string::String,
-    /// Name of one state in lower case; "active" leaves out the reclaiming ones.
+    /// Name of a state in lower case. "active" does not match leases in reclamation.
     #[prost(string, tag = "6")]
     pub state: ::prost::alloc::string::String,
     #[prost(uint32, tag = "7")]
@@ -261,7 +261,7 @@ impl ::prost::Name for LeaseFilters {
         "/akash.market.v1.LeaseFilters".into()
     }
 }
-/// Id of a lease: that of its bid.
+/// Id of a lease, which equals the id of its bid.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseId {
     #[prost(string, tag = "1")]
@@ -309,7 +309,7 @@ impl ::prost::Name for OrderId {
         "/akash.market.v1.OrderID".into()
     }
 }
-/// Terms and progress of taking a lease back.
+/// Terms and state of a reclamation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Reclamation {
     #[prost(message, optional, tag = "1")]
@@ -331,7 +331,7 @@ impl ::prost::Name for Reclamation {
         "/akash.market.v1.Reclamation".into()
     }
 }
-/// Why a lease ended. Providers give 10000 to 19999.
+/// Reason why a lease was closed. Providers use the reasons 10000 to 19999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum LeaseClosedReason {
