@@ -1,16 +1,14 @@
 //! Certificates in the format of the network: generate, parse, verify, publish, revoke and rotate.
 //!
-//! A certificate is self-signed (P-256, SHA-256). The subject and the issuer contain the account address and
-//! a
-//! format version. The serial is the creation time, in nanoseconds.
+//! A certificate is self-signed (P-256, SHA-256). The subject and the issuer contain the account address and a format
+//! version. The serial is the creation time, in nanoseconds.
 //!
-//! The chain verifies the address, the signature and the serial only, and stores the certificate and the
-//! public key
+//! The chain verifies the address, the signature and the serial only, and stores the certificate and the public key
 //! as PEM. The key usage is "key encipherment", which standard verifiers refuse. For this reason, the gateway
 //! verifies certificates with rules of its own: same bytes as on the chain, not revoked.
 
+mod generate;
 mod key_file;
-mod made;
 mod read;
 mod rotate;
 mod rotation;
@@ -18,8 +16,8 @@ mod rotation;
 mod tests;
 
 pub use key_file::{KeyFile, KeyFiles};
-pub use read::{Facts, check_published, read, read_der};
-pub use rotate::{Done, Rotation, RotationError, RotationSettings};
+pub use read::{CertificateInfo, check_published, read, read_der};
+pub use rotate::{Rotation, RotationError, RotationSettings, StepResult};
 pub use rotation::{RENEW_BEFORE, Step, next_step};
 
 use akash_provider_core::types::{Address, Msg};
@@ -116,7 +114,7 @@ pub enum CertError {
 pub struct OwnCertificate {
     key: SigningKey,
     der: Vec<u8>,
-    facts: Facts,
+    info: CertificateInfo,
 }
 
 impl OwnCertificate {
@@ -128,24 +126,24 @@ impl OwnCertificate {
     /// # Errors
     /// Returns an error if a domain name is invalid, or if the system provides no random bytes.
     pub fn make(owner: &Address, usage: &Usage, now: Duration) -> Result<Self, CertError> {
-        made::make(owner, usage, now)
+        generate::make(owner, usage, now)
     }
 
     /// Combines a certificate with its private key, and checks that both belong together.
     fn new(der: Vec<u8>, key: SigningKey) -> Result<Self, CertError> {
-        let facts = read::read_der(&der)?;
-        if facts.public_key != made::spki(&key)? {
+        let info = read::read_der(&der)?;
+        if info.public_key != generate::spki(&key)? {
             return Err(CertError::Malformed(
                 "public key does not match the private key".to_owned(),
             ));
         }
-        Ok(Self { key, der, facts })
+        Ok(Self { key, der, info })
     }
 
     /// Returns the contents of the certificate.
     #[must_use]
-    pub const fn facts(&self) -> &Facts {
-        &self.facts
+    pub const fn info(&self) -> &CertificateInfo {
+        &self.info
     }
 
     /// Returns the certificate in DER form, for a TLS server.
@@ -159,7 +157,7 @@ impl OwnCertificate {
     /// # Errors
     /// Returns an error if the key cannot be encoded, which is not expected.
     pub fn private_key_der(&self) -> Result<zeroize::Zeroizing<Vec<u8>>, CertError> {
-        made::private_key_der(&self.key)
+        generate::private_key_der(&self.key)
     }
 
     /// Returns the certificate as PEM, as the chain stores it.
@@ -171,14 +169,14 @@ impl OwnCertificate {
     /// Returns the public key as PEM, as the chain stores it.
     #[must_use]
     pub fn public_key_pem(&self) -> String {
-        encode_pem(PUBLIC_KEY, &self.facts.public_key)
+        encode_pem(PUBLIC_KEY, &self.info.public_key)
     }
 
     /// Returns the message that publishes this certificate.
     #[must_use]
     pub fn publish(&self) -> Msg {
         Msg::CreateCertificate {
-            owner: self.facts.owner.clone(),
+            owner: self.info.owner.clone(),
             cert: self.cert_pem().into_bytes(),
             pubkey: self.public_key_pem().into_bytes(),
         }
@@ -188,8 +186,8 @@ impl OwnCertificate {
     #[must_use]
     pub fn revoke(&self) -> Msg {
         Msg::RevokeCertificate {
-            owner: self.facts.owner.clone(),
-            serial: self.facts.serial.clone(),
+            owner: self.info.owner.clone(),
+            serial: self.info.serial.clone(),
         }
     }
 }
@@ -197,7 +195,7 @@ impl OwnCertificate {
 impl fmt::Debug for OwnCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OwnCertificate")
-            .field("facts", &self.facts)
+            .field("info", &self.info)
             .finish_non_exhaustive()
     }
 }
@@ -206,7 +204,7 @@ impl fmt::Debug for OwnCertificate {
 ///
 /// # Errors
 /// Returns an error unless the text is exactly one PEM block of a certificate.
-pub fn der_of(cert_pem: &[u8]) -> Result<Vec<u8>, CertError> {
+pub fn decode_pem(cert_pem: &[u8]) -> Result<Vec<u8>, CertError> {
     only_block(cert_pem, CERTIFICATE)
 }
 

@@ -1,7 +1,7 @@
 //! Plausibility checks of block heights and block times.
 //!
-//! A single node can report any number. An accepted height excludes all nodes below it, so each height is
-//! checked first:
+//! A single node can report any number. An accepted height excludes all nodes below it, so each height is checked
+//! first:
 //!
 //! | check | refuses |
 //! |---|---|
@@ -9,9 +9,8 @@
 //! | possible growth since the processed block in the elapsed time | impossible heights |
 //! | the node serves a header close to the height (for a height above the lag limit) | heights without blocks |
 //!
-//! Checks of a later block detect a false height that passed: heights and times of one chain rise together,
-//! so a lower
-//! block with a later time contradicts the false height.
+//! Checks of a later block detect a false height that passed: heights and times of one chain rise together, so a
+//! lower block with a later time contradicts the false height.
 
 use crate::fault::Fault;
 use akash_provider_core::types::{BlockTime, Height};
@@ -20,9 +19,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Maximum difference between a block time and the local clock, in ms. Clocks with NTP differ by less.
 pub(crate) const AHEAD_MAX_MS: i64 = 10_000;
-/// Number of blocks that are accepted in addition to the elapsed time: about two hours of the network, and
-/// the rounding
-/// of fast test chains.
+/// Number of blocks that are accepted in addition to the elapsed time: about two hours of the network, and the
+/// rounding of fast test chains.
 pub(crate) const BURST: Height = 1000;
 /// Minimum average block interval, in ms. The network has 6 s, development networks have down to 100 ms.
 pub(crate) const BLOCK_MIN_MS: u64 = 100;

@@ -1,5 +1,5 @@
-//! Complete chain client. The reader forwards each block to the writer, which finds the outcomes of
-//! transactions in them.
+//! Complete chain client. The reader forwards each block to the writer, which finds the outcomes of transactions in
+//! them.
 //!
 //! ```text
 //!   nodes ──▶ Reader ── queries, events ──▶ provider
@@ -8,17 +8,17 @@
 //!     └────── TxWriter ◀── messages ─────── provider
 //! ```
 
-use crate::endpoint::{BadEndpoint, shown_address};
+use crate::endpoint::{BadEndpoint, redact_address};
 use crate::endpoints::Endpoints;
-use crate::events::{HeightStore, MemoryHeights, SeenTx, Settings, Witness};
-use crate::gas::{MemorySpent, SpentStore};
+use crate::events::{BlockObserver, BlockTx, HeightStore, MemoryHeights, Settings};
+use crate::gas::{ExpenseStore, MemoryExpenses};
 use crate::limits::Limits;
 use crate::private_key::PrivateKey;
 use crate::reader::{Reader, ReaderStatus};
 use crate::tls::Roots;
 use crate::tx::PlannerConfig;
-use crate::tx::api::{Code, Included};
-use crate::tx::{Fence, SeenBlock, TxWriter, WriterStatus};
+use crate::tx::api::{Code, IncludedTx};
+use crate::tx::{Fence, ObservedBlock, TxWriter, WriterStatus};
 use akash_provider_core::chain::{
     Account, BidFilter, Certificate, ChainEvents, ChainQuery, ChainTx, LeaseFilter, OrderFilter, Page,
     PageRequest, SyncInfo,
@@ -49,7 +49,7 @@ pub struct ClientSettings {
     /// Store of the last processed height, for restarts.
     pub heights: Arc<dyn HeightStore>,
     /// Store of the fees of the last hour, for restarts.
-    pub spent: Arc<dyn SpentStore>,
+    pub expenses: Arc<dyn ExpenseStore>,
     /// Settings for sending transactions. `chain_id` above replaces the chain id in this field.
     pub planner: PlannerConfig,
     /// Limits on responses of nodes.
@@ -60,7 +60,7 @@ pub struct ClientSettings {
 
 impl fmt::Debug for ClientSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes: Vec<String> = self.nodes.iter().map(|node| shown_address(node)).collect();
+        let nodes: Vec<String> = self.nodes.iter().map(|node| redact_address(node)).collect();
         f.debug_struct("ClientSettings")
             .field("nodes", &nodes)
             .field("chain_id", &self.chain_id)
@@ -80,7 +80,7 @@ impl ClientSettings {
             roots: Roots::System,
             key: None,
             heights: Arc::new(MemoryHeights::default()),
-            spent: Arc::new(MemorySpent::default()),
+            expenses: Arc::new(MemoryExpenses::default()),
             limits: Limits::default(),
             follower: Settings::default(),
         }
@@ -106,23 +106,23 @@ pub struct AkashClient {
 
 /// Forwards blocks to the writer.
 #[derive(Debug)]
-struct ToWriter {
+struct BlockForwarder {
     writer: TxWriter,
     chain_id: String,
 }
 
-impl Witness for ToWriter {
-    fn saw(&self, height: Height, time: BlockTime, is_newest: bool, txs: Option<Vec<SeenTx>>) {
+impl BlockObserver for BlockForwarder {
+    fn observe(&self, height: Height, time: BlockTime, is_newest: bool, txs: Option<Vec<BlockTx>>) {
         let block = SyncInfo {
             chain_id: self.chain_id.clone(),
             height,
             time,
             catching_up: false,
         };
-        let included = |tx: SeenTx| {
+        let included = |tx: BlockTx| {
             // Codes have 32 bits. A larger value is a failure too.
             let code = u32::try_from(tx.code).unwrap_or(u32::MAX);
-            let included = Included {
+            let included = IncludedTx {
                 height,
                 failure: (tx.code != 0).then(|| Code::new(tx.codespace, code)),
                 log: tx.log,
@@ -130,7 +130,7 @@ impl Witness for ToWriter {
             };
             (tx.hash, included)
         };
-        self.writer.observe_block(SeenBlock {
+        self.writer.observe_block(ObservedBlock {
             block,
             is_newest,
             included: txs.map(|txs| txs.into_iter().map(included).collect()),
@@ -162,8 +162,8 @@ impl AkashClient {
                 writer: None,
                 fence: None,
             };
-            // A client without a key has no work, but its task ends as the task of a writer does, so callers
-            // treat both alike.
+            // A client without a key has no work, but its task ends as the task of a writer does, so callers treat
+            // both alike.
             return Ok((client, Box::pin(async move { stop.cancelled().await })));
         };
         let reader = reader.with_account(key.address().clone());
@@ -171,13 +171,13 @@ impl AkashClient {
             chain_id: settings.chain_id.clone(),
             ..settings.planner
         };
-        let (writer, task) = TxWriter::new(Arc::new(reader.clone()), key, planner, settings.spent, stop);
-        let witness = ToWriter {
+        let (writer, task) = TxWriter::new(Arc::new(reader.clone()), key, planner, settings.expenses, stop);
+        let observer = BlockForwarder {
             writer: writer.clone(),
             chain_id: settings.chain_id,
         };
         let client = Self {
-            reader: reader.with_witness(Arc::new(witness)),
+            reader: reader.with_observer(Arc::new(observer)),
             writer: Some(writer),
             fence: None,
         };
@@ -192,8 +192,7 @@ impl AkashClient {
 
     /// Returns a client that signs only while `may_send` returns true.
     ///
-    /// For a provider with several instances: a leader that was suspended may have lost the leadership
-    /// meanwhile.
+    /// For a provider with several instances: a leader that was suspended may have lost the leadership meanwhile.
     #[must_use]
     pub fn fenced(&self, may_send: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {

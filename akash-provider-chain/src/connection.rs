@@ -4,13 +4,12 @@ use crate::fault::{Fault, causes};
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// Converts a connection error of a library into a fault. `is_certain` is true if the connection failed
-/// before the node
-/// received any data.
+/// Converts a connection error of a library into a fault. `is_certain` is true if the connection failed before the
+/// node received any data.
 pub(crate) fn fault(error: &(dyn Error + 'static), is_certain: bool) -> Fault {
-    match (explained(error), is_certain) {
-        (Some((why, mend)), true) => Fault::NotConnected(format!("({why}): {mend}")),
-        (Some((why, mend)), false) => Fault::Unreachable(format!("{why}: {mend}")),
+    match (explain(error), is_certain) {
+        (Some((why, help)), true) => Fault::NotConnected(format!("({why}): {help}")),
+        (Some((why, help)), false) => Fault::Unreachable(format!("{why}: {help}")),
         (None, true) => Fault::NotConnected(format!("({})", causes(error))),
         (None, false) => Fault::Unreachable(causes(error)),
     }
@@ -21,9 +20,8 @@ const NO_TLS: (&str, &str) = (
     "use http:// or grpc://, or a port that supports TLS",
 );
 
-/// Returns true if a response to plain HTTP is the error of a TLS-only server: this provider, Go servers,
-/// nginx.
-pub(crate) fn wants_tls(answer: &[u8]) -> bool {
+/// Returns true if a response to plain HTTP is the error of a TLS-only server: this provider, Go servers, nginx.
+pub(crate) fn is_tls_required(answer: &[u8]) -> bool {
     const SIGNS: [&str; 3] = [
         "this is an https port",
         "HTTP request to an HTTPS server",
@@ -34,7 +32,7 @@ pub(crate) fn wants_tls(answer: &[u8]) -> bool {
 }
 
 /// Returns the fault for plain HTTP to a TLS port. The server did not process the request.
-pub(crate) fn no_plain_http() -> Fault {
+pub(crate) fn tls_required() -> Fault {
     Fault::NotConnected("(this is an https port): use https:// or grpcs://".to_owned())
 }
 
@@ -49,19 +47,19 @@ pub(crate) fn is_closed(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Returns the cause of an error and a remedy, or `None` for an unknown cause.
-fn explained(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
+fn explain(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
     let text = causes(error);
     // The error of the resolver has no public type, so its text is compared.
     if text.contains("dns error") || text.contains("failed to lookup address") {
-        let mend = "check the address and the DNS server";
-        return Some(("DNS lookup failed".to_owned(), mend));
+        let help = "check the address and the DNS server";
+        return Some(("DNS lookup failed".to_owned(), help));
     }
     for cause in chain(error) {
         if let Some(tls) = cause.downcast_ref::<rustls::Error>() {
-            return of_tls(tls);
+            return explain_tls_error(tls);
         }
         let socket = cause.downcast_ref::<io::Error>();
-        if let Some(known) = socket.and_then(|e| of_socket(e.kind())) {
+        if let Some(known) = socket.and_then(|e| explain_socket_error(e.kind())) {
             return Some(known);
         }
     }
@@ -70,14 +68,13 @@ fn explained(error: &(dyn Error + 'static)) -> Option<(String, &'static str)> {
         return Some((NO_TLS.0.to_owned(), NO_TLS.1));
     }
     if text.contains("invalid HTTP version") || text.contains("unexpected message from connection") {
-        let mend = "check whether the port supports gRPC (grpc://) or TLS (https://)";
-        return Some(("the port does not support HTTP".to_owned(), mend));
+        let help = "check whether the port supports gRPC (grpc://) or TLS (https://)";
+        return Some(("the port does not support HTTP".to_owned(), help));
     }
     None
 }
 
-/// Iterates over an error and its causes. `io::Error::source` skips the inner error, so `get_ref` is used
-/// there.
+/// Iterates over an error and its causes. `io::Error::source` skips the inner error, so `get_ref` is used there.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| {
         let made_from = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -85,8 +82,8 @@ fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn 
     })
 }
 
-fn of_socket(kind: ErrorKind) -> Option<(String, &'static str)> {
-    let (why, mend) = match kind {
+fn explain_socket_error(kind: ErrorKind) -> Option<(String, &'static str)> {
+    let (why, help) = match kind {
         ErrorKind::ConnectionRefused => ("connection refused", "is the node running?"),
         ErrorKind::TimedOut => ("timeout", "check the address and the firewall"),
         ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => (
@@ -95,12 +92,12 @@ fn of_socket(kind: ErrorKind) -> Option<(String, &'static str)> {
         ),
         _ => return None,
     };
-    Some((why.to_owned(), mend))
+    Some((why.to_owned(), help))
 }
 
-fn of_tls(error: &rustls::Error) -> Option<(String, &'static str)> {
+fn explain_tls_error(error: &rustls::Error) -> Option<(String, &'static str)> {
     use rustls::CertificateError::{BadSignature, UnknownIssuer};
-    let mend = match error {
+    let help = match error {
         rustls::Error::InvalidMessage(_) => {
             return Some((NO_TLS.0.to_owned(), NO_TLS.1));
         }
@@ -111,7 +108,7 @@ fn of_tls(error: &rustls::Error) -> Option<(String, &'static str)> {
         rustls::Error::InvalidCertificate(_) => "correct the address, or replace the certificate of the node",
         _ => return None,
     };
-    Some((error.to_string(), mend))
+    Some((error.to_string(), help))
 }
 
 #[cfg(test)]
@@ -122,7 +119,7 @@ mod tests {
     #[error("client error (Connect)")]
     struct Outer(#[source] io::Error);
 
-    fn told(error: io::Error) -> String {
+    fn message(error: io::Error) -> String {
         fault(&Outer(error), true).to_string()
     }
 
@@ -133,31 +130,31 @@ mod tests {
             "<center>The plain HTTP request was sent to HTTPS port</center>",
             "this is an https port: write https:// in front of the address\n",
         ] {
-            assert!(wants_tls(answer.as_bytes()), "{answer}");
+            assert!(is_tls_required(answer.as_bytes()), "{answer}");
         }
-        assert!(!wants_tls(b"404 page not found"));
-        let told = no_plain_http().to_string();
-        assert_eq!(told, "(this is an https port): use https:// or grpcs://");
+        assert!(!is_tls_required(b"404 page not found"));
+        let message = tls_required().to_string();
+        assert_eq!(message, "(this is an https port): use https:// or grpcs://");
     }
 
     #[test]
     fn reports_each_cause_once_with_its_remedy() {
         assert_eq!(
-            told(ErrorKind::ConnectionRefused.into()),
+            message(ErrorKind::ConnectionRefused.into()),
             "(connection refused): is the node running?"
         );
         let tls = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
         assert_eq!(
-            told(io::Error::other(io::Error::new(ErrorKind::InvalidData, tls))),
+            message(io::Error::other(io::Error::new(ErrorKind::InvalidData, tls))),
             "(the port does not support TLS): use http:// or grpc://, or a port that supports TLS"
         );
         let name = io::Error::other("failed to lookup address information: Name or service not known");
         assert_eq!(
-            told(name),
+            message(name),
             "(DNS lookup failed): check the address and the DNS server"
         );
         assert_eq!(
-            told(ErrorKind::TimedOut.into()).split(')').next(),
+            message(ErrorKind::TimedOut.into()).split(')').next(),
             Some("(timeout")
         );
         let other = fault(&Outer(io::Error::other("unknown cause")), false);

@@ -1,16 +1,15 @@
 //! Conversions between the messages of the network and the types of the core. No other module uses both.
 //!
-//! Incoming messages are validated: ids parse, amounts are numbers, states are known. Outgoing messages have
-//! the same
+//! Incoming messages are validated: ids parse, amounts are numbers, states are known. Outgoing messages have the same
 //! bytes as those of the Go tools, including the empty fields that these tools always encode.
 
-pub mod answers;
 mod ids;
 mod messages;
 mod money;
 mod records;
 mod requests;
 mod resources;
+pub mod responses;
 mod tenants;
 #[cfg(test)]
 mod tests;
@@ -25,7 +24,7 @@ pub use records::{
 };
 pub(crate) use records::{audited_by, close_reason, event_address};
 pub use requests::{
-    all_leases_of, auditor_request, balance_request, bid_request, bids_request, certificates_request,
+    auditor_request, balance_request, bid_request, bids_request, certificates_request, deployment_leases,
     deployment_request, group_request, lease_request, leases_request, order_request, orders_request,
 };
 pub use resources::{group_spec, wire_group_spec};
@@ -42,7 +41,7 @@ pub struct Malformed {
 }
 
 /// Maximum number of characters of an untrusted text in an error.
-const SHOWN_MAX: usize = 120;
+const EXCERPT_MAX: usize = 120;
 
 impl Malformed {
     pub(crate) fn new(part: impl Into<String>, why: impl Into<String>) -> Self {
@@ -62,13 +61,13 @@ impl Malformed {
 }
 
 /// Returns the start of an untrusted text, escaped for messages.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     let mut short: String = text
         .chars()
-        .take(SHOWN_MAX)
+        .take(EXCERPT_MAX)
         .flat_map(char::escape_default)
         .collect();
-    if text.chars().nth(SHOWN_MAX).is_some() {
+    if text.chars().nth(EXCERPT_MAX).is_some() {
         short.push('…');
     }
     short

@@ -9,14 +9,14 @@ pub(crate) mod health;
 mod version;
 
 use crate::checkpoint::{check_time, now};
-use crate::convert::{block_header, shown};
+use crate::convert::{block_header, excerpt};
 use crate::fault::{Fault, NodeError};
 use crate::grpc::Grpc;
 use crate::limits::Limits;
 use crate::method::Method;
 use crate::proto::cosmos::base::tendermint::v1beta1 as node;
 use crate::rpc::Rpc;
-use crate::rpc::types::{AbciQuery, AbciResponse, HeaderAnswer, Status, height_fault};
+use crate::rpc::types::{AbciQuery, AbciResponse, HeaderResponse, Status, height_fault};
 use crate::tls::{Roots, Trust};
 use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -35,7 +35,7 @@ const NOT_FOUND: (&str, i64) = ("sdk", 22);
 
 /// Response to a query, with its height.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct QueryResponse {
     pub(crate) bytes: Bytes,
     pub(crate) height: Height,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Endpoint {
     pub(crate) transport: Transport,
     /// TLS configuration for a websocket to an `https` address.
     pub(crate) tls: Option<Arc<rustls::ClientConfig>>,
-    questions: Semaphore,
+    requests: Semaphore,
 }
 
 impl fmt::Debug for Endpoint {
@@ -66,19 +66,18 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// Returns an address for display: without user name, password and query string, which may contain an access
-/// token.
+/// Returns an address for display: without user name, password and query string, which may contain an access token.
 ///
 /// An invalid address is reduced to its scheme.
 #[must_use]
-pub fn shown_address(address: &str) -> String {
+pub fn redact_address(address: &str) -> String {
     let parsed = Url::parse(address).ok().filter(|url| !url.cannot_be_a_base());
     let Some(mut url) = parsed else {
         let (scheme, rest) = address.split_once("://").unwrap_or(("", address));
         return match (rest.contains(['@', '?', '#']), scheme) {
-            (false, _) => shown(address),
+            (false, _) => excerpt(address),
             (true, "") => "…".to_owned(),
-            (true, scheme) => shown(&format!("{scheme}://")) + "…",
+            (true, scheme) => excerpt(&format!("{scheme}://")) + "…",
         };
     };
     let is_secretive = url.query().is_some() || url.fragment().is_some();
@@ -122,7 +121,7 @@ struct NoParams {}
 impl Endpoint {
     pub(crate) fn new(address: &str, limits: Limits, roots: &Roots) -> Result<Self, BadEndpoint> {
         let bad = |why: String| BadEndpoint {
-            address: shown_address(address),
+            address: redact_address(address),
             why,
         };
         // Scheme in the configuration of CometBFT.
@@ -145,14 +144,14 @@ impl Endpoint {
                 Transport::Rpc(Box::new(rpc))
             }
             "grpc" | "grpcs" => Transport::Grpc(Grpc::new(&url, limits, trust.as_ref()).map_err(&bad)?),
-            other => return Err(bad(format!("unsupported scheme `{}`", shown(other)))),
+            other => return Err(bad(format!("unsupported scheme `{}`", excerpt(other)))),
         };
         Ok(Self {
-            name: shown_address(url.as_str()).into(),
+            name: redact_address(url.as_str()).into(),
             url,
             transport,
             tls,
-            questions: Semaphore::new(limits.questions),
+            requests: Semaphore::new(limits.requests),
         })
     }
 
@@ -179,7 +178,7 @@ impl Endpoint {
         path: &'static str,
         data: Bytes,
         pin: Option<Height>,
-    ) -> Result<Answer, NodeError> {
+    ) -> Result<QueryResponse, NodeError> {
         let (bytes, height) = self.bytes(path, data, pin).await?;
         let silent = || Fault::Malformed("response without a height".to_owned());
         // A response to a pinned query may omit the height. The requested height is then assumed.
@@ -188,19 +187,20 @@ impl Endpoint {
         match pin {
             Some(asked) if asked != height => {
                 let answered = height;
-                Err(self.error(path, Fault::WrongHeight { asked, answered }))
+                Err(self.error(
+                    path,
+                    Fault::WrongHeight {
+                        requested: asked,
+                        received: answered,
+                    },
+                ))
             }
-            _ => Ok(Answer { bytes, height }),
+            _ => Ok(QueryResponse { bytes, height }),
         }
     }
 
-    /// Sends a query without a height. The node itself responds to such queries, without the state of the
-    /// chain.
-    pub(crate) async fn query_of_no_height(
-        &self,
-        path: &'static str,
-        data: Bytes,
-    ) -> Result<Bytes, NodeError> {
+    /// Sends a query without a height. The node itself responds to such queries, without the state of the chain.
+    pub(crate) async fn query_node(&self, path: &'static str, data: Bytes) -> Result<Bytes, NodeError> {
         self.bytes(path, data, None).await.map(|(bytes, _)| bytes)
     }
 
@@ -211,7 +211,7 @@ impl Endpoint {
         pin: Option<Height>,
     ) -> Result<(Bytes, Option<Height>), NodeError> {
         // The semaphore is never closed.
-        let _turn = self.questions.acquire().await;
+        let _turn = self.requests.acquire().await;
         let answer = match &self.transport {
             Transport::Rpc(rpc) => {
                 let answer = abci_query(rpc, path, &data, pin).await;
@@ -222,9 +222,9 @@ impl Endpoint {
         answer.map_err(|fault| self.error(path, fault))
     }
 
-    async fn ask<M: Method>(&self, request: &M) -> Result<M::Response, NodeError> {
+    async fn query_message<M: Method>(&self, request: &M) -> Result<M::Response, NodeError> {
         let data = request.encode_to_vec().into();
-        let bytes = self.query_of_no_height(M::PATH, data).await?;
+        let bytes = self.query_node(M::PATH, data).await?;
         let decoded = M::Response::decode(bytes);
         decoded.map_err(|e| self.error(M::PATH, Fault::Malformed(e.to_string())))
     }
@@ -239,7 +239,7 @@ impl Endpoint {
             let text = "the gRPC endpoint provides no blocks".to_owned();
             return Err(self.error(method, Fault::Unreachable(text)));
         };
-        let _turn = self.questions.acquire().await;
+        let _turn = self.requests.acquire().await;
         rpc.call(method, params)
             .await
             .map_err(|fault| self.error(method, fault))
@@ -259,7 +259,7 @@ impl Endpoint {
         }
         let (block, syncing) = (node::GetLatestBlockRequest {}, node::GetSyncingRequest {});
         // gRPC has no single query for both values.
-        let (block, syncing) = tokio::try_join!(self.ask(&block), self.ask(&syncing))?;
+        let (block, syncing) = tokio::try_join!(self.query_message(&block), self.query_message(&syncing))?;
         let header = block_header(block.block.and_then(|b| b.header));
         let malformed = |e: crate::convert::Malformed| {
             self.error(node::GetLatestBlockRequest::PATH, Fault::Malformed(e.to_string()))
@@ -280,7 +280,7 @@ impl Endpoint {
             let params = HeightParams {
                 height: height.to_string(),
             };
-            let answer: HeaderAnswer = self.call("header", params).await?;
+            let answer: HeaderResponse = self.call("header", params).await?;
             let header = answer.header.ok_or_else(|| {
                 let fault = Fault::HeightUnavailable(format!("no header {height}"));
                 self.error("header", fault)
@@ -291,7 +291,7 @@ impl Endpoint {
         } else {
             let asked = i64::try_from(height).unwrap_or(i64::MAX);
             let request = node::GetBlockByHeightRequest { height: asked };
-            let answer = self.ask(&request).await?;
+            let answer = self.query_message(&request).await?;
             let path = node::GetBlockByHeightRequest::PATH;
             let header = block_header(answer.block.and_then(|b| b.header));
             let header = header.map_err(|e| self.error(path, Fault::Malformed(e.to_string())))?;
@@ -301,8 +301,8 @@ impl Endpoint {
         let (chain_id, answered, time) = answer;
         if answered != height {
             let fault = Fault::WrongHeight {
-                asked: height,
-                answered,
+                requested: height,
+                received: answered,
             };
             return Err(self.error(method, fault));
         }
@@ -314,7 +314,7 @@ impl Endpoint {
 ///
 /// # Errors
 /// Returns an error if the address is invalid, or if the node does not respond.
-pub async fn chain_id_at(address: &str, limits: Limits, roots: &Roots) -> Result<String, Error> {
+pub async fn fetch_chain_id(address: &str, limits: Limits, roots: &Roots) -> Result<String, Error> {
     const OPERATION: &str = "chain id";
     let endpoint = Endpoint::new(address, limits, roots)
         .map_err(|e| Error::new(ErrorKind::Invalid, OPERATION, e.to_string()).with_source(e))?;
@@ -322,7 +322,7 @@ pub async fn chain_id_at(address: &str, limits: Limits, roots: &Roots) -> Result
     info.map(|i| i.chain_id).map_err(|e| e.into_port(OPERATION))
 }
 
-async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> Result<Answer, Fault> {
+async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> Result<QueryResponse, Fault> {
     let params = QueryParams {
         path,
         data: data_encoding::HEXLOWER.encode(data),
@@ -331,21 +331,20 @@ async fn abci_query(rpc: &Rpc, path: &str, data: &[u8], pin: Option<Height>) -> 
         prove: false,
     };
     let answer = rpc.call::<AbciQuery>("abci_query", params).await;
-    // The response contains the reason of a refused query. An error without a response is an error of the
-    // node.
+    // The response contains the reason of a refused query. An error without a response is an error of the node.
     let answer = answer.map_err(Fault::blaming_the_node)?;
-    abci_answer(answer.response)
+    decode_abci_response(answer.response)
 }
 
 /// Decodes an `abci_query` response. Codespace, code and log correspond to a gRPC status.
-fn abci_answer(response: AbciResponse) -> Result<Answer, Fault> {
+fn decode_abci_response(response: AbciResponse) -> Result<QueryResponse, Fault> {
     if response.code == 0 {
-        return Ok(Answer {
+        return Ok(QueryResponse {
             bytes: response.value.0.into(),
             height: response.height.0,
         });
     }
-    let text = shown(&response.log);
+    let text = excerpt(&response.log);
     // Checked before the codes: the node reports these errors by text.
     if let Some(fault) = height_fault(&response.log) {
         return Err(fault);
@@ -356,7 +355,7 @@ fn abci_answer(response: AbciResponse) -> Result<Answer, Fault> {
         return Err(Fault::NotFound { text, height });
     }
     Err(Fault::Refused {
-        codespace: shown(&response.codespace),
+        codespace: excerpt(&response.codespace),
         code: response.code,
         text,
     })
@@ -364,7 +363,7 @@ fn abci_answer(response: AbciResponse) -> Result<Answer, Fault> {
 
 /// Parses a time of the JSON-RPC. A time in the future is an error.
 pub(crate) fn parse_time(text: &str) -> Result<BlockTime, Fault> {
-    let malformed = || Fault::Malformed(format!("`{}` is not a time", shown(text)));
+    let malformed = || Fault::Malformed(format!("`{}` is not a time", excerpt(text)));
     let time = humantime::parse_rfc3339(text).map_err(|_| malformed())?;
     let since = time
         .duration_since(std::time::UNIX_EPOCH)

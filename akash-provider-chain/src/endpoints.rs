@@ -1,16 +1,13 @@
 //! Pool of endpoints: requests use the fastest healthy endpoint, with fail-over to the others.
 //!
-//! There is no background traffic: a request triggers a health check if the last one is too old. A failed
-//! endpoint is not
-//! used during a growing back-off. If no endpoint is healthy, all endpoints are checked each second. The
-//! selected endpoint
-//! stays in use until it fails, or until another one is clearly faster for some time. Identical concurrent
-//! queries share
-//! one response.
+//! There is no background traffic: a request triggers a health check if the last one is too old. A failed endpoint is
+//! not used during a growing back-off. If no endpoint is healthy, all endpoints are checked each second. The selected
+//! endpoint stays in use until it fails, or until another one is clearly faster for some time. Identical concurrent
+//! queries share one response.
 
 mod agreement;
 mod clock;
-mod flights;
+mod pending;
 mod processed;
 mod status;
 #[cfg(test)]
@@ -18,7 +15,7 @@ mod tests;
 
 use crate::convert::Malformed;
 use crate::endpoint::health::Health;
-use crate::endpoint::{Answer, BadEndpoint, Endpoint};
+use crate::endpoint::{BadEndpoint, Endpoint, QueryResponse};
 use crate::fault::{Blame, Fault, NodeError};
 use crate::limits::Limits;
 use crate::lock::lock;
@@ -27,7 +24,7 @@ use crate::tls::Roots;
 use akash_provider_core::chain::SyncInfo;
 use akash_provider_core::types::Height;
 use bytes::Bytes;
-use flights::{Flights, Landed};
+use pending::{PendingQueries, SharedResponse};
 use processed::Processed;
 use prost::Message;
 use serde::Serialize;
@@ -54,7 +51,7 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// Required capability of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum Capability {
     /// Queries, which every endpoint supports.
     Queries,
     /// Blocks and transactions, which require JSON-RPC.
@@ -68,7 +65,7 @@ struct Member {
 }
 
 #[derive(Debug, Default)]
-struct Choice {
+struct Selection {
     queries: Option<usize>,
     blocks: Option<usize>,
     /// Endpoint that is faster than the selected one, and since when.
@@ -85,9 +82,9 @@ struct Shared {
     processed: Mutex<Processed>,
     /// The nodes of this pool correct the clock.
     corrects_clock: AtomicBool,
-    choice: Mutex<Choice>,
+    choice: Mutex<Selection>,
     refreshing: tokio::sync::Mutex<()>,
-    flights: Flights,
+    pending: PendingQueries,
 }
 
 /// Pool of endpoints of one chain. Clones share all state.
@@ -122,7 +119,7 @@ impl Endpoints {
             })
         };
         let mut members: Vec<Member> = addresses.iter().map(member).collect::<Result<_, BadEndpoint>>()?;
-        tell_apart(&mut members);
+        make_names_unique(&mut members);
         if members.is_empty() {
             return Err(BadEndpoint {
                 address: String::new(),
@@ -137,7 +134,7 @@ impl Endpoints {
             corrects_clock: AtomicBool::new(false),
             choice: Mutex::default(),
             refreshing: tokio::sync::Mutex::default(),
-            flights: Flights::default(),
+            pending: PendingQueries::default(),
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -158,7 +155,7 @@ impl Endpoints {
 
     /// Returns the newest height of the healthy endpoints that provide blocks.
     pub(crate) fn newest(&self) -> Height {
-        let ready = self.ready(Need::Blocks).into_iter();
+        let ready = self.ready(Capability::Blocks).into_iter();
         let members = ready.filter_map(|at| self.shared.members.get(at));
         members.map(|m| lock(&m.health).height).max().unwrap_or_default()
     }
@@ -167,24 +164,23 @@ impl Endpoints {
     ///
     /// # Errors
     /// Returns the error of the last endpoint, or the error of the request.
-    pub async fn ask<M: Method>(
+    pub async fn query<M: Method>(
         &self,
         request: &M,
         pin: Option<Height>,
     ) -> Result<(M::Response, Height), NodeError> {
-        self.ask_parts::<M, M::Response>(request, pin, |_| Ok(())).await
+        self.query_as::<M, M::Response>(request, pin, |_| Ok(())).await
     }
 
-    /// Sends a query, and decodes the response as another message type. A response that fails the check is a
-    /// failure of the
-    /// endpoint.
-    pub(crate) async fn ask_parts<M: Method, R: Message + Default>(
+    /// Sends a query, and decodes the response as another message type. A response that fails the check is a failure
+    /// of the endpoint.
+    pub(crate) async fn query_as<M: Method, R: Message + Default>(
         &self,
         request: &M,
         pin: Option<Height>,
         check: impl Fn(&R) -> Result<(), Malformed> + Clone + Send + Sync + 'static,
     ) -> Result<(R, Height), NodeError> {
-        let landed = self.fly::<M, R>(request, pin, check).await?;
+        let landed = self.query_shared::<M, R>(request, pin, check).await?;
         let name = landed.by;
         let decoded = R::decode(landed.answer.bytes);
         let decoded = decoded.map_err(|e| self.error_at(name, M::PATH, Fault::Malformed(e.to_string())))?;
@@ -204,7 +200,9 @@ impl Endpoints {
             let (params, endpoint) = (params.clone(), self.endpoint(at));
             async move { Ok((endpoint?.call(method, params).await?, None)) }
         };
-        self.attempt(Need::Blocks, ask).await.map(|(_, answer)| answer)
+        self.attempt(Capability::Blocks, ask)
+            .await
+            .map(|(_, answer)| answer)
     }
 
     /// Returns the newest block of the selected endpoint.
@@ -215,57 +213,62 @@ impl Endpoints {
         self.tip(false).await
     }
 
-    /// Returns the newest block. With `is_new`, a header must prove the height even before the first
-    /// processed block.
+    /// Returns the newest block. With `is_new`, a header must prove the height even before the first processed block.
     pub(crate) async fn tip(&self, is_new: bool) -> Result<SyncInfo, NodeError> {
         let ask = |at: usize| {
             let endpoint = self.endpoint(at);
             async move {
                 let endpoint = endpoint?;
                 let info = endpoint.sync_info().await.map_err(NodeError::blaming_the_node)?;
-                self.vet(&endpoint, &info, is_new).await?;
+                self.check_tip(&endpoint, &info, is_new).await?;
                 let height = info.height;
                 Ok((info, Some(height)))
             }
         };
-        self.attempt(Need::Queries, ask).await.map(|(_, answer)| answer)
+        self.attempt(Capability::Queries, ask)
+            .await
+            .map(|(_, answer)| answer)
     }
 
     /// Selects an endpoint with the required capability, preferably not one of `avoid`.
-    pub(crate) async fn choose(&self, need: Need, avoid: &[usize]) -> Result<usize, NodeError> {
-        self.refresh_if_due(need).await;
-        let mut ready = self.ready(need);
+    pub(crate) async fn choose(&self, capability: Capability, avoid: &[usize]) -> Result<usize, NodeError> {
+        self.refresh_if_due(capability).await;
+        let mut ready = self.ready(capability);
         // If all endpoints are in `avoid`, one of them is used again.
         if ready.iter().any(|at| !avoid.contains(at)) {
             ready.retain(|at| !avoid.contains(at));
         }
-        self.prefer(need, &ready).ok_or_else(|| self.nobody(need))
+        self.prefer(capability, &ready)
+            .ok_or_else(|| self.unavailable(capability))
     }
 
     pub(crate) fn endpoint(&self, at: usize) -> Result<Arc<Endpoint>, NodeError> {
         let member = self.shared.members.get(at);
         member
             .map(|m| Arc::clone(&m.endpoint))
-            .ok_or_else(|| self.nobody(Need::Queries))
+            .ok_or_else(|| self.unavailable(Capability::Queries))
     }
 
-    /// Runs a request on one endpoint after another, until one succeeds. The request returns the height of
-    /// its response, if
-    /// known.
-    pub(crate) async fn attempt<T, Q, F>(&self, need: Need, question: Q) -> Result<(usize, T), NodeError>
+    /// Runs a request on one endpoint after another, until one succeeds. The request returns the height of its
+    /// response, if known.
+    pub(crate) async fn attempt<T, Q, F>(
+        &self,
+        capability: Capability,
+        question: Q,
+    ) -> Result<(usize, T), NodeError>
     where
         Q: Fn(usize) -> F,
         F: Future<Output = Result<(T, Option<Height>), NodeError>>,
     {
-        if !self.shared.members.iter().any(|m| is_able(m, need)) {
+        if !self.shared.members.iter().any(|m| is_able(m, capability)) {
             // Waiting does not change the protocol of an endpoint.
-            return Err(self.nobody(need));
+            return Err(self.unavailable(capability));
         }
         let mut avoid = Vec::new();
         let mut last = None;
         let mut wait = RETRY_MIN;
         for _ in 0..self.shared.limits.attempts.max(1) {
-            let at = match self.choose(need, &avoid).await {
+            let at = match self.choose(capability, &avoid).await {
                 Ok(at) => at,
                 Err(error) => {
                     // An earlier error of a node is more useful than the error for no healthy endpoint.
@@ -280,7 +283,7 @@ impl Endpoints {
                 // A response below the processed height must not count as a success.
                 Ok((answer, height)) => match self.check_height(at, height) {
                     Ok(()) => {
-                        self.note_answer(at, began.elapsed(), height);
+                        self.record_response(at, began.elapsed(), height);
                         return Ok((at, answer));
                     }
                     Err(error) => error,
@@ -288,15 +291,15 @@ impl Endpoints {
                 Err(error) => error,
             };
             match error.fault.blame() {
-                Blame::Question => return Err(error),
-                Blame::Endpoint => self.note_fault(at, &error.fault),
+                Blame::Request => return Err(error),
+                Blame::Endpoint => self.record_fault(at, &error.fault),
                 // The endpoint does not have this height, but is healthy otherwise.
                 Blame::Height => {}
             }
             let is_gone = matches!(error.fault, Fault::Pruned(_));
             avoid.push(at);
             last = Some(error);
-            if self.ready(need).iter().all(|at| avoid.contains(at)) {
+            if self.ready(capability).iter().all(|at| avoid.contains(at)) {
                 // Waiting does not restore a pruned height.
                 if is_gone {
                     break;
@@ -305,15 +308,15 @@ impl Endpoints {
                 wait = (wait * 2).min(RETRY_MAX);
             }
         }
-        Err(last.unwrap_or_else(|| self.nobody(need)))
+        Err(last.unwrap_or_else(|| self.unavailable(capability)))
     }
 
-    async fn fly<M: Method, R: Message + Default>(
+    async fn query_shared<M: Method, R: Message + Default>(
         &self,
         request: &M,
         pin: Option<Height>,
         check: impl Fn(&R) -> Result<(), Malformed> + Clone + Send + Sync + 'static,
-    ) -> Result<Landed, NodeError> {
+    ) -> Result<SharedResponse, NodeError> {
         let data = Bytes::from(request.encode_to_vec());
         let this = self.clone();
         let key = (M::PATH, data.clone(), pin);
@@ -322,7 +325,7 @@ impl Endpoints {
                 let (data, endpoint, check) = (data.clone(), this.endpoint(at), check.clone());
                 async move {
                     let endpoint = endpoint?;
-                    let answer: Answer = endpoint.query(M::PATH, data, pin).await?;
+                    let answer: QueryResponse = endpoint.query(M::PATH, data, pin).await?;
                     let unreadable = |why| endpoint.error(M::PATH, Fault::Malformed(why));
                     // Decoded here too, so that a malformed response leads to a fail-over.
                     let readable = R::decode(answer.bytes.clone()).map_err(|e| unreadable(e.to_string()))?;
@@ -332,28 +335,28 @@ impl Endpoints {
                     Ok((answer, pin.is_none().then_some(height)))
                 }
             };
-            let landed = this.attempt(Need::Queries, ask).await;
-            landed.map(|(by, answer)| Landed { by, answer })
+            let landed = this.attempt(Capability::Queries, ask).await;
+            landed.map(|(by, answer)| SharedResponse { by, answer })
         };
-        self.shared.flights.join(key, flight).await
+        self.shared.pending.join(key, flight).await
     }
 
-    fn note_answer(&self, at: usize, took: Duration, height: Option<Height>) {
+    fn record_response(&self, at: usize, took: Duration, height: Option<Height>) {
         if let Some(member) = self.shared.members.get(at) {
             // 0 keeps the known height.
-            lock(&member.health).answered(took, height.unwrap_or_default());
+            lock(&member.health).record_response(took, height.unwrap_or_default());
         }
     }
 
     /// Makes a health check of an endpoint due.
-    pub(crate) fn doubt(&self, at: usize) {
+    pub(crate) fn request_check(&self, at: usize) {
         if let Some(member) = self.shared.members.get(at) {
-            lock(&member.health).is_doubted = true;
+            lock(&member.health).is_check_requested = true;
         }
     }
 
     /// Handles a fault: a malformed response makes a health check due, other faults start a back-off.
-    pub(crate) fn note_fault(&self, at: usize, fault: &Fault) {
+    pub(crate) fn record_fault(&self, at: usize, fault: &Fault) {
         let Some(member) = self.shared.members.get(at) else {
             return;
         };
@@ -363,14 +366,14 @@ impl Endpoints {
             | Fault::TooLarge { .. }
             | Fault::WrongHeight { .. }
             | Fault::Behind { .. } => {
-                health.is_doubted = true;
+                health.is_check_requested = true;
             }
             _ => {
                 let now = Instant::now();
                 if health.warnings.is_logged(now) {
                     tracing::warn!(endpoint = %member.endpoint.name, %fault, "node is not usable: check the node, or remove it from --node");
                 }
-                health.failed(now, fault.clone(), spread(at));
+                health.record_failure(now, fault.clone(), jitter(at));
             }
         }
     }
@@ -385,11 +388,11 @@ impl Endpoints {
     }
 
     /// Returns the reason why no endpoint can be used.
-    pub(crate) fn nobody(&self, need: Need) -> NodeError {
-        let mut able = self.shared.members.iter().filter(|m| is_able(m, need));
-        let text = match need {
-            Need::Queries => "no endpoint has responded yet",
-            Need::Blocks => "no endpoint with JSON-RPC has responded, and gRPC provides no blocks",
+    pub(crate) fn unavailable(&self, capability: Capability) -> NodeError {
+        let mut able = self.shared.members.iter().filter(|m| is_able(m, capability));
+        let text = match capability {
+            Capability::Queries => "no endpoint has responded yet",
+            Capability::Blocks => "no endpoint with JSON-RPC has responded, and gRPC provides no blocks",
         };
         let unknown = || Fault::Unreachable(text.to_owned());
         let known = able.find_map(|m| {
@@ -405,9 +408,8 @@ impl Endpoints {
     }
 }
 
-/// Makes names unique, because addresses may differ in their credentials only. Endpoints are identified by
-/// name.
-fn tell_apart(members: &mut [Member]) {
+/// Makes names unique, because addresses may differ in their credentials only. Endpoints are identified by name.
+fn make_names_unique(members: &mut [Member]) {
     let mut names = BTreeSet::new();
     for (at, member) in members.iter_mut().enumerate() {
         if names.insert(Arc::clone(&member.endpoint.name)) {
@@ -421,10 +423,10 @@ fn tell_apart(members: &mut [Member]) {
 }
 
 /// Returns true if the endpoint has the required capability. gRPC provides no blocks.
-fn is_able(member: &Member, need: Need) -> bool {
-    need == Need::Queries || member.endpoint.rpc().is_some()
+fn is_able(member: &Member, capability: Capability) -> bool {
+    capability == Capability::Queries || member.endpoint.rpc().is_some()
 }
 
-fn spread(at: usize) -> u32 {
+fn jitter(at: usize) -> u32 {
     u32::try_from(at).unwrap_or_default()
 }

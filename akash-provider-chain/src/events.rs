@@ -9,14 +9,12 @@
 //!            └ retried with a back-off while no node responds
 //! ```
 //!
-//! Between two `Resync` events, every block is reported exactly once. A node without pinned heights may
-//! return a snapshot
-//! with later changes. The events after the height of the snapshot are then reported too, and result in the
+//! Between two `Resync` events, every block is reported exactly once. A node without pinned heights may return a
+//! snapshot with later changes. The events after the height of the snapshot are then reported too, and result in the
 //! same state.
 //!
-//! A malformed event may be relevant. It is reported with its position, the rest of the block is processed,
-//! and a `Resync`
-//! restores the missing state.
+//! A malformed event may be relevant. It is reported with its position, the rest of the block is processed, and a
+//! `Resync` restores the missing state.
 
 mod block;
 mod decode;
@@ -32,7 +30,7 @@ use crate::reader::Reader;
 use akash_provider_core::chain::ChainEvents;
 use akash_provider_core::error::Error;
 use akash_provider_core::types::{Address, BlockTime, ChainEvent, Height};
-pub(crate) use block::SeenTx;
+pub(crate) use block::BlockTx;
 pub use decode::MalformedEvent;
 use futures::stream::{BoxStream, StreamExt};
 pub use heights::HeightStore;
@@ -42,8 +40,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 
-/// Capacity of the event queue. A full queue stops reading from the node. Events that the node then drops are
-/// fetched later.
+/// Capacity of the event queue. A full queue stops reading from the node. Events that the node then drops are fetched
+/// later.
 const QUEUE: usize = 1024;
 
 /// Settings of the event follower.
@@ -51,8 +49,7 @@ const QUEUE: usize = 1024;
 pub struct Settings {
     /// Interval of pings. Shorter than the idle timeouts of proxies.
     pub ping_interval: Duration,
-    /// Maximum time without any message, including responses to three pings. Afterwards the connection is
-    /// closed.
+    /// Maximum time without any message, including responses to three pings. Afterwards the connection is closed.
     pub read_deadline: Duration,
     /// Interval of polling without a websocket: a third of a block interval.
     pub poll_interval: Duration,
@@ -62,12 +59,10 @@ pub struct Settings {
     pub silence: Duration,
     /// Time without any response after which the follower reports an outage.
     pub outage: Duration,
-    /// Maximum number of blocks that are fetched one by one. A larger gap causes a `Resync`. About three
-    /// hours.
+    /// Maximum number of blocks that are fetched one by one. A larger gap causes a `Resync`. About three hours.
     pub gap_max: u64,
-    /// Minimum time between two `Resync` events, except after an outage. Limits the load if a node pushes
-    /// false heights or
-    /// malformed events.
+    /// Minimum time between two `Resync` events, except after an outage. Limits the load if a node pushes false
+    /// heights or malformed events.
     pub resync_pause: Duration,
     /// Number of blocks that are fetched concurrently.
     pub parallel: usize,
@@ -116,9 +111,8 @@ pub struct FollowerStatus {
     pub time: BlockTime,
     /// Current source of blocks.
     pub source: Source,
-    /// Time since when blocks are missing: the connection was closed, no node can be used, or no usable node
-    /// has had a new
-    /// block for longer than `silence`. `None` while blocks arrive.
+    /// Time since when blocks are missing: the connection was closed, no node can be used, or no usable node has had
+    /// a new block for longer than `silence`. `None` while blocks arrive.
     pub silent_since: Option<SystemTime>,
     /// Number of reported blocks.
     pub blocks: u64,
@@ -139,11 +133,10 @@ pub struct FollowerStatus {
 }
 
 /// Observer of blocks. Implementations must return quickly and must not block.
-pub(crate) trait Witness: fmt::Debug + Send + Sync + 'static {
-    /// Observes a block. `is_newest` is true if no node has reported a later block. `txs` contains all
-    /// transactions of the block,
-    /// or `None` if they are unknown.
-    fn saw(&self, height: Height, time: BlockTime, is_newest: bool, txs: Option<Vec<SeenTx>>);
+pub(crate) trait BlockObserver: fmt::Debug + Send + Sync + 'static {
+    /// Observes a block. `is_newest` is true if no node has reported a later block. `txs` contains all transactions
+    /// of the block, or `None` if they are unknown.
+    fn observe(&self, height: Height, time: BlockTime, is_newest: bool, txs: Option<Vec<BlockTx>>);
 }
 
 impl ChainEvents for Reader {
@@ -160,7 +153,7 @@ impl ChainEvents for Reader {
 }
 
 impl Reader {
-    pub(crate) fn note<R>(&self, change: impl FnOnce(&mut FollowerStatus) -> R) -> R {
+    pub(crate) fn update_status<R>(&self, change: impl FnOnce(&mut FollowerStatus) -> R) -> R {
         change(&mut lock(&self.following))
     }
 }

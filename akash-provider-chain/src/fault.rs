@@ -31,8 +31,7 @@ pub enum Fault {
     /// The connection failed or was closed.
     #[error("cannot be reached: {0}")]
     Unreachable(String),
-    /// No connection, so the node did not receive the request. Contains the reason in parentheses, and a
-    /// remedy.
+    /// No connection, so the node did not receive the request. Contains the reason in parentheses, and a remedy.
     #[error("{0}")]
     NotConnected(String),
     /// No response in time.
@@ -88,12 +87,12 @@ pub enum Fault {
         found: String,
     },
     /// The response is for another height than the requested one.
-    #[error("requested height {asked}, but the response is for height {answered}")]
+    #[error("requested height {requested}, but the response is for height {received}")]
     WrongHeight {
         /// Requested height.
-        asked: u64,
+        requested: u64,
         /// Height of the response.
-        answered: u64,
+        received: u64,
     },
     /// The node is catching up with the chain.
     #[error("is catching up at height {height}")]
@@ -125,8 +124,7 @@ pub enum Fault {
     /// The node supports no version of the API that this crate supports.
     #[error("offers {}; this provider requires market/v1beta5 and deployment/v1beta4", offered_text(.offered))]
     Version {
-        /// Supported versions of the node, with the modules that this crate uses. Empty for a node without
-        /// versions.
+        /// Supported versions of the node, with the modules that this crate uses. Empty for a node without versions.
         offered: Vec<String>,
     },
 }
@@ -144,7 +142,7 @@ pub enum Blame {
     /// Endpoint: another endpoint may succeed.
     Endpoint,
     /// Request: every endpoint returns the same error.
-    Question,
+    Request,
     /// Height: this endpoint does not have the height, but is healthy otherwise.
     Height,
 }
@@ -169,7 +167,7 @@ impl Fault {
     }
 
     /// Returns false if the node certainly did not process the request.
-    pub(crate) const fn perhaps_heard(&self) -> bool {
+    pub(crate) const fn may_have_been_received(&self) -> bool {
         !matches!(
             self,
             Self::NotConnected(_) | Self::Refused { .. } | Self::NotFound { .. }
@@ -194,7 +192,7 @@ impl Fault {
             | Self::Ahead { .. }
             | Self::Version { .. } => Blame::Endpoint,
             // Other endpoints return the same response.
-            Self::NotFound { .. } | Self::Refused { .. } => Blame::Question,
+            Self::NotFound { .. } | Self::Refused { .. } => Blame::Request,
             Self::HeightUnavailable(_) | Self::Pruned(_) => Blame::Height,
         }
     }

@@ -1,20 +1,17 @@
 //! Cost of transactions: estimated gas, and a fee at the price that the node requires.
 //!
-//! An estimate is the gas of a simulation of the complete transaction, including its fee. The transaction
-//! then uses about
-//! the same gas (within a few thousand), so a margin of 20 % is sufficient. Bids with the same resources use
-//! the same gas
-//! and are estimated once. The gas of a close or a withdrawal depends on the state of the chain (118k or 252k
-//! for a
-//! close), so each of them is estimated.
+//! An estimate is the gas of a simulation of the complete transaction, including its fee. The transaction then uses
+//! about the same gas (within a few thousand), so a margin of 20 % is sufficient. Bids with the same resources use
+//! the same gas and are estimated once. The gas of a close or a withdrawal depends on the state of the chain (118k or
+//! 252k for a close), so each of them is estimated.
 
 mod ceilings;
-mod spent;
+mod expenses;
 
 use crate::signer::Price;
 use akash_provider_core::types::{Address, Coin, Dec, DecCoin, Denom, Height, Msg};
-pub use ceilings::{Ceilings, Most, Scope, TooMuch};
-pub use spent::{MemorySpent, Minute, Spent, SpentStore};
+pub use ceilings::{CeilingError, Ceilings, Cost, Scope};
+pub use expenses::{ExpenseStore, Expenses, MemoryExpenses, Minute};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -53,14 +50,14 @@ impl Default for GasConfig {
             price_max: Dec::from_scaled(ONE / 2),
             factor_percent: 120,
             granter: None,
-            ceilings: Ceilings::at(Dec::from_scaled(ONE / 2)),
+            ceilings: Ceilings::for_price(Dec::from_scaled(ONE / 2)),
         }
     }
 }
 
 /// Reason why the fee of a node cannot be paid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoFee {
+pub enum FeeError {
     /// The node accepts other denominations only.
     #[error(
         "node accepts fees in {accepted}, not in {denom}: configure another denomination or another node"
@@ -75,7 +72,7 @@ pub enum NoFee {
     #[error(
         "node requires {asked} per unit of gas, the limit is {limit}: raise the limit or use another node"
     )]
-    TooDear {
+    PriceAboveLimit {
         /// Minimum price of the node, with its denomination.
         asked: String,
         /// Configured maximum price, with its denomination.
@@ -88,7 +85,7 @@ impl GasConfig {
     ///
     /// # Errors
     /// Returns an error if the node does not accept the denomination, or if its price is above the limit.
-    pub fn price_at(&self, minimum: &[DecCoin]) -> Result<Dec, NoFee> {
+    pub fn price_at(&self, minimum: &[DecCoin]) -> Result<Dec, FeeError> {
         let ours = minimum.iter().find(|c| c.denom == self.denom);
         let asked = match ours {
             Some(coin) => coin.amount,
@@ -96,7 +93,7 @@ impl GasConfig {
             None if minimum.is_empty() => Dec::ZERO,
             None => {
                 let accepted: Vec<&str> = minimum.iter().map(|c| &*c.denom).collect();
-                return Err(NoFee::Denom {
+                return Err(FeeError::Denom {
                     denom: Arc::clone(&self.denom),
                     accepted: accepted.join(", "),
                 });
@@ -105,7 +102,7 @@ impl GasConfig {
         // The limit applies to the price of the node only. The operator has configured the own price.
         if asked > self.price_max {
             let show = |amount| DecCoin::new(&self.denom, amount).to_string();
-            return Err(NoFee::TooDear {
+            return Err(FeeError::PriceAboveLimit {
                 asked: show(asked),
                 limit: show(self.price_max),
             });
@@ -136,13 +133,12 @@ impl GasConfig {
         fee
     }
 
-    /// Returns the gas limit of a transaction, for the estimate `used` or without an estimate. The limit
-    /// never exceeds the
-    /// ceiling.
+    /// Returns the gas limit of a transaction, for the estimate `used` or without an estimate. The limit never
+    /// exceeds the ceiling.
     #[must_use]
-    pub fn limit_of(&self, msgs: &[Msg], used: Option<u64>) -> u64 {
-        let limit = used.map_or_else(|| generous(msgs), |used| self.limit(used));
-        limit.min(self.ceilings.of_messages(msgs).gas)
+    pub fn gas_limit(&self, msgs: &[Msg], used: Option<u64>) -> u64 {
+        let limit = used.map_or_else(|| generous_limit(msgs), |used| self.limit(used));
+        limit.min(self.ceilings.for_messages(msgs).gas)
     }
 
     /// Returns the gas limit for an estimate.
@@ -161,7 +157,7 @@ pub(crate) struct Shape(String);
 impl Shape {
     /// Returns the shape of a transaction. `None` if the gas depends on more than the messages.
     #[must_use]
-    pub(crate) fn of(msgs: &[Msg]) -> Option<Self> {
+    pub(crate) fn for_messages(msgs: &[Msg]) -> Option<Self> {
         match msgs {
             [
                 Msg::CreateBid {
@@ -183,7 +179,7 @@ impl Shape {
 
 /// Returns a generous gas limit: for simulations, and for transactions that cannot be simulated.
 #[must_use]
-pub(crate) fn generous(msgs: &[Msg]) -> u64 {
+pub(crate) fn generous_limit(msgs: &[Msg]) -> u64 {
     let of = |msg: &Msg| match msg {
         Msg::CreateBid { resources_offer, .. } => 200_000 + 20_000 * resources_offer.len() as u64,
         Msg::CloseBid { .. } | Msg::WithdrawLease { .. } => 400_000,
@@ -196,33 +192,32 @@ pub(crate) fn generous(msgs: &[Msg]) -> u64 {
 /// Stored estimates of gas by shape, with their heights.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Estimates {
-    known: BTreeMap<Shape, (u64, Height)>,
+    values: BTreeMap<Shape, (u64, Height)>,
 }
 
 impl Estimates {
     /// Returns the stored estimate for a transaction, unless it is too old.
     #[must_use]
     pub(crate) fn get(&self, msgs: &[Msg], height: Height) -> Option<u64> {
-        let (used, at) = self.known.get(&Shape::of(msgs)?)?;
+        let (used, at) = self.values.get(&Shape::for_messages(msgs)?)?;
         (height.saturating_sub(*at) <= ESTIMATE_BLOCKS).then_some(*used)
     }
 
     /// Stores an estimate for the shape of a transaction, if the transaction has a shape.
     pub(crate) fn put(&mut self, msgs: &[Msg], used: u64, height: Height) {
-        if let Some(shape) = Shape::of(msgs) {
-            // A removed estimate costs one simulation, so the choice of the removed estimates does not
-            // matter.
-            if self.known.len() >= SHAPES_MAX {
-                self.known.clear();
+        if let Some(shape) = Shape::for_messages(msgs) {
+            // A removed estimate costs one simulation, so the choice of the removed estimates does not matter.
+            if self.values.len() >= SHAPES_MAX {
+                self.values.clear();
             }
-            self.known.insert(shape, (used, height));
+            self.values.insert(shape, (used, height));
         }
     }
 
     /// Removes an estimate that was too low.
-    pub(crate) fn forget(&mut self, msgs: &[Msg]) {
-        if let Some(shape) = Shape::of(msgs) {
-            self.known.remove(&shape);
+    pub(crate) fn remove(&mut self, msgs: &[Msg]) {
+        if let Some(shape) = Shape::for_messages(msgs) {
+            self.values.remove(&shape);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::limits::Limits;
 use crate::raw::Raw;
 use crate::rpc::types::height_fault;
 use crate::tls::Trust;
-use crate::{convert::shown, fault::causes};
+use crate::{convert::excerpt, fault::causes};
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use std::time::Duration;
@@ -29,8 +29,7 @@ pub(crate) struct Grpc {
 }
 
 impl Grpc {
-    /// Creates a client of the node at `url` (`grpc` or `grpcs`) without connecting. `trust` is used for
-    /// `grpcs`.
+    /// Creates a client of the node at `url` (`grpc` or `grpcs`) without connecting. `trust` is used for `grpcs`.
     pub(crate) fn new(url: &Url, limits: Limits, trust: Option<&Trust>) -> Result<Self, String> {
         let host = url.host_str().ok_or("no host in the address")?;
         // Default gRPC port of nodes.
@@ -56,15 +55,14 @@ impl Grpc {
         })
     }
 
-    /// Sends a query. Returns the encoded response and its height, or `None` if the node does not report the
-    /// height.
+    /// Sends a query. Returns the encoded response and its height, or `None` if the node does not report the height.
     pub(crate) async fn query(
         &self,
         path: &'static str,
         data: Bytes,
         pin: Option<u64>,
     ) -> Result<(Bytes, Option<u64>), Fault> {
-        let time = self.limits.answer_time;
+        let time = self.limits.response_time;
         let answer = tokio::time::timeout(time, self.send(path, data, pin)).await;
         answer.map_err(|_| Fault::Timeout(time))?
     }
@@ -76,7 +74,7 @@ impl Grpc {
         pin: Option<u64>,
     ) -> Result<(Bytes, Option<u64>), Fault> {
         let mut caller =
-            Caller::new(self.channel.clone()).max_decoding_message_size(self.limits.answer_bytes);
+            Caller::new(self.channel.clone()).max_decoding_message_size(self.limits.response_bytes);
         // Awaited separately: a failure here precedes the transmission of data.
         let ready = caller.ready().await;
         ready.map_err(|e| connection::fault(&e, is_connect(&e)))?;
@@ -94,7 +92,7 @@ impl Grpc {
     }
 
     fn fault(&self, status: &Status) -> Fault {
-        let text = shown(status.message());
+        let text = excerpt(status.message());
         // Checked before the code: nodes have no code of their own for a height they do not have.
         if let Some(fault) = height_fault(status.message()) {
             return fault;
@@ -108,10 +106,10 @@ impl Grpc {
                 text,
                 height: height_in(status.metadata()),
             },
-            Code::DeadlineExceeded => Fault::Timeout(self.limits.answer_time),
+            Code::DeadlineExceeded => Fault::Timeout(self.limits.response_time),
             // Code of the decoder for a response above the size limit.
             Code::OutOfRange => Fault::TooLarge {
-                limit: self.limits.answer_bytes,
+                limit: self.limits.response_bytes,
             },
             Code::Cancelled
             | Code::Unavailable

@@ -25,9 +25,9 @@ use akash_provider_core::types::Address;
 pub use error::KeyringError;
 use error::shortened;
 use folder::Folder;
-pub use mnemonic::{DEFAULT_PATH, generate_mnemonic, key_of_mnemonic};
+pub use mnemonic::{DEFAULT_PATH, derive_key, generate_mnemonic};
 pub use record::KeyKind;
-use record::Stored;
+use record::StoredKey;
 use secrecy::{ExposeSecret, SecretString};
 pub use secret::SecretSource;
 use std::path::Path;
@@ -97,13 +97,11 @@ pub struct Keyring {
 impl Keyring {
     /// Opens a keyring in a home folder.
     ///
-    /// The `test` backend needs no passphrase. The `file` backend compares the passphrase with the stored
-    /// hash. For a new
-    /// keyring, the `file` backend stores the hash.
+    /// The `test` backend needs no passphrase. The `file` backend compares the passphrase with the stored hash. For a
+    /// new keyring, the `file` backend stores the hash.
     ///
     /// # Errors
-    /// Returns an error if the passphrase is missing or wrong, or if a new passphrase is too short or too
-    /// long.
+    /// Returns an error if the passphrase is missing or wrong, or if a new passphrase is too short or too long.
     pub fn open(
         backend: Backend,
         home: &Path,
@@ -124,8 +122,8 @@ impl Keyring {
         Ok(Self { folder })
     }
 
-    /// Returns true if the keyring requires a passphrase that is not set yet. The next [`Keyring::open`] sets
-    /// the passphrase.
+    /// Returns true if the keyring requires a passphrase that is not set yet. The next [`Keyring::open`] sets the
+    /// passphrase.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
@@ -172,9 +170,8 @@ impl Keyring {
     /// Stores a key. A key may have its own address as its name, as in Helm charts.
     ///
     /// # Errors
-    /// Returns an error if the name or the address already exists, or if the name is invalid. The address of
-    /// another key is
-    /// not a valid name.
+    /// Returns an error if the name or the address already exists, or if the name is invalid. The address of another
+    /// key is not a valid name.
     pub fn add(&self, name: &str, key: &PrivateKey) -> Result<KeyInfo, KeyringError> {
         let name = checked_name(name)?;
         if name.parse::<Address>().is_ok_and(|named| named != *key.address()) {
@@ -203,8 +200,7 @@ impl Keyring {
     /// Stores a key that `keys export` has encoded.
     ///
     /// # Errors
-    /// Returns an error if the text is invalid or the passphrase is wrong, and in the cases of
-    /// [`Keyring::add`].
+    /// Returns an error if the text is invalid or the passphrase is wrong, and in the cases of [`Keyring::add`].
     pub fn import(
         &self,
         name: &str,
@@ -217,9 +213,8 @@ impl Keyring {
     /// Encodes a key as text, encrypted with a passphrase.
     ///
     /// # Errors
-    /// Returns an error in the cases of [`Keyring::show`], if the key has no private key in the keyring, or
-    /// if the passphrase
-    /// is too short.
+    /// Returns an error in the cases of [`Keyring::show`], if the key has no private key in the keyring, or if the
+    /// passphrase is too short.
     pub fn export(&self, name_or_address: &str, passphrase: &SecretString) -> Result<String, KeyringError> {
         check_new_passphrase(passphrase)?;
         armor::seal(&private_half(self.named(name_or_address)?)?, passphrase)
@@ -230,15 +225,15 @@ impl Keyring {
     /// # Errors
     /// Returns an error if the key does not exist or cannot be read.
     pub fn delete(&self, name_or_address: &str) -> Result<(), KeyringError> {
-        // The key is read first: its address selects the index file, and a file that cannot be decrypted is
-        // not deleted.
+        // The key is read first: its address selects the index file, and a file that cannot be decrypted is not
+        // deleted.
         let stored = self.named(name_or_address)?;
         self.folder
             .remove(&stored.name, stored.public.as_ref().map(|k| k.address()))
     }
 
     /// Returns the key with this name, or else the key with this address.
-    fn named(&self, name_or_address: &str) -> Result<Stored, KeyringError> {
+    fn named(&self, name_or_address: &str) -> Result<StoredKey, KeyringError> {
         if name_or_address.parse::<Address>().is_ok()
             && let Some(stored) = self.folder.read(name_or_address)?
         {
@@ -248,7 +243,7 @@ impl Keyring {
     }
 
     /// Returns the key with this address, or with this name if the argument is not an address.
-    fn find(&self, name_or_address: &str) -> Result<Stored, KeyringError> {
+    fn find(&self, name_or_address: &str) -> Result<StoredKey, KeyringError> {
         let Ok(address) = name_or_address.parse::<Address>() else {
             return self.stored(checked_name(name_or_address)?);
         };
@@ -270,19 +265,19 @@ impl Keyring {
         }
     }
 
-    fn stored(&self, name: &str) -> Result<Stored, KeyringError> {
+    fn stored(&self, name: &str) -> Result<StoredKey, KeyringError> {
         self.folder.read(name)?.ok_or_else(|| self.not_found(name))
     }
 }
 
-fn private_half(stored: Stored) -> Result<PrivateKey, KeyringError> {
+fn private_half(stored: StoredKey) -> Result<PrivateKey, KeyringError> {
     stored.private.ok_or_else(|| KeyringError::NoPrivateHalf {
         name: stored.name,
         kind: stored.kind.as_str(),
     })
 }
 
-fn info(stored: &Stored) -> KeyInfo {
+fn info(stored: &StoredKey) -> KeyInfo {
     KeyInfo {
         name: stored.name.clone(),
         kind: stored.kind,
@@ -291,12 +286,11 @@ fn info(stored: &Stored) -> KeyInfo {
     }
 }
 
-/// Decrypts the text that `keys export` has encoded, without a keyring. For containers with a single key in a
-/// secret.
+/// Decrypts the text that `keys export` has encoded, without a keyring. For containers with a single key in a secret.
 ///
 /// # Errors
 /// Returns an error if the text is invalid or the passphrase is wrong.
-pub fn key_of_armor(armor: &str, passphrase: &SecretString) -> Result<PrivateKey, KeyringError> {
+pub fn decrypt_armor(armor: &str, passphrase: &SecretString) -> Result<PrivateKey, KeyringError> {
     armor::open(armor, passphrase)
 }
 

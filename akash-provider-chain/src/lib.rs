@@ -63,7 +63,7 @@ pub mod tx;
 
 pub use checkpoint::Checkpoint;
 pub use client::{AkashClient, ClientSettings, ClientStatus};
-pub use endpoint::{BadEndpoint, Versions, chain_id_at, shown_address};
+pub use endpoint::{BadEndpoint, Versions, fetch_chain_id, redact_address};
 pub use events::{FollowerStatus, HeightStore, MalformedEvent, Settings, Source};
 pub use fault::{Blame, Fault, NodeError};
 pub use limits::Limits;

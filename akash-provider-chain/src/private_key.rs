@@ -31,8 +31,8 @@ pub enum BadKey {
     Public,
 }
 
-/// Private key. Clones share the bytes, which are wiped when the last clone is dropped. `Debug` prints the
-/// address only.
+/// Private key. Clones share the bytes, which are wiped when the last clone is dropped. `Debug` prints the address
+/// only.
 #[derive(Clone)]
 pub struct PrivateKey {
     key: Arc<SigningKey>,
@@ -130,8 +130,8 @@ impl PublicKey {
         &self.address
     }
 
-    /// Returns true if `signature` is a valid signature of this key for `message`. A high `s` is refused, as
-    /// on the chain.
+    /// Returns true if `signature` is a valid signature of this key for `message`. A high `s` is refused, as on the
+    /// chain.
     #[must_use]
     pub fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         let Ok(signature) = Signature::from_slice(signature) else {

@@ -6,7 +6,7 @@ mod snapshot;
 mod tests;
 
 use crate::convert::{self, Malformed};
-use crate::endpoints::Need;
+use crate::endpoints::Capability;
 use crate::fault::{Fault, NodeError};
 use crate::method::Method;
 use crate::proto::{akash, cosmos};
@@ -24,7 +24,7 @@ use akash_provider_core::types::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use cosmos::base::query::v1beta1::PageResponse;
-pub(crate) use records::Told;
+pub(crate) use records::ReportedRecords;
 use records::{DeploymentParts, Kind, Records};
 pub use snapshot::Listing;
 
@@ -54,7 +54,7 @@ impl Reader {
         request: &M,
         pin: Option<Height>,
     ) -> Result<M::Response, NodeError> {
-        Ok(self.endpoints.ask(request, pin).await?.0)
+        Ok(self.endpoints.query(request, pin).await?.0)
     }
 
     /// Returns a page of records, undecoded. A page that fails the check is a failure of the endpoint.
@@ -66,7 +66,7 @@ impl Reader {
     ) -> Result<Records, NodeError> {
         Ok(self
             .endpoints
-            .ask_parts::<M, Records>(request, pin, check)
+            .query_as::<M, Records>(request, pin, check)
             .await?
             .0)
     }
@@ -81,14 +81,13 @@ impl Reader {
         let page = self.page_of(&request, pin, |_| Ok(())).await?;
         let order = |record: &Bytes| records::read(record, convert::order);
         Ok(Page {
-            items: self.lenient(Kind::Order, page.records, order),
+            items: self.decode_lenient(Kind::Order, page.records, order),
             next: next_key(page.pagination),
         })
     }
 
-    /// Returns bids. With a provider filter, every bid must be decodable, including its resources. Without a
-    /// provider filter, only
-    /// the fields that are required for counting are decoded.
+    /// Returns bids. With a provider filter, every bid must be decodable, including its resources. Without a provider
+    /// filter, only the fields that are required for counting are decoded.
     pub(crate) async fn bids_at(
         &self,
         filter: &BidFilter,
@@ -99,12 +98,12 @@ impl Reader {
         if filter.provider.is_none() {
             let page = self.page_of(&request, pin, |_| Ok(())).await?;
             return Ok(Page {
-                items: self.lenient(Kind::Bid, page.records, records::bid_head),
+                items: self.decode_lenient(Kind::Bid, page.records, records::bid_head),
                 next: next_key(page.pagination),
             });
         }
         let bid = |record: &Bytes| {
-            records::read(record, bid_of).map_err(|e| records::our_own(Kind::Bid, record, &e))
+            records::read(record, convert_bid).map_err(|e| records::own_record_error(Kind::Bid, record, &e))
         };
         let check = move |page: &Records| page.records.iter().try_for_each(|r| bid(r).map(drop));
         let page = self.page_of(&request, pin, check).await?;
@@ -117,8 +116,8 @@ impl Reader {
         })
     }
 
-    /// Returns leases. Leases of the filtered provider and of `us` must be decodable, otherwise the result is
-    /// an error.
+    /// Returns leases. Leases of the filtered provider and of `us` must be decodable, otherwise the result is an
+    /// error.
     pub(crate) async fn leases_at(
         &self,
         filter: &LeaseFilter,
@@ -141,12 +140,12 @@ impl Reader {
             let mut ours = page.records.iter().filter(|record| is_ours(record));
             ours.try_for_each(|record| match lease(record) {
                 Ok(_) => Ok(()),
-                Err(error) => Err(records::our_own(Kind::Lease, record, &error)),
+                Err(error) => Err(records::own_record_error(Kind::Lease, record, &error)),
             })
         };
         let page = self.page_of(&request, pin, check).await?;
         Ok(Page {
-            items: self.lenient(Kind::Lease, page.records, lease),
+            items: self.decode_lenient(Kind::Lease, page.records, lease),
             next: next_key(page.pagination),
         })
     }
@@ -160,9 +159,8 @@ impl Reader {
         }
     }
 
-    /// Returns a deployment with its groups, its escrow account and its active leases, all at one height if
-    /// the node still has this
-    /// height. The inner error is a malformed record of an existing deployment.
+    /// Returns a deployment with its groups, its escrow account and its active leases, all at one height if the node
+    /// still has this height. The inner error is a malformed record of an existing deployment.
     pub(crate) async fn deployment_at(
         &self,
         id: &DeploymentId,
@@ -172,7 +170,7 @@ impl Reader {
         let request = convert::deployment_request(id);
         let asked = self
             .endpoints
-            .ask_parts::<_, DeploymentParts>(&request, pin, |_| Ok(()));
+            .query_as::<_, DeploymentParts>(&request, pin, |_| Ok(()));
         let (answer, height) = match asked.await {
             Ok(answer) => answer,
             Err(error) if error.is_not_found() => return Ok(Ok(None)),
@@ -205,7 +203,10 @@ impl Reader {
         pin: Option<Height>,
         us: Option<&Address>,
     ) -> Result<Vec<Lease>, NodeError> {
-        let of = |state| async move { self.all_leases(&convert::all_leases_of(id, state), pin, us).await };
+        let of = |state| async move {
+            self.all_leases(&convert::deployment_leases(id, state), pin, us)
+                .await
+        };
         let (active, reclaiming) = tokio::try_join!(of(LeaseState::Active), of(LeaseState::Reclaiming))?;
         let mut leases: Vec<Lease> = active.into_iter().chain(reclaiming).map(|r| r.lease).collect();
         leases.retain(|lease| lease.id.deployment() == id);
@@ -232,11 +233,11 @@ impl Reader {
         let page = self.page_of(&request, None, check).await;
         // The gateway stores the validity of a certificate.
         if page.is_ok() && self.endpoints.has_second() {
-            self.endpoints.ask_agreed(&request).await?;
+            self.endpoints.query_agreed(&request).await?;
         }
         match page {
             Ok(page) => Ok(Page {
-                items: self.lenient(Kind::Certificate, page.records, read),
+                items: self.decode_lenient(Kind::Certificate, page.records, read),
                 next: next_key(page.pagination),
             }),
             Err(error) if error.is_not_found() => Ok(Page {
@@ -252,7 +253,7 @@ impl Reader {
     /// A time is cached after two nodes agree. The time of a single node is queried again after
     /// [`Limits::single_age`](crate::Limits::single_age), and used if no node has the block any more.
     pub(crate) async fn time_of(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
-        let stored = self.remembered_time(height);
+        let stored = self.cached_time(height);
         if let Some((time, true)) = stored {
             return Ok(Some(time));
         }
@@ -263,14 +264,14 @@ impl Reader {
     }
 
     async fn read_time(&self, height: Height) -> Result<Option<BlockTime>, NodeError> {
-        // Runs health checks that are due, and fails without a usable endpoint. The selected endpoint does
-        // not matter.
-        self.endpoints.choose(Need::Queries, &[]).await?;
+        // Runs health checks that are due, and fails without a usable endpoint. The selected endpoint does not
+        // matter.
+        self.endpoints.choose(Capability::Queries, &[]).await?;
         let mut last = None;
         let mut first: Option<(usize, BlockTime)> = None;
-        // Each endpoint is queried once: another node may have a height that one node has pruned, and retries
-        // are useless.
-        for at in self.endpoints.ready(Need::Queries) {
+        // Each endpoint is queried once: another node may have a height that one node has pruned, and retries are
+        // useless.
+        for at in self.endpoints.ready(Capability::Queries) {
             let endpoint = self.endpoints.endpoint(at)?;
             match endpoint.header(height).await {
                 Ok((chain_id, time)) if chain_id == self.endpoints.chain_id() => match first {
@@ -288,20 +289,20 @@ impl Reader {
                 Ok((chain_id, _)) => {
                     let fault = Fault::OtherChain {
                         expected: self.endpoints.chain_id().to_owned(),
-                        found: convert::shown(&chain_id),
+                        found: convert::excerpt(&chain_id),
                     };
-                    self.endpoints.note_fault(at, &fault);
+                    self.endpoints.record_fault(at, &fault);
                     last = Some(endpoint.error("header", fault));
                 }
                 Err(error) if error.is_about_height() || error.is_not_found() => {}
                 Err(error) => {
-                    self.endpoints.note_fault(at, &error.fault);
+                    self.endpoints.record_fault(at, &error.fault);
                     last = Some(error);
                 }
             }
         }
         if let Some((_, time)) = first {
-            self.remember_time(height, time);
+            self.cache_time(height, time);
             return Ok(Some(time));
         }
         // A failed endpoint may have the block, so its error is returned instead of `None`.
@@ -309,7 +310,7 @@ impl Reader {
     }
 }
 
-fn bid_of(answer: mkt::QueryBidResponse) -> Result<Bid, Malformed> {
+fn convert_bid(answer: mkt::QueryBidResponse) -> Result<Bid, Malformed> {
     let missing = || Malformed::new("bid", "is missing");
     convert::bid(answer.bid.ok_or_else(missing)?)
 }
@@ -337,7 +338,10 @@ impl ChainQuery for Reader {
     }
 
     async fn bid(&self, id: &BidId) -> Result<Observed<Bid>, Error> {
-        let observed = self.endpoints.observe(&convert::bid_request(id), bid_of).await;
+        let observed = self
+            .endpoints
+            .observe(&convert::bid_request(id), convert_bid)
+            .await;
         observed.map_err(|e| e.into_port("bid"))
     }
 
@@ -389,7 +393,7 @@ impl ChainQuery for Reader {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    self.told.note(Kind::Audit, record, &error);
+                    self.reported.report(Kind::Audit, record, &error);
                     unread = Some(error);
                 }
             }

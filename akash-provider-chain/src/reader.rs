@@ -2,9 +2,9 @@
 
 use crate::checkpoint::Checkpoint;
 use crate::endpoints::{EndpointStatus, Endpoints};
-use crate::events::{FollowerStatus, HeightStore, MemoryHeights, Settings, Witness};
+use crate::events::{BlockObserver, FollowerStatus, HeightStore, MemoryHeights, Settings};
 use crate::lock::lock;
-use crate::query::Told;
+use crate::query::ReportedRecords;
 use akash_provider_core::types::{Address, BlockTime, Height};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,8 +14,7 @@ use tokio::time::Instant;
 /// Maximum number of cached block times. The lowest heights are evicted first.
 const TIMES_MAX: usize = 16_384;
 
-/// Time of a block, and the time of the response if only one node returned the value. `None` if two nodes
-/// agreed.
+/// Time of a block, and the time of the response if only one node returned the value. `None` if two nodes agreed.
 type StoredTime = (BlockTime, Option<Instant>);
 
 /// Client for queries and events.
@@ -28,11 +27,11 @@ pub struct Reader {
     pub(crate) settings: Settings,
     pub(crate) heights: Arc<dyn HeightStore>,
     pub(crate) following: Arc<Mutex<FollowerStatus>>,
-    pub(crate) witness: Option<Arc<dyn Witness>>,
+    pub(crate) observer: Option<Arc<dyn BlockObserver>>,
     /// Account of the provider, with leases that must never be omitted. `None` without an account.
     pub(crate) us: Option<Address>,
     /// Unreadable records of other accounts that were logged.
-    pub(crate) told: Arc<Told>,
+    pub(crate) reported: Arc<ReportedRecords>,
     /// Cached block times.
     times: Arc<Mutex<BTreeMap<Height, StoredTime>>>,
 }
@@ -48,8 +47,8 @@ pub struct ReaderStatus {
     pub last_switch: Option<String>,
     /// Status of the event follower.
     pub follower: FollowerStatus,
-    /// Processed block, if no node has reached it for five minutes. `provider-daemon state reset-height`
-    /// resets the block.
+    /// Processed block, if no node has reached it for five minutes. `provider-daemon state reset-height` resets the
+    /// block.
     pub unreached: Option<Checkpoint>,
     /// Time by which the local clock is behind the nodes. Block times are checked with the corrected clock.
     pub clock_behind: Option<Duration>,
@@ -64,9 +63,9 @@ impl Reader {
             settings: Settings::default(),
             heights: Arc::new(MemoryHeights::default()),
             following: Arc::default(),
-            witness: None,
+            observer: None,
             us: None,
-            told: Arc::default(),
+            reported: Arc::default(),
             times: Arc::default(),
         }
     }
@@ -94,8 +93,8 @@ impl Reader {
 
     /// Sets an observer that receives every block.
     #[must_use]
-    pub(crate) fn with_witness(mut self, witness: Arc<dyn Witness>) -> Self {
-        self.witness = Some(witness);
+    pub(crate) fn with_observer(mut self, observer: Arc<dyn BlockObserver>) -> Self {
+        self.observer = Some(observer);
         self
     }
 
@@ -120,7 +119,7 @@ impl Reader {
     }
 
     /// Caches the time of a block that one node returned.
-    pub(crate) fn remember_time(&self, height: Height, time: BlockTime) {
+    pub(crate) fn cache_time(&self, height: Height, time: BlockTime) {
         self.store_time(height, time, Some(Instant::now()));
     }
 
@@ -139,7 +138,7 @@ impl Reader {
     }
 
     /// Returns the cached time of a block, and whether the time can be used without another query.
-    pub(crate) fn remembered_time(&self, height: Height) -> Option<(BlockTime, bool)> {
+    pub(crate) fn cached_time(&self, height: Height) -> Option<(BlockTime, bool)> {
         let (time, by_one) = lock(&self.times).get(&height).copied()?;
         let age = self.endpoints.limits().single_age;
         Some((time, by_one.is_none_or(|at| at.elapsed() < age)))
@@ -157,10 +156,10 @@ mod tests {
         let reader = Reader::new(endpoints);
         let last = Height::try_from(TIMES_MAX).unwrap() + 10;
         for height in 1..=last {
-            reader.remember_time(height, BlockTime(1));
+            reader.cache_time(height, BlockTime(1));
         }
         assert_eq!(lock(&reader.times).len(), TIMES_MAX);
-        assert_eq!(reader.remembered_time(10), None);
-        assert_eq!(reader.remembered_time(last), Some((BlockTime(1), true)));
+        assert_eq!(reader.cached_time(10), None);
+        assert_eq!(reader.cached_time(last), Some((BlockTime(1), true)));
     }
 }

@@ -1,8 +1,7 @@
 //! Opens files that a user names.
 //!
-//! Regular files and pipes are supported, such as `<(command)` of a shell. A pipe is read for a limited time.
-//! Devices are
-//! refused, because they may have no end.
+//! Regular files and pipes are supported, such as `<(command)` of a shell. A pipe is read for a limited time. Devices
+//! are refused, because they may have no end.
 
 use nix::fcntl::OFlag;
 use std::fs::{self, File, FileType};
@@ -34,14 +33,12 @@ struct Pipe {
 /// Opens a regular file or a pipe for reading. Follows symbolic links.
 ///
 /// # Errors
-/// Returns an error if the file cannot be opened, or if its type is not supported
-/// ([`ErrorKind::InvalidInput`]).
+/// Returns an error if the file cannot be opened, or if its type is not supported ([`ErrorKind::InvalidInput`]).
 pub fn open(path: &Path) -> io::Result<Source> {
     // Checked before the file is opened: opening a device may have an effect.
     check(fs::metadata(path)?.file_type())?;
-    // Without this flag, opening a pipe blocks until a process opens the pipe for writing. The flag has no
-    // effect on a
-    // regular file.
+    // Without this flag, opening a pipe blocks until a process opens the pipe for writing. The flag has no effect on
+    // a regular file.
     let file = File::options()
         .read(true)
         .custom_flags(OFlag::O_NONBLOCK.bits())
@@ -83,9 +80,8 @@ impl Read for Source {
 /// Reads a regular file or a pipe of at most `most` bytes.
 ///
 /// # Errors
-/// Returns the errors of [`open`], [`ErrorKind::FileTooLarge`] for more bytes, and [`ErrorKind::TimedOut`] if
-/// the writer of
-/// a pipe takes too long.
+/// Returns the errors of [`open`], [`ErrorKind::FileTooLarge`] for more bytes, and [`ErrorKind::TimedOut`] if the
+/// writer of a pipe takes too long.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     limited(open(path)?, most)
 }

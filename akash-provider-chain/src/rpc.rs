@@ -3,7 +3,7 @@
 pub(crate) mod types;
 
 use crate::connection;
-use crate::convert::shown;
+use crate::convert::excerpt;
 use crate::fault::{Fault, causes};
 use crate::limits::Limits;
 use bytes::Bytes;
@@ -52,8 +52,7 @@ struct Call<'a, P> {
 }
 
 impl Rpc {
-    /// Creates a client of the node at `url` (`http` or `https`) without connecting. `tls` is used for
-    /// `https`.
+    /// Creates a client of the node at `url` (`http` or `https`) without connecting. `tls` is used for `https`.
     pub(crate) fn new(url: &Url, limits: Limits, tls: Option<&rustls::ClientConfig>) -> Result<Self, String> {
         let mut tcp = HttpConnector::new();
         // The connector below TLS also receives `https` addresses, and would refuse them.
@@ -92,7 +91,7 @@ impl Rpc {
         method: &str,
         params: impl Serialize + Send,
     ) -> Result<T, Fault> {
-        let time = self.limits.answer_time;
+        let time = self.limits.response_time;
         let answer = tokio::time::timeout(time, self.send(method, params)).await;
         let body = answer.map_err(|_| Fault::Timeout(time))??;
         result(&body)
@@ -125,7 +124,7 @@ impl Rpc {
         };
         let response = response.map_err(|e| connection::fault(&e, e.is_connect()))?;
         let status = response.status();
-        let limit = self.limits.answer_bytes;
+        let limit = self.limits.response_bytes;
         let body = Limited::new(response.into_body(), limit).collect().await;
         let body = body.map_err(|e| match e.downcast::<LengthLimitError>() {
             Ok(_) => Fault::TooLarge { limit },
@@ -134,12 +133,12 @@ impl Rpc {
         let body = body.to_bytes();
         // A JSON-RPC error has status 500. For a body without JSON-RPC, the status decides.
         if !status.is_success() && serde_json::from_slice::<Envelope<'_>>(&body).is_err() {
-            if connection::wants_tls(&body) {
-                return Err(connection::no_plain_http());
+            if connection::is_tls_required(&body) {
+                return Err(connection::tls_required());
             }
             return Err(Fault::Http {
                 status: status.as_u16(),
-                beginning: shown(&String::from_utf8_lossy(&body)),
+                beginning: excerpt(&String::from_utf8_lossy(&body)),
             });
         }
         Ok(body)
@@ -148,7 +147,7 @@ impl Rpc {
 
 /// Extracts the result from a JSON-RPC response.
 pub(crate) fn result<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
-    let beginning = || shown(&String::from_utf8_lossy(body));
+    let beginning = || excerpt(&String::from_utf8_lossy(body));
     let envelope: Envelope<'_> = serde_json::from_slice(body)
         .map_err(|e| Fault::Malformed(format!("not a JSON-RPC response ({e}): {}", beginning())))?;
     if let Some(error) = envelope.error {

@@ -1,11 +1,9 @@
 //! Nonces of transactions.
 //!
 //! An unordered transaction has a timeout that is its nonce, so it needs no account sequence. A chain without
-//! unordered
-//! transactions requires sequences. In this case the sequence is read from the chain and incremented for each
-//! accepted
-//! transaction. When a node reports a wrong sequence, it is read again. This happens if another program uses
-//! the key.
+//! unordered transactions requires sequences. In this case the sequence is read from the chain and incremented for
+//! each accepted transaction. When a node reports a wrong sequence, it is read again. This happens if another program
+//! uses the key.
 
 use crate::signer::Ordering;
 use akash_provider_core::types::{BlockTime, Height};
@@ -31,7 +29,7 @@ pub(crate) struct Expiry {
 impl Expiry {
     /// Returns true if no block after this one can include the transaction.
     #[must_use]
-    pub(crate) fn passed(&self, height: Height, time: BlockTime) -> bool {
+    pub(crate) fn has_passed(&self, height: Height, time: BlockTime) -> bool {
         // The timeout height itself can still include the transaction.
         self.height.map_or(time > self.time, |last| height >= last)
     }
@@ -69,19 +67,18 @@ impl Sequencer {
     }
 
     /// Switches to sequences.
-    pub(crate) fn fall_back(&mut self) {
+    pub(crate) fn use_sequences(&mut self) {
         self.ordered.get_or_insert_default();
     }
 
     /// Returns true if the sequence must be read before the next transaction.
     #[must_use]
-    pub(crate) fn must_learn(&self) -> bool {
+    pub(crate) fn needs_sequence(&self) -> bool {
         self.ordered.is_some_and(|s| s.next.is_none())
     }
 
-    /// Sets the sequence of the account on the chain. `waiting` is the highest sequence of a pending
-    /// transaction.
-    pub(crate) fn learn(&mut self, sequence: u64, waiting: Option<u64>) {
+    /// Sets the sequence of the account on the chain. `waiting` is the highest sequence of a pending transaction.
+    pub(crate) fn set_sequence(&mut self, sequence: u64, waiting: Option<u64>) {
         if let Some(ordered) = &mut self.ordered {
             // The sequence on the chain does not include pending transactions.
             let after = waiting.map_or(0, |w| w.saturating_add(1));
@@ -90,14 +87,14 @@ impl Sequencer {
     }
 
     /// Handles a wrong sequence: the sequence must be read again.
-    pub(crate) fn mismatch(&mut self) {
+    pub(crate) fn invalidate(&mut self) {
         if let Some(ordered) = &mut self.ordered {
             ordered.next = None;
         }
     }
 
     /// Handles a transaction that a node accepted with this sequence.
-    pub(crate) fn used(&mut self, sequence: u64) {
+    pub(crate) fn mark_used(&mut self, sequence: u64) {
         if let Some(Sequence { next: Some(next) }) = &mut self.ordered {
             // Responses may arrive out of order.
             *next = (*next).max(sequence.saturating_add(1));
@@ -105,9 +102,9 @@ impl Sequencer {
     }
 
     /// Returns the next nonce and its expiry. `None` while the sequence is unknown.
-    pub(crate) fn stamp(&mut self, height: Height, time: BlockTime) -> Option<(Ordering, Expiry)> {
+    pub(crate) fn next_nonce(&mut self, height: Height, time: BlockTime) -> Option<(Ordering, Expiry)> {
         let Some(ordered) = &self.ordered else {
-            return Some(self.stamp_unordered(time));
+            return Some(self.next_timeout(time));
         };
         let last = height.saturating_add(LIFETIME_BLOCKS);
         let lifetime = BLOCK_MAX.saturating_mul(u32::try_from(LIFETIME_BLOCKS).unwrap_or(u32::MAX));
@@ -122,7 +119,7 @@ impl Sequencer {
         Some((ordering, expiry))
     }
 
-    fn stamp_unordered(&mut self, time: BlockTime) -> (Ordering, Expiry) {
+    fn next_timeout(&mut self, time: BlockTime) -> (Ordering, Expiry) {
         let expires = time.plus(LIFETIME);
         let wanted = expires
             .0

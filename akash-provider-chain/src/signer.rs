@@ -29,7 +29,7 @@ pub struct TxHash(pub [u8; 32]);
 impl TxHash {
     /// Computes the hash of an encoded transaction.
     #[must_use]
-    pub fn of(tx: &[u8]) -> Self {
+    pub fn new(tx: &[u8]) -> Self {
         Self(Sha256::digest(tx).into())
     }
 }
@@ -120,7 +120,7 @@ pub fn sign_with_note(
         signatures: vec![signature.to_vec()],
     };
     let bytes = raw.encode_to_vec();
-    let hash = TxHash::of(&bytes);
+    let hash = TxHash::new(&bytes);
     SignedTx { bytes, hash }
 }
 

@@ -1,6 +1,5 @@
-//! Compares `generated/` with the code for the files in `proto/`. The compiler of these files is slow to
-//! build, so only this
-//! test depends on it.
+//! Compares `generated/` with the code for the files in `proto/`. The compiler of these files is slow to build, so
+//! only this test depends on it.
 //!
 //! `WRITE_GENERATED=1 cargo test -p akash-provider-chain --test generated` regenerates the files.
 #![expect(clippy::unwrap_used, reason = "a failure fails the test")]

@@ -1,14 +1,12 @@
-//! Compares keys, addresses and signed bytes with `cosmrs`, which uses other implementations of the curve,
-//! the key
+//! Compares keys, addresses and signed bytes with `cosmrs`, which uses other implementations of the curve, the key
 //! derivation and protobuf. A common error of both is unlikely.
 //!
-//! `cosmrs` does not support `unordered` and `timeout_timestamp` in the body of a transaction, so this test
-//! encodes these
-//! two fields. See docs/adr/0006-cosmrs-as-oracle.md.
+//! `cosmrs` does not support `unordered` and `timeout_timestamp` in the body of a transaction, so this test encodes
+//! these two fields. See docs/adr/0006-cosmrs-as-oracle.md.
 
 #![expect(clippy::unwrap_used, reason = "a failure fails the test")]
 
-use akash_provider_chain::keyring::{DEFAULT_PATH, key_of_mnemonic};
+use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::signer::{Account, Ordering, Price, TxHash, sign_with_note};
 use akash_provider_core::types::{Address, Coin};
@@ -35,9 +33,8 @@ fn varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(u8::try_from(number).unwrap());
 }
 
-/// Encodes fields 4 (`unordered`) and 5 (`timeout_timestamp`, seconds and nanoseconds) of a body, to be
-/// appended to fields 1
-/// to 3.
+/// Encodes fields 4 (`unordered`) and 5 (`timeout_timestamp`, seconds and nanoseconds) of a body, to be appended to
+/// fields 1 to 3.
 fn unordered_fields(timeout_nanos: u64) -> Vec<u8> {
     let mut timestamp = Vec::new();
     for (tag, value) in [
@@ -141,7 +138,7 @@ impl Asked {
             granter: self.granter.map(|bytes| Address::from_bytes(&bytes).unwrap()),
         };
         let signed = sign_with_note(&account, messages.collect(), self.ordering, &price, &self.note);
-        assert_eq!(signed.hash, TxHash::of(&signed.bytes));
+        assert_eq!(signed.hash, TxHash::new(&signed.bytes));
         signed.bytes
     }
 
@@ -239,7 +236,7 @@ proptest! {
         let words = Mnemonic::<English>::from_entropy(entropy).unwrap();
         let seed = seed_of(words.phrase(), &passphrase);
         for path in [DEFAULT_PATH.to_owned(), format!("m/44'/118'/{account}'/0/{index}")] {
-            let ours = key_of_mnemonic(&words.phrase().into(), &passphrase.as_str().into(), &path).unwrap();
+            let ours = derive_key(&words.phrase().into(), &passphrase.as_str().into(), &path).unwrap();
             let theirs = SigningKey::derive_from_path(seed, &path.parse().unwrap()).unwrap();
             prop_assert_eq!(ours.address().to_string(), theirs.public_key().account_id("akash").unwrap().to_string());
         }

@@ -31,7 +31,7 @@ use crate::state::{Opened, State};
 use crate::supervise::{self, PartFailed, Supervisor};
 use akash_provider_chain::gas::GasConfig;
 use akash_provider_chain::private_key::PrivateKey;
-use akash_provider_chain::{ClientSettings, shown_address};
+use akash_provider_chain::{ClientSettings, redact_address};
 use akash_provider_core::Config;
 use akash_provider_core::pricing::PricingStrategy;
 use akash_provider_core::provider::{Provider, ProviderBuilder};
@@ -209,7 +209,7 @@ fn remember(
 ) -> anyhow::Result<()> {
     let reading = || format!("reading {}", state.path().display());
     settings.heights = state.heights(chain_id).with_context(reading)?;
-    settings.spent = state.spent(chain_id, account).with_context(reading)?;
+    settings.expenses = state.spent(chain_id, account).with_context(reading)?;
     Ok(())
 }
 
@@ -223,7 +223,7 @@ fn raise_open_files() {
 
 fn introduce(config: &Config, nodes: &[String], printer: &Printer) {
     let (account, chain_id) = (&config.provider, &config.chain_id);
-    let nodes: Vec<String> = nodes.iter().map(|node| shown_address(node)).collect();
+    let nodes: Vec<String> = nodes.iter().map(|node| redact_address(node)).collect();
     let nodes = nodes.join(", ");
     printer.note(&format!("provider {account} on chain `{chain_id}`, {nodes}"));
 }
@@ -251,7 +251,7 @@ fn client(
     remember(&mut settings, state, chain_id, key.address())?;
     settings.key = Some(key);
     settings.roots = roots(&args.node);
-    settings.limits.answer_time = args.node.node_timeout;
+    settings.limits.response_time = args.node.node_timeout;
     let (denom, price) = gas_price(&args.gas.gas_prices)?;
     let price_max = GasConfig::default().price_max.max(price);
     settings.planner.gas = GasConfig {

@@ -2,7 +2,7 @@
 //! standard input line by line, as scripts give them.
 
 use akash_provider_chain::keyring::{
-    Backend, Keyring, KeyringError, SecretSource, key_of_armor, key_of_mnemonic,
+    Backend, Keyring, KeyringError, SecretSource, decrypt_armor, derive_key,
 };
 use akash_provider_chain::private_key::PrivateKey;
 use anyhow::{Context, bail};
@@ -180,13 +180,13 @@ fn secret_key(args: &SignerArgs) -> anyhow::Result<Option<PrivateKey>> {
     let Some(path) = &args.key_file else {
         let mnemonic = of_environment("key-mnemonic")?;
         return mnemonic
-            .map(|m| Ok(key_of_mnemonic(&m, &"".into(), DEFAULT_PATH)?))
+            .map(|m| Ok(derive_key(&m, &"".into(), DEFAULT_PATH)?))
             .transpose();
     };
     let text = SecretSource::File(path.clone()).read()?;
     let place = || format!("key file {}", path.display());
     if !text.expose_secret().contains(ARMOR) {
-        let key = key_of_mnemonic(&text, &"".into(), DEFAULT_PATH).with_context(place)?;
+        let key = derive_key(&text, &"".into(), DEFAULT_PATH).with_context(place)?;
         return Ok(Some(key));
     }
     let passphrase = match &args.key_passphrase_file {
@@ -194,6 +194,6 @@ fn secret_key(args: &SignerArgs) -> anyhow::Result<Option<PrivateKey>> {
         None => ask("passphrase of the exported key")?,
     };
     Ok(Some(
-        key_of_armor(text.expose_secret(), &passphrase).with_context(place)?,
+        decrypt_armor(text.expose_secret(), &passphrase).with_context(place)?,
     ))
 }

@@ -1,11 +1,8 @@
 //! Files with a certificate and its private key, compatible with the Go provider.
 //!
-//! `HOME/ADDRESS.pem` has two PEM blocks: the certificate, and its private key in PKCS#8 form, encrypted
-//! (PBKDF2 with
-//! HMAC-SHA-256, 600000 rounds, AES-256-CBC). The password is the signature of the account key over the text
-//! of the
-//! address, so every process with the account key can decrypt the file. Older files have a `Proc-Type:
-//! 4,ENCRYPTED`
+//! `HOME/ADDRESS.pem` has two PEM blocks: the certificate, and its private key in PKCS#8 form, encrypted (PBKDF2 with
+//! HMAC-SHA-256, 600000 rounds, AES-256-CBC). The password is the signature of the account key over the text of the
+//! address, so every process with the account key can decrypt the file. Older files have a `Proc-Type: 4,ENCRYPTED`
 //! header instead, and the password is a signature over the bytes of the address. Both formats are supported.
 
 use super::{CERTIFICATE, CertError, OwnCertificate, PEM_BYTES_MAX, encode_pem};
@@ -93,10 +90,10 @@ impl<'a> KeyFiles<'a> {
         let own =
             OwnCertificate::new(certificate.contents().to_vec(), key).map_err(|e| damaged(e.to_string()))?;
         // The account key decrypts the file, but the certificate in the file may name another account.
-        if own.facts.owner != *self.account.address() {
+        if own.info.owner != *self.account.address() {
             return Err(CertError::Owner {
                 expected: self.account.address().clone(),
-                found: own.facts.owner.to_string(),
+                found: own.info.owner.to_string(),
             });
         }
         Ok(own)
@@ -104,9 +101,8 @@ impl<'a> KeyFiles<'a> {
 
     /// Writes a file atomically.
     ///
-    /// If the path is a symbolic link, the target is written and the link remains, even if the target does
-    /// not exist yet.
-    /// In containers the file is often such a link.
+    /// If the path is a symbolic link, the target is written and the link remains, even if the target does not exist
+    /// yet. In containers the file is often such a link.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.
@@ -115,8 +111,7 @@ impl<'a> KeyFiles<'a> {
         replace(&target(self.path(which)), text.as_bytes())
     }
 
-    /// Replaces the current file by the next file. If the current file is a symbolic link, its target is
-    /// replaced.
+    /// Replaces the current file by the next file. If the current file is a symbolic link, its target is replaced.
     ///
     /// # Errors
     /// Returns an error if the next file does not exist, or if a file operation fails.
@@ -127,16 +122,14 @@ impl<'a> KeyFiles<'a> {
         }
         // The target may be on another file system, where `rename` fails.
         replace(&to, &Zeroizing::new(read_file(&from)?))?;
-        // The next file is removed last. After a crash in between, `swap` finds two equal files and
-        // completes.
+        // The next file is removed last. After a crash in between, `swap` finds two equal files and completes.
         self.discard_next()
     }
 
     /// Copies the current file to the old file, then replaces the current file by the next file.
     ///
-    /// The modification time of the old file is the time of the swap. After a crash in the middle, the next
-    /// call completes
-    /// the swap.
+    /// The modification time of the old file is the time of the swap. After a crash in the middle, the next call
+    /// completes the swap.
     ///
     /// # Errors
     /// Returns an error if the next file does not exist, or if a file operation fails.
@@ -154,9 +147,8 @@ impl<'a> KeyFiles<'a> {
             if before == after {
                 return self.discard_next();
             }
-            // The old file is written before the current file is replaced, so that no crash loses a
-            // certificate that must be
-            // revoked. The file is written, not renamed: its modification time is the time of the swap.
+            // The old file is written before the current file is replaced, so that no crash loses a certificate that
+            // must be revoked. The file is written, not renamed: its modification time is the time of the swap.
             replace(&self.path(KeyFile::Old), &before)?;
         }
         self.promote()
@@ -281,8 +273,7 @@ pub(super) fn password(account: &PrivateKey) -> [u8; crate::private_key::SIGNATU
     account.sign(account.address().as_str().as_bytes())
 }
 
-/// Decrypts a private key in the older PEM format. Returns `None` for another format, and `Some(None)` for a
-/// wrong
+/// Decrypts a private key in the older PEM format. Returns `None` for another format, and `Some(None)` for a wrong
 /// password.
 #[expect(clippy::option_option, reason = "two different failures of one small step")]
 fn decrypt_legacy(block: &Pem, password: &[u8]) -> Option<Option<SigningKey>> {

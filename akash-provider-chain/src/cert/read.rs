@@ -1,6 +1,6 @@
 //! Parsing of certificates, and the rules of the chain for a published certificate.
 
-use super::made::{CLIENT_AUTH, SERVER_AUTH};
+use super::generate::{CLIENT_AUTH, SERVER_AUTH};
 use super::{CERTIFICATE, CertError, PUBLIC_KEY, only_block};
 use akash_provider_core::types::Address;
 use p256::ecdsa::signature::Verifier;
@@ -16,7 +16,7 @@ const ECDSA_WITH_SHA256: &str = "1.2.840.10045.4.3.2";
 
 /// Contents of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Facts {
+pub struct CertificateInfo {
     /// Account of the certificate.
     pub owner: Address,
     /// Serial in decimal, as the chain stores the value.
@@ -35,7 +35,7 @@ pub struct Facts {
     pub domains: Vec<String>,
 }
 
-impl Facts {
+impl CertificateInfo {
     /// Returns true if `now` is within the validity period.
     #[must_use]
     pub fn is_valid_at(&self, now: Duration) -> bool {
@@ -51,7 +51,7 @@ fn malformed(why: impl ToString) -> CertError {
 ///
 /// # Errors
 /// Returns an error unless the text is exactly one certificate in the format of the network.
-pub fn read(cert_pem: &[u8]) -> Result<Facts, CertError> {
+pub fn read(cert_pem: &[u8]) -> Result<CertificateInfo, CertError> {
     read_der(&only_block(cert_pem, CERTIFICATE)?)
 }
 
@@ -59,11 +59,11 @@ pub fn read(cert_pem: &[u8]) -> Result<Facts, CertError> {
 ///
 /// # Errors
 /// Returns an error unless the bytes are one certificate in the format of the network.
-pub fn read_der(der: &[u8]) -> Result<Facts, CertError> {
-    facts(&Certificate::from_der(der).map_err(malformed)?)
+pub fn read_der(der: &[u8]) -> Result<CertificateInfo, CertError> {
+    info(&Certificate::from_der(der).map_err(malformed)?)
 }
 
-fn facts(certificate: &Certificate) -> Result<Facts, CertError> {
+fn info(certificate: &Certificate) -> Result<CertificateInfo, CertError> {
     let tbs = certificate.tbs_certificate();
     let owner = |name: &x509_cert::name::Name| {
         let name = name.common_name().map_err(malformed)?;
@@ -85,7 +85,7 @@ fn facts(certificate: &Certificate) -> Result<Facts, CertError> {
         // The format of the network supports domain names only.
         _ => None,
     };
-    Ok(Facts {
+    Ok(CertificateInfo {
         owner: subject,
         serial: decimal(tbs.serial_number().as_bytes()),
         not_before: tbs.validity().not_before.to_unix_duration(),
@@ -97,20 +97,23 @@ fn facts(certificate: &Certificate) -> Result<Facts, CertError> {
     })
 }
 
-/// Applies the checks of the chain for a new certificate: the PEM format of certificate and public key, the
-/// account, and
-/// the signature by the public key. The chain does not check dates and key usages.
+/// Applies the checks of the chain for a new certificate: the PEM format of certificate and public key, the account,
+/// and the signature by the public key. The chain does not check dates and key usages.
 ///
 /// # Errors
 /// Returns an error if the chain would refuse the certificate.
-pub fn check_published(owner: &Address, cert_pem: &[u8], public_key_pem: &[u8]) -> Result<Facts, CertError> {
+pub fn check_published(
+    owner: &Address,
+    cert_pem: &[u8],
+    public_key_pem: &[u8],
+) -> Result<CertificateInfo, CertError> {
     let der = only_block(cert_pem, CERTIFICATE)?;
     let certificate = Certificate::from_der(&der).map_err(malformed)?;
-    let facts = facts(&certificate)?;
-    if facts.owner != *owner {
+    let info = info(&certificate)?;
+    if info.owner != *owner {
         return Err(CertError::Owner {
             expected: owner.clone(),
-            found: facts.owner.to_string(),
+            found: info.owner.to_string(),
         });
     }
     let refused = |why: &str| CertError::Refused(why.to_owned());
@@ -125,7 +128,7 @@ pub fn check_published(owner: &Address, cert_pem: &[u8], public_key_pem: &[u8]) 
     let signed = certificate.tbs_certificate().to_der().map_err(malformed)?;
     key.verify(&signed, &signature)
         .map_err(|_| refused("the signature does not match the public key"))?;
-    Ok(facts)
+    Ok(info)
 }
 
 /// Formats a big-endian number in decimal.

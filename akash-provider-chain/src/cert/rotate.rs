@@ -3,16 +3,14 @@
 //! ```text
 //!   Make ─▶ Publish ─▶ in a block ─▶ Swap: current becomes old, next becomes current ─▶ grace period ─▶ Revoke old
 //! ```
-//! The state that must survive a crash is in files: the next certificate, and the old certificate, with the
-//! time of the
-//! swap as its modification time. The old certificate is revoked only if one response of the chain contains
-//! it and its
-//! replacement, both valid and byte for byte equal. A certificate that is absent from a response counts as
+//! The state that must survive a crash is in files: the next certificate, and the old certificate, with the time of
+//! the swap as its modification time. The old certificate is revoked only if one response of the chain contains it
+//! and its replacement, both valid and byte for byte equal. A certificate that is absent from a response counts as
+//! unknown. valid and one that replaces it as valid too, both byte for byte; what is absent from an answer is
 //! unknown.
-//! valid and one that replaces it as valid too, both byte for byte; what is absent from an answer is unknown.
 
-use super::rotation::{OnChain, on_chain};
-use super::{CertError, Facts, KeyFile, KeyFiles, OwnCertificate, Step, Usage, next_step};
+use super::rotation::{ChainStatus, chain_status};
+use super::{CertError, CertificateInfo, KeyFile, KeyFiles, OwnCertificate, Step, Usage, next_step};
 use crate::private_key::PrivateKey;
 use akash_provider_core::chain::{Certificate, ChainClient};
 use akash_provider_core::error::Error;
@@ -25,8 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between queries of the block time while the outcome of a transaction is unknown.
 const UNKNOWN_POLL: Duration = Duration::from_secs(5);
-/// Maximum time to wait for an unknown outcome. Block time passes the timeout of the transaction earlier,
-/// unless the
+/// Maximum time to wait for an unknown outcome. Block time passes the timeout of the transaction earlier, unless the
 /// chain is halted.
 const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 
@@ -35,8 +32,8 @@ const UNKNOWN_MAX: Duration = Duration::from_secs(300);
 pub struct RotationSettings {
     /// Purpose of the certificate.
     pub usage: Usage,
-    /// Time between the swap and the revocation of the old certificate. Clients may use the old certificate
-    /// until then.
+    /// Time between the swap and the revocation of the old certificate. Clients may use the old certificate until
+    /// then.
     pub grace: Duration,
     /// Maximum time between two queries of the chain. Another process may revoke the certificate in use.
     pub recheck_max: Duration,
@@ -47,8 +44,7 @@ pub struct RotationSettings {
 }
 
 impl RotationSettings {
-    /// Returns the default settings: a grace period of one hour, a query every six hours, a back-off of 5
-    /// seconds to
+    /// Returns the default settings: a grace period of one hour, a query every six hours, a back-off of 5 seconds to
     /// 10 minutes.
     #[must_use]
     pub const fn new(usage: Usage) -> Self {
@@ -64,11 +60,11 @@ impl RotationSettings {
 
 /// Result of one rotation step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Done {
+pub enum StepResult {
     /// Nothing was necessary. The next step is due after this duration.
-    Kept(Duration),
+    Idle(Duration),
     /// A certificate with this serial was generated and written to the next file.
-    Made(String),
+    Generated(String),
     /// The certificate with this serial was published in a block.
     Published(String),
     /// The certificate with this serial is in use now.
@@ -128,14 +124,14 @@ impl fmt::Debug for Rotation {
 }
 
 /// Certificates that were read from the files.
-struct Held {
+struct StoredCertificates {
     current: Option<OwnCertificate>,
     next: Option<OwnCertificate>,
     /// Old certificate, with the time of the swap since the Unix epoch.
     old: Option<(OwnCertificate, Duration)>,
 }
 
-impl Held {
+impl StoredCertificates {
     fn read(files: &KeyFiles<'_>) -> Result<Self, CertError> {
         let read = |which| match files.read(which) {
             Ok(own) => Ok(Some(own)),
@@ -155,16 +151,15 @@ impl Held {
 }
 
 /// Action for the old certificate.
-enum Old {
+enum OldAction {
     Wait(Duration),
     Revoke(Msg, String),
     Discard,
 }
 
 impl Rotation {
-    /// Creates a rotation of the certificate files of `account` in `home`. The key of the account also signs
-    /// the transactions
-    /// of `chain`.
+    /// Creates a rotation of the certificate files of `account` in `home`. The key of the account also signs the
+    /// transactions of `chain`.
     #[must_use]
     pub const fn new(
         chain: Arc<dyn ChainClient>,
@@ -180,18 +175,17 @@ impl Rotation {
         }
     }
 
-    /// Runs the rotation until `stop` is cancelled. Calls `in_use` with the current certificate at the start
-    /// and after each
-    /// swap.
+    /// Runs the rotation until `stop` is cancelled. Calls `in_use` with the current certificate at the start and
+    /// after each swap.
     pub async fn run(&self, in_use: impl Fn(OwnCertificate) + Send + Sync, stop: CancellationToken) {
-        let mut told = None;
+        let mut reported = None;
         let mut wait = self.settings.retry_min;
         loop {
             let pause = tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
                 done = self.step(since_epoch()) => match done {
-                    Ok(Done::Kept(recheck)) => {
+                    Ok(StepResult::Idle(recheck)) => {
                         wait = self.settings.retry_min;
                         recheck.min(self.settings.recheck_max)
                     }
@@ -201,7 +195,7 @@ impl Rotation {
                         Duration::ZERO
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "certificate rotation failed, retrying");
+                        tracing::warn!(%error, "certificate rotation failed, retrying: check the key and the certificate files");
                         let pause = wait;
                         wait = (wait * 2).min(self.settings.retry_max);
                         pause
@@ -210,12 +204,12 @@ impl Rotation {
             };
             // Also read after a failed step: a failed swap may have replaced the file.
             if let Ok(Some(own)) = self
-                .with_files(|files| Held::read(files).map(|held| held.current))
+                .with_files(|files| StoredCertificates::read(files).map(|stored| stored.current))
                 .await
             {
-                let serial = own.facts().serial.clone();
-                if told.as_ref() != Some(&serial) {
-                    told = Some(serial);
+                let serial = own.info().serial.clone();
+                if reported.as_ref() != Some(&serial) {
+                    reported = Some(serial);
                     in_use(own);
                 }
             }
@@ -231,75 +225,75 @@ impl Rotation {
     ///
     /// # Errors
     /// Returns an error if the step failed. The next call retries the step.
-    pub async fn step(&self, now: Duration) -> Result<Done, RotationError> {
+    pub async fn step(&self, now: Duration) -> Result<StepResult, RotationError> {
         // The chain is queried first: decrypting the files is slow, and useless if the query fails.
         let published = self.chain.certificates(self.account.address(), None).await?;
-        let held = self.with_files(Held::read).await?;
+        let stored = self.with_files(StoredCertificates::read).await?;
         let pem = |own: &Option<OwnCertificate>| own.as_ref().map(OwnCertificate::cert_pem);
-        let (current, next) = (pem(&held.current), pem(&held.next));
+        let (current, next) = (pem(&stored.current), pem(&stored.next));
         let step = next_step(
-            view(&held.current, current.as_ref()),
-            view(&held.next, next.as_ref()),
+            view(&stored.current, current.as_ref()),
+            view(&stored.next, next.as_ref()),
             &published,
             now,
         );
         match step {
             Step::Make => self.make(now).await,
-            Step::PublishNext => self.publish(held.next).await,
-            Step::PublishCurrent => self.publish(held.current).await,
+            Step::PublishNext => self.publish(stored.next).await,
+            Step::PublishCurrent => self.publish(stored.current).await,
             // A swap was interrupted: there is no current file, and the old file is already written.
-            Step::Promote { .. } if held.current.is_none() => self.swap(held.next).await,
-            Step::Promote { .. } => match old_step(&held, &published, now, self.settings.grace) {
+            Step::Promote { .. } if stored.current.is_none() => self.swap(stored.next).await,
+            Step::Promote { .. } => match old_step(&stored, &published, now, self.settings.grace) {
                 // There is only one old file, so the old certificate is revoked first.
-                Some(Old::Wait(left)) if left > Duration::ZERO => Ok(Done::Kept(left)),
-                Some(Old::Revoke(msg, serial)) => self.revoke(msg, serial).await,
-                _ => self.swap(held.next).await,
+                Some(OldAction::Wait(left)) if left > Duration::ZERO => Ok(StepResult::Idle(left)),
+                Some(OldAction::Revoke(msg, serial)) => self.revoke(msg, serial).await,
+                _ => self.swap(stored.next).await,
             },
             Step::DiscardNext => {
                 self.with_files(|files| files.discard_next()).await?;
-                Ok(Done::Discarded)
+                Ok(StepResult::Discarded)
             }
-            Step::Keep { recheck_in } => match old_step(&held, &published, now, self.settings.grace) {
-                None => Ok(Done::Kept(recheck_in)),
-                Some(Old::Wait(left)) => Ok(Done::Kept(recheck_in.min(left))),
-                Some(Old::Revoke(msg, serial)) => self.revoke(msg, serial).await,
-                Some(Old::Discard) => {
+            Step::Keep { recheck_in } => match old_step(&stored, &published, now, self.settings.grace) {
+                None => Ok(StepResult::Idle(recheck_in)),
+                Some(OldAction::Wait(left)) => Ok(StepResult::Idle(recheck_in.min(left))),
+                Some(OldAction::Revoke(msg, serial)) => self.revoke(msg, serial).await,
+                Some(OldAction::Discard) => {
                     self.with_files(|files| files.discard_old()).await?;
-                    Ok(Done::Discarded)
+                    Ok(StepResult::Discarded)
                 }
             },
         }
     }
 
-    async fn make(&self, now: Duration) -> Result<Done, RotationError> {
+    async fn make(&self, now: Duration) -> Result<StepResult, RotationError> {
         let (owner, usage) = (self.account.address().clone(), self.settings.usage.clone());
         let made = move |files: &KeyFiles<'_>| {
             let own = OwnCertificate::make(&owner, &usage, now)?;
             // Written before the publication: a published certificate without its private key is useless.
             files.write(KeyFile::Next, &own)?;
-            Ok(own.facts().serial.clone())
+            Ok(own.info().serial.clone())
         };
-        Ok(Done::Made(self.with_files(made).await?))
+        Ok(StepResult::Generated(self.with_files(made).await?))
     }
 
-    async fn publish(&self, own: Option<OwnCertificate>) -> Result<Done, RotationError> {
+    async fn publish(&self, own: Option<OwnCertificate>) -> Result<StepResult, RotationError> {
         let absent = || RotationError::Interrupted("the certificate file does not exist".to_owned());
         let own = own.ok_or_else(absent)?;
         self.send("publish the certificate", own.publish()).await?;
-        Ok(Done::Published(own.facts().serial.clone()))
+        Ok(StepResult::Published(own.info().serial.clone()))
     }
 
-    async fn swap(&self, next: Option<OwnCertificate>) -> Result<Done, RotationError> {
+    async fn swap(&self, next: Option<OwnCertificate>) -> Result<StepResult, RotationError> {
         self.with_files(|files| files.swap()).await?;
-        Ok(Done::Swapped(
-            next.map_or_else(String::new, |own| own.facts().serial.clone()),
+        Ok(StepResult::Swapped(
+            next.map_or_else(String::new, |own| own.info().serial.clone()),
         ))
     }
 
-    async fn revoke(&self, msg: Msg, serial: String) -> Result<Done, RotationError> {
+    async fn revoke(&self, msg: Msg, serial: String) -> Result<StepResult, RotationError> {
         // The file remains until a later response of the chain reports the certificate as revoked.
         self.send("revoke the old certificate", msg).await?;
-        Ok(Done::Revoked(serial))
+        Ok(StepResult::Revoked(serial))
     }
 
     /// Sends a message and waits until the outcome is known.
@@ -325,8 +319,7 @@ impl Rotation {
         }
     }
 
-    /// Runs blocking file operations. Decryption of a file is slow by design: 600,000 rounds of key
-    /// derivation.
+    /// Runs blocking file operations. Decryption of a file is slow by design: 600,000 rounds of key derivation.
     async fn with_files<T: Send + 'static>(
         &self,
         work: impl FnOnce(&KeyFiles<'_>) -> Result<T, CertError> + Send + 'static,
@@ -346,29 +339,35 @@ impl Rotation {
     }
 }
 
-fn view<'a>(own: &'a Option<OwnCertificate>, pem: Option<&'a String>) -> Option<(&'a Facts, &'a [u8])> {
-    Some((own.as_ref()?.facts(), pem?.as_bytes()))
+fn view<'a>(
+    own: &'a Option<OwnCertificate>,
+    pem: Option<&'a String>,
+) -> Option<(&'a CertificateInfo, &'a [u8])> {
+    Some((own.as_ref()?.info(), pem?.as_bytes()))
 }
 
 /// Returns the action for the old certificate, if there is one.
-fn old_step(held: &Held, published: &[Certificate], now: Duration, grace: Duration) -> Option<Old> {
-    let (old, swapped) = held.old.as_ref()?;
-    let stands = |own: &OwnCertificate| on_chain(own.facts(), own.cert_pem().as_bytes(), published);
-    // The certificate needs no revocation: it is expired or revoked, or its serial belongs to another
-    // certificate.
-    if !old.facts().is_valid_at(now) || stands(old) == OnChain::Useless {
-        return Some(Old::Discard);
+fn old_step(
+    stored: &StoredCertificates,
+    published: &[Certificate],
+    now: Duration,
+    grace: Duration,
+) -> Option<OldAction> {
+    let (old, swapped) = stored.old.as_ref()?;
+    let status = |own: &OwnCertificate| chain_status(own.info(), own.cert_pem().as_bytes(), published);
+    // The certificate needs no revocation: it is expired or revoked, or its serial belongs to another certificate.
+    if !old.info().is_valid_at(now) || status(old) == ChainStatus::Invalid {
+        return Some(OldAction::Discard);
     }
     let left = swapped.saturating_add(grace).saturating_sub(now);
-    let others = held.current.iter().chain(&held.next);
-    // After an interrupted swap, the current file may contain the old certificate, which cannot replace
-    // itself.
-    let mut others = others.filter(|own| own.facts().serial != old.facts().serial);
-    let replaced = others.any(|own| stands(own) == OnChain::Valid);
-    if replaced && stands(old) == OnChain::Valid && left.is_zero() {
-        return Some(Old::Revoke(old.revoke(), old.facts().serial.clone()));
+    let others = stored.current.iter().chain(&stored.next);
+    // After an interrupted swap, the current file may contain the old certificate, which cannot replace itself.
+    let mut others = others.filter(|own| own.info().serial != old.info().serial);
+    let replaced = others.any(|own| status(own) == ChainStatus::Valid);
+    if replaced && status(old) == ChainStatus::Valid && left.is_zero() {
+        return Some(OldAction::Revoke(old.revoke(), old.info().serial.clone()));
     }
-    Some(Old::Wait(left))
+    Some(OldAction::Wait(left))
 }
 
 fn since_epoch() -> Duration {

@@ -1,12 +1,11 @@
-//! Decision about the next step of a certificate rotation. A restart after a crash continues with the same
-//! step.
+//! Decision about the next step of a certificate rotation. A restart after a crash continues with the same step.
 //! [`Rotation`](super::Rotation) performs the steps.
 //!
 //! ```text
 //! Make ─▶ next file ─▶ Publish ─▶ on the chain ─▶ Promote (next becomes current) ─▶ Revoke the old one ─▶ Keep
 //! ```
 
-use super::Facts;
+use super::CertificateInfo;
 use akash_provider_core::chain::Certificate;
 use std::time::Duration;
 
@@ -27,12 +26,10 @@ pub enum Step {
     PublishNext,
     /// Publish the certificate in the current file.
     PublishCurrent,
-    /// Replace the current file by the next file. After the grace period, revoke the old certificate if it is
-    /// still valid on
-    /// the chain.
+    /// Replace the current file by the next file. After the grace period, revoke the old certificate if it is still
+    /// valid on the chain.
     Promote {
-        /// Serial of the old certificate. `None` if it is not valid on the chain, or if it is the same
-        /// certificate.
+        /// Serial of the old certificate. `None` if it is not valid on the chain, or if it is the same certificate.
         revoke: Option<String>,
     },
     /// Remove the next file, which is unusable.
@@ -40,39 +37,39 @@ pub enum Step {
 }
 
 /// Returns the next step. `published` contains all certificates of the account on the chain, read after all
-/// transactions
-/// about them have completed. `now` is the time since the Unix epoch.
+/// transactions about them have completed. `now` is the time since the Unix epoch.
 #[must_use]
 pub fn next_step(
-    current: Option<(&Facts, &[u8])>,
-    next: Option<(&Facts, &[u8])>,
+    current: Option<(&CertificateInfo, &[u8])>,
+    next: Option<(&CertificateInfo, &[u8])>,
     published: &[Certificate],
     now: Duration,
 ) -> Step {
-    let fresh = |facts: &Facts| facts.is_valid_at(now) && facts.not_after.saturating_sub(now) > RENEW_BEFORE;
-    if let Some((facts, pem)) = next {
-        return match on_chain(facts, pem, published) {
+    let fresh =
+        |info: &CertificateInfo| info.is_valid_at(now) && info.not_after.saturating_sub(now) > RENEW_BEFORE;
+    if let Some((info, pem)) = next {
+        return match chain_status(info, pem, published) {
             // Checked first: a valid certificate that expires soon would have to be replaced at once.
-            _ if !fresh(facts) => Step::DiscardNext,
-            OnChain::Valid => {
-                let old = current.filter(|(c, pem)| on_chain(c, pem, published) == OnChain::Valid);
-                let old = old.filter(|(c, _)| c.serial != facts.serial);
+            _ if !fresh(info) => Step::DiscardNext,
+            ChainStatus::Valid => {
+                let old = current.filter(|(c, pem)| chain_status(c, pem, published) == ChainStatus::Valid);
+                let old = old.filter(|(c, _)| c.serial != info.serial);
                 Step::Promote {
                     revoke: old.map(|(c, _)| c.serial.clone()),
                 }
             }
-            OnChain::Absent => Step::PublishNext,
-            OnChain::Useless => Step::DiscardNext,
+            ChainStatus::Absent => Step::PublishNext,
+            ChainStatus::Invalid => Step::DiscardNext,
         };
     }
     match current {
-        Some((facts, pem)) if fresh(facts) => match on_chain(facts, pem, published) {
-            OnChain::Valid => {
-                let left = facts.not_after.saturating_sub(now).saturating_sub(RENEW_BEFORE);
+        Some((info, pem)) if fresh(info) => match chain_status(info, pem, published) {
+            ChainStatus::Valid => {
+                let left = info.not_after.saturating_sub(now).saturating_sub(RENEW_BEFORE);
                 Step::Keep { recheck_in: left }
             }
-            OnChain::Absent => Step::PublishCurrent,
-            OnChain::Useless => Step::Make,
+            ChainStatus::Absent => Step::PublishCurrent,
+            ChainStatus::Invalid => Step::Make,
         },
         _ => Step::Make,
     }
@@ -80,21 +77,21 @@ pub fn next_step(
 
 /// Status of a certificate on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum OnChain {
+pub(super) enum ChainStatus {
     /// Published and not revoked.
     Valid,
     /// No certificate on the chain has this serial.
     Absent,
     /// Revoked, or the serial belongs to another certificate.
-    Useless,
+    Invalid,
 }
 
 /// Returns the status of a certificate according to a response of the chain.
-pub(super) fn on_chain(facts: &Facts, pem: &[u8], published: &[Certificate]) -> OnChain {
-    match published.iter().find(|c| c.serial == facts.serial) {
-        None => OnChain::Absent,
+pub(super) fn chain_status(info: &CertificateInfo, pem: &[u8], published: &[Certificate]) -> ChainStatus {
+    match published.iter().find(|c| c.serial == info.serial) {
+        None => ChainStatus::Absent,
         // White space at the ends is ignored: tools differ in the last newline.
-        Some(found) if found.valid && found.cert.trim_ascii() == pem.trim_ascii() => OnChain::Valid,
-        Some(_) => OnChain::Useless,
+        Some(found) if found.valid && found.cert.trim_ascii() == pem.trim_ascii() => ChainStatus::Valid,
+        Some(_) => ChainStatus::Invalid,
     }
 }

@@ -19,8 +19,7 @@ fn server() -> Usage {
     }
 }
 
-/// Returns the signed part of a certificate with the public key zeroed, because keys differ between
-/// certificates.
+/// Returns the signed part of a certificate with the public key zeroed, because keys differ between certificates.
 fn comparable(der: &[u8]) -> Vec<u8> {
     use x509_cert::der::{Decode, Encode};
     let certificate = x509_cert::Certificate::from_der(der).unwrap();
@@ -48,16 +47,16 @@ fn new_certificate_has_the_bytes_of_the_recorded_certificate() {
     for (name, owner, usage, made_at) in cases {
         let cert = fs::read(folder.join(format!("{name}-onchain-cert.pem"))).unwrap();
         let public_key = fs::read(folder.join(format!("{name}-onchain-pubkey.pem"))).unwrap();
-        let facts = check_published(&owner, &cert, &public_key).unwrap();
-        assert_eq!(facts.serial, made_at.as_nanos().to_string());
+        let info = check_published(&owner, &cert, &public_key).unwrap();
+        assert_eq!(info.serial, made_at.as_nanos().to_string());
         let own = OwnCertificate::make(&owner, &usage, made_at).unwrap();
         let recorded = only_block(&cert, CERTIFICATE).unwrap();
         assert_eq!(comparable(own.der()), comparable(&recorded), "{name}");
-        let own_facts = Facts {
-            public_key: facts.public_key.clone(),
-            ..own.facts().clone()
+        let own_info = CertificateInfo {
+            public_key: info.public_key.clone(),
+            ..own.info().clone()
         };
-        assert_eq!(own_facts, facts);
+        assert_eq!(own_info, info);
         assert_eq!(
             own.cert_pem().lines().next(),
             std::str::from_utf8(&cert).unwrap().lines().next()
@@ -74,17 +73,17 @@ fn new_certificate_has_the_bytes_of_the_recorded_certificate() {
 fn new_certificate_passes_the_checks_of_the_chain() {
     for usage in [Usage::Client, server()] {
         let own = OwnCertificate::make(&owner(), &usage, now()).unwrap();
-        let facts = check_published(
+        let info = check_published(
             &owner(),
             own.cert_pem().as_bytes(),
             own.public_key_pem().as_bytes(),
         )
         .unwrap();
-        assert_eq!(&facts, own.facts());
-        assert_eq!((facts.client, facts.server), (true, usage != Usage::Client));
-        assert!(facts.is_valid_at(now() + VALIDITY / 2));
-        assert!(!facts.is_valid_at(now() + VALIDITY + Duration::from_secs(1)));
-        assert!(!facts.is_valid_at(Duration::from_secs(now().as_secs() - 1)));
+        assert_eq!(&info, own.info());
+        assert_eq!((info.client, info.server), (true, usage != Usage::Client));
+        assert!(info.is_valid_at(now() + VALIDITY / 2));
+        assert!(!info.is_valid_at(now() + VALIDITY + Duration::from_secs(1)));
+        assert!(!info.is_valid_at(Duration::from_secs(now().as_secs() - 1)));
         let Msg::CreateCertificate {
             owner: signer,
             cert,
@@ -95,7 +94,7 @@ fn new_certificate_passes_the_checks_of_the_chain() {
         };
         assert_eq!((signer, cert), (owner(), own.cert_pem().into_bytes()));
         assert_eq!(pubkey, own.public_key_pem().into_bytes());
-        let serial = facts.serial.clone();
+        let serial = info.serial.clone();
         assert_eq!(
             own.revoke(),
             Msg::RevokeCertificate {
@@ -166,7 +165,7 @@ fn refuses_invalid_domains() {
     }
     let own = make(&["*.ingress.example.com", "a-1.example.com", "localhost"]).unwrap();
     assert_eq!(
-        own.facts().domains,
+        own.info().domains,
         ["*.ingress.example.com", "a-1.example.com", "localhost"]
     );
 }
@@ -188,7 +187,7 @@ fn certificate_with_a_changed_byte_never_verifies() {
 
 fn on_chain(own: &OwnCertificate, valid: bool) -> Certificate {
     Certificate {
-        serial: own.facts().serial.clone(),
+        serial: own.info().serial.clone(),
         valid,
         cert: own.cert_pem().into_bytes(),
         pubkey: own.public_key_pem().into_bytes(),
@@ -204,10 +203,10 @@ fn step(
     let pems = [current, next].map(|o| o.map(OwnCertificate::cert_pem));
     let of = |own: Option<&OwnCertificate>, at: usize| {
         own.zip(pems[at].as_ref())
-            .map(|(o, p)| (o.facts().clone(), p.as_bytes().to_vec()))
+            .map(|(o, p)| (o.info().clone(), p.as_bytes().to_vec()))
     };
     let (current, next) = (of(current, 0), of(next, 1));
-    let view = |o: &Option<(Facts, Vec<u8>)>| o.as_ref().map(|(f, p)| (f.clone(), p.clone()));
+    let view = |o: &Option<(CertificateInfo, Vec<u8>)>| o.as_ref().map(|(f, p)| (f.clone(), p.clone()));
     let (current, next) = (view(&current), view(&next));
     next_step(
         current.as_ref().map(|(f, p)| (f, &p[..])),
@@ -249,7 +248,7 @@ fn rotation_continues_after_an_interruption_at_any_step() {
         Step::PublishNext
     );
     let promote = Step::Promote {
-        revoke: Some(old.facts().serial.clone()),
+        revoke: Some(old.info().serial.clone()),
     };
     assert_eq!(
         step(

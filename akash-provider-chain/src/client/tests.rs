@@ -22,30 +22,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Simulated node, with the number of calls of each method.
 #[derive(Clone)]
-struct Scene {
+struct CountingNode {
     node: Arc<Mutex<Node>>,
-    asked: Arc<Mutex<BTreeMap<String, u32>>>,
+    calls: Arc<Mutex<BTreeMap<String, u32>>>,
 }
 
-impl Scene {
+impl CountingNode {
     fn new(key: &PrivateKey) -> Self {
         Self {
             node: Arc::new(Mutex::new(Node::new(key.public()))),
-            asked: Arc::default(),
+            calls: Arc::default(),
         }
     }
 
-    fn asked(&self, what: &str) -> u32 {
-        self.asked.lock().unwrap().get(what).copied().unwrap_or_default()
+    fn calls(&self, what: &str) -> u32 {
+        self.calls.lock().unwrap().get(what).copied().unwrap_or_default()
     }
 
     fn reply(&self, method: &str, params: &Value) -> Reply {
         let what = params["path"].as_str().unwrap_or(method);
-        *self.asked.lock().unwrap().entry(what.to_owned()).or_default() += 1;
+        *self.calls.lock().unwrap().entry(what.to_owned()).or_default() += 1;
         let mut node = self.node.lock().unwrap();
         let info = node.sync_info();
         match method {
@@ -168,14 +168,14 @@ fn key() -> PrivateKey {
 async fn until(what: &str, condition: impl Fn() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < PATIENCE, "timeout: {what}");
+        assert!(began.elapsed() < TIMEOUT, "timeout: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 /// Client that receives the blocks of a simulated node.
-struct Following {
-    scene: Scene,
+struct FollowingClient {
+    scene: CountingNode,
     server: Server,
     client: AkashClient,
     _events: BoxStream<'static, Result<ChainEvent, Error>>,
@@ -183,11 +183,11 @@ struct Following {
     task: JoinHandle<()>,
 }
 
-impl Following {
+impl FollowingClient {
     async fn start() -> Self {
         let key = key();
         let us = key.address().clone();
-        let scene = Scene::new(&key);
+        let scene = CountingNode::new(&key);
         let serving = scene.clone();
         let server = Server::start(move |method, params| serving.reply(method, params)).await;
         let settings = ClientSettings {
@@ -215,7 +215,7 @@ impl Following {
 
 #[tokio::test]
 async fn closed_fence_prevents_transactions() {
-    let world = Following::start().await;
+    let world = FollowingClient::start().await;
     let bid = {
         let node = world.scene.node.lock().unwrap();
         node.bid(&node.order(1))
@@ -225,11 +225,11 @@ async fn closed_fence_prevents_transactions() {
     let fenced = world.client.fenced(move || fence.load(Ordering::Relaxed));
     let refused = fenced.broadcast_msgs(vec![bid.clone()]).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
-    assert_eq!(world.scene.asked("broadcast_tx_sync"), 0);
+    assert_eq!(world.scene.calls("broadcast_tx_sync"), 0);
     is_open.store(true, Ordering::Relaxed);
     let sending = tokio::spawn(async move { fenced.broadcast_msgs(vec![bid]).await });
     until("the transaction is sent", || {
-        world.scene.asked("broadcast_tx_sync") == 1
+        world.scene.calls("broadcast_tx_sync") == 1
     })
     .await;
     sending.abort();
@@ -239,14 +239,14 @@ async fn closed_fence_prevents_transactions() {
 
 #[tokio::test]
 async fn observed_blocks_complete_transactions_without_queries() {
-    let Following {
+    let FollowingClient {
         scene,
         server,
         client,
         _events,
         stop,
         task,
-    } = Following::start().await;
+    } = FollowingClient::start().await;
 
     let bids: Vec<Msg> = {
         let node = scene.node.lock().unwrap();
@@ -274,7 +274,7 @@ async fn observed_blocks_complete_transactions_without_queries() {
         let outcome = call.await.unwrap().unwrap();
         assert_eq!(outcome, TxOutcome::Committed { height });
     }
-    assert_eq!(scene.asked(GetTxRequest::PATH), 0, "no transaction was queried");
+    assert_eq!(scene.calls(GetTxRequest::PATH), 0, "no transaction was queried");
 
     let writer = client.status().writer.unwrap();
     assert_eq!(
@@ -282,7 +282,7 @@ async fn observed_blocks_complete_transactions_without_queries() {
         (0, 0, Nonces::Unordered)
     );
     assert_eq!(writer.gas_price.unwrap().to_string(), "0.025uakt");
-    assert_eq!((writer.trouble, writer.is_stopped), (None, false));
+    assert_eq!((writer.problem, writer.is_stopped), (None, false));
     assert_eq!(client.status().reader.follower.height, height);
 
     stop.cancel();
@@ -294,14 +294,14 @@ async fn observed_blocks_complete_transactions_without_queries() {
 
 #[tokio::test]
 async fn observed_block_reports_a_failed_transaction() {
-    let Following {
+    let FollowingClient {
         scene,
         server,
         client,
         _events,
         stop,
         task,
-    } = Following::start().await;
+    } = FollowingClient::start().await;
     let (bid, deployment) = {
         let node = scene.node.lock().unwrap();
         let order = node.order(1);
@@ -324,14 +324,14 @@ async fn observed_block_reports_a_failed_transaction() {
         }
     );
     assert!(closed, "{outcome:?}");
-    assert_eq!(scene.asked(GetTxRequest::PATH), 0);
+    assert_eq!(scene.calls(GetTxRequest::PATH), 0);
     stop.cancel();
     task.await.unwrap();
 }
 
 #[tokio::test]
 async fn client_without_a_key_can_only_read() {
-    let scene = Scene::new(&key());
+    let scene = CountingNode::new(&key());
     let serving = scene.clone();
     let server = Server::start(move |method, params| serving.reply(method, params)).await;
     let settings = ClientSettings::new(vec![server.url.clone()], CHAIN);

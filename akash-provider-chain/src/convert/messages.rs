@@ -4,7 +4,7 @@ use super::ids::{address, bid_id, lease_id, wire_bid, wire_lease};
 use super::money::{coin, dec_coin, duration, wire_coin, wire_dec_coin, wire_duration};
 use super::records::{close_reason, offers, provider_info, wire_info};
 use super::resources::{from_attributes, wire_attributes, wire_resources};
-use super::{Malformed, required, shown};
+use super::{Malformed, excerpt, required};
 use crate::proto::akash::base::deposit::v1::{Deposit, Source};
 use crate::proto::akash::{cert::v1 as cert, market::v1beta5 as mkt, provider::v1beta4 as prov};
 use akash_provider_core::types::{CloseReason, Msg, ProviderRecord, ResourceUnit};
@@ -150,7 +150,7 @@ pub fn from_any(any: &Any) -> Result<Option<Msg>, Malformed> {
         let msg: cert::MsgRevokeCertificate = unpack(any)?;
         let id = required("id", msg.id)?;
         if id.serial.is_empty() || !id.serial.bytes().all(|b| b.is_ascii_digit()) {
-            let why = format!("`{}` is not decimal", shown(&id.serial));
+            let why = format!("`{}` is not decimal", excerpt(&id.serial));
             return Err(Malformed::new("id.serial", why));
         }
         Msg::RevokeCertificate {

@@ -1,6 +1,6 @@
 //! Conversions of amounts and durations.
 
-use super::{Malformed, required, shown};
+use super::{Malformed, excerpt, required};
 use crate::proto::cosmos::base::v1beta1 as wire;
 use akash_provider_core::types::{BlockTime, Coin, Dec, DecCoin, Denom};
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub(super) fn scaled(part: &str, text: &str) -> Result<Dec, Malformed> {
     let scaled = text.parse::<i128>();
     scaled
         .map(Dec::from_scaled)
-        .map_err(|_| Malformed::new(part, format!("`{}` is not a scaled decimal", shown(text))))
+        .map_err(|_| Malformed::new(part, format!("`{}` is not a scaled decimal", excerpt(text))))
 }
 
 pub(super) fn dec_coin(part: &str, coin: Option<wire::DecCoin>) -> Result<DecCoin, Malformed> {
@@ -40,7 +40,7 @@ pub(super) fn coin(part: &str, coin: Option<wire::Coin>) -> Result<Coin, Malform
         amount: amount.map_err(|_| {
             Malformed::new(
                 format!("{part}.amount"),
-                format!("`{}` is not an amount", shown(&coin.amount)),
+                format!("`{}` is not an amount", excerpt(&coin.amount)),
             )
         })?,
     })

@@ -328,7 +328,7 @@ pub fn account(account: Option<prost_types::Any>) -> Result<Account, Malformed> 
             vesting.base_vesting_account.and_then(|b| b.base_account)
         }
         url => {
-            let why = format!("unknown account type `{}`", super::shown(url));
+            let why = format!("unknown account type `{}`", super::excerpt(url));
             return Err(Malformed::new("account", why));
         }
     };
@@ -373,7 +373,7 @@ pub fn coin_balance(balance: Option<WireCoin>, denom: &str) -> Result<Coin, Malf
         });
     };
     if balance.denom != denom {
-        let why = format!("is `{}`, expected `{denom}`", super::shown(&balance.denom));
+        let why = format!("is `{}`, expected `{denom}`", super::excerpt(&balance.denom));
         return Err(Malformed::new("balance.denom", why));
     }
     coin("balance", Some(balance))

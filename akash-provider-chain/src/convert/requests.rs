@@ -96,7 +96,7 @@ pub fn leases_request(filter: &LeaseFilter, page: PageRequest) -> mkt::v1beta5::
 
 /// Returns the filter for all leases of a deployment in one state.
 #[must_use]
-pub fn all_leases_of(deployment: &DeploymentId, state: LeaseState) -> LeaseFilter {
+pub fn deployment_leases(deployment: &DeploymentId, state: LeaseState) -> LeaseFilter {
     LeaseFilter {
         provider: None,
         deployment: Some(deployment.clone()),

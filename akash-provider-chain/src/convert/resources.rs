@@ -1,7 +1,7 @@
 //! Conversions of resources and group specifications.
 
 use super::money::{dec_coin, wire_dec_coin};
-use super::{Malformed, required, shown};
+use super::{Malformed, excerpt, required};
 use crate::proto::akash::base::attributes::v1 as attributes;
 use crate::proto::akash::base::resources::v1beta4 as wire;
 use crate::proto::akash::deployment::v1beta4 as deployment;
@@ -32,7 +32,7 @@ fn value(part: &str, value: Option<wire::ResourceValue>) -> Result<u64, Malforme
     let text = std::str::from_utf8(&digits).ok();
     let number = text.filter(|t| t.bytes().all(|b| b.is_ascii_digit()));
     number.and_then(|t| t.parse().ok()).ok_or_else(|| {
-        let text = shown(&String::from_utf8_lossy(&digits));
+        let text = excerpt(&String::from_utf8_lossy(&digits));
         Malformed::new(part, format!("`{text}` is not a resource amount"))
     })
 }

@@ -5,7 +5,7 @@ use super::ids::{wire_bid, wire_deployment, wire_group, wire_lease};
 use super::messages::{pack, unpack};
 use super::money::{coin, duration, wire_coin, wire_duration};
 use super::resources::{from_attributes, group_spec, wire_attributes, wire_group_spec};
-use super::{Malformed, required, shown};
+use super::{Malformed, excerpt, required};
 use crate::proto::akash::base::deposit::v1::{Deposit, Source};
 use crate::proto::akash::escrow::id::v1 as escrow_id;
 use crate::proto::akash::{
@@ -170,7 +170,7 @@ fn deposit(msg: escrow::MsgAccountDeposit) -> Result<TenantMsg, Malformed> {
     let deployment = id.xid.parse::<DeploymentId>().ok();
     let deployment = deployment.filter(|_| id.scope == i32::from(escrow_id::Scope::Deployment));
     let deployment = deployment.ok_or_else(|| {
-        let why = format!("`{}` is not the escrow account of a deployment", shown(&id.xid));
+        let why = format!("`{}` is not the escrow account of a deployment", excerpt(&id.xid));
         Malformed::new("id.xid", why)
     })?;
     // `TenantMsg::Deposit` has no field for a payer other than the owner.

@@ -1,5 +1,4 @@
-//! Conversions compared with recorded requests and responses: rebuilt requests have the same bytes, and
-//! converted
+//! Conversions compared with recorded requests and responses: rebuilt requests have the same bytes, and converted
 //! responses have the recorded values.
 
 use super::*;
@@ -17,7 +16,7 @@ use serde_json::Value;
 use testbed::recordings::{self, files, json};
 
 /// Modules that a provider does not query.
-const NOT_SPOKEN: [&str; 2] = ["/akash.oracle.v2.", "/akash.bme.v1."];
+const NOT_QUERIED: [&str; 2] = ["/akash.oracle.v2.", "/akash.bme.v1."];
 
 struct Recording {
     name: String,
@@ -63,7 +62,7 @@ fn deployment_of(owner: &str, dseq: u64) -> Option<DeploymentId> {
 
 #[expect(clippy::too_many_lines, reason = "a table with one arm per request")]
 /// Rebuilds a request from the types of the core. Returns `None` if these types cannot express the request.
-fn rebuilt(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
+fn rebuild_request(path: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     fn of<M: Message + Default>(bytes: &[u8]) -> M {
         M::decode(bytes).unwrap()
     }
@@ -156,7 +155,7 @@ fn rebuilt_requests_have_the_recorded_bytes() {
         name, path, request, ..
     } in recordings
     {
-        if let Some(bytes) = rebuilt(&path, &request) {
+        if let Some(bytes) = rebuild_request(&path, &request) {
             assert_eq!(bytes, request, "{name}");
             built += 1;
         }
@@ -166,7 +165,7 @@ fn rebuilt_requests_have_the_recorded_bytes() {
 }
 
 /// Decodes and encodes a recording. With `exact`, the bytes must be equal: the types contain all fields.
-fn again<M: Method + Default>(recording: &Recording, exact: bool) -> Option<M::Response> {
+fn decode_recording<M: Method + Default>(recording: &Recording, exact: bool) -> Option<M::Response> {
     let name = &recording.name;
     let request = M::decode(&*recording.request).unwrap();
     assert_eq!(request.encode_to_vec(), recording.request, "{name}: the request");
@@ -182,12 +181,12 @@ fn market(recording: &Recording) -> bool {
     let name = &recording.name;
     match recording.path.as_str() {
         mkt::v1beta5::QueryOrderRequest::PATH => {
-            if let Some(answer) = again::<mkt::v1beta5::QueryOrderRequest>(recording, true) {
+            if let Some(answer) = decode_recording::<mkt::v1beta5::QueryOrderRequest>(recording, true) {
                 order(answer.order.unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
             }
         }
         mkt::v1beta5::QueryOrdersRequest::PATH => {
-            for wire in again::<mkt::v1beta5::QueryOrdersRequest>(recording, true)
+            for wire in decode_recording::<mkt::v1beta5::QueryOrdersRequest>(recording, true)
                 .unwrap_or_default()
                 .orders
             {
@@ -200,12 +199,12 @@ fn market(recording: &Recording) -> bool {
             }
         }
         mkt::v1beta5::QueryBidRequest::PATH => {
-            if let Some(answer) = again::<mkt::v1beta5::QueryBidRequest>(recording, true) {
+            if let Some(answer) = decode_recording::<mkt::v1beta5::QueryBidRequest>(recording, true) {
                 bid(answer.bid.unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
             }
         }
         mkt::v1beta5::QueryBidsRequest::PATH => {
-            for answer in again::<mkt::v1beta5::QueryBidsRequest>(recording, true)
+            for answer in decode_recording::<mkt::v1beta5::QueryBidsRequest>(recording, true)
                 .unwrap_or_default()
                 .bids
             {
@@ -213,19 +212,20 @@ fn market(recording: &Recording) -> bool {
             }
         }
         mkt::v1beta5::QueryLeaseRequest::PATH => {
-            if let Some(answer) = again::<mkt::v1beta5::QueryLeaseRequest>(recording, true) {
+            if let Some(answer) = decode_recording::<mkt::v1beta5::QueryLeaseRequest>(recording, true) {
                 let record = lease_record(answer).unwrap_or_else(|e| panic!("{name}: {e}"));
                 assert!(record.payment.is_some(), "{name}");
             }
         }
         mkt::v1beta5::QueryLeasesRequest::PATH => {
-            let answer = again::<mkt::v1beta5::QueryLeasesRequest>(recording, true).unwrap_or_default();
+            let answer =
+                decode_recording::<mkt::v1beta5::QueryLeasesRequest>(recording, true).unwrap_or_default();
             for answer in answer.leases {
                 lease_record(answer).unwrap_or_else(|e| panic!("{name}: {e}"));
             }
         }
         mkt::v1beta5::QueryParamsRequest::PATH => {
-            let answer = again::<mkt::v1beta5::QueryParamsRequest>(recording, true).unwrap();
+            let answer = decode_recording::<mkt::v1beta5::QueryParamsRequest>(recording, true).unwrap();
             let params = market_params(answer.params.unwrap()).unwrap();
             assert_eq!(params.order_max_bids, 20, "{name}");
             assert!(
@@ -243,28 +243,33 @@ fn accounts(recording: &Recording) -> bool {
     let name = &recording.name;
     match recording.path.as_str() {
         dep::v1beta4::QueryDeploymentRequest::PATH => {
-            if let Some(answer) = again::<dep::v1beta4::QueryDeploymentRequest>(recording, true) {
+            if let Some(answer) = decode_recording::<dep::v1beta4::QueryDeploymentRequest>(recording, true) {
                 let (_, groups, money) = deployment(answer).unwrap_or_else(|e| panic!("{name}: {e}"));
                 assert!(!groups.is_empty() && !money.funds.is_empty(), "{name}");
             }
         }
         dep::v1beta4::QueryGroupRequest::PATH => {
-            let answer = again::<dep::v1beta4::QueryGroupRequest>(recording, true).unwrap();
+            let answer = decode_recording::<dep::v1beta4::QueryGroupRequest>(recording, true).unwrap();
             group(answer.group.unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
         }
         prov::v1beta4::QueryProviderRequest::PATH => {
-            if let Some(answer) = again::<prov::v1beta4::QueryProviderRequest>(recording, true) {
+            if let Some(answer) = decode_recording::<prov::v1beta4::QueryProviderRequest>(recording, true) {
                 provider(answer.provider.unwrap()).unwrap_or_else(|e| panic!("{name}: {e}"));
             }
         }
         prov::v1beta4::QueryProvidersRequest::PATH => {
-            drop(again::<prov::v1beta4::QueryProvidersRequest>(recording, true));
+            drop(decode_recording::<prov::v1beta4::QueryProvidersRequest>(
+                recording, true,
+            ));
         }
         audit::v1::QueryProviderAuditorRequest::PATH => {
-            drop(again::<audit::v1::QueryProviderAuditorRequest>(recording, true));
+            drop(decode_recording::<audit::v1::QueryProviderAuditorRequest>(
+                recording, true,
+            ));
         }
         audit::v1::QueryProviderAttributesRequest::PATH => {
-            let answer = again::<audit::v1::QueryProviderAttributesRequest>(recording, true).unwrap();
+            let answer =
+                decode_recording::<audit::v1::QueryProviderAttributesRequest>(recording, true).unwrap();
             assert!(
                 answer
                     .providers
@@ -275,7 +280,7 @@ fn accounts(recording: &Recording) -> bool {
             );
         }
         cert::v1::QueryCertificatesRequest::PATH => {
-            let answer = again::<cert::v1::QueryCertificatesRequest>(recording, true).unwrap();
+            let answer = decode_recording::<cert::v1::QueryCertificatesRequest>(recording, true).unwrap();
             for wire in answer.certificates {
                 let certificate = certificate(wire);
                 assert!(
@@ -286,7 +291,7 @@ fn accounts(recording: &Recording) -> bool {
             }
         }
         auth::QueryAccountRequest::PATH => {
-            if let Some(answer) = again::<auth::QueryAccountRequest>(recording, true) {
+            if let Some(answer) = decode_recording::<auth::QueryAccountRequest>(recording, true) {
                 let account = account(answer.account).unwrap_or_else(|e| panic!("{name}: {e}"));
                 assert_eq!(account.pubkey.is_none(), name.contains("no-pubkey"), "{name}");
             }
@@ -295,18 +300,26 @@ fn accounts(recording: &Recording) -> bool {
             let denom = bank::QueryBalanceRequest::decode(&*recording.request)
                 .unwrap()
                 .denom;
-            let answer = again::<bank::QueryBalanceRequest>(recording, true).unwrap();
+            let answer = decode_recording::<bank::QueryBalanceRequest>(recording, true).unwrap();
             coin_balance(answer.balance, &denom).unwrap_or_else(|e| panic!("{name}: {e}"));
         }
-        bank::QueryAllBalancesRequest::PATH => drop(again::<bank::QueryAllBalancesRequest>(recording, true)),
+        bank::QueryAllBalancesRequest::PATH => {
+            drop(decode_recording::<bank::QueryAllBalancesRequest>(recording, true))
+        }
         dep::v1beta4::QueryParamsRequest::PATH => {
-            drop(again::<dep::v1beta4::QueryParamsRequest>(recording, true));
+            drop(decode_recording::<dep::v1beta4::QueryParamsRequest>(
+                recording, true,
+            ));
         }
         escrow::v1::QueryAccountsRequest::PATH => {
-            drop(again::<escrow::v1::QueryAccountsRequest>(recording, true));
+            drop(decode_recording::<escrow::v1::QueryAccountsRequest>(
+                recording, true,
+            ));
         }
         escrow::v1::QueryPaymentsRequest::PATH => {
-            drop(again::<escrow::v1::QueryPaymentsRequest>(recording, true));
+            drop(decode_recording::<escrow::v1::QueryPaymentsRequest>(
+                recording, true,
+            ));
         }
         _ => return false,
     }
@@ -316,24 +329,24 @@ fn accounts(recording: &Recording) -> bool {
 fn nodes(recording: &Recording) -> bool {
     match recording.path.as_str() {
         discovery::v1::GetInfoRequest::PATH => {
-            let answer = again::<discovery::v1::GetInfoRequest>(recording, true).unwrap();
+            let answer = decode_recording::<discovery::v1::GetInfoRequest>(recording, true).unwrap();
             assert_eq!(answer.info.unwrap().chain_id, "local");
         }
-        node::ConfigRequest::PATH => drop(again::<node::ConfigRequest>(recording, true)),
-        node::StatusRequest::PATH => drop(again::<node::StatusRequest>(recording, true)),
-        tm::GetSyncingRequest::PATH => drop(again::<tm::GetSyncingRequest>(recording, true)),
+        node::ConfigRequest::PATH => drop(decode_recording::<node::ConfigRequest>(recording, true)),
+        node::StatusRequest::PATH => drop(decode_recording::<node::StatusRequest>(recording, true)),
+        tm::GetSyncingRequest::PATH => drop(decode_recording::<tm::GetSyncingRequest>(recording, true)),
         tm::GetNodeInfoRequest::PATH => {
             // The type omits the list of libraries.
-            let answer = again::<tm::GetNodeInfoRequest>(recording, false).unwrap();
+            let answer = decode_recording::<tm::GetNodeInfoRequest>(recording, false).unwrap();
             assert_eq!(answer.default_node_info.unwrap().network, "local");
         }
         tx::SimulateRequest::PATH => {
-            if let Some(answer) = again::<tx::SimulateRequest>(recording, true) {
+            if let Some(answer) = decode_recording::<tx::SimulateRequest>(recording, true) {
                 assert!(answer.gas_info.unwrap().gas_used > 50_000);
             }
         }
-        tx::BroadcastTxRequest::PATH => drop(again::<tx::BroadcastTxRequest>(recording, true)),
-        tx::GetTxRequest::PATH => drop(again::<tx::GetTxRequest>(recording, true)),
+        tx::BroadcastTxRequest::PATH => drop(decode_recording::<tx::BroadcastTxRequest>(recording, true)),
+        tx::GetTxRequest::PATH => drop(decode_recording::<tx::GetTxRequest>(recording, true)),
         _ => return false,
     }
     true
@@ -344,7 +357,9 @@ fn recorded_responses_convert_without_loss() {
     let recordings = recordings();
     for recording in &recordings {
         let known = market(recording) || accounts(recording) || nodes(recording);
-        let foreign = NOT_SPOKEN.iter().any(|module| recording.path.starts_with(module));
+        let foreign = NOT_QUERIED
+            .iter()
+            .any(|module| recording.path.starts_with(module));
         assert!(known != foreign, "{}: {}", recording.name, recording.path);
     }
     println!("{} recordings decoded and encoded", recordings.len());
@@ -378,8 +393,7 @@ fn recorded_transactions_keep_their_bytes() {
     println!("{messages} messages of providers decoded and encoded");
 }
 
-/// Compares a message with its decoded and encoded form. Returns false for messages that providers do not
-/// send. The
+/// Compares a message with its decoded and encoded form. Returns false for messages that providers do not send. The
 /// sources of the deposit are copied before the comparison, because `Msg` does not contain them.
 fn same_message(any: &prost_types::Any, name: &str) -> bool {
     let refused = |e: &Malformed| name.contains("err-") && e.part == "reason";

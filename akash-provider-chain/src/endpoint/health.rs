@@ -33,7 +33,7 @@ pub(crate) struct Health {
     /// End of the back-off. `None` for a healthy endpoint.
     pub(crate) retry_at: Option<Instant>,
     /// The last response was malformed, so a health check is due.
-    pub(crate) is_doubted: bool,
+    pub(crate) is_check_requested: bool,
     /// Reason why the endpoint is not used.
     pub(crate) fault: Option<Fault>,
     /// Logged warnings about this endpoint.
@@ -44,7 +44,7 @@ pub(crate) struct Health {
 
 impl Health {
     /// Handles a response: raises the height and updates the response time.
-    pub(crate) fn answered(&mut self, took: Duration, height: Height) {
+    pub(crate) fn record_response(&mut self, took: Duration, height: Height) {
         if height > self.height {
             self.height = height;
             self.height_at = Some(Instant::now());
@@ -54,15 +54,14 @@ impl Health {
     }
 
     /// Handles the newest block of a status. The height may decrease after a reset of the node.
-    pub(crate) fn named(&mut self, tip: Checkpoint) {
+    pub(crate) fn record_tip(&mut self, tip: Checkpoint) {
         self.tip = tip;
         self.height = tip.height;
         self.height_at = Some(Instant::now());
     }
 
-    /// Returns the maximum plausible height of a response. Responses to queries have no time, unlike a
-    /// status.
-    pub(crate) fn ceiling(&self) -> Height {
+    /// Returns the maximum plausible height of a response. Responses to queries have no time, unlike a status.
+    pub(crate) fn max_height(&self) -> Height {
         let Some(at) = self.height_at else {
             return Height::MAX;
         };
@@ -71,25 +70,24 @@ impl Health {
     }
 
     /// Handles a successful health check, which ends the back-off.
-    pub(crate) fn is_well(&mut self, now: Instant) {
+    pub(crate) fn record_success(&mut self, now: Instant) {
         self.checked = Some(now);
-        self.is_doubted = false;
+        self.is_check_requested = false;
         self.failures = 0;
         self.retry_at = None;
         self.fault = None;
     }
 
-    /// Handles a failure: starts a back-off. `spread` selects the jitter, so that several endpoints are not
-    /// checked at the same
-    /// moment.
-    pub(crate) fn failed(&mut self, now: Instant, fault: Fault, spread: u32) {
-        self.is_doubted = false;
+    /// Handles a failure: starts a back-off. `jitter` selects the jitter, so that several endpoints are not checked
+    /// at the same moment.
+    pub(crate) fn record_failure(&mut self, now: Instant, fault: Fault, jitter: u32) {
+        self.is_check_requested = false;
         // Limits the shift. Six doublings exceed the maximum back-off.
         let doubled = COOL_DOWN_MIN.saturating_mul(1 << self.failures.min(6));
         let wait = doubled.min(COOL_DOWN_MAX);
         self.failures = self.failures.saturating_add(1);
         self.checked = Some(now);
-        self.retry_at = Some(now + wait + wait / 10 * (spread % 5));
+        self.retry_at = Some(now + wait + wait / 10 * (jitter % 5));
         // The difference to the clock varies with the age of the newest block, so the first fault is kept.
         if !matches!(
             (&self.fault, &fault),
@@ -102,7 +100,7 @@ impl Health {
     }
 
     /// Returns true if the endpoint can be used: the last health check was successful.
-    pub(crate) const fn is_good(&self) -> bool {
+    pub(crate) const fn is_usable(&self) -> bool {
         self.fault.is_none() && self.checked.is_some()
     }
 
@@ -111,7 +109,7 @@ impl Health {
         match (self.checked, self.retry_at) {
             (None, _) => true,
             (Some(_), Some(retry_at)) => now >= retry_at,
-            (Some(checked), None) => self.is_doubted || now.duration_since(checked) >= age,
+            (Some(checked), None) => self.is_check_requested || now.duration_since(checked) >= age,
         }
     }
 }
@@ -127,14 +125,14 @@ mod tests {
         assert!(health.is_due(now, Duration::from_secs(20)));
         let mut last = Duration::ZERO;
         for _ in 0..10 {
-            health.failed(now, Fault::Timeout(Duration::from_secs(1)), 0);
+            health.record_failure(now, Fault::Timeout(Duration::from_secs(1)), 0);
             let wait = health.retry_at.unwrap() - now;
             assert!(wait >= last && wait <= COOL_DOWN_MAX, "{wait:?}");
-            assert!(!health.is_due(now, Duration::ZERO) && !health.is_good());
+            assert!(!health.is_due(now, Duration::ZERO) && !health.is_usable());
             last = wait;
         }
         assert_eq!(last, COOL_DOWN_MAX);
-        health.is_well(now);
-        assert!(health.is_good() && !health.is_due(now, Duration::from_secs(20)));
+        health.record_success(now);
+        assert!(health.is_usable() && !health.is_due(now, Duration::from_secs(20)));
     }
 }

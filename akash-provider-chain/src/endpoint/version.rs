@@ -50,7 +50,7 @@ impl Endpoint {
                     .map(offers_of_json),
             )
         } else {
-            let answer = self.ask(&discovery::GetInfoRequest {}).await;
+            let answer = self.query_message(&discovery::GetInfoRequest {}).await;
             (discovery::GetInfoRequest::PATH, answer.map(offers_of_proto))
         };
         let offers = match offers {
@@ -63,13 +63,13 @@ impl Endpoint {
 
     /// Sends a test query to a node without discovery.
     async fn try_out(&self) -> Result<Versions, NodeError> {
-        match self.ask(&QueryParamsRequest {}).await {
+        match self.query_message(&QueryParamsRequest {}).await {
             Ok(_) => Ok(Versions {
                 offered: Vec::new(),
                 chosen: None,
             }),
             // The node refused a query that every node of a supported version supports.
-            Err(error) if error.fault.blame() == Blame::Question => {
+            Err(error) if error.fault.blame() == Blame::Request => {
                 let offered = Vec::new();
                 Err(self.error(QueryParamsRequest::PATH, Fault::Version { offered }))
             }
@@ -90,8 +90,7 @@ fn has_no_discovery(error: &NodeError) -> bool {
 
 fn offers_of_json(answer: Discovery) -> Vec<Offer> {
     let versions = answer.supported_versions.unwrap_or_default();
-    // An older format contains one version without modules. This version is not supported, but part of the
-    // error.
+    // An older format contains one version without modules. This version is not supported, but part of the error.
     if versions.is_empty() {
         let old = answer.client_info.map(|c| (c.api_version, Vec::new()));
         return old.into_iter().collect();
@@ -142,8 +141,8 @@ fn described((name, modules): &Offer) -> String {
     let ours: Vec<String> = ours.map(|(m, v)| format!("{m}/{v}")).collect();
     format!(
         "{} ({})",
-        crate::convert::shown(name),
-        crate::convert::shown(&ours.join(" "))
+        crate::convert::excerpt(name),
+        crate::convert::excerpt(&ours.join(" "))
     )
 }
 

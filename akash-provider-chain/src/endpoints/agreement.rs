@@ -1,13 +1,12 @@
 //! Confirmation of responses by a second node.
 //!
-//! Responses are compared at one height. If their heights differ, the node that is ahead is queried again at
-//! the lower
-//! height, which becomes the height of the result.
+//! Responses are compared at one height. If their heights differ, the node that is ahead is queried again at the
+//! lower height, which becomes the height of the result.
 
-use super::flights::Landed;
-use super::{Endpoints, Need};
+use super::pending::SharedResponse;
+use super::{Capability, Endpoints};
 use crate::convert::Malformed;
-use crate::endpoint::{Answer, Endpoint, Transport};
+use crate::endpoint::{Endpoint, QueryResponse, Transport};
 use crate::fault::{Fault, NodeError};
 use crate::lock::lock;
 use crate::method::Method;
@@ -30,8 +29,11 @@ impl Endpoints {
         C: Fn(M::Response) -> Result<T, Malformed>,
     {
         let malformed = |at, why: String| self.error_at(at, M::PATH, Fault::Malformed(why));
-        let (at, value, height) = match self.fly::<M, M::Response>(request, None, |_| Ok(())).await {
-            Ok(Landed { by, answer }) => {
+        let (at, value, height) = match self
+            .query_shared::<M, M::Response>(request, None, |_| Ok(()))
+            .await
+        {
+            Ok(SharedResponse { by, answer }) => {
                 let decoded = M::Response::decode(answer.bytes).map_err(|e| malformed(by, e.to_string()))?;
                 let value = convert(decoded).map_err(|e| malformed(by, e.to_string()))?;
                 (by, Some(value), answer.height)
@@ -43,13 +45,13 @@ impl Endpoints {
             Err(error) => return Err(error),
         };
         let alone = |agreement| (None, height, agreement);
-        let (instead, height, agreement) = if self.witnesses(at).is_empty() {
+        let (instead, height, agreement) = if self.other_nodes(at).is_empty() {
             alone(Agreement::Single)
         } else {
             match self.second(at).await {
-                Some(witness) => {
+                Some(second) => {
                     let reading = (value.as_ref(), height);
-                    let compared = self.compare(at, witness, request, &convert, reading).await;
+                    let compared = self.compare(at, second, request, &convert, reading).await;
                     // If the second node fails, the record is unconfirmed, but not wrong.
                     compared.unwrap_or_else(|_| alone(Agreement::Unreachable))
                 }
@@ -64,12 +66,15 @@ impl Endpoints {
     }
 
     /// Sends a query, and returns the response with the index of the endpoint.
-    pub(crate) async fn ask_whom<M: Method>(
+    pub(crate) async fn query_with_endpoint<M: Method>(
         &self,
         request: &M,
     ) -> (Result<M::Response, NodeError>, Option<usize>) {
-        match self.fly::<M, M::Response>(request, None, |_| Ok(())).await {
-            Ok(Landed { by, answer }) => {
+        match self
+            .query_shared::<M, M::Response>(request, None, |_| Ok(()))
+            .await
+        {
+            Ok(SharedResponse { by, answer }) => {
                 let malformed =
                     |e: prost::DecodeError| self.error_at(by, M::PATH, Fault::Malformed(e.to_string()));
                 (M::Response::decode(answer.bytes).map_err(malformed), Some(by))
@@ -79,7 +84,7 @@ impl Endpoints {
     }
 
     /// Sends a query to another node than `first`. Returns `None` if no other node can be used.
-    pub(crate) async fn ask_another<M: Method>(
+    pub(crate) async fn query_another<M: Method>(
         &self,
         first: usize,
         request: &M,
@@ -97,18 +102,17 @@ impl Endpoints {
     /// Queries two nodes, if available, because a value of one node must not be stored without confirmation.
     ///
     /// # Errors
-    /// Returns an error if the first node fails, or if the second node returns a different response. A
-    /// failure of the second
-    /// node is ignored.
-    pub(crate) async fn ask_agreed<M: Method>(&self, request: &M) -> Result<M::Response, NodeError>
+    /// Returns an error if the first node fails, or if the second node returns a different response. A failure of the
+    /// second node is ignored.
+    pub(crate) async fn query_agreed<M: Method>(&self, request: &M) -> Result<M::Response, NodeError>
     where
         M::Response: PartialEq,
     {
-        let (first, by) = self.ask_whom(request).await;
+        let (first, by) = self.query_with_endpoint(request).await;
         let (first, Some(by)) = (first?, by) else {
-            return Err(self.nobody(Need::Queries));
+            return Err(self.unavailable(Capability::Queries));
         };
-        match self.ask_another(by, request).await {
+        match self.query_another(by, request).await {
             None => Ok(first),
             Some(Ok(second)) if second == first => Ok(first),
             Some(Err(error)) if !error.is_not_found() => Ok(first),
@@ -121,20 +125,19 @@ impl Endpoints {
 
     /// Returns true if two endpoints belong to different nodes.
     pub(crate) fn is_other_node(&self, one: usize, other: usize) -> bool {
-        self.witnesses(one).contains(&other)
+        self.other_nodes(one).contains(&other)
     }
 
     /// Returns true if there are endpoints of at least two nodes.
     pub(crate) fn has_second(&self) -> bool {
-        !self.witnesses(0).is_empty()
+        !self.other_nodes(0).is_empty()
     }
 
-    /// Compares two nodes at one height. `instead` is the record of the first node at the lower height, if
-    /// queried.
+    /// Compares two nodes at one height. `instead` is the record of the first node at the lower height, if queried.
     async fn compare<M, T, C>(
         &self,
         first: usize,
-        witness: usize,
+        other: usize,
         request: &M,
         convert: &C,
         (value, height): (Option<&T>, Height),
@@ -151,17 +154,14 @@ impl Endpoints {
                 Agreement::Disputed
             }
         };
-        let second = self.endpoint(witness)?;
-        let (seen, seen_at) = self.read(witness, &second, request, None, convert).await?;
-        // Two absent records at different heights are inconclusive, because such a response often has no
-        // height.
+        let second = self.endpoint(other)?;
+        let (seen, seen_at) = self.read(other, &second, request, None, convert).await?;
+        // Two absent records at different heights are inconclusive, because such a response often has no height.
         if seen_at == height || (value == seen.as_ref() && value.is_some()) {
             return Ok((None, height.min(seen_at), verdict(value == seen.as_ref())));
         }
         if seen_at > height {
-            let (seen, _) = self
-                .read(witness, &second, request, Some(height), convert)
-                .await?;
+            let (seen, _) = self.read(other, &second, request, Some(height), convert).await?;
             return Ok((None, height, verdict(value == seen.as_ref())));
         }
         let endpoint = self.endpoint(first)?;
@@ -185,7 +185,7 @@ impl Endpoints {
         C: Fn(M::Response) -> Result<T, Malformed>,
     {
         let malformed = |why: String| endpoint.error(M::PATH, Fault::Malformed(why));
-        let Answer { bytes, height } =
+        let QueryResponse { bytes, height } =
             match endpoint.query(M::PATH, request.encode_to_vec().into(), pin).await {
                 Ok(answer) => answer,
                 Err(error) if error.is_not_found() => {
@@ -200,15 +200,14 @@ impl Endpoints {
         Ok((Some(value), height))
     }
 
-    /// Returns the height of a "not found" response: the height in the response, or else the newest known
-    /// height.
+    /// Returns the height of a "not found" response: the height in the response, or else the newest known height.
     fn height_of_absence(&self, at: usize, fault: &Fault) -> Height {
-        let said = match fault {
+        let reported = match fault {
             Fault::NotFound { height, .. } => *height,
             _ => None,
         };
         let known = || self.shared.members.get(at).map(|m| lock(&m.health).height);
-        said.or_else(known).unwrap_or_default()
+        reported.or_else(known).unwrap_or_default()
     }
 
     fn position(&self, name: &str) -> usize {
@@ -219,7 +218,7 @@ impl Endpoints {
     }
 
     /// Returns the endpoints of other nodes.
-    fn witnesses(&self, first: usize) -> Vec<usize> {
+    fn other_nodes(&self, first: usize) -> Vec<usize> {
         let Ok(first_endpoint) = self.endpoint(first) else {
             return Vec::new();
         };
@@ -230,9 +229,9 @@ impl Endpoints {
 
     /// Returns the fastest healthy endpoint of another node.
     async fn second(&self, first: usize) -> Option<usize> {
-        let others = self.witnesses(first);
+        let others = self.other_nodes(first);
         let healthy = || {
-            let ready = self.ready(Need::Queries).into_iter();
+            let ready = self.ready(Capability::Queries).into_iter();
             let latency = |at: &usize| self.shared.members.get(*at).and_then(|m| lock(&m.health).latency);
             ready.filter(|at| others.contains(at)).min_by_key(latency)
         };
@@ -240,7 +239,7 @@ impl Endpoints {
             return Some(at);
         }
         // Requests use one node, so the health of the others may be unknown.
-        self.refresh_if_due(Need::Queries).await;
+        self.refresh_if_due(Capability::Queries).await;
         healthy()
     }
 }

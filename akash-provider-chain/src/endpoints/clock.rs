@@ -1,8 +1,7 @@
 //! Correction of the local clock by the newest blocks of the nodes.
 //!
-//! If the local clock is behind, all nodes seem to report times in the future, and no node could be used. For
-//! this reason, the
-//! checks of block times use a corrected clock, according to these rules:
+//! If the local clock is behind, all nodes seem to report times in the future, and no node could be used. For this
+//! reason, the checks of block times use a corrected clock, according to these rules:
 //!
 //! | nodes | correction |
 //! |---|---|
@@ -21,7 +20,7 @@ use tokio::time::Instant;
 
 impl Endpoints {
     /// Corrects the clock for checks of block times, if the nodes prove that the local clock is behind.
-    pub(super) fn judge_clock(&self) {
+    pub(super) fn update_clock_correction(&self) {
         let Some(correction) = self.correction() else {
             return;
         };
@@ -68,13 +67,13 @@ impl Endpoints {
             Some(agreed) if agreed > AHEAD_MAX_MS => Some(agreed),
             Some(_) => Some(0),
             None if smallest <= AHEAD_MAX_MS => Some(0),
-            None if self.goes_on(smallest) => Some(smallest),
+            None if self.follows_processed(smallest) => Some(smallest),
             None => None,
         }
     }
 
     /// Returns true if a newest block `ahead` ms in the future follows the processed block in real time.
-    fn goes_on(&self, ahead: i64) -> bool {
+    fn follows_processed(&self, ahead: i64) -> bool {
         let processed = lock(&self.shared.processed);
         let (Some(block), Some(since)) = (processed.block, processed.since) else {
             return false;

@@ -56,10 +56,9 @@ impl Endpoints {
 
     /// Checks the newest block of a node.
     ///
-    /// A block that is more than [`LAG_MAX`] above the processed block requires proof: the node must serve a
-    /// header. Nodes
-    /// behind a load balancer lag, so the header is [`LAG_MAX`] lower.
-    pub(super) async fn vet(
+    /// A block that is more than [`LAG_MAX`] above the processed block requires proof: the node must serve a header.
+    /// Nodes behind a load balancer lag, so the header is [`LAG_MAX`] lower.
+    pub(super) async fn check_tip(
         &self,
         endpoint: &Endpoint,
         info: &SyncInfo,
@@ -99,7 +98,7 @@ impl Endpoints {
             return Err(self.error_at(at, "height", Fault::Behind { height, floor }));
         }
         let member = self.shared.members.get(at);
-        if member.is_some_and(|m| height > lock(&m.health).ceiling()) {
+        if member.is_some_and(|m| height > lock(&m.health).max_height()) {
             let why = format!("response for height {height} is above the newest block of the node");
             return Err(self.error_at(at, "height", Fault::Untrusted(why)));
         }
@@ -107,14 +106,14 @@ impl Endpoints {
     }
 
     /// Makes health checks of all nodes due, because a block below the processed one was received.
-    pub(crate) async fn reconsider(&self) {
-        (0..self.shared.members.len()).for_each(|at| self.doubt(at));
-        self.refresh_if_due(super::Need::Queries).await;
+    pub(crate) async fn request_checks(&self) {
+        (0..self.shared.members.len()).for_each(|at| self.request_check(at));
+        self.refresh_if_due(super::Capability::Queries).await;
     }
 
     /// Compares the processed block with the newest blocks of the nodes, and drops it if they contradict it.
     pub(super) fn review_processed(&self) {
-        let tips: Vec<Checkpoint> = self.shared.members.iter().filter_map(named).collect();
+        let tips: Vec<Checkpoint> = self.shared.members.iter().filter_map(reported_tip).collect();
         let mut processed = lock(&self.shared.processed);
         let Some(block) = processed.block.filter(|_| !tips.is_empty()) else {
             return;
@@ -153,7 +152,7 @@ impl Endpoints {
 }
 
 /// Returns the newest block of an endpoint with a known status.
-fn named(member: &super::Member) -> Option<Checkpoint> {
+fn reported_tip(member: &super::Member) -> Option<Checkpoint> {
     let health = lock(&member.health);
     let is_reachable = matches!(health.fault, None | Some(Fault::Behind { .. }));
     (is_reachable && health.checked.is_some()).then_some(health.tip)

@@ -1,7 +1,7 @@
 //! Health checks, selection of endpoints, and their status.
 
 use super::{
-    Choice, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Need, URGENT_MAX, URGENT_MIN, is_able, spread,
+    Capability, Endpoints, LAG_MAX, LATENCY_NOISE, Member, Selection, URGENT_MAX, URGENT_MIN, is_able, jitter,
 };
 use crate::checkpoint::{Checkpoint, correction_ms, local};
 use crate::endpoint::Versions;
@@ -19,9 +19,9 @@ pub struct EndpointStatus {
     /// Address without credentials.
     pub address: Arc<str>,
     /// The endpoint is selected for queries.
-    pub answers_queries: bool,
+    pub serves_queries: bool,
     /// The endpoint is selected for blocks and transactions.
-    pub tells_blocks: bool,
+    pub serves_blocks: bool,
     /// Newest height that the endpoint has reported.
     pub height: Height,
     /// Smoothed response time.
@@ -46,8 +46,8 @@ impl Endpoints {
             let health = lock(&member.health);
             EndpointStatus {
                 address: Arc::clone(&member.endpoint.name),
-                answers_queries: queries == Some(at),
-                tells_blocks: blocks == Some(at),
+                serves_queries: queries == Some(at),
+                serves_blocks: blocks == Some(at),
                 height: health.height,
                 latency: health.latency,
                 failures: health.failures,
@@ -66,15 +66,15 @@ impl Endpoints {
     }
 
     /// Returns the usable endpoints with a capability.
-    pub(crate) fn ready(&self, need: Need) -> Vec<usize> {
+    pub(crate) fn ready(&self, capability: Capability) -> Vec<usize> {
         let members = self.shared.members.iter().enumerate();
-        let ready = members.filter(|(_, m)| is_able(m, need) && lock(&m.health).is_good());
+        let ready = members.filter(|(_, m)| is_able(m, capability) && lock(&m.health).is_usable());
         ready.map(|(at, _)| at).collect()
     }
 
     /// Starts health checks that are due. A caller waits for the checks only if no endpoint is usable.
-    pub(super) async fn refresh_if_due(&self, need: Need) {
-        let urgent = self.ready(need).is_empty();
+    pub(super) async fn refresh_if_due(&self, capability: Capability) {
+        let urgent = self.ready(capability).is_empty();
         if self.due(urgent).is_empty() {
             return;
         }
@@ -116,7 +116,7 @@ impl Endpoints {
     async fn probe_all(&self, due: Vec<usize>) {
         join_all(due.into_iter().map(|at| self.probe(at))).await;
         // Lagging nodes are detected by comparison, after all checks.
-        self.judge_clock();
+        self.update_clock_correction();
         self.drop_laggards();
     }
 
@@ -128,9 +128,9 @@ impl Endpoints {
             .shared
             .limits
             .connect_time
-            .min(self.shared.limits.answer_time);
+            .min(self.shared.limits.response_time);
         let began = Instant::now();
-        let looked = tokio::time::timeout(limit, self.look(member)).await;
+        let looked = tokio::time::timeout(limit, self.check(member)).await;
         let late = || member.endpoint.error("status", Fault::Timeout(limit));
         let looked = looked.unwrap_or_else(|_| Err(late()));
         let mut health = lock(&member.health);
@@ -149,36 +149,36 @@ impl Endpoints {
                 if let Some(old) = &health.fault {
                     tracing::info!(endpoint = %member.endpoint.name, was = %old, "node is usable again");
                 }
-                health.answered(began.elapsed(), 0);
-                health.named(tip);
+                health.record_response(began.elapsed(), 0);
+                health.record_tip(tip);
                 health.versions = Some(versions);
-                health.is_well(Instant::now());
+                health.record_success(Instant::now());
             }
             Err(error) => {
                 // Logged once per fault.
                 if !health.fault.as_ref().is_some_and(|old| old.is_like(&error.fault)) {
                     tracing::warn!(endpoint = %error.endpoint, method = %error.method, fault = %error.fault, "node is not usable: check the node, or remove it from --node");
                 }
-                health.failed(Instant::now(), error.fault, spread(at));
+                health.record_failure(Instant::now(), error.fault, jitter(at));
             }
         }
     }
 
-    async fn look(&self, member: &Member) -> Result<(Checkpoint, Versions), NodeError> {
+    async fn check(&self, member: &Member) -> Result<(Checkpoint, Versions), NodeError> {
         let endpoint = &member.endpoint;
         let info = endpoint.sync_info().await?;
         // Checked first, because heights and versions of another chain are meaningless.
         if info.chain_id != self.shared.chain_id {
             let fault = Fault::OtherChain {
                 expected: self.shared.chain_id.clone(),
-                found: crate::convert::shown(&info.chain_id),
+                found: crate::convert::excerpt(&info.chain_id),
             };
             return Err(endpoint.error("status", fault));
         }
         if info.catching_up {
             return Err(endpoint.error("status", Fault::CatchingUp { height: info.height }));
         }
-        self.vet(endpoint, &info, false).await?;
+        self.check_tip(endpoint, &info, false).await?;
         // Queried once per failure: an upgrade of a node includes a restart.
         let known = lock(&member.health).versions.clone();
         let versions = match known {
@@ -189,12 +189,11 @@ impl Endpoints {
         Ok((Checkpoint { height, time }, versions))
     }
 
-    /// Starts a back-off of endpoints that are behind the best endpoint or behind the processed block. The
-    /// best endpoint is
-    /// ignored if its newest block contradicts the endpoint according to the clock.
+    /// Starts a back-off of endpoints that are behind the best endpoint or behind the processed block. The best
+    /// endpoint is ignored if its newest block contradicts the endpoint according to the clock.
     fn drop_laggards(&self) {
         let members = &self.shared.members;
-        let good = members.iter().filter(|m| lock(&m.health).is_good());
+        let good = members.iter().filter(|m| lock(&m.health).is_usable());
         let best = good.map(|m| lock(&m.health).tip).max_by_key(|tip| tip.height);
         let best = best.unwrap_or_default();
         let processed = self.floor();
@@ -208,10 +207,10 @@ impl Endpoints {
                 processed
             };
             let height = health.height;
-            if health.is_good() && height.saturating_add(LAG_MAX) < floor {
+            if health.is_usable() && height.saturating_add(LAG_MAX) < floor {
                 // The versions of a lagging node are unchanged.
                 let versions = health.versions.clone();
-                health.failed(Instant::now(), Fault::Behind { height, floor }, spread(at));
+                health.record_failure(Instant::now(), Fault::Behind { height, floor }, jitter(at));
                 health.versions = versions;
             }
         }
@@ -219,22 +218,21 @@ impl Endpoints {
     }
 
     /// Returns the selected endpoint if it is usable, or else the fastest one. A faster endpoint replaces the
-    /// selected one after
-    /// some time.
-    pub(super) fn prefer(&self, need: Need, ready: &[usize]) -> Option<usize> {
+    /// selected one after some time.
+    pub(super) fn prefer(&self, capability: Capability, ready: &[usize]) -> Option<usize> {
         let latency = |at: usize| {
             let member = self.shared.members.get(at);
             member.and_then(|m| lock(&m.health).latency).unwrap_or_default()
         };
         let fastest = ready.iter().copied().min_by_key(|at| latency(*at))?;
         let mut choice = lock(&self.shared.choice);
-        let current = match need {
-            Need::Queries => choice.queries,
-            Need::Blocks => choice.blocks,
+        let current = match capability {
+            Capability::Queries => choice.queries,
+            Capability::Blocks => choice.blocks,
         };
         let Some(current) = current.filter(|at| ready.contains(at)) else {
             let reason = current.map_or("first selection", |_| "the previous endpoint is not usable");
-            self.take(&mut choice, need, fastest, current, reason);
+            self.take(&mut choice, capability, fastest, current, reason);
             return Some(fastest);
         };
         // The factor prevents that two nodes of equal speed alternate.
@@ -253,14 +251,21 @@ impl Endpoints {
             return Some(current);
         }
         choice.faster = None;
-        self.take(&mut choice, need, fastest, Some(current), "faster");
+        self.take(&mut choice, capability, fastest, Some(current), "faster");
         Some(fastest)
     }
 
-    fn take(&self, choice: &mut Choice, need: Need, at: usize, before: Option<usize>, reason: &str) {
-        match need {
-            Need::Queries => choice.queries = Some(at),
-            Need::Blocks => choice.blocks = Some(at),
+    fn take(
+        &self,
+        choice: &mut Selection,
+        capability: Capability,
+        at: usize,
+        before: Option<usize>,
+        reason: &str,
+    ) {
+        match capability {
+            Capability::Queries => choice.queries = Some(at),
+            Capability::Blocks => choice.blocks = Some(at),
         }
         let name = self.shared.members.get(at).map(|m| Arc::clone(&m.endpoint.name));
         let name = name.unwrap_or_else(|| "".into());
@@ -269,6 +274,6 @@ impl Endpoints {
             choice.switches += 1;
             choice.reason = Some(format!("{name}: {reason}"));
         }
-        tracing::info!(endpoint = %name, ?need, reason, "node selected");
+        tracing::info!(endpoint = %name, ?capability, reason, "node selected");
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::checkpoint::{Checkpoint, correct_clock, local};
 use crate::proto::akash::market::v1beta5::QueryParamsRequest;
 use crate::reader::Reader;
-use crate::testing::chain::{Chain, Habits, account, rfc3339};
+use crate::testing::chain::{Chain, NodeBehavior, account, rfc3339};
 use crate::testing::{Node, Reply};
 use akash_provider_core::chain::ChainQuery;
 use akash_provider_core::market::TenantMsg;
@@ -15,8 +15,8 @@ use std::time::Duration;
 
 pub(crate) fn quick() -> Limits {
     Limits {
-        answer_bytes: 1 << 20,
-        answer_time: Duration::from_secs(2),
+        response_bytes: 1 << 20,
+        response_time: Duration::from_secs(2),
         connect_time: Duration::from_secs(1),
         health_age: Duration::from_millis(300),
         attempts: 3,
@@ -24,12 +24,12 @@ pub(crate) fn quick() -> Limits {
     }
 }
 
-fn habits() -> Arc<Mutex<Habits>> {
+fn behavior() -> Arc<Mutex<NodeBehavior>> {
     Arc::default()
 }
 
 async fn params(endpoints: &Endpoints) -> Result<u32, NodeError> {
-    let (answer, _) = endpoints.ask(&QueryParamsRequest {}, None).await?;
+    let (answer, _) = endpoints.query(&QueryParamsRequest {}, None).await?;
     Ok(answer.params.unwrap().order_max_bids)
 }
 
@@ -61,7 +61,7 @@ fn invalid_addresses_are_refused() {
 }
 
 type IsRight = fn(&Fault) -> bool;
-type Change = fn(&mut Habits);
+type Change = fn(&mut NodeBehavior);
 
 /// Invalid responses of a node, with the expected fault.
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn invalid_response_is_reported_and_another_endpoint_is_used() {
             "{case}: {text}"
         );
         assert!(text.len() < 2000, "{case}: {} bytes", text.len());
-        let good = chain.node(habits()).await;
+        let good = chain.node(behavior()).await;
         let both = Endpoints::new(&[&bad.url, &good.url], "local", quick()).unwrap();
         assert_eq!(params(&both).await.unwrap(), 20, "{case}");
     }
@@ -207,9 +207,9 @@ async fn nodes_of_other_chains_or_behind_are_not_used() {
     for _ in 0..20 {
         chain.end_block();
     }
-    let (ours, odd) = (habits(), habits());
+    let (ours, odd) = (behavior(), behavior());
     let (good, bad) = (chain.node(ours).await, chain.node(Arc::clone(&odd)).await);
-    let set = |change: fn(&mut Habits)| change(&mut odd.lock().unwrap());
+    let set = |change: fn(&mut NodeBehavior)| change(&mut odd.lock().unwrap());
     let cases: [(&str, Change, IsRight); 3] = [
         (
             "chain",
@@ -224,7 +224,7 @@ async fn nodes_of_other_chains_or_behind_are_not_used() {
         ("behind", |h| h.lag = 10, |f| matches!(f, Fault::Behind { .. })),
     ];
     for (case, change, is_right) in cases {
-        set(|h| *h = Habits::default());
+        set(|h| *h = NodeBehavior::default());
         set(change);
         let endpoints = Endpoints::new(&[&bad.url, &good.url], "local", quick()).unwrap();
         params(&endpoints).await.unwrap();
@@ -234,7 +234,7 @@ async fn nodes_of_other_chains_or_behind_are_not_used() {
             "{case}: {status:?}"
         );
         assert!(
-            status[1].answers_queries && !status[0].answers_queries,
+            status[1].serves_queries && !status[0].serves_queries,
             "{case}: {status:?}"
         );
         assert_eq!(
@@ -247,7 +247,7 @@ async fn nodes_of_other_chains_or_behind_are_not_used() {
 #[tokio::test]
 async fn responses_below_the_processed_height_are_refused() {
     let chain = Chain::new();
-    let node = chain.node(habits()).await;
+    let node = chain.node(behavior()).await;
     let endpoints = Endpoints::new(&[&node.url], "local", quick()).unwrap();
     params(&endpoints).await.unwrap();
     let time = chain.lock().market.time();
@@ -262,14 +262,14 @@ async fn responses_below_the_processed_height_are_refused() {
 #[tokio::test]
 async fn recovered_endpoint_is_not_selected_again_at_once() {
     let chain = Chain::new();
-    let first = chain.node(habits()).await;
+    let first = chain.node(behavior()).await;
     let address = first.address();
-    let second = chain.node(habits()).await;
+    let second = chain.node(behavior()).await;
     let endpoints = Endpoints::new(&[&first.url, &second.url], "local", quick()).unwrap();
     for _ in 0..20 {
         params(&endpoints).await.unwrap();
     }
-    let used = endpoints.status().iter().position(|s| s.answers_queries).unwrap();
+    let used = endpoints.status().iter().position(|s| s.serves_queries).unwrap();
     let (dead, alive) = if used == 0 {
         (first, second)
     } else {
@@ -279,11 +279,11 @@ async fn recovered_endpoint_is_not_selected_again_at_once() {
     drop(dead);
     params(&endpoints).await.unwrap();
     let status = endpoints.status();
-    assert!(status[1 - used].answers_queries, "{status:?}");
+    assert!(status[1 - used].serves_queries, "{status:?}");
     assert_eq!(endpoints.switches().0, 1, "{:?}", endpoints.switches());
     // The endpoint returns, but is not selected.
     let again = chain.clone();
-    let h = habits();
+    let h = behavior();
     let _back = Node::start_at(Some(dead_address), move |m, p| again.reply(&h, m, p)).await;
     let began = std::time::Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
@@ -295,14 +295,14 @@ async fn recovered_endpoint_is_not_selected_again_at_once() {
         status[used].fault.is_none(),
         "the endpoint is healthy again: {status:?}"
     );
-    assert!(status[1 - used].answers_queries, "{status:?}");
+    assert!(status[1 - used].serves_queries, "{status:?}");
     drop((alive, address));
 }
 
 #[tokio::test]
 async fn further_false_blocks_do_not_delay_the_drop_of_a_false_height() {
     let chain = Chain::new();
-    let node = chain.node(habits()).await;
+    let node = chain.node(behavior()).await;
     let limits = Limits {
         health_age: Duration::from_millis(10),
         contradiction: Duration::from_millis(200),
@@ -337,7 +337,7 @@ async fn further_false_blocks_do_not_delay_the_drop_of_a_false_height() {
 #[tokio::test]
 async fn outage_ends_quickly_without_a_burst_of_requests() {
     let chain = Chain::new();
-    let node = chain.node(habits()).await;
+    let node = chain.node(behavior()).await;
     let (address, url) = (node.address(), node.url.clone());
     let endpoints = Endpoints::new(&[&url], "local", quick()).unwrap();
     params(&endpoints).await.unwrap();
@@ -345,7 +345,7 @@ async fn outage_ends_quickly_without_a_burst_of_requests() {
     let many = || futures::future::join_all((0..200).map(|_| params(&endpoints)));
     assert!(many().await.iter().all(Result::is_err));
     let again = chain.clone();
-    let h = habits();
+    let h = behavior();
     let back = Node::start_at(Some(address), move |m, p| again.reply(&h, m, p)).await;
     let began = std::time::Instant::now();
     while params(&endpoints).await.is_err() {
@@ -366,7 +366,7 @@ async fn record_is_confirmed_by_a_second_node() {
     let bid = chain.bid(&order, 2);
     assert!(chain.tenant(TenantMsg::CreateLease { bid: bid.clone() }));
     chain.end_block();
-    let (one, two) = (habits(), habits());
+    let (one, two) = (behavior(), behavior());
     let (first, second) = (chain.node(one).await, chain.node(Arc::clone(&two)).await);
     let reader = |urls: &[&String]| Reader::new(Endpoints::new(urls, "local", quick()).unwrap());
     let single = reader(&[&first.url]).lease(&bid).await.unwrap();
@@ -413,7 +413,7 @@ async fn record_is_disputed_if_a_second_node_differs() {
     assert!(one.tenant(TenantMsg::CloseLease { id: ids[0].clone() }));
     one.end_block();
     other.end_block();
-    let (first, second) = (one.node(habits()).await, other.node(habits()).await);
+    let (first, second) = (one.node(behavior()).await, other.node(behavior()).await);
     let endpoints = Endpoints::new(&[&first.url, &second.url], "local", quick()).unwrap();
     let read = Reader::new(endpoints).lease(&ids[0]).await.unwrap();
     assert_eq!(read.agreement, Agreement::Disputed);
@@ -422,7 +422,7 @@ async fn record_is_disputed_if_a_second_node_differs() {
 #[tokio::test]
 async fn missing_record_is_none_and_unsupported_version_is_an_error() {
     let chain = Chain::new();
-    let node = chain.node(habits()).await;
+    let node = chain.node(behavior()).await;
     let reader = Reader::new(Endpoints::new(&[&node.url], "local", quick()).unwrap());
     let unknown = account(9);
     assert_eq!(reader.provider(&unknown).await.unwrap(), None);
@@ -481,7 +481,7 @@ async fn accounts_and_certificates_require_two_nodes_that_agree() {
         valid: true,
     };
     let certificates = QueryCertificatesResponse {
-        certificates: vec![crate::convert::answers::certificate(&own)],
+        certificates: vec![crate::convert::responses::certificate(&own)],
         pagination: None,
     };
     *one.lock().unwrap() = certificates.encode_to_vec();
@@ -508,21 +508,21 @@ async fn accounts_and_certificates_require_two_nodes_that_agree() {
     };
     *one.lock().unwrap() = account("/a");
     *two.lock().unwrap() = account("/b");
-    let error = both.ask_agreed(&request).await.unwrap_err();
+    let error = both.query_agreed(&request).await.unwrap_err();
     assert!(matches!(error.fault, Fault::Untrusted(_)), "{error}");
     *two.lock().unwrap() = account("/a");
-    both.ask_agreed(&request).await.unwrap();
+    both.query_agreed(&request).await.unwrap();
     // A failed second node must not stop the provider.
     *two.lock().unwrap() = account("/b");
     drop(second);
-    both.ask_agreed(&request).await.unwrap();
+    both.query_agreed(&request).await.unwrap();
 }
 
 /// Starts a node with a newest block that is `ahead` ms ahead of the local clock.
 async fn node_ahead(chain: &Chain, ahead: &Arc<AtomicI64>) -> Node {
-    let (chain, ahead, habits) = (chain.clone(), Arc::clone(ahead), habits());
+    let (chain, ahead, behavior) = (chain.clone(), Arc::clone(ahead), behavior());
     Node::start(move |method, params| {
-        let mut reply = chain.reply(&habits, method, params);
+        let mut reply = chain.reply(&behavior, method, params);
         if let (Reply::Result(status), "status") = (&mut reply, method) {
             let time = local().0 + ahead.load(Ordering::Relaxed);
             status["sync_info"]["latest_block_time"] = rfc3339(BlockTime(time)).into();

@@ -1,11 +1,11 @@
 //! Blocks with their events, from block results or from a transaction search.
 
-use super::decode::{Facts, facts};
-use crate::convert::shown;
+use super::decode::{BlockEvents, decode_events};
+use crate::convert::excerpt;
 use crate::endpoint::{Endpoint, HeightParams, parse_time};
-use crate::endpoints::{Endpoints, Need};
+use crate::endpoints::{Capability, Endpoints};
 use crate::fault::{Fault, NodeError};
-use crate::rpc::types::{AbciEvent, BlockAnswer, BlockResults, FoundTx, NewBlock, TxResult, TxSearch};
+use crate::rpc::types::{AbciEvent, BlockResponse, BlockResults, FoundTx, NewBlock, TxResult, TxSearch};
 use crate::signer::TxHash;
 use akash_provider_core::types::{BlockTime, Height};
 use data_encoding::BASE64;
@@ -21,14 +21,14 @@ const SEARCH_PAGES: u64 = 200;
 pub(crate) struct Block {
     pub(crate) height: Height,
     pub(crate) time: BlockTime,
-    pub(crate) facts: Facts,
+    pub(crate) events: BlockEvents,
     /// Transactions of the block. `None` if only their results are known.
-    pub(crate) txs: Option<Vec<SeenTx>>,
+    pub(crate) txs: Option<Vec<BlockTx>>,
 }
 
 /// Transaction in a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SeenTx {
+pub(crate) struct BlockTx {
     pub(crate) hash: TxHash,
     pub(crate) code: i64,
     pub(crate) codespace: String,
@@ -36,17 +36,16 @@ pub(crate) struct SeenTx {
     pub(crate) gas_used: u64,
 }
 
-/// Pairs transactions with their results. Returns `None` if a result is missing or a transaction cannot be
-/// decoded.
-fn seen(txs: &[String], results: &[TxResult]) -> Option<Vec<SeenTx>> {
+/// Pairs transactions with their results. Returns `None` if a result is missing or a transaction cannot be decoded.
+fn pair_with_results(txs: &[String], results: &[TxResult]) -> Option<Vec<BlockTx>> {
     // Paired by position, which is ambiguous for different lengths.
     if txs.len() != results.len() {
         return None;
     }
     let pairs = txs.iter().zip(results);
     let seen = pairs.map(|(tx, result)| {
-        Some(SeenTx {
-            hash: TxHash::of(&BASE64.decode(tx.as_bytes()).ok()?),
+        Some(BlockTx {
+            hash: TxHash::new(&BASE64.decode(tx.as_bytes()).ok()?),
             code: result.code,
             codespace: result.codespace.clone(),
             log: result.log.clone(),
@@ -67,7 +66,7 @@ struct SearchParams {
 
 impl Block {
     /// Converts a `NewBlock` event.
-    pub(crate) fn of_event(event: NewBlock, chain_id: &str) -> Result<Self, Fault> {
+    pub(crate) fn from_event(event: NewBlock, chain_id: &str) -> Result<Self, Fault> {
         let missing = |part: &str| Fault::Malformed(format!("NewBlock event without {part}"));
         let block = event.block.ok_or_else(|| missing("block"))?;
         let header = block.header;
@@ -75,7 +74,7 @@ impl Block {
         if header.chain_id != chain_id {
             return Err(Fault::OtherChain {
                 expected: chain_id.to_owned(),
-                found: shown(&header.chain_id),
+                found: excerpt(&header.chain_id),
             });
         }
         let height = header.height.0;
@@ -87,8 +86,8 @@ impl Block {
         Ok(Self {
             height,
             time: parse_time(&header.time)?,
-            facts: facts(height, &txs, results.events.as_deref().unwrap_or_default()),
-            txs: seen(&block.data.txs.unwrap_or_default(), &txs),
+            events: decode_events(height, &txs, results.events.as_deref().unwrap_or_default()),
+            txs: pair_with_results(&block.data.txs.unwrap_or_default(), &txs),
         })
     }
 }
@@ -100,12 +99,12 @@ impl Endpoints {
             let endpoint = self.endpoint(at);
             async move {
                 let endpoint = endpoint?;
-                let block = block_of_results(&endpoint, height, self.chain_id()).await;
+                let block = block_from_results(&endpoint, height, self.chain_id()).await;
                 let block = block.map_err(NodeError::blaming_the_node)?;
                 Ok((block, None))
             }
         };
-        let error = match self.attempt(Need::Blocks, ask).await {
+        let error = match self.attempt(Capability::Blocks, ask).await {
             Ok((_, block)) => return Ok(block),
             Err(error) => error,
         };
@@ -116,17 +115,16 @@ impl Endpoints {
         self.search(height).await.unwrap_or(Err(error))
     }
 
-    /// Searches for the transactions of a block. Returns `None` if the responding nodes do not have them, and
-    /// an error if no
-    /// node responds, which is inconclusive.
+    /// Searches for the transactions of a block. Returns `None` if the responding nodes do not have them, and an
+    /// error if no node responds, which is inconclusive.
     async fn search(&self, height: Height) -> Option<Result<Block, NodeError>> {
         let mut unreachable = None;
         let mut is_answered = false;
-        for at in self.ready(Need::Blocks) {
+        for at in self.ready(Capability::Blocks) {
             let endpoint = self.endpoint(at).ok()?;
-            match block_of_search(&endpoint, height, self.chain_id()).await {
+            match block_from_search(&endpoint, height, self.chain_id()).await {
                 Ok(block) => return Some(Ok(block)),
-                Err(error) if is_silence(&error.fault) => unreachable = Some(error),
+                Err(error) if is_unreachable(&error.fault) => unreachable = Some(error),
                 Err(error) => {
                     is_answered = true;
                     tracing::debug!(%error, height, "transaction search does not return the block");
@@ -136,18 +134,20 @@ impl Endpoints {
         if is_answered {
             return None;
         }
-        Some(Err(unreachable.unwrap_or_else(|| self.nobody(Need::Blocks))))
+        Some(Err(
+            unreachable.unwrap_or_else(|| self.unavailable(Capability::Blocks))
+        ))
     }
 }
 
-const fn is_silence(fault: &Fault) -> bool {
+const fn is_unreachable(fault: &Fault) -> bool {
     matches!(
         fault,
         Fault::Unreachable(_) | Fault::NotConnected(_) | Fault::Timeout(_)
     )
 }
 
-async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
+async fn block_from_results(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
     let params = HeightParams {
         height: height.to_string(),
     };
@@ -157,12 +157,12 @@ async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -
     let answered = results.height.0;
     if answered != height {
         let fault = Fault::WrongHeight {
-            asked: height,
-            answered,
+            requested: height,
+            received: answered,
         };
         return Err(endpoint.error("block_results", fault));
     }
-    let time = our_time(endpoint, header, chain_id)?;
+    let time = check_header(endpoint, header, chain_id)?;
     // The first two fields are from nodes before CometBFT 0.38.
     let lists = [
         results.begin_block_events,
@@ -174,13 +174,13 @@ async fn block_of_results(endpoint: &Endpoint, height: Height, chain_id: &str) -
     Ok(Block {
         height,
         time,
-        facts: facts(height, &txs, &block),
+        events: decode_events(height, &txs, &block),
         // Block results contain no transactions, so their hashes are unknown.
         txs: None,
     })
 }
 
-fn our_time(
+fn check_header(
     endpoint: &Endpoint,
     (found, time): (String, BlockTime),
     chain_id: &str,
@@ -190,27 +190,26 @@ fn our_time(
     }
     let fault = Fault::OtherChain {
         expected: chain_id.to_owned(),
-        found: shown(&found),
+        found: excerpt(&found),
     };
     Err(endpoint.error("header", fault))
 }
 
-/// Searches for the transactions of a block. The result counts only if it is complete, because an index may
-/// be late or
-/// pruned.
-async fn block_of_search(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
+/// Searches for the transactions of a block. The result counts only if it is complete, because an index may be late
+/// or pruned.
+async fn block_from_search(endpoint: &Endpoint, height: Height, chain_id: &str) -> Result<Block, NodeError> {
     let params = HeightParams {
         height: height.to_string(),
     };
     let malformed = |why: &str| endpoint.error("block", Fault::Malformed(why.to_owned()));
-    let block = endpoint.call::<BlockAnswer>("block", params);
+    let block = endpoint.call::<BlockResponse>("block", params);
     let (block, header) = tokio::try_join!(block, endpoint.header(height))?;
-    let time = our_time(endpoint, header, chain_id)?;
+    let time = check_header(endpoint, header, chain_id)?;
     let block = block.block.ok_or_else(|| malformed("response without a block"))?;
     if block.header.height.0 != height {
         let fault = Fault::WrongHeight {
-            asked: height,
-            answered: block.header.height.0,
+            requested: height,
+            received: block.header.height.0,
         };
         return Err(endpoint.error("block", fault));
     }
@@ -247,7 +246,7 @@ async fn block_of_search(endpoint: &Endpoint, height: Height, chain_id: &str) ->
         height,
         time,
         // A search returns transactions only, without the events of the block itself.
-        facts: facts(height, &txs, &[]),
+        events: decode_events(height, &txs, &[]),
         txs: None,
     })
 }

@@ -1,10 +1,9 @@
 //! Decoding of the events of a block.
 //!
-//! An event has a type and a list of keys and values. Each value is JSON. Unknown events and keys are
-//! ignored. A malformed
-//! event is reported with its position and skipped, without effect on the other events.
+//! An event has a type and a list of keys and values. Each value is JSON. Unknown events and keys are ignored. A
+//! malformed event is reported with its position and skipped, without effect on the other events.
 
-use crate::convert::{Malformed, close_reason, dec_coin_from_text, event_address, shown};
+use crate::convert::{Malformed, close_reason, dec_coin_from_text, event_address, excerpt};
 use crate::proto::akash::market::v1::LeaseClosedReason;
 use crate::rpc::types::{AbciAttribute, AbciEvent, Number, TxResult};
 use akash_provider_core::types::{
@@ -58,29 +57,29 @@ impl fmt::Display for MalformedEvent {
 
 /// Decoded events of a block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Facts {
-    pub(crate) facts: Vec<ChainEvent>,
+pub(crate) struct BlockEvents {
+    pub(crate) events: Vec<ChainEvent>,
     pub(crate) malformed: Vec<MalformedEvent>,
 }
 
 /// Decodes the events of a block: those of its successful transactions, then those of the block itself.
-pub(crate) fn facts(height: Height, txs: &[TxResult], block: &[AbciEvent]) -> Facts {
-    let mut facts = Facts::default();
+pub(crate) fn decode_events(height: Height, txs: &[TxResult], block: &[AbciEvent]) -> BlockEvents {
+    let mut events = BlockEvents::default();
     for (tx, result) in txs.iter().enumerate() {
         // A failed transaction has no effect, so its events are ignored.
         if result.code == 0 {
-            facts.read(height, Some(tx), result.events.as_deref().unwrap_or_default());
+            events.read(height, Some(tx), result.events.as_deref().unwrap_or_default());
         }
     }
-    facts.read(height, None, block);
-    facts
+    events.read(height, None, block);
+    events
 }
 
-impl Facts {
+impl BlockEvents {
     fn read(&mut self, height: Height, tx: Option<usize>, events: &[AbciEvent]) {
         for (index, event) in events.iter().enumerate() {
-            match fact(event) {
-                Ok(Some(fact)) => self.facts.push(fact),
+            match decode_event(event) {
+                Ok(Some(fact)) => self.events.push(fact),
                 Ok(None) => {}
                 Err(error) => self.malformed.push(MalformedEvent {
                     height,
@@ -166,7 +165,7 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    fn of(attributes: &'a [AbciAttribute]) -> Result<Self, Malformed> {
+    fn new(attributes: &'a [AbciAttribute]) -> Result<Self, Malformed> {
         let mut values = [const { None }; KEYS.len()];
         for attribute in attributes {
             let Some((key, value)) = plain(attribute)? else {
@@ -197,7 +196,7 @@ impl<'a> Values<'a> {
 
     fn json<'s, T: Deserialize<'s>>(&'s self, key: &'static str) -> Result<T, Malformed> {
         let text = self.text(key)?;
-        serde_json::from_str(text).map_err(|e| Malformed::new(key, format!("{e} in `{}`", shown(text))))
+        serde_json::from_str(text).map_err(|e| Malformed::new(key, format!("{e} in `{}`", excerpt(text))))
     }
 
     fn id(&self) -> Result<Id, Malformed> {
@@ -229,7 +228,7 @@ impl<'a> Values<'a> {
             Reason::Number(number) => number,
             Reason::Name(name) => {
                 let known = LeaseClosedReason::from_str_name(&name);
-                let unknown = || Malformed::new("reason", format!("`{}` is not a reason", shown(&name)));
+                let unknown = || Malformed::new("reason", format!("`{}` is not a reason", excerpt(&name)));
                 known.ok_or_else(unknown)?.into()
             }
         };
@@ -264,22 +263,22 @@ fn plain(attribute: &AbciAttribute) -> Result<Option<(&'static str, Cow<'_, str>
 }
 
 /// Decodes an event. Returns `None` for an unknown event type.
-fn fact(event: &AbciEvent) -> Result<Option<ChainEvent>, Malformed> {
+fn decode_event(event: &AbciEvent) -> Result<Option<ChainEvent>, Malformed> {
     let Some(name) = event.kind.strip_prefix("akash.") else {
         return Ok(None);
     };
     let attributes = event.attributes.as_deref().unwrap_or_default();
     if let Some(name) = name.strip_prefix("deployment.v1.Event") {
-        deployment_fact(name, attributes)
+        deployment_event(name, attributes)
     } else if let Some(name) = name.strip_prefix("market.v1.Event") {
-        market_fact(name, attributes)
+        market_event(name, attributes)
     } else {
-        account_fact(name, attributes)
+        account_event(name, attributes)
     }
 }
 
-fn deployment_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainEvent>, Malformed> {
-    let values = || Values::of(attributes);
+fn deployment_event(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainEvent>, Malformed> {
+    let values = || Values::new(attributes);
     let fact = match name {
         "DeploymentCreated" => ChainEvent::DeploymentCreated {
             id: values()?.id()?.deployment()?,
@@ -307,8 +306,8 @@ fn deployment_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<Ch
     Ok(Some(fact))
 }
 
-fn market_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainEvent>, Malformed> {
-    let values = || Values::of(attributes);
+fn market_event(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainEvent>, Malformed> {
+    let values = || Values::new(attributes);
     let fact = match name {
         "OrderCreated" => ChainEvent::OrderCreated {
             id: values()?.id()?.order()?,
@@ -329,7 +328,7 @@ fn market_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainE
             if id.is_numbered() {
                 return Ok(None);
             }
-            return bid_fact(name, id.bid()?, &values).map(Some);
+            return bid_event(name, id.bid()?, &values).map(Some);
         }
         _ => return Ok(None),
     };
@@ -337,7 +336,7 @@ fn market_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainE
 }
 
 /// Decodes an event that concerns the provider of a bid only.
-fn bid_fact(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, Malformed> {
+fn bid_event(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, Malformed> {
     Ok(match name {
         "BidCreated" => ChainEvent::BidCreated {
             id,
@@ -356,9 +355,8 @@ fn bid_fact(name: &str, id: BidId, values: &Values<'_>) -> Result<ChainEvent, Ma
     })
 }
 
-/// Returns the provider of an event that concerns a single provider, even if the rest is malformed. `None` if
-/// the event may
-/// concern any provider.
+/// Returns the provider of an event that concerns a single provider, even if the rest is malformed. `None` if the
+/// event may concern any provider.
 fn sole_provider(event: &AbciEvent) -> Option<Address> {
     let (key, part) = match event.kind.strip_prefix("akash.")? {
         "market.v1.EventBidCreated"
@@ -384,8 +382,8 @@ fn sole_provider(event: &AbciEvent) -> Option<Address> {
     address.as_str()?.parse().ok()
 }
 
-fn account_fact(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainEvent>, Malformed> {
-    let values = || Values::of(attributes);
+fn account_event(name: &str, attributes: &[AbciAttribute]) -> Result<Option<ChainEvent>, Malformed> {
+    let values = || Values::new(attributes);
     let fact = match name {
         "provider.v1beta4.EventProviderCreated" | "provider.v1beta4.EventProviderUpdated" => {
             let owner = values()?.address("owner")?;

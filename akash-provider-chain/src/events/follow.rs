@@ -5,7 +5,7 @@ use super::poll::Poll;
 use super::websocket::Socket;
 use super::{Settings, Source};
 use crate::checkpoint::{Checkpoint, now};
-use crate::endpoints::{LAG_MAX, Need};
+use crate::endpoints::{Capability, LAG_MAX};
 use crate::fault::{Fault, NodeError};
 use crate::reader::Reader;
 use crate::repeated::Repeated;
@@ -23,14 +23,14 @@ use tokio::time::Instant;
 const REFUSALS_MAX: u32 = 10;
 
 /// Values of a snapshot that do not change by events.
-type Lasting = (MarketParams, Option<ProviderRecord>);
+type StaticValues = (MarketParams, Option<ProviderRecord>);
 type Out = mpsc::Sender<Result<ChainEvent, Error>>;
 
 /// Reason why a session ends.
 #[derive(Debug)]
-enum End {
+enum SessionEnd {
     /// The receiver was dropped.
-    Unheard,
+    ReceiverDropped,
     /// Blocks are missing that no node serves, or too many blocks.
     Gap(String),
     /// No node has responded for too long.
@@ -38,7 +38,7 @@ enum End {
 }
 
 /// Message of a block source.
-enum Head {
+enum FeedItem {
     Block(Box<Block>),
     Tip(Height),
 }
@@ -66,7 +66,7 @@ pub(super) struct Follower {
     /// Height of the next block to report.
     next: Height,
     /// Time of the last response of any node.
-    heard: Instant,
+    last_response: Instant,
     /// Time of the last new block.
     advanced: Instant,
     /// Current back-off. 0 after a block.
@@ -78,14 +78,14 @@ pub(super) struct Follower {
     /// Logged warnings about nodes.
     warnings: Repeated,
     /// Reason why an event may be missing.
-    lost: Option<String>,
+    missing_event: Option<String>,
     /// Earliest time of the next `Resync`, except after an outage.
     resync_from: Instant,
     /// Values of the last snapshot that do not change by events, and the time of the last query.
-    lasting: Option<Lasting>,
+    static_values: Option<StaticValues>,
     read: Instant,
     /// Pending query of these values.
-    reading: Option<JoinHandle<Result<Lasting, NodeError>>>,
+    reading: Option<JoinHandle<Result<StaticValues, NodeError>>>,
 }
 
 impl Follower {
@@ -97,15 +97,15 @@ impl Follower {
             out,
             settings,
             next: 0,
-            heard: Instant::now(),
+            last_response: Instant::now(),
             advanced: Instant::now(),
             wait: Duration::ZERO,
             polls: 0,
             refusals: 0,
             warnings: Repeated::default(),
-            lost: None,
+            missing_event: None,
             resync_from: Instant::now(),
-            lasting: None,
+            static_values: None,
             read: Instant::now(),
             reading: None,
         }
@@ -122,17 +122,17 @@ impl Follower {
             let ended = tokio::select! {
                 biased;
                 // A session may have no events for a long time, so the receiver is observed here.
-                () = out.closed() => End::Unheard,
+                () = out.closed() => SessionEnd::ReceiverDropped,
                 end = self.session(&reason) => end,
             };
             self.cut_off();
             match ended {
-                End::Unheard => break,
-                End::Gap(why) => {
+                SessionEnd::ReceiverDropped => break,
+                SessionEnd::Gap(why) => {
                     tracing::warn!(why, "cannot report blocks one by one, resynchronizing");
                     reason = why;
                 }
-                End::Outage(why) => {
+                SessionEnd::Outage(why) => {
                     if outages.is_logged(Instant::now()) {
                         tracing::warn!(why, "no node responds: check the nodes of --node and the network");
                     }
@@ -159,15 +159,17 @@ impl Follower {
     }
 
     fn fail(&mut self, text: &str) {
-        let last = self.reader.note(|s| s.last_error.replace(text.to_owned()));
+        let last = self
+            .reader
+            .update_status(|s| s.last_error.replace(text.to_owned()));
         if self.warnings.is_logged(Instant::now()) || last.as_deref() != Some(text) {
-            tracing::warn!(error = text, "chain follower error");
+            tracing::warn!(error = text, "chain follower failed, retrying");
         }
     }
 
     /// Records that no source of blocks is connected.
     fn cut_off(&self) {
-        self.reader.note(|s| {
+        self.reader.update_status(|s| {
             s.source = Source::None;
             s.silent_since.get_or_insert_with(SystemTime::now);
         });
@@ -186,23 +188,23 @@ impl Follower {
     }
 
     fn is_outage(&self) -> bool {
-        self.heard.elapsed() >= self.settings.outage
+        self.last_response.elapsed() >= self.settings.outage
     }
 
     /// Runs from one `Resync` to the next.
-    async fn session(&mut self, reason: &str) -> End {
+    async fn session(&mut self, reason: &str) -> SessionEnd {
         if let Err(end) = self.resync(reason).await {
             return end;
         }
         loop {
             let end = match self.open().await {
                 Ok(mut feed) => self.feed(&mut feed).await,
-                Err(error) => self.trouble(&error),
+                Err(error) => self.handle_failure(&error),
             };
             match end {
                 Ok(()) => {}
                 // Other nodes may serve the blocks, and the false heights may end.
-                Err(End::Gap(why)) if !self.may_resync() => {
+                Err(SessionEnd::Gap(why)) if !self.may_resync() => {
                     self.fail(&why);
                     self.cut_off();
                 }
@@ -212,10 +214,9 @@ impl Follower {
         }
     }
 
-    /// Handles a failed request: the connection counts as closed. Returns an outage if no node has responded
-    /// for too long, and a
-    /// gap if responding nodes repeatedly do not return the next block.
-    fn trouble(&mut self, error: &NodeError) -> Result<(), End> {
+    /// Handles a failed request: the connection counts as closed. Returns an outage if no node has responded for too
+    /// long, and a gap if responding nodes repeatedly do not return the next block.
+    fn handle_failure(&mut self, error: &NodeError) -> Result<(), SessionEnd> {
         self.fail(&error.to_string());
         self.cut_off();
         self.check_processed()?;
@@ -230,16 +231,19 @@ impl Follower {
         );
         self.refusals += u32::from(answered);
         if self.refusals >= REFUSALS_MAX {
-            return Err(End::Gap(format!("cannot get block {}: {error}", self.next)));
+            return Err(SessionEnd::Gap(format!(
+                "cannot get block {}: {error}",
+                self.next
+            )));
         }
         if self.is_outage() {
-            return Err(End::Outage(error.to_string()));
+            return Err(SessionEnd::Outage(error.to_string()));
         }
         Ok(())
     }
 
     /// Reports a snapshot of the whole state. Reports an outage at most once.
-    async fn resync(&mut self, reason: &str) -> Result<(), End> {
+    async fn resync(&mut self, reason: &str) -> Result<(), SessionEnd> {
         let began = Instant::now();
         let mut is_reported = false;
         let listing = loop {
@@ -251,27 +255,30 @@ impl Follower {
                     if !is_reported && began.elapsed() >= self.settings.outage {
                         is_reported = true;
                         let error = error.into_port("subscribe");
-                        self.out.send(Err(error)).await.map_err(|_| End::Unheard)?;
+                        self.out
+                            .send(Err(error))
+                            .await
+                            .map_err(|_| SessionEnd::ReceiverDropped)?;
                     }
                     self.back_off().await;
                 }
             }
         };
         let snapshot = Arc::new(listing.snapshot);
-        self.lasting = Some((snapshot.params.clone(), snapshot.provider.clone()));
+        self.static_values = Some((snapshot.params.clone(), snapshot.provider.clone()));
         (self.read, self.reading) = (Instant::now(), None);
         let (height, time) = (snapshot.height, snapshot.time);
         // Sent before the height is recorded: a dropped receiver must not raise the processed height.
-        self.tell(ChainEvent::Resync(snapshot)).await?;
+        self.send_event(ChainEvent::Resync(snapshot)).await?;
         // The first snapshot is not a repair.
         if self.next > 0 {
             self.resync_from = Instant::now() + self.settings.resync_pause;
         }
         self.next = height + 1;
         // The snapshot is later than all missing events.
-        self.lost = None;
-        self.told(height, time);
-        self.reader.note(|s| {
+        self.missing_event = None;
+        self.record_reported(height, time);
+        self.reader.update_status(|s| {
             s.resyncs += 1;
             s.last_resync = Some(reason.to_owned());
         });
@@ -279,24 +286,24 @@ impl Follower {
     }
 
     /// Ends the session if the last height turned out to be false.
-    fn check_processed(&self) -> Result<(), End> {
+    fn check_processed(&self) -> Result<(), SessionEnd> {
         if self.reader.endpoints.floor().saturating_add(1) < self.next {
             let last = self.next - 1;
-            return Err(End::Gap(format!("nodes contradict height {last}")));
+            return Err(SessionEnd::Gap(format!("nodes contradict height {last}")));
         }
         Ok(())
     }
 
-    /// Queries the values of the last snapshot that do not change by events, because a single node may have
-    /// returned false
-    /// values. Blocks do not wait for the query: its result is checked after a later block. A failed query is
+    /// Queries the values of the last snapshot that do not change by events, because a single node may have returned
+    /// false values. Blocks do not wait for the query: its result is checked after a later block. A failed query is
     /// ignored.
-    async fn check_lasting(&mut self) -> Result<(), End> {
+    async fn check_static_values(&mut self) -> Result<(), SessionEnd> {
         if let Some(reading) = self.reading.take_if(|reading| reading.is_finished()) {
-            let is_changed = matches!(reading.await, Ok(Ok(read)) if self.lasting.as_ref() != Some(&read));
+            let is_changed =
+                matches!(reading.await, Ok(Ok(read)) if self.static_values.as_ref() != Some(&read));
             if is_changed {
                 let why = "parameters or provider record differ from the last snapshot";
-                return Err(End::Gap(why.to_owned()));
+                return Err(SessionEnd::Gap(why.to_owned()));
             }
         }
         if self.reading.is_none() && self.read.elapsed() >= self.reader.endpoints.limits().single_age {
@@ -309,18 +316,21 @@ impl Follower {
         Ok(())
     }
 
-    async fn tell(&self, event: ChainEvent) -> Result<(), End> {
-        self.out.send(Ok(event)).await.map_err(|_| End::Unheard)
+    async fn send_event(&self, event: ChainEvent) -> Result<(), SessionEnd> {
+        self.out
+            .send(Ok(event))
+            .await
+            .map_err(|_| SessionEnd::ReceiverDropped)
     }
 
     /// Records that all blocks up to a height are reported.
-    pub(super) fn told(&mut self, height: Height, time: BlockTime) {
+    pub(super) fn record_reported(&mut self, height: Height, time: BlockTime) {
         let now = Instant::now();
-        (self.heard, self.advanced, self.wait) = (now, now, Duration::ZERO);
+        (self.last_response, self.advanced, self.wait) = (now, now, Duration::ZERO);
         self.refusals = 0;
         self.reader.endpoints.raise_floor(Checkpoint { height, time });
-        self.reader.remember_time(height, time);
-        self.reader.note(|s| {
+        self.reader.cache_time(height, time);
+        self.reader.update_status(|s| {
             s.height = height;
             s.time = time;
             s.silent_since = None;
@@ -337,7 +347,7 @@ impl Follower {
         let limits = endpoints.limits();
         let mut tried = Vec::new();
         loop {
-            let at = endpoints.choose(Need::Blocks, &tried).await?;
+            let at = endpoints.choose(Capability::Blocks, &tried).await?;
             // `choose` returns an endpoint again if all of them were tried.
             if tried.contains(&at) {
                 break;
@@ -347,12 +357,12 @@ impl Follower {
             match Socket::open(endpoint, endpoints.chain_id(), limits, self.settings).await {
                 Ok(socket) => {
                     self.polls = 0;
-                    self.reader.note(|s| s.connections += 1);
+                    self.reader.update_status(|s| s.connections += 1);
                     return Ok(Feed::Socket(Box::new(socket)));
                 }
                 Err(error) => {
                     // Queries of this endpoint may work, so a health check is due instead of a back-off.
-                    endpoints.doubt(at);
+                    endpoints.request_check(at);
                     self.fail(&error.to_string());
                 }
             }
@@ -366,14 +376,14 @@ impl Follower {
     }
 
     /// Reports the blocks of a source until it fails.
-    async fn feed(&mut self, feed: &mut Feed) -> Result<(), End> {
+    async fn feed(&mut self, feed: &mut Feed) -> Result<(), SessionEnd> {
         // Blocks before the subscription became effective.
         if let Err(error) = self.catch_up(feed.source()).await? {
-            return self.trouble(&error);
+            return self.handle_failure(&error);
         }
         loop {
             // Based on the last response too: a halted chain is queried once per interval only.
-            let silent_at = self.advanced.max(self.heard) + self.settings.silence;
+            let silent_at = self.advanced.max(self.last_response) + self.settings.silence;
             let head = tokio::select! {
                 biased;
                 // Checked first: an available block ends the silence.
@@ -386,18 +396,18 @@ impl Follower {
                 }
             };
             let result = match head {
-                Ok(Head::Block(block)) => self.block(*block).await?,
-                Ok(Head::Tip(tip)) => {
-                    self.heard = Instant::now();
+                Ok(FeedItem::Block(block)) => self.block(*block).await?,
+                Ok(FeedItem::Tip(tip)) => {
+                    self.last_response = Instant::now();
                     self.fill(tip).await?
                 }
                 Err(error) => Err(error),
             };
             if let Err(error) = result {
-                return self.trouble(&error);
+                return self.handle_failure(&error);
             }
             self.check_processed()?;
-            self.check_lasting().await?;
+            self.check_static_values().await?;
             // The caller opens the source again, a websocket first.
             if matches!(feed, Feed::Poll(_, until) if Instant::now() >= *until) {
                 return Ok(());
@@ -406,55 +416,58 @@ impl Follower {
     }
 
     /// Queries all nodes after a silence. Returns true if the chain itself is halted.
-    async fn break_silence(&mut self) -> Result<bool, End> {
+    async fn break_silence(&mut self) -> Result<bool, SessionEnd> {
         match self.reader.endpoints.sync_info().await {
             Ok(info) if info.height >= self.next => {
                 self.fail("subscription is silent although there are new blocks");
                 self.cut_off();
                 if let Err(error) = self.fill(info.height).await? {
-                    self.trouble(&error)?;
+                    self.handle_failure(&error)?;
                 }
                 Ok(false)
             }
             Ok(info) => {
-                self.heard = Instant::now();
+                self.last_response = Instant::now();
                 // Since the last block, not since the detection.
                 let since = SystemTime::now() - self.advanced.elapsed();
-                let is_new = self.reader.note(|s| {
+                let is_new = self.reader.update_status(|s| {
                     let is_new = s.silent_since.is_none();
                     s.silent_since.get_or_insert(since);
                     is_new
                 });
                 if is_new {
-                    tracing::warn!(height = info.height, "no node has a new block");
+                    tracing::warn!(
+                        height = info.height,
+                        "no node has a new block: check whether the chain is halted"
+                    );
                 }
                 Ok(true)
             }
             Err(error) => {
-                self.trouble(&error)?;
+                self.handle_failure(&error)?;
                 Ok(false)
             }
         }
     }
 
     /// Reports all blocks up to the newest height.
-    async fn catch_up(&mut self, source: Source) -> Result<Result<(), NodeError>, End> {
+    async fn catch_up(&mut self, source: Source) -> Result<Result<(), NodeError>, SessionEnd> {
         match self.reader.endpoints.sync_info().await {
             Ok(info) => {
-                self.heard = Instant::now();
-                // Recorded after the response: an open connection is not sufficient, because hanging nodes
-                // accept connections too.
-                self.reader.note(|s| s.source = source);
+                self.last_response = Instant::now();
+                // Recorded after the response: an open connection is not sufficient, because hanging nodes accept
+                // connections too.
+                self.reader.update_status(|s| s.source = source);
                 self.fill(info.height).await
             }
             Err(error) => Ok(Err(error)),
         }
     }
 
-    /// Reports a pushed block, after the blocks below. If the subscription lags behind its node, the missing
-    /// blocks are fetched.
-    async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, End> {
-        self.heard = Instant::now();
+    /// Reports a pushed block, after the blocks below. If the subscription lags behind its node, the missing blocks
+    /// are fetched.
+    async fn block(&mut self, block: Block) -> Result<Result<(), NodeError>, SessionEnd> {
+        self.last_response = Instant::now();
         let height = block.height;
         if let Err(error) = self.check_pushed(height).await {
             return Ok(Err(error));
@@ -463,8 +476,7 @@ impl Follower {
         if block.height >= self.next {
             if let Err(mut error) = self.fill(block.height - 1).await? {
                 if error.is_about_height() {
-                    // The pushed height is false, or from a node that is ahead. This is not a reason for a
-                    // `Resync`.
+                    // The pushed height is false, or from a node that is ahead. This is not a reason for a `Resync`.
                     error.fault = Fault::Untrusted(format!(
                         "pushed height {height} without the blocks below: {error}"
                     ));
@@ -472,10 +484,10 @@ impl Follower {
                 return Ok(Err(error));
             }
             let is_newest = block.height >= self.reader.endpoints.newest();
-            self.tell_block(block, is_newest).await?;
+            self.report_block(block, is_newest).await?;
         }
         if height.saturating_add(LAG_MAX) < self.next {
-            self.reader.endpoints.reconsider().await;
+            self.reader.endpoints.request_checks().await;
         }
         let newest = self.reader.endpoints.newest();
         if newest >= self.next + LAG_MAX {
@@ -484,9 +496,8 @@ impl Follower {
         Ok(Ok(()))
     }
 
-    /// Checks a pushed height that is further ahead than nodes may differ: a status must confirm it, because
-    /// a status is checked
-    /// by the clock and with a header.
+    /// Checks a pushed height that is further ahead than nodes may differ: a status must confirm it, because a status
+    /// is checked by the clock and with a header.
     async fn check_pushed(&self, height: Height) -> Result<(), NodeError> {
         let endpoints = &self.reader.endpoints;
         // Not compared with the last pushed block: a node can push any number of false next heights.
@@ -498,7 +509,7 @@ impl Follower {
             return Ok(());
         }
         // The status may be from another node than the pushed height.
-        endpoints.reconsider().await;
+        endpoints.request_checks().await;
         let why = format!(
             "pushed height {height} is above height {} of the status",
             info.height
@@ -511,14 +522,14 @@ impl Follower {
     }
 
     /// Fetches and reports all blocks up to a height.
-    async fn fill(&mut self, to: Height) -> Result<Result<(), NodeError>, End> {
+    async fn fill(&mut self, to: Height) -> Result<Result<(), NodeError>, SessionEnd> {
         if to < self.next {
             return Ok(Ok(()));
         }
         let missing = to - self.next + 1;
         // A snapshot is faster than this number of single blocks.
         if missing > self.settings.gap_max {
-            return Err(End::Gap(format!("{missing} blocks are missing")));
+            return Err(SessionEnd::Gap(format!("{missing} blocks are missing")));
         }
         let endpoints = self.reader.endpoints.clone();
         let fetch = |height| {
@@ -532,13 +543,16 @@ impl Follower {
         while let Some(block) = blocks.next().await {
             match block {
                 Ok(block) => {
-                    self.reader.note(|s| s.fetched += 1);
+                    self.reader.update_status(|s| s.fetched += 1);
                     let is_newest = block.height == to;
-                    self.tell_block(block, is_newest).await?;
+                    self.report_block(block, is_newest).await?;
                 }
                 // Waiting does not restore a pruned block.
                 Err(error) if matches!(error.fault, Fault::Pruned(_)) => {
-                    return Err(End::Gap(format!("cannot get block {}: {error}", self.next)));
+                    return Err(SessionEnd::Gap(format!(
+                        "cannot get block {}: {error}",
+                        self.next
+                    )));
                 }
                 Err(error) => return Ok(Err(error)),
             }
@@ -546,18 +560,18 @@ impl Follower {
         Ok(Ok(()))
     }
 
-    async fn tell_block(&mut self, block: Block, is_newest: bool) -> Result<(), End> {
+    async fn report_block(&mut self, block: Block, is_newest: bool) -> Result<(), SessionEnd> {
         let Block {
             height,
             time,
-            facts,
+            events,
             txs,
         } = block;
         // Before the events, which may wait for the receiver: the writer needs the outcomes early.
-        if let Some(witness) = &self.reader.witness {
-            witness.saw(height, time, is_newest, txs);
+        if let Some(observer) = &self.reader.observer {
+            observer.observe(height, time, is_newest, txs);
         }
-        let (malformed, of_others): (Vec<_>, Vec<_>) = facts.malformed.into_iter().partition(|event| {
+        let (malformed, of_others): (Vec<_>, Vec<_>) = events.malformed.into_iter().partition(|event| {
             let provider = event.provider.as_ref();
             provider.is_none_or(|provider| *provider == self.provider)
         });
@@ -569,36 +583,36 @@ impl Follower {
         }
         if let Some(first) = malformed.first() {
             let why = format!("malformed event: {first}");
-            self.lost.get_or_insert(why);
+            self.missing_event.get_or_insert(why);
         }
         let count = u64::try_from(malformed.len()).unwrap_or_default();
-        self.reader.note(|s| {
+        self.reader.update_status(|s| {
             s.blocks += 1;
             s.malformed += count;
             if let Some(last) = malformed.into_iter().last() {
                 s.last_malformed = Some(last);
             }
         });
-        for fact in facts.facts {
+        for fact in events.events {
             if fact.concerns(&self.provider) {
-                self.tell(fact).await?;
+                self.send_event(fact).await?;
             }
         }
         // Sent last: this event states that all events up to this height were reported.
-        self.tell(ChainEvent::Block { height, time }).await?;
+        self.send_event(ChainEvent::Block { height, time }).await?;
         self.next = height + 1;
-        self.told(height, time);
+        self.record_reported(height, time);
         // After the block is complete: a `Resync` is only allowed between two blocks.
-        match &self.lost {
-            Some(why) if self.may_resync() => Err(End::Gap(why.clone())),
+        match &self.missing_event {
+            Some(why) if self.may_resync() => Err(SessionEnd::Gap(why.clone())),
             _ => Ok(()),
         }
     }
 }
 
-async fn next(feed: &mut Feed, reader: &Reader) -> Result<Head, NodeError> {
+async fn next(feed: &mut Feed, reader: &Reader) -> Result<FeedItem, NodeError> {
     match feed {
-        Feed::Socket(socket) => Ok(Head::Block(Box::new(socket.next().await?))),
-        Feed::Poll(poll, _) => Ok(Head::Tip(poll.next(&reader.endpoints).await?)),
+        Feed::Socket(socket) => Ok(FeedItem::Block(Box::new(socket.next().await?))),
+        Feed::Poll(poll, _) => Ok(FeedItem::Tip(poll.next(&reader.endpoints).await?)),
     }
 }

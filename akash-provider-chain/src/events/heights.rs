@@ -8,11 +8,9 @@ use std::sync::Mutex;
 
 /// Store of height and time of the last processed block.
 ///
-/// After a restart, nodes below the stored block are not trusted. A stored block that is impossible according
-/// to the clock
-/// is reported and ignored, and a block that nodes contradict is replaced. Losing the stored block has no
-/// other effect,
-/// because the first event after a restart is a snapshot.
+/// After a restart, nodes below the stored block are not trusted. A stored block that is impossible according to the
+/// clock is reported and ignored, and a block that nodes contradict is replaced. Losing the stored block has no other
+/// effect, because the first event after a restart is a snapshot.
 pub trait HeightStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the stored block; `None` before the first one.
     ///
@@ -22,9 +20,8 @@ pub trait HeightStore: fmt::Debug + Send + Sync + 'static {
 
     /// Replaces the stored block, even by a lower one.
     ///
-    /// The task of the follower calls this function for each block, so it must return quickly. The data need
-    /// not be synced to
-    /// the disk.
+    /// The task of the follower calls this function for each block, so it must return quickly. The data need not be
+    /// synced to the disk.
     ///
     /// # Errors
     /// Returns an error if the block cannot be written. The follower then reports the error and continues.

@@ -5,7 +5,7 @@ mod lies;
 mod same_state;
 
 use super::block::Block;
-use super::decode::{Facts, facts};
+use super::decode::{BlockEvents, decode_events};
 use super::websocket::frame;
 use crate::fault::Fault;
 use crate::rpc;
@@ -20,11 +20,11 @@ use testbed::recordings::{self, files, json};
 const OWNER: &str = "akash1q450w34rcmzlzv5u38f04f6m0laxrt34zpdjla";
 const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 
-fn of_results(path: &Path) -> (u64, Facts) {
+fn of_results(path: &Path) -> (u64, BlockEvents) {
     let results: BlockResults = rpc::result(&fs::read(path).unwrap()).unwrap();
     let block = results.finalize_block_events.unwrap_or_default();
     let txs = results.txs_results.unwrap_or_default();
-    (results.height.0, facts(results.height.0, &txs, &block))
+    (results.height.0, decode_events(results.height.0, &txs, &block))
 }
 
 fn name(event: &ChainEvent) -> &'static str {
@@ -72,8 +72,8 @@ fn decodes_every_recorded_block() {
             .map(|e| e["type"].as_str().unwrap().to_owned())
             .filter(|kind| kind.starts_with("akash."))
             .collect();
-        assert_eq!(read.facts.len(), akash.len(), "{}", path.display());
-        for (fact, kind) in read.facts.iter().zip(&akash) {
+        assert_eq!(read.events.len(), akash.len(), "{}", path.display());
+        for (fact, kind) in read.events.iter().zip(&akash) {
             let short = kind.rsplit("Event").next().unwrap();
             let short = match short {
                 "ProviderCreated" => "ProviderUpdated",
@@ -105,7 +105,7 @@ fn pushed_blocks_equal_fetched_blocks() {
         let Block {
             height,
             time,
-            facts,
+            events,
             txs,
         } = block.unwrap();
         let txs = txs.unwrap();
@@ -129,10 +129,10 @@ fn pushed_blocks_equal_fetched_blocks() {
         let fetched = chain.join("rpc").join(format!("block_results-{case}"));
         if !fetched.exists() {
             assert!(file.contains("empty-block"), "{file}");
-            assert_eq!(facts, Facts::default(), "{file}");
+            assert_eq!(events, BlockEvents::default(), "{file}");
             continue;
         }
-        assert_eq!((height, facts), of_results(&fetched), "{file}");
+        assert_eq!((height, events), of_results(&fetched), "{file}");
     }
     assert!(frames >= 20 && hashed >= 1, "{frames} frames, {hashed} hashes");
     let session = fs::read_to_string(chain.join("ws/subscribe-session.jsonl")).unwrap();
@@ -158,9 +158,9 @@ fn bid_id() -> String {
     format!(r#"{{"owner":"{OWNER}","dseq":"1001","gseq":1,"oseq":2,"provider":"{PROVIDER}","bseq":0}}"#)
 }
 
-fn read(events: &[Value]) -> Facts {
+fn read(events: &[Value]) -> BlockEvents {
     let tx: TxResult = serde_json::from_value(json!({"code": 0, "events": events})).unwrap();
-    facts(7, &[tx], &[])
+    decode_events(7, &[tx], &[])
 }
 
 const LEASE_CLOSED: &str = "akash.market.v1.EventLeaseClosed";
@@ -188,7 +188,7 @@ fn decodes_base64_attributes() {
     let (plain, coded) = (read(&[plain]), read(&[coded]));
     assert_eq!(plain, coded);
     assert!(matches!(
-        &plain.facts[..],
+        &plain.events[..],
         [ChainEvent::LeaseClosed { id, reason: CloseReason::Unstable }] if id.to_string().ends_with(PROVIDER)
     ));
 }
@@ -206,7 +206,7 @@ fn ignores_unknown_events_and_keys() {
         ),
     ];
     let read = read(&events);
-    assert_eq!((read.facts.len(), read.malformed.len()), (1, 0), "{read:?}");
+    assert_eq!((read.events.len(), read.malformed.len()), (1, 0), "{read:?}");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn reports_malformed_events_with_their_position() {
         let pairs: Vec<(&str, Value)> = pairs.iter().map(|(k, v)| (k.as_str(), v.clone())).collect();
         let good = event("akash.market.v1.EventBidClosed", &[("id", bid_id().into())]);
         let read = read(&[event(LEASE_CLOSED, &pairs), good]);
-        assert_eq!(read.facts.len(), 1, "{why}: the other event is decoded");
+        assert_eq!(read.events.len(), 1, "{why}: the other event is decoded");
         let [malformed] = &read.malformed[..] else {
             panic!("{why}: {read:?}")
         };
@@ -278,14 +278,14 @@ fn malformed_bids_of_other_providers_are_ignored() {
         market("BidClosed", &[("id", numbered.clone().into())]),
         market("LeaseClosed", &[("id", numbered.clone().into()), reason]),
     ];
-    assert_eq!(read(&events), Facts::default(), "ignored");
+    assert_eq!(read(&events), BlockEvents::default(), "ignored");
     let won = market(
         "LeaseCreated",
         &[("id", numbered.into()), ("price", price.into())],
     );
     let won = read(&[won]);
     assert!(
-        matches!(&won.facts[..], [ChainEvent::LeaseCreated { .. }]),
+        matches!(&won.events[..], [ChainEvent::LeaseCreated { .. }]),
         "the order is no longer open: {won:?}"
     );
     // A malformed bid concerns its provider only. An event that may concern any provider has no provider.
@@ -305,10 +305,10 @@ fn malformed_bids_of_other_providers_are_ignored() {
 fn failed_transactions_have_no_events() {
     let closed = event("akash.market.v1.EventBidClosed", &[("id", bid_id().into())]);
     let failed: TxResult = serde_json::from_value(json!({"code": 5, "events": [closed.clone()]})).unwrap();
-    assert_eq!(facts(7, &[failed], &[]), Facts::default());
+    assert_eq!(decode_events(7, &[failed], &[]), BlockEvents::default());
     let of_block: AbciEvent = serde_json::from_value(closed).unwrap();
     assert_eq!(
-        facts(7, &[], &[of_block]).facts.len(),
+        decode_events(7, &[], &[of_block]).events.len(),
         1,
         "events of the block itself are decoded"
     );
@@ -366,7 +366,7 @@ proptest! {
     ) {
         let pairs: Vec<(&str, Value)> = attributes.iter().map(|(k, v)| (k.as_str(), v.clone().into())).collect();
         let read = read(&[event(&kind, &pairs)]);
-        prop_assert!(read.facts.len() + read.malformed.len() <= 1);
+        prop_assert!(read.events.len() + read.malformed.len() <= 1);
     }
 
     #[test]
@@ -379,8 +379,8 @@ proptest! {
         if cut { bytes.truncate(at) } else { bytes[at] = byte }
         if let Ok(results) = rpc::result::<BlockResults>(&bytes) {
             let txs = results.txs_results.unwrap_or_default();
-            let read = facts(results.height.0, &txs, &[]);
-            prop_assert!(read.facts.len() + read.malformed.len() <= 1);
+            let read = decode_events(results.height.0, &txs, &[]);
+            prop_assert!(read.events.len() + read.malformed.len() <= 1);
         }
     }
 }

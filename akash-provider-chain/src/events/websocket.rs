@@ -1,13 +1,12 @@
 //! Subscription to `NewBlock` events over a websocket.
 //!
-//! A connection without any message, including pongs, is closed after the deadline. Events that the node
-//! drops for a slow
-//! client result in missing heights, which the follower fetches.
+//! A connection without any message, including pongs, is closed after the deadline. Events that the node drops for a
+//! slow client result in missing heights, which the follower fetches.
 
 use super::Settings;
 use super::block::Block;
 use crate::connection;
-use crate::convert::shown;
+use crate::convert::excerpt;
 use crate::endpoint::Endpoint;
 use crate::fault::{Fault, NodeError, causes};
 use crate::limits::Limits;
@@ -34,7 +33,7 @@ pub(super) struct Socket {
     chain_id: String,
     ping: Interval,
     settings: Settings,
-    heard: Instant,
+    last_message: Instant,
 }
 
 impl Socket {
@@ -53,8 +52,8 @@ impl Socket {
         let tls = endpoint.tls.as_ref().map(Arc::clone);
         let connector = tls.map_or(Connector::Plain, Connector::Rustls);
         let config = WebSocketConfig::default()
-            .max_message_size(Some(limits.answer_bytes))
-            .max_frame_size(Some(limits.answer_bytes));
+            .max_message_size(Some(limits.response_bytes))
+            .max_frame_size(Some(limits.response_bytes));
         let connecting = connect_async_tls_with_config(request, Some(config), true, Some(connector));
         // A node that accepts connections but does not respond must not block the others.
         let time = settings.read_deadline.min(limits.connect_time);
@@ -70,7 +69,7 @@ impl Socket {
             chain_id: chain_id.to_owned(),
             ping,
             settings,
-            heard: Instant::now(),
+            last_message: Instant::now(),
             endpoint,
         })
     }
@@ -78,13 +77,12 @@ impl Socket {
     /// Returns the next block. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Block, NodeError> {
         loop {
-            let deadline = self.heard + self.settings.read_deadline;
+            let deadline = self.last_message + self.settings.read_deadline;
             tokio::select! {
                 biased;
-                // Checked before the deadline: a received message counts, even if this task was scheduled
-                // late.
+                // Checked before the deadline: a received message counts, even if this task was scheduled late.
                 message = self.stream.next() => {
-                    self.heard = Instant::now();
+                    self.last_message = Instant::now();
                     if let Some(block) = self.message(message)? {
                         return Ok(block);
                     }
@@ -119,7 +117,7 @@ impl Socket {
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => return Ok(None),
             Some(Ok(Message::Close(frame))) => {
                 let why = frame.map(|f| f.reason.to_string()).unwrap_or_default();
-                let fault = Fault::Unreachable(format!("node closed the connection: {}", shown(&why)));
+                let fault = Fault::Unreachable(format!("node closed the connection: {}", excerpt(&why)));
                 return Err(self.error(fault));
             }
             Some(Err(error)) => return Err(self.error(Fault::Unreachable(causes(&error)))),
@@ -147,7 +145,7 @@ pub(super) fn frame(bytes: &[u8], chain_id: &str) -> Result<Option<Block>, Fault
     let missing = || Fault::Malformed("event without a value".to_owned());
     let value = data.value.ok_or_else(missing)?;
     let event: NewBlock = serde_json::from_str(value.get()).map_err(malformed)?;
-    Block::of_event(event, chain_id).map(Some)
+    Block::from_event(event, chain_id).map(Some)
 }
 
 fn request(endpoint: &Endpoint) -> Result<tokio_tungstenite::tungstenite::handshake::client::Request, Fault> {

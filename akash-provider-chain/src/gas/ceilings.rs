@@ -1,17 +1,12 @@
 //! Upper limits of gas and fees, whatever a node reports.
 //!
-//! The fee is the gas multiplied by the price, and both come from a node. A malicious node or proxy could
-//! report any
-//! amount. For this reason, fixed ceilings apply to each type of message, to each transaction, and to one
-//! hour.
+//! The fee is the gas multiplied by the price, and both come from a node. A malicious node or proxy could report any
+//! amount. For this reason, fixed ceilings apply to each type of message, to each transaction, and to one hour.
 //!
-//! The default ceilings are based on the maximum gas of transactions on the network: bid 125,000, close
-//! 252,000, start of a
-//! reclamation 77,000, withdrawal 277,000, provider record 78,000, certificate 99,000. The gas ceiling is 10
-//! times this
-//! value, for upgrades of the chain and for large offers and records. The fee ceiling of a message is the fee
-//! of 4 times
-//! this value, at the maximum price.
+//! The default ceilings are based on the maximum gas of transactions on the network: bid 125,000, close 252,000,
+//! start of a reclamation 77,000, withdrawal 277,000, provider record 78,000, certificate 99,000. The gas ceiling is
+//! 10 times this value, for upgrades of the chain and for large offers and records. The fee ceiling of a message is
+//! the fee of 4 times this value, at the maximum price.
 
 use crate::signer::Price;
 use akash_provider_core::types::{Dec, Msg};
@@ -22,9 +17,9 @@ use std::str::FromStr;
 /// 10^18, the scale of a decimal.
 const ONE: i128 = 1_000_000_000_000_000_000;
 /// Factor between the observed gas and the gas ceiling.
-const GAS_ROOM: u64 = 10;
+const GAS_FACTOR: u64 = 10;
 /// Factor between the observed gas and the gas of the fee ceiling, at the maximum price.
-const FEE_ROOM: u64 = 4;
+const FEE_FACTOR: u64 = 4;
 /// Gas ceiling of a transaction: twice the gas of 16 withdrawals in one transaction.
 const TRANSACTION_GAS: u64 = 10_000_000;
 /// Gas of the fee ceiling of a transaction, at the maximum price.
@@ -69,7 +64,7 @@ impl Scope {
         Self::Hour,
     ];
 
-    pub(super) const fn of(msg: &Msg) -> Self {
+    pub(super) const fn for_message(msg: &Msg) -> Self {
         match msg {
             Msg::CreateBid { .. } => Self::Bid,
             Msg::CloseBid { .. } => Self::Close,
@@ -96,7 +91,7 @@ impl Scope {
     }
 
     /// Returns the maximum gas of such a message on the network.
-    const fn seen(self) -> Option<u64> {
+    const fn observed_gas(self) -> Option<u64> {
         match self {
             Self::Bid => Some(125_000),
             Self::Close => Some(252_000),
@@ -129,7 +124,7 @@ impl FromStr for Scope {
 
 /// Gas and fee: a limit or a sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Most {
+pub struct Cost {
     /// Gas limit of a transaction, or the sum of gas limits.
     pub gas: u64,
     /// Fee, in the fee denomination.
@@ -139,7 +134,7 @@ pub struct Most {
 /// Ceilings of all scopes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ceilings {
-    most: BTreeMap<Scope, Most>,
+    most: BTreeMap<Scope, Cost>,
 }
 
 /// A transaction exceeds a ceiling.
@@ -148,7 +143,7 @@ pub struct Ceilings {
     "{what} {asked} is above the ceiling of {most} for {scope}: if the cost is correct, raise the ceiling, otherwise \
      use another node"
 )]
-pub struct TooMuch {
+pub struct CeilingError {
     pub(super) what: &'static str,
     pub(super) asked: u128,
     pub(super) most: u128,
@@ -168,17 +163,17 @@ pub(super) fn cost(gas: u64, price: Dec) -> u128 {
 impl Ceilings {
     /// Returns the default ceilings for a maximum price of one unit of gas.
     #[must_use]
-    pub fn at(price_max: Dec) -> Self {
-        let usual = |scope: Scope| match (scope.seen(), scope) {
-            (Some(seen), _) => Most {
-                gas: GAS_ROOM * seen,
-                fee: cost(FEE_ROOM * seen, price_max),
+    pub fn for_price(price_max: Dec) -> Self {
+        let usual = |scope: Scope| match (scope.observed_gas(), scope) {
+            (Some(observed_gas), _) => Cost {
+                gas: GAS_FACTOR * observed_gas,
+                fee: cost(FEE_FACTOR * observed_gas, price_max),
             },
-            (None, Scope::Hour) => Most {
+            (None, Scope::Hour) => Cost {
                 gas: HOUR_GAS,
                 fee: cost(HOUR_FEE_GAS, price_max),
             },
-            (None, _) => Most {
+            (None, _) => Cost {
                 gas: TRANSACTION_GAS,
                 fee: cost(TRANSACTION_FEE_GAS, price_max),
             },
@@ -189,7 +184,7 @@ impl Ceilings {
     }
 
     /// Changes the ceiling of one scope.
-    pub fn change(&mut self, scope: Scope, change: impl FnOnce(&mut Most)) {
+    pub fn change(&mut self, scope: Scope, change: impl FnOnce(&mut Cost)) {
         if let Some(most) = self.most.get_mut(&scope) {
             change(most);
         }
@@ -197,17 +192,17 @@ impl Ceilings {
 
     /// Returns the ceiling of one scope.
     #[must_use]
-    pub fn of(&self, scope: Scope) -> Most {
-        self.most.get(&scope).copied().unwrap_or(Most { gas: 0, fee: 0 })
+    pub fn get(&self, scope: Scope) -> Cost {
+        self.most.get(&scope).copied().unwrap_or(Cost { gas: 0, fee: 0 })
     }
 
     /// Returns the ceiling of a transaction with these messages.
     #[must_use]
-    pub fn of_messages(&self, msgs: &[Msg]) -> Most {
-        let whole = self.of(Scope::Transaction);
+    pub fn for_messages(&self, msgs: &[Msg]) -> Cost {
+        let whole = self.get(Scope::Transaction);
         // The sum saturates, and is then limited to the ceiling of a transaction.
-        let each = || msgs.iter().map(|msg| self.of(Scope::of(msg)));
-        Most {
+        let each = || msgs.iter().map(|msg| self.get(Scope::for_message(msg)));
+        Cost {
             gas: whole.gas.min(each().fold(0, |sum, m| sum.saturating_add(m.gas))),
             fee: whole.fee.min(each().fold(0, |sum, m| sum.saturating_add(m.fee))),
         }
@@ -217,16 +212,16 @@ impl Ceilings {
     ///
     /// # Errors
     /// Returns an error if the gas exceeds the ceiling.
-    pub fn judge_gas(&self, msgs: &[Msg], used: u64) -> Result<(), TooMuch> {
-        let most = self.of_messages(msgs).gas;
+    pub fn check_gas(&self, msgs: &[Msg], used: u64) -> Result<(), CeilingError> {
+        let most = self.for_messages(msgs).gas;
         if used <= most {
             return Ok(());
         }
-        Err(TooMuch {
+        Err(CeilingError {
             what: "gas",
             asked: used.into(),
             most: most.into(),
-            scope: named(msgs),
+            scope: scope_name(msgs),
         })
     }
 
@@ -234,16 +229,16 @@ impl Ceilings {
     ///
     /// # Errors
     /// Returns an error if the fee exceeds the ceiling.
-    pub fn judge_fee(&self, msgs: &[Msg], fee: u128) -> Result<(), TooMuch> {
-        let most = self.of_messages(msgs).fee;
+    pub fn check_fee(&self, msgs: &[Msg], fee: u128) -> Result<(), CeilingError> {
+        let most = self.for_messages(msgs).fee;
         if fee <= most {
             return Ok(());
         }
-        Err(TooMuch {
+        Err(CeilingError {
             what: "fee",
             asked: fee,
             most,
-            scope: named(msgs),
+            scope: scope_name(msgs),
         })
     }
 
@@ -251,9 +246,9 @@ impl Ceilings {
     ///
     /// # Errors
     /// Returns an error if the gas limit or the fee exceeds the ceiling.
-    pub fn judge_any(&self, price: &Price) -> Result<(), TooMuch> {
-        let most = self.of(Scope::Transaction);
-        let too_much = |what, asked, most| TooMuch {
+    pub fn check_price(&self, price: &Price) -> Result<(), CeilingError> {
+        let most = self.get(Scope::Transaction);
+        let too_much = |what, asked, most| CeilingError {
             what,
             asked,
             most,
@@ -269,9 +264,9 @@ impl Ceilings {
     }
 }
 
-pub(super) fn named(msgs: &[Msg]) -> String {
+pub(super) fn scope_name(msgs: &[Msg]) -> String {
     match msgs {
-        [one] => Scope::of(one).to_string(),
+        [one] => Scope::for_message(one).to_string(),
         _ => Scope::Transaction.to_string(),
     }
 }
@@ -296,22 +291,22 @@ mod tests {
         let config = GasConfig::default();
         let ceilings = &config.ceilings;
         let one = [close(1)];
-        assert!(ceilings.judge_gas(&one, 2_520_000).is_ok());
-        let why = ceilings.judge_gas(&one, 2_520_001).unwrap_err().to_string();
+        assert!(ceilings.check_gas(&one, 2_520_000).is_ok());
+        let why = ceilings.check_gas(&one, 2_520_001).unwrap_err().to_string();
         assert!(
             why.contains("2520001") && why.contains("2520000 for close"),
             "{why}"
         );
         // 4 times 252,000 gas at the price 0.5.
-        assert!(ceilings.judge_fee(&one, 504_000).is_ok());
-        assert!(ceilings.judge_fee(&one, 504_001).is_err());
+        assert!(ceilings.check_fee(&one, 504_000).is_ok());
+        assert!(ceilings.check_fee(&one, 504_001).is_err());
         // The ceiling of a transaction limits the sum of its messages.
         let many: Vec<Msg> = (1..=16).map(close).collect();
-        assert_eq!(ceilings.of_messages(&many).gas, 10_000_000);
-        assert!(ceilings.judge_fee(&many, 3_000_001).is_err());
+        assert_eq!(ceilings.for_messages(&many).gas, 10_000_000);
+        assert!(ceilings.check_fee(&many, 3_000_001).is_err());
         // No price and no gas limit overflows to a small fee.
         let fee = config.price(u64::MAX, Dec::from_scaled(i128::MAX)).fee.amount;
-        assert!(ceilings.judge_fee(&one, fee).is_err(), "{fee}");
+        assert!(ceilings.check_fee(&one, fee).is_err(), "{fee}");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Text format of exported private keys, compatible with `keys export` and `keys import` of the Go tools.
 //!
-//! The text is OpenPGP armor (headers, base64, CRC-24) around the key in amino format, encrypted with a
-//! passphrase:
+//! The text is OpenPGP armor (headers, base64, CRC-24) around the key in amino format, encrypted with a passphrase:
 //!
 //! | `kdf` | key | cipher | written by |
 //! |---|---|---|---|
@@ -65,7 +64,7 @@ pub(super) fn seal(key: &PrivateKey, passphrase: &SecretString) -> Result<String
 
 /// Decrypts a key of either format. Without a checksum, modified content looks like a wrong passphrase.
 pub(super) fn open(text: &str, passphrase: &SecretString) -> Result<PrivateKey, KeyringError> {
-    let (headers, sealed) = dearmored(text)?;
+    let (headers, sealed) = decode_armor(text)?;
     let header = |name: &str| headers.get(name).map(String::as_str);
     // Older versions of the Go tools omit the type.
     if let Some(kind) = header("type").filter(|t| !t.is_empty() && *t != "secp256k1") {
@@ -113,8 +112,7 @@ fn open_secretbox(
     passphrase: &SecretString,
     salt: [u8; SALT_BYTES],
 ) -> Result<Option<Vec<u8>>, KeyringError> {
-    // The key is derived from the text of the hash, including version and cost, as in older versions of the
-    // Go tools.
+    // The key is derived from the text of the hash, including version and cost, as in older versions of the Go tools.
     let hash = bcrypt::hash_with_salt(passphrase.expose_secret().as_bytes(), BCRYPT_COST, salt)
         .map_err(|e| bad(e.to_string()))?
         .format_for_version(bcrypt::Version::TwoA);
@@ -131,7 +129,7 @@ fn open_secretbox(
 type Headers = BTreeMap<String, String>;
 
 /// Returns the headers and the content. Text before and after the armor is ignored.
-fn dearmored(text: &str) -> Result<(Headers, Vec<u8>), KeyringError> {
+fn decode_armor(text: &str) -> Result<(Headers, Vec<u8>), KeyringError> {
     if text.len() > ARMOR_BYTES_MAX {
         return Err(bad(format!("longer than {ARMOR_BYTES_MAX} bytes")));
     }

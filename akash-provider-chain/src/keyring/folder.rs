@@ -2,7 +2,7 @@
 
 use super::error::KeyringError;
 use super::jwe::{self, OpenError};
-use super::record::{self, Stored};
+use super::record::{self, StoredKey};
 use super::{PASSPHRASE_BYTES_MAX, check_new_passphrase};
 use crate::private_file;
 use crate::private_key::PrivateKey;
@@ -138,7 +138,7 @@ impl Folder {
         })
     }
 
-    pub(super) fn read(&self, name: &str) -> Result<Option<Stored>, KeyringError> {
+    pub(super) fn read(&self, name: &str) -> Result<Option<StoredKey>, KeyringError> {
         let path = self.info_path(name);
         let Some(data) = self.open_item(&path)? else {
             return Ok(None);

@@ -3,8 +3,7 @@
 //! ```text
 //! BASE64URL(header) . wrapped key . nonce . ciphertext . tag
 //! ```
-//! PBKDF2 (8192 rounds) derives a key from the passphrase and the salt in the header. This key wraps the
-//! content key.
+//! PBKDF2 (8192 rounds) derives a key from the passphrase and the salt in the header. This key wraps the content key.
 
 use aes_gcm::Aes256Gcm;
 use aes_gcm::aead::{Aead, KeyInit, Payload};

@@ -30,7 +30,7 @@ pub fn generate_mnemonic() -> Result<SecretString, KeyringError> {
 ///
 /// # Errors
 /// Returns an error if the mnemonic or the path is invalid.
-pub fn key_of_mnemonic(
+pub fn derive_key(
     mnemonic: &SecretString,
     bip39_passphrase: &SecretString,
     path: &str,
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     fn key(mnemonic: &str, path: &str) -> Result<PrivateKey, KeyringError> {
-        key_of_mnemonic(&mnemonic.into(), &"".into(), path)
+        derive_key(&mnemonic.into(), &"".into(), path)
     }
 
     const ABANDON: &str = "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon \
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(key(&untidy, DEFAULT_PATH).unwrap().address().as_str(), expected);
         let other = key(ABANDON, "m/44'/118'/0'/0/1").unwrap();
         assert_ne!(other.address().as_str(), expected);
-        let salted = key_of_mnemonic(&ABANDON.into(), &"more".into(), DEFAULT_PATH).unwrap();
+        let salted = derive_key(&ABANDON.into(), &"more".into(), DEFAULT_PATH).unwrap();
         assert_ne!(salted.address().as_str(), expected);
     }
 
@@ -83,7 +83,7 @@ mod tests {
         let (one, two) = (generate_mnemonic().unwrap(), generate_mnemonic().unwrap());
         assert_eq!(one.expose_secret().split(' ').count(), 24);
         assert_ne!(one.expose_secret(), two.expose_secret());
-        key_of_mnemonic(&one, &"".into(), DEFAULT_PATH).unwrap();
+        derive_key(&one, &"".into(), DEFAULT_PATH).unwrap();
     }
 
     #[test]

@@ -54,8 +54,8 @@ impl KeyKind {
     }
 }
 
-/// Stored key, with the private key if the keyring contains one.
-pub(super) struct Stored {
+/// StoredKey key, with the private key if the keyring contains one.
+pub(super) struct StoredKey {
     pub(super) name: String,
     pub(super) kind: KeyKind,
     /// `None` unless the key is a secp256k1 key.
@@ -64,7 +64,7 @@ pub(super) struct Stored {
 }
 
 /// Decodes both formats. The error contains no secret.
-pub(super) fn decode(bytes: &[u8]) -> Result<Stored, String> {
+pub(super) fn decode(bytes: &[u8]) -> Result<StoredKey, String> {
     amino(bytes).unwrap_or_else(|| proto(bytes))
 }
 
@@ -104,14 +104,14 @@ fn wipe(record: &mut Record) {
     }
 }
 
-fn proto(bytes: &[u8]) -> Result<Stored, String> {
+fn proto(bytes: &[u8]) -> Result<StoredKey, String> {
     let mut record = Record::decode(bytes).map_err(|e| format!("not a key record ({e})"))?;
-    let stored = of_record(&record);
+    let stored = from_record(&record);
     wipe(&mut record);
     stored
 }
 
-fn of_record(record: &Record) -> Result<Stored, String> {
+fn from_record(record: &Record) -> Result<StoredKey, String> {
     let name = record.name.clone();
     if name.is_empty() {
         return Err("no name".to_owned());
@@ -130,7 +130,7 @@ fn of_record(record: &Record) -> Result<Stored, String> {
             return Err("no private key, and not a ledger, multi or offline key".to_owned());
         }
     };
-    matching(Stored {
+    check_pair(StoredKey {
         name,
         kind,
         public,
@@ -138,9 +138,8 @@ fn of_record(record: &Record) -> Result<Stored, String> {
     })
 }
 
-/// Checks that the public key belongs to the private key. Otherwise signatures would belong to another
-/// account.
-fn matching(stored: Stored) -> Result<Stored, String> {
+/// Checks that the public key belongs to the private key. Otherwise signatures would belong to another account.
+fn check_pair(stored: StoredKey) -> Result<StoredKey, String> {
     match (&stored.public, &stored.private) {
         (public, Some(private)) if public.as_ref() != Some(private.public()) => {
             Err("the public key does not belong to the private key".to_owned())
@@ -166,7 +165,7 @@ fn private_key(any: &Any) -> Result<PrivateKey, String> {
 }
 
 /// Decodes the amino format. Returns `None` for other formats.
-fn amino(bytes: &[u8]) -> Option<Result<Stored, String>> {
+fn amino(bytes: &[u8]) -> Option<Result<StoredKey, String>> {
     let mut rest = bytes;
     let length = prost::decode_length_delimiter(&mut rest).ok()?;
     let body = rest.strip_prefix(&AMINO_LOCAL)?;
@@ -176,7 +175,7 @@ fn amino(bytes: &[u8]) -> Option<Result<Stored, String>> {
     Some(amino_local(body))
 }
 
-fn amino_local(body: &[u8]) -> Result<Stored, String> {
+fn amino_local(body: &[u8]) -> Result<StoredKey, String> {
     let mut info = AminoLocal::decode(body).map_err(|e| format!("invalid amino format ({e})"))?;
     // The result is returned later, after the bytes are wiped.
     let private = amino_private(&info.private);
@@ -185,7 +184,7 @@ fn amino_local(body: &[u8]) -> Result<Stored, String> {
         .public
         .strip_prefix(&AMINO_PUBLIC)
         .ok_or_else(|| "the public key is not a secp256k1 key".to_owned())?;
-    matching(Stored {
+    check_pair(StoredKey {
         name: info.name,
         kind: KeyKind::Local,
         public: Some(PublicKey::from_bytes(public).map_err(|e| e.to_string())?),

@@ -123,7 +123,7 @@ fn exports_and_imports_keys() {
         Some(key(1).address())
     );
     assert_eq!(
-        key_of_armor(&text, &passphrase).unwrap().to_bytes(),
+        decrypt_armor(&text, &passphrase).unwrap().to_bytes(),
         key(1).to_bytes()
     );
     for short in ["", "short"] {

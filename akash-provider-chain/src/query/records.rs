@@ -1,10 +1,8 @@
 //! Separate decoding of the records in a response.
 //!
-//! A response contains records of many accounts. If one malformed record made the whole response fail, any
-//! account could
-//! block all readers. For this reason, each record is decoded separately. A malformed record of another
-//! account is skipped
-//! and logged once. A malformed record of the provider is an error, because an unknown lease must not look
+//! A response contains records of many accounts. If one malformed record made the whole response fail, any account
+//! could block all readers. For this reason, each record is decoded separately. A malformed record of another account
+//! is skipped and logged once. A malformed record of the provider is an error, because an unknown lease must not look
 //! like a closed one.
 
 use super::Reader;
@@ -21,9 +19,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 
 /// Maximum number of records that are logged individually. Uses 32 KiB of memory.
-const TOLD_MAX: usize = 4096;
+const REPORTED_MAX: usize = 4096;
 /// Number of logged bytes of a record without a readable id.
-const SHOWN_BYTES: usize = 16;
+const DESCRIBED_BYTES: usize = 16;
 
 /// Page of undecoded records. All list responses of the network have this format.
 #[derive(Clone, PartialEq, Message)]
@@ -104,9 +102,9 @@ impl Kind {
     }
 
     /// Formats the id of a record for logs.
-    fn shown(self, record: &[u8]) -> String {
+    fn describe(self, record: &[u8]) -> String {
         let Some(id) = self.id(record) else {
-            let beginning = record.get(..SHOWN_BYTES).unwrap_or(record);
+            let beginning = record.get(..DESCRIBED_BYTES).unwrap_or(record);
             let beginning = data_encoding::HEXLOWER.encode(beginning);
             return format!("unreadable id, {} bytes starting with {beginning}", record.len());
         };
@@ -117,7 +115,7 @@ impl Kind {
         if !id.provider.is_empty() {
             text.push_str(&format!("/{}", id.provider));
         }
-        convert::shown(&text)
+        convert::excerpt(&text)
     }
 
     /// Returns the provider of a lease or bid, if readable.
@@ -159,8 +157,8 @@ pub(super) fn bid_head(record: &Bytes) -> Result<Bid, Malformed> {
 }
 
 /// Creates an error for a malformed record of the provider.
-pub(super) fn our_own(kind: Kind, record: &[u8], error: &Malformed) -> Malformed {
-    let part = format!("own {} {}", kind.name(), kind.shown(record));
+pub(super) fn own_record_error(kind: Kind, record: &[u8], error: &Malformed) -> Malformed {
+    let part = format!("own {} {}", kind.name(), kind.describe(record));
     Malformed::new(part, format!("is malformed: {error}"))
 }
 
@@ -172,7 +170,7 @@ impl DeploymentParts {
         let group = |g: dep::v1beta4::Group| convert::group(g.clone()).map(|_| g);
         Ok(dep::v1beta4::QueryDeploymentResponse {
             deployment: Some(Message::decode(self.deployment).map_err(|e| part("deployment", e))?),
-            groups: reader.lenient(Kind::Group, self.groups, |record| read(record, group)),
+            groups: reader.decode_lenient(Kind::Group, self.groups, |record| read(record, group)),
             escrow_account: Some(
                 Message::decode(self.escrow_account).map_err(|e| part("escrow_account", e))?,
             ),
@@ -182,12 +180,12 @@ impl DeploymentParts {
 
 /// Malformed records that were logged.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct ReportedRecords {
     records: Mutex<HashSet<u64>>,
     hasher: RandomState,
 }
 
-impl Told {
+impl ReportedRecords {
     /// Returns true for the first occurrence of a record, unless the maximum number of records is reached.
     fn is_new(&self, kind: Kind, record: &[u8]) -> bool {
         // Identified by id if possible, because a malformed record may change.
@@ -196,13 +194,13 @@ impl Told {
             None => self.hasher.hash_one((kind, record)),
         };
         let mut records = lock(&self.records);
-        if records.len() >= TOLD_MAX {
+        if records.len() >= REPORTED_MAX {
             return false;
         }
         let is_new = records.insert(key);
-        if is_new && records.len() == TOLD_MAX {
+        if is_new && records.len() == REPORTED_MAX {
             tracing::warn!(
-                records = TOLD_MAX,
+                records = REPORTED_MAX,
                 "too many malformed records, not logging further ones"
             );
         }
@@ -210,17 +208,17 @@ impl Told {
     }
 
     /// Logs a malformed record once.
-    pub(super) fn note(&self, kind: Kind, record: &[u8], error: &Malformed) {
+    pub(super) fn report(&self, kind: Kind, record: &[u8], error: &Malformed) {
         if self.is_new(kind, record) {
-            let (what, id) = (kind.name(), kind.shown(record));
+            let (what, id) = (kind.name(), kind.describe(record));
             tracing::warn!(what, %id, %error, "malformed record of another account skipped");
         }
     }
 }
 
-impl Told {
+impl ReportedRecords {
     /// Logs a malformed deployment once.
-    pub(super) fn note_deployment(&self, id: &DeploymentId, error: &Malformed) {
+    pub(super) fn report_deployment(&self, id: &DeploymentId, error: &Malformed) {
         let id = dep::v1::DeploymentId {
             owner: id.owner.to_string(),
             dseq: id.dseq,
@@ -229,13 +227,13 @@ impl Told {
             id: Some(id),
             ..dep::v1::Deployment::default()
         };
-        self.note(Kind::Deployment, &record.encode_to_vec(), error);
+        self.report(Kind::Deployment, &record.encode_to_vec(), error);
     }
 }
 
 impl Reader {
     /// Decodes records. Malformed records are skipped and logged once.
-    pub(super) fn lenient<T>(
+    pub(super) fn decode_lenient<T>(
         &self,
         kind: Kind,
         records: Vec<Bytes>,
@@ -244,7 +242,7 @@ impl Reader {
         let readable = records.into_iter().filter_map(|record| match read(&record) {
             Ok(record) => Some(record),
             Err(error) => {
-                self.told.note(kind, &record, &error);
+                self.reported.report(kind, &record, &error);
                 None
             }
         });
@@ -258,15 +256,15 @@ mod tests {
 
     #[test]
     fn logs_each_record_once_up_to_a_maximum() {
-        let told = Told::default();
-        assert!(told.is_new(Kind::Order, b"a"));
-        assert!(!told.is_new(Kind::Order, b"a"));
-        assert!(told.is_new(Kind::Bid, b"a"), "another type");
-        for number in 0..2 * TOLD_MAX {
-            told.is_new(Kind::Lease, &number.to_be_bytes());
+        let reported = ReportedRecords::default();
+        assert!(reported.is_new(Kind::Order, b"a"));
+        assert!(!reported.is_new(Kind::Order, b"a"));
+        assert!(reported.is_new(Kind::Bid, b"a"), "another type");
+        for number in 0..2 * REPORTED_MAX {
+            reported.is_new(Kind::Lease, &number.to_be_bytes());
         }
-        assert_eq!(lock(&told.records).len(), TOLD_MAX);
-        assert!(!told.is_new(Kind::Order, b"b"));
+        assert_eq!(lock(&reported.records).len(), REPORTED_MAX);
+        assert!(!reported.is_new(Kind::Order, b"b"));
     }
 
     #[test]
@@ -283,12 +281,12 @@ mod tests {
         }
         .encode_to_vec();
         order.extend([0xff; 9]);
-        assert_eq!(Kind::Order.shown(&order), "akash1\\n/7/1/2");
-        let told = Told::default();
-        assert!(told.is_new(Kind::Order, &order));
+        assert_eq!(Kind::Order.describe(&order), "akash1\\n/7/1/2");
+        let reported = ReportedRecords::default();
+        assert!(reported.is_new(Kind::Order, &order));
         order.pop();
-        assert!(!told.is_new(Kind::Order, &order), "the same order");
-        let nameless = Kind::Order.shown(&[0xff; 40]);
+        assert!(!reported.is_new(Kind::Order, &order), "the same order");
+        let nameless = Kind::Order.describe(&[0xff; 40]);
         assert!(nameless.contains("40 bytes starting with ffff"), "{nameless}");
     }
 }

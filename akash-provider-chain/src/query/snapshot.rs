@@ -1,8 +1,7 @@
 //! Snapshot of the chain state of one provider.
 //!
-//! The snapshot has a single height if the nodes serve recent states. Otherwise it contains all changes up to
-//! its height, and
-//! possibly later ones. Replaying all events after its height then results in the same state.
+//! The snapshot has a single height if the nodes serve recent states. Otherwise it contains all changes up to its
+//! height, and possibly later ones. Replaying all events after its height then results in the same state.
 
 use super::Reader;
 use crate::convert;
@@ -36,7 +35,7 @@ impl Reader {
     /// Returns an error if a query fails.
     pub async fn take_snapshot(&self, provider: &Address) -> Result<Listing, NodeError> {
         let now = self.endpoints.tip(true).await?;
-        self.remember_time(now.height, now.time);
+        self.cache_time(now.height, now.time);
         match self.list(provider, &now, Some(now.height)).await {
             Err(why) if why.is_about_height() => {
                 tracing::info!(height = now.height, %why, "nodes serve no pinned height, reading the snapshot without");
@@ -107,7 +106,7 @@ impl Reader {
         let request = akash::market::v1beta5::QueryParamsRequest {};
         // Used until the next snapshot, so two nodes must agree. Two nodes need not have the pinned height.
         let answer = if self.endpoints.has_second() {
-            self.endpoints.ask_agreed(&request).await?
+            self.endpoints.query_agreed(&request).await?
         } else {
             self.get(&request, pin).await?
         };
@@ -185,8 +184,7 @@ impl Reader {
         Ok(open.into_iter().chain(active).collect())
     }
 
-    /// Adds closed bids of the provider on open orders, because the provider cannot bid on these orders
-    /// again.
+    /// Adds closed bids of the provider on open orders, because the provider cannot bid on these orders again.
     async fn with_ended_bids(
         &self,
         provider: &Address,
@@ -206,13 +204,13 @@ impl Reader {
                     Err(error) if error.is_not_found() => return Ok(None),
                     answer => answer?,
                 };
-                let bid = super::bid_of(answer);
+                let bid = super::convert_bid(answer);
                 let path = akash::market::v1beta5::QueryBidRequest::PATH;
                 bid.map(Some).map_err(|e| self.malformed_record(path, &e))
             }
         };
-        let asked: Vec<_> = rest.map(look).collect();
-        let ended: Vec<Option<Bid>> = stream::iter(asked)
+        let queries: Vec<_> = rest.map(look).collect();
+        let ended: Vec<Option<Bid>> = stream::iter(queries)
             .buffer_unordered(PARALLEL)
             .try_collect()
             .await?;
@@ -252,9 +250,8 @@ impl Reader {
         Ok(leases)
     }
 
-    /// Returns the deployments of leases. A malformed deployment, which its tenant may cause, is skipped: its
-    /// lease is known, and the
-    /// other leases are not affected.
+    /// Returns the deployments of leases. A malformed deployment, which its tenant may cause, is skipped: its lease
+    /// is known, and the other leases are not affected.
     async fn deployments_of(
         &self,
         provider: &Address,
@@ -262,17 +259,17 @@ impl Reader {
         pin: Option<Height>,
     ) -> Result<Vec<DeploymentRecord>, NodeError> {
         let ids: BTreeSet<DeploymentId> = leases.iter().map(|l| l.lease.id.deployment().clone()).collect();
-        let asked = ids.into_iter().map(|id| async move {
+        let queries = ids.into_iter().map(|id| async move {
             match self.deployment_at(&id, pin, Some(provider)).await? {
                 Ok(record) => Ok(record),
                 Err(error) => {
-                    self.told.note_deployment(&id, &error);
+                    self.reported.report_deployment(&id, &error);
                     Ok(None)
                 }
             }
         });
-        let asked: Vec<_> = asked.collect();
-        let found: Vec<_> = stream::iter(asked).buffered(PARALLEL).try_collect().await?;
+        let queries: Vec<_> = queries.collect();
+        let found: Vec<_> = stream::iter(queries).buffered(PARALLEL).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }
 
@@ -285,8 +282,8 @@ impl Reader {
         // No block has height 0, and nodes refuse such a query.
         let heights: BTreeSet<Height> = heights.filter(|height| *height > 0).collect();
         let ask = |height| async move { Ok((height, self.time_of(height).await?)) };
-        let asked: Vec<_> = heights.into_iter().map(ask).collect();
-        let times: Vec<(Height, Option<BlockTime>)> = stream::iter(asked)
+        let queries: Vec<_> = heights.into_iter().map(ask).collect();
+        let times: Vec<(Height, Option<BlockTime>)> = stream::iter(queries)
             .buffer_unordered(PARALLEL)
             .try_collect()
             .await?;

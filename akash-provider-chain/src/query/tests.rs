@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::proto::akash::market::v1beta5 as mkt;
 use crate::reader::Reader;
 use crate::testing::chain::{Chain, account};
-use crate::testing::grpc::{GrpcNode, Served};
+use crate::testing::grpc::{GrpcNode, GrpcReply};
 use crate::testing::{Node, Reply};
 use akash_provider_core::chain::{BidFilter, ChainQuery, LeaseFilter, OrderFilter, PageRequest};
 use akash_provider_core::market::TenantMsg;
@@ -22,7 +22,7 @@ use testbed::recordings::{self, files, json};
 
 fn limits() -> Limits {
     Limits {
-        answer_time: Duration::from_secs(5),
+        response_time: Duration::from_secs(5),
         attempts: 2,
         ..Limits::default()
     }
@@ -33,7 +33,7 @@ fn reader(urls: &[&String]) -> Reader {
 }
 
 /// Creates a market with all types of records. Returns the id of a lease.
-fn busy() -> (Chain, BidId) {
+fn busy_market() -> (Chain, BidId) {
     let chain = Chain::new();
     let mut won = None;
     for dseq in 1..=7 {
@@ -54,9 +54,9 @@ fn busy() -> (Chain, BidId) {
 
 #[tokio::test]
 async fn both_protocols_return_the_records_of_the_market() {
-    let (chain, won) = busy();
+    let (chain, won) = busy_market();
     let rpc = chain.node(Arc::default()).await;
-    let grpc = GrpcNode::of(&chain).await;
+    let grpc = GrpcNode::for_chain(&chain).await;
     for url in [&rpc.url, &grpc.url] {
         listings(&reader(&[url]), &won).await;
         records(&reader(&[url]), &chain, &won).await;
@@ -133,10 +133,10 @@ async fn records(reader: &Reader, chain: &Chain, won: &BidId) {
 
 #[tokio::test]
 async fn both_protocols_support_pinned_heights() {
-    let (chain, won) = busy();
+    let (chain, won) = busy_market();
     let before = chain.height() - 1;
     let rpc = chain.node(Arc::default()).await;
-    let grpc = GrpcNode::of(&chain).await;
+    let grpc = GrpcNode::for_chain(&chain).await;
     for url in [&rpc.url, &grpc.url] {
         let reader = reader(&[url]);
         let request = crate::convert::lease_request(&won);
@@ -156,8 +156,8 @@ type IsRight = fn(&Fault) -> bool;
 #[tokio::test]
 async fn invalid_grpc_response_is_reported() {
     let limits = Limits {
-        answer_bytes: 1 << 16,
-        answer_time: Duration::from_secs(1),
+        response_bytes: 1 << 16,
+        response_time: Duration::from_secs(1),
         attempts: 1,
         ..Limits::default()
     };
@@ -168,7 +168,7 @@ async fn invalid_grpc_response_is_reported() {
         answer.map(|a| a.bytes.len()).map_err(|e| e.fault)
     };
     for (size, fits) in [(1 << 16, true), ((1 << 16) + 1, false)] {
-        let node = GrpcNode::start(move |_, _, _| Served::Bytes(vec![0; size], 5)).await;
+        let node = GrpcNode::start(move |_, _, _| GrpcReply::Bytes(vec![0; size], 5)).await;
         let answer = ask(node.url.clone()).await;
         match fits {
             true => assert_eq!(answer, Ok(size)),
@@ -191,7 +191,7 @@ async fn invalid_grpc_response_is_reported() {
         }),
     ];
     for (code, text, is_right) in cases {
-        let node = GrpcNode::start(move |_, _, _| Served::Status(code, text.to_owned())).await;
+        let node = GrpcNode::start(move |_, _, _| GrpcReply::Status(code, text.to_owned())).await;
         let fault = ask(node.url.clone()).await.unwrap_err();
         assert!(is_right(&fault), "{text}: {fault:?}");
     }
@@ -208,8 +208,8 @@ async fn invalid_grpc_response_is_reported() {
 
 #[tokio::test]
 async fn failed_grpc_endpoint_is_replaced() {
-    let (chain, won) = busy();
-    let grpc = GrpcNode::of(&chain).await;
+    let (chain, won) = busy_market();
+    let grpc = GrpcNode::for_chain(&chain).await;
     let rpc = chain.node(Arc::default()).await;
     let reader = reader(&[&grpc.url, &rpc.url]);
     let request = crate::convert::lease_request(&won);
@@ -219,7 +219,7 @@ async fn failed_grpc_endpoint_is_replaced() {
     reader.get(&request, None).await.unwrap();
     let status = reader.endpoints().status();
     assert!(
-        status[1].answers_queries && status[1].fault.is_none(),
+        status[1].serves_queries && status[1].fault.is_none(),
         "{status:?}"
     );
 }
@@ -234,7 +234,7 @@ async fn endless_list_is_refused() {
         }),
     };
     let chain = Chain::new();
-    let habits = Arc::default();
+    let behavior = Arc::default();
     let node = Node::start(move |method, params| {
         use crate::method::Method;
         use prost::Message;
@@ -248,7 +248,7 @@ async fn endless_list_is_refused() {
                 json!({"response": {"code": 0, "value": value, "height": params["height"]}}),
             );
         }
-        chain.reply(&habits, method, params)
+        chain.reply(&behavior, method, params)
     })
     .await;
     let error = reader(&[&node.url]).take_snapshot(&account(2)).await.unwrap_err();
@@ -304,13 +304,13 @@ async fn both_protocols_return_the_recorded_records() {
         .await;
         let tip = crate::testing::chain::Chain::new();
         let grpc = GrpcNode::start(move |path, data, _| {
-            if let Some(itself) = crate::testing::grpc::of_node(&tip, path, data) {
+            if let Some(itself) = crate::testing::grpc::node_reply(&tip, path, data) {
                 return itself;
             }
             let answer = &by_grpc[&(path.to_owned(), data.to_vec())];
             match answer["response_b64"].as_str() {
-                Some(bytes) => Served::Bytes(data_encoding::BASE64.decode(bytes.as_bytes()).unwrap(), 506),
-                None => Served::Status(5, answer["error"]["details"].as_str().unwrap().to_owned()),
+                Some(bytes) => GrpcReply::Bytes(data_encoding::BASE64.decode(bytes.as_bytes()).unwrap(), 506),
+                None => GrpcReply::Status(5, answer["error"]["details"].as_str().unwrap().to_owned()),
             }
         })
         .await;

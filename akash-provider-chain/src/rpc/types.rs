@@ -1,7 +1,6 @@
-//! Responses of the JSON-RPC. Only the used fields are decoded. Duplicate keys are errors, unknown keys are
-//! ignored.
+//! Responses of the JSON-RPC. Only the used fields are decoded. Duplicate keys are errors, unknown keys are ignored.
 
-use crate::convert::shown;
+use crate::convert::excerpt;
 use crate::fault::Fault;
 use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -39,7 +38,7 @@ impl RpcError {
         Fault::Refused {
             codespace: "json-rpc".to_owned(),
             code: self.code,
-            text: shown(&text),
+            text: excerpt(&text),
         }
     }
 }
@@ -61,10 +60,10 @@ pub(crate) fn height_fault(text: &str) -> Option<Fault> {
         "version mismatch on immutable",
     ];
     if LATER.iter().any(|part| text.contains(part)) {
-        return Some(Fault::HeightUnavailable(shown(text)));
+        return Some(Fault::HeightUnavailable(excerpt(text)));
     }
     let is_gone = GONE.iter().any(|part| text.contains(part));
-    is_gone.then(|| Fault::Pruned(shown(text)))
+    is_gone.then(|| Fault::Pruned(excerpt(text)))
 }
 
 /// Unsigned integer that JSON encodes as text, or as a number by some proxies.
@@ -148,7 +147,7 @@ pub(crate) struct AbciResponse {
 
 /// Response of `header`. Contains no header if the node does not have the height.
 #[derive(Debug, Deserialize)]
-pub(crate) struct HeaderAnswer {
+pub(crate) struct HeaderResponse {
     pub(crate) header: Option<Header>,
 }
 
@@ -162,7 +161,7 @@ pub(crate) struct Header {
 
 /// Response of `block`, and the block in an event.
 #[derive(Debug, Deserialize)]
-pub(crate) struct BlockAnswer {
+pub(crate) struct BlockResponse {
     pub(crate) block: Option<Block>,
 }
 

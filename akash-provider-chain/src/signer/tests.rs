@@ -30,8 +30,7 @@ fn key(hex: &str) -> PrivateKey {
     PrivateKey::from_bytes(&HEXLOWER.decode(hex.as_bytes()).unwrap()).unwrap()
 }
 
-/// Extracts the input of `sign` from a transaction. Returns `None` for a transaction that this crate never
-/// creates.
+/// Extracts the input of `sign` from a transaction. Returns `None` for a transaction that this crate never creates.
 fn parts(raw: &TxRaw) -> Option<(Vec<Any>, Ordering, Price)> {
     let body = TxBody::decode(&raw.body_bytes[..]).unwrap();
     let auth = AuthInfo::decode(&raw.auth_info_bytes[..]).unwrap();
@@ -109,8 +108,7 @@ fn signs_the_golden_vectors_byte_for_byte() {
     }
 }
 
-/// Signs every recorded transaction of the provider again, including unordered ones. For signatures that are
-/// not
+/// Signs every recorded transaction of the provider again, including unordered ones. For signatures that are not
 /// deterministic, the recorded signature must be valid.
 #[test]
 fn signs_recorded_transactions_of_the_provider() {

@@ -4,7 +4,7 @@ mod lie;
 
 use super::event::tx_result;
 use super::{Node, Reply};
-use crate::convert::answers;
+use crate::convert::responses;
 use crate::method::Method;
 use crate::proto::akash::cert::v1 as cert;
 use crate::proto::akash::{deployment::v1beta4 as dep, market::v1beta5 as mkt, provider::v1beta4 as prov};
@@ -27,7 +27,7 @@ const BLOCK_TIME: Duration = Duration::from_secs(6);
 
 /// Behavior of a simulated node.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Habits {
+pub(crate) struct NodeBehavior {
     /// The node has pruned the results of blocks below this height.
     pub(crate) results_from: Height,
     /// The node has the state of the newest height only.
@@ -44,9 +44,9 @@ pub(crate) struct Habits {
     /// The node has no transaction index.
     pub(crate) no_index: bool,
     /// Block with a malformed event in its results.
-    pub(crate) garbled: Option<Height>,
+    pub(crate) malformed_event: Option<Height>,
     /// Block with a bid of another provider in its results, and an invalid price in this bid.
-    pub(crate) odd_rival: Option<Height>,
+    pub(crate) malformed_bid: Option<Height>,
     /// Number of searches with an incomplete response.
     pub(crate) cut_searches: u32,
     /// The node accepts requests but does not respond.
@@ -160,9 +160,9 @@ impl Chain {
     }
 
     /// Starts a node of this chain.
-    pub(crate) async fn node(&self, habits: Arc<Mutex<Habits>>) -> Node {
+    pub(crate) async fn node(&self, behavior: Arc<Mutex<NodeBehavior>>) -> Node {
         let chain = self.clone();
-        Node::start(move |method, params| chain.reply(&habits, method, params)).await
+        Node::start(move |method, params| chain.reply(&behavior, method, params)).await
     }
 
     /// Responds to a query at a height, or at the newest height.
@@ -203,16 +203,16 @@ impl Chain {
             .to_string()
     }
 
-    pub(crate) fn reply(&self, habits: &Mutex<Habits>, method: &str, params: &Value) -> Reply {
-        let habits = now(habits, method);
+    pub(crate) fn reply(&self, behavior: &Mutex<NodeBehavior>, method: &str, params: &Value) -> Reply {
+        let behavior = now(behavior, method);
         let mut state = self.lock();
-        if habits.moves_on_at.is_some_and(|path| params["path"] == path) {
+        if behavior.moves_on_at.is_some_and(|path| params["path"] == path) {
             state.move_on();
         }
-        let chain_id = habits.chain_id.as_deref().unwrap_or("local");
-        let newest = state.market.height() - habits.lag;
-        let (_, named) = Lie::heights(habits.lie, 0, newest);
-        let time = |time| habits.lie.map_or(time, |lie| lie.time(time));
+        let chain_id = behavior.chain_id.as_deref().unwrap_or("local");
+        let newest = state.market.height() - behavior.lag;
+        let (_, named) = Lie::heights(behavior.lie, 0, newest);
+        let time = |time| behavior.lie.map_or(time, |lie| lie.time(time));
         let asked: Height = params["height"]
             .as_str()
             .and_then(|h| h.parse().ok())
@@ -224,35 +224,37 @@ impl Chain {
             Reply::Error(-32603, text)
         };
         match method {
-            _ if habits.is_frozen => Reply::Hang,
+            _ if behavior.is_frozen => Reply::Hang,
             "status" => Reply::Result(json!({
                 "node_info": {"network": chain_id},
                 "sync_info": {
                     "latest_block_height": named.to_string(),
                     "latest_block_time": rfc3339(time(state.time(newest))),
-                    "catching_up": habits.catching_up,
+                    "catching_up": behavior.catching_up,
                 },
             })),
             "akash" => Reply::Result(discovery()),
             "header" | "block" | "block_results" if asked > newest => Lie::beyond(
-                habits.lie,
+                behavior.lie,
                 method,
                 asked,
                 header(asked, state.time(newest), chain_id),
             )
             .unwrap_or_else(later),
             "header" => Reply::Result(json!({"header": header(asked, time(state.time(asked)), chain_id)})),
-            "block_results" if asked < habits.results_from => {
+            "block_results" if asked < behavior.results_from => {
                 let text = format!(
                     "height {asked} is not available, lowest height is {}",
-                    habits.results_from
+                    behavior.results_from
                 );
                 Reply::Error(-32603, text)
             }
-            "block_results" if habits.withheld == Some(asked) => Reply::Error(-32603, "no reason".to_owned()),
+            "block_results" if behavior.withheld == Some(asked) => {
+                Reply::Error(-32603, "no reason".to_owned())
+            }
             "block_results" => {
                 let (_, facts) = &state.blocks[&asked];
-                let result = with_oddities(&habits, asked, tx_result(facts));
+                let result = with_malformed_events(&behavior, asked, tx_result(facts));
                 Reply::Result(json!({"height": asked.to_string(), "txs_results": [result]}))
             }
             "block" => {
@@ -260,14 +262,14 @@ impl Chain {
                     json!({"header": header(asked, state.time(asked), chain_id), "data": {"txs": ["eA=="]}});
                 Reply::Result(json!({"block": block}))
             }
-            "tx_search" if habits.cut_searches > 0 => Reply::Cut(b"{".to_vec()),
-            "tx_search" => state.search(params, habits.no_index),
+            "tx_search" if behavior.cut_searches > 0 => Reply::Cut(b"{".to_vec()),
+            "tx_search" => state.search(params, behavior.no_index),
             "abci_query" => {
                 let path = params["path"].as_str().unwrap();
                 let data = data_encoding::HEXLOWER
                     .decode(params["data"].as_str().unwrap().as_bytes())
                     .unwrap();
-                state.query(path, &data, asked, newest, &habits)
+                state.query(path, &data, asked, newest, &behavior)
             }
             other => Reply::Error(-32601, format!("no method {other}")),
         }
@@ -275,12 +277,12 @@ impl Chain {
 }
 
 /// Adds the malformed events of `habits` to a result.
-fn with_oddities(habits: &Habits, height: Height, mut result: Value) -> Value {
-    if habits.garbled == Some(height) {
+fn with_malformed_events(behavior: &NodeBehavior, height: Height, mut result: Value) -> Value {
+    if behavior.malformed_event == Some(height) {
         let lie = json!({"type": "akash.market.v1.EventOrderCreated", "attributes": []});
         result["events"] = json!([lie]);
     }
-    if habits.odd_rival == Some(height) {
+    if behavior.malformed_bid == Some(height) {
         let events = result["events"].as_array_mut().unwrap();
         events.push(odd_bid());
     }
@@ -296,8 +298,8 @@ fn odd_bid() -> Value {
 }
 
 /// Returns the current behavior, and counts down the incomplete searches.
-fn now(habits: &Mutex<Habits>, method: &str) -> Habits {
-    let mut shared = habits.lock().unwrap_or_else(PoisonError::into_inner);
+fn now(behavior: &Mutex<NodeBehavior>, method: &str) -> NodeBehavior {
+    let mut shared = behavior.lock().unwrap_or_else(PoisonError::into_inner);
     let now = shared.clone();
     if method == "tx_search" {
         shared.cut_searches = now.cut_searches.saturating_sub(1);
@@ -386,8 +388,15 @@ impl State {
         self.market.block_time(height).unwrap()
     }
 
-    fn query(&self, path: &str, data: &[u8], asked: Height, newest: Height, habits: &Habits) -> Reply {
-        let (at, named) = Lie::heights(habits.lie, asked, newest);
+    fn query(
+        &self,
+        path: &str,
+        data: &[u8],
+        asked: Height,
+        newest: Height,
+        behavior: &NodeBehavior,
+    ) -> Reply {
+        let (at, named) = Lie::heights(behavior.lie, asked, newest);
         if at > newest {
             return refused(
                 "sdk",
@@ -396,7 +405,7 @@ impl State {
                 at,
             );
         }
-        if habits.no_pins && at != newest {
+        if behavior.no_pins && at != newest {
             return refused(
                 "sdk",
                 38,
@@ -406,7 +415,7 @@ impl State {
         }
         match answer(&self.past[&at], path, data) {
             Some(bytes) => {
-                let bytes = Lie::content(habits.lie, path, bytes);
+                let bytes = Lie::content(behavior.lie, path, bytes);
                 let value = data_encoding::BASE64.encode(&bytes);
                 Reply::Result(
                     json!({"response": {"code": 0, "log": "", "value": value, "height": named.to_string(), "codespace": ""}}),
@@ -423,9 +432,8 @@ fn refused(codespace: &str, code: u32, log: &str, height: Height) -> Reply {
     )
 }
 
-/// Returns a page of records, sorted by id. The page key is the id of the last record, so new and removed
-/// records do not
-/// shift the following pages.
+/// Returns a page of records, sorted by id. The page key is the id of the last record, so new and removed records do
+/// not shift the following pages.
 fn page<T, W>(
     found: impl Iterator<Item = T>,
     id: impl Fn(&T) -> BidId,
@@ -469,7 +477,7 @@ pub(crate) fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>
                 order: o.id.clone(),
                 provider: account(0),
             };
-            let (orders, pagination) = page(wanted, id, |o| answers::order(o), request.pagination);
+            let (orders, pagination) = page(wanted, id, |o| responses::order(o), request.pagination);
             Some(mkt::QueryOrdersResponse { orders, pagination }.encode_to_vec())
         }
         mkt::QueryBidsRequest::PATH => {
@@ -482,7 +490,12 @@ pub(crate) fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>
                     && (filters.dseq == 0 || filters.dseq == b.id.deployment().dseq)
                     && (filters.gseq == 0 || filters.gseq == b.id.order.group.gseq)
             });
-            let (bids, pagination) = page(wanted, |b| b.id.clone(), |b| answers::bid(b), request.pagination);
+            let (bids, pagination) = page(
+                wanted,
+                |b| b.id.clone(),
+                |b| responses::bid(b),
+                request.pagination,
+            );
             Some(mkt::QueryBidsResponse { bids, pagination }.encode_to_vec())
         }
         mkt::QueryLeasesRequest::PATH => {
@@ -498,13 +511,13 @@ pub(crate) fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>
             let (leases, pagination) = page(
                 wanted,
                 |l| l.lease.id.clone(),
-                answers::lease_record,
+                responses::lease_record,
                 request.pagination,
             );
             Some(mkt::QueryLeasesResponse { leases, pagination }.encode_to_vec())
         }
         mkt::QueryParamsRequest::PATH => {
-            let params = Some(answers::market_params(market.params()));
+            let params = Some(responses::market_params(market.params()));
             Some(mkt::QueryParamsResponse { params }.encode_to_vec())
         }
         cert::QueryCertificatesRequest::PATH => {
@@ -515,7 +528,7 @@ pub(crate) fn answer(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>
                 valid: true,
             };
             let answer = cert::QueryCertificatesResponse {
-                certificates: vec![answers::certificate(&certificate)],
+                certificates: vec![responses::certificate(&certificate)],
                 pagination: None,
             };
             Some(answer.encode_to_vec())
@@ -562,7 +575,7 @@ fn one(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
                 order: order(&id.owner, id.dseq, id.gseq, id.oseq),
                 provider: id.provider.parse().unwrap(),
             };
-            market.bid(&id).map(|b| answers::bid(b).encode_to_vec())
+            market.bid(&id).map(|b| responses::bid(b).encode_to_vec())
         }
         mkt::QueryLeaseRequest::PATH => {
             let id = mkt::QueryLeaseRequest::decode(data).unwrap().id.unwrap();
@@ -572,29 +585,29 @@ fn one(market: &Market, path: &str, data: &[u8]) -> Option<Vec<u8>> {
             };
             market
                 .lease(&id)
-                .map(|l| answers::lease_record(&l).encode_to_vec())
+                .map(|l| responses::lease_record(&l).encode_to_vec())
         }
         mkt::QueryOrderRequest::PATH => {
             let id = mkt::QueryOrderRequest::decode(data).unwrap().id.unwrap();
             let found = market.order(&order(&id.owner, id.dseq, id.gseq, id.oseq))?;
-            let order = Some(answers::order(found));
+            let order = Some(responses::order(found));
             Some(mkt::QueryOrderResponse { order }.encode_to_vec())
         }
         dep::QueryDeploymentRequest::PATH => {
             let id = dep::QueryDeploymentRequest::decode(data).unwrap().id.unwrap();
             let record = market.deployment(&deployment(&id.owner, id.dseq))?;
-            Some(answers::deployment(&record).encode_to_vec())
+            Some(responses::deployment(&record).encode_to_vec())
         }
         dep::QueryGroupRequest::PATH => {
             let id = dep::QueryGroupRequest::decode(data).unwrap().id.unwrap();
             let found = market.group(&order(&id.owner, id.dseq, id.gseq, 1).group)?;
-            let group = Some(answers::group(found));
+            let group = Some(responses::group(found));
             Some(dep::QueryGroupResponse { group }.encode_to_vec())
         }
         prov::QueryProviderRequest::PATH => {
             let owner = prov::QueryProviderRequest::decode(data).unwrap().owner;
             let found = market.provider(&owner.parse().unwrap())?;
-            let provider = Some(answers::provider(found));
+            let provider = Some(responses::provider(found));
             Some(prov::QueryProviderResponse { provider }.encode_to_vec())
         }
         other => panic!("no response for {other}"),

@@ -15,14 +15,14 @@ use tokio::task::JoinSet;
 
 /// Response of a simulated gRPC node.
 #[derive(Debug, Clone)]
-pub(crate) enum Served {
+pub(crate) enum GrpcReply {
     /// Encoded response, and its height.
     Bytes(Vec<u8>, u64),
     /// Status code and message.
     Status(u32, String),
 }
 
-type Answer = Arc<dyn Fn(&str, &[u8], Option<u64>) -> Served + Send + Sync>;
+type Answer = Arc<dyn Fn(&str, &[u8], Option<u64>) -> GrpcReply + Send + Sync>;
 
 /// Simulated gRPC node. Dropping the node closes all connections.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Drop for GrpcNode {
 impl GrpcNode {
     /// Starts a node with a response function of path, request and height.
     pub(crate) async fn start(
-        answer: impl Fn(&str, &[u8], Option<u64>) -> Served + Send + Sync + 'static,
+        answer: impl Fn(&str, &[u8], Option<u64>) -> GrpcReply + Send + Sync + 'static,
     ) -> Self {
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await;
         let url = format!("grpc://{}", listener.local_addr().unwrap());
@@ -55,23 +55,23 @@ impl GrpcNode {
     }
 
     /// Starts a node of an in-memory chain.
-    pub(crate) async fn of(chain: &Chain) -> Self {
+    pub(crate) async fn for_chain(chain: &Chain) -> Self {
         let chain = chain.clone();
         Self::start(move |path, data, asked| {
-            of_node(&chain, path, data).unwrap_or_else(|| of_chain(&chain, path, data, asked))
+            node_reply(&chain, path, data).unwrap_or_else(|| chain_reply(&chain, path, data, asked))
         })
         .await
     }
 }
 
-fn of_chain(chain: &Chain, path: &str, data: &[u8], asked: Option<u64>) -> Served {
+fn chain_reply(chain: &Chain, path: &str, data: &[u8], asked: Option<u64>) -> GrpcReply {
     match chain.serve(path, data, asked) {
-        Ok((bytes, height)) if !bytes.is_empty() => Served::Bytes(bytes, height),
-        Ok(_) => Served::Status(
+        Ok((bytes, height)) if !bytes.is_empty() => GrpcReply::Bytes(bytes, height),
+        Ok(_) => GrpcReply::Status(
             5,
             "codespace market code 18: invalid bid: bid not found".to_owned(),
         ),
-        Err(_) => Served::Status(
+        Err(_) => GrpcReply::Status(
             3,
             "cannot query with height in the future; please provide a valid height".to_owned(),
         ),
@@ -96,7 +96,7 @@ fn block(chain: &Chain, height: u64) -> Option<Block> {
 }
 
 /// Responds to queries about the node itself.
-pub(crate) fn of_node(chain: &Chain, path: &str, data: &[u8]) -> Option<Served> {
+pub(crate) fn node_reply(chain: &Chain, path: &str, data: &[u8]) -> Option<GrpcReply> {
     let height = chain.height();
     let bytes = match path {
         node::GetSyncingRequest::PATH => node::GetSyncingResponse { syncing: false }.encode_to_vec(),
@@ -135,7 +135,7 @@ pub(crate) fn of_node(chain: &Chain, path: &str, data: &[u8]) -> Option<Served> 
         }
         _ => return None,
     };
-    Some(Served::Bytes(bytes, height))
+    Some(GrpcReply::Bytes(bytes, height))
 }
 
 async fn connection(stream: TcpStream, answer: Answer) {
@@ -167,7 +167,7 @@ async fn reply(
     // The node itself responds to discovery, without a height.
     let has_height = path != discovery::GetInfoRequest::PATH;
     match answer(&path, message, asked) {
-        Served::Bytes(bytes, height) => {
+        GrpcReply::Bytes(bytes, height) => {
             let head = if has_height {
                 head.header("x-cosmos-block-height", height.to_string())
             } else {
@@ -182,7 +182,7 @@ async fn reply(
             trailers.insert("grpc-status", http::HeaderValue::from_static("0"));
             drop(stream.send_trailers(trailers));
         }
-        Served::Status(code, text) => {
+        GrpcReply::Status(code, text) => {
             let head = head
                 .header("grpc-status", code.to_string())
                 .header("grpc-message", text);

@@ -115,7 +115,7 @@ async fn queries_and_pushed_blocks_work_over_tls() {
 #[tokio::test]
 async fn queries_work_over_grpc_with_tls() {
     let (chain, authority) = (Chain::new(), Authority::new("ours"));
-    let node = GrpcNode::of(&chain).await;
+    let node = GrpcNode::for_chain(&chain).await;
     let address = node.url.trim_start_matches("grpc://").parse().unwrap();
     let at = authority.proxy(address, "h2").await;
     let reader = reader(&format!("grpcs://{at}"), &authority.roots());
@@ -127,7 +127,7 @@ async fn untrusted_node_is_refused_with_a_remedy() {
     let (chain, authority, other) = (Chain::new(), Authority::new("ours"), Authority::new("another"));
     let namesake = Authority::new("ours");
     let node = chain.node(Arc::default()).await;
-    let grpc = GrpcNode::of(&chain).await;
+    let grpc = GrpcNode::for_chain(&chain).await;
     let grpc_at = grpc.url.trim_start_matches("grpc://").parse().unwrap();
     let https = format!("https://{}", authority.proxy(node.address(), "http/1.1").await);
     let grpcs = format!("grpcs://{}", authority.proxy(grpc_at, "h2").await);

@@ -1,6 +1,6 @@
 //! Queries of the transaction writer to a node, independent of the transport.
 
-use super::standing::Standing;
+use super::object_state::ObjectState;
 use crate::signer::TxHash;
 use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::Error;
@@ -79,7 +79,7 @@ pub enum Submission {
 
 /// Transaction in a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Included {
+pub struct IncludedTx {
     /// Height of the block.
     pub height: Height,
     /// Error code. `None` for success.
@@ -93,9 +93,8 @@ pub struct Included {
 /// Queries and calls of the transaction writer.
 ///
 /// # Errors
-/// All functions return `Unavailable` or `Timeout` if no node responds. After such an error of `broadcast`,
-/// the transaction
-/// may have been sent.
+/// All functions return `Unavailable` or `Timeout` if no node responds. After such an error of `broadcast`, the
+/// transaction may have been sent.
 #[async_trait]
 pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     /// Returns the newest block and the chain id.
@@ -104,14 +103,12 @@ pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     async fn account(&self, address: &Address) -> Result<Option<Account>, Error>;
     /// Returns the balance of the account in one denomination.
     async fn balance(&self, address: &Address, denom: &str) -> Result<Coin, Error>;
-    /// Returns the minimum price of gas, one entry per accepted denomination. Empty if the node requires no
-    /// fee.
+    /// Returns the minimum price of gas, one entry per accepted denomination. Empty if the node requires no fee.
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error>;
     /// Simulates a signed transaction.
     async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error>;
-    /// Simulates a signed transaction. If the gas exceeds `most`, a second node is queried, if available, and
-    /// the lower result
-    /// is returned.
+    /// Simulates a signed transaction. If the gas exceeds `most`, a second node is queried, if available, and the
+    /// lower result is returned.
     async fn simulate_below(&self, tx: Vec<u8>, most: u64) -> Result<Simulation, Error> {
         let _ = most;
         self.simulate(tx).await
@@ -119,7 +116,7 @@ pub trait TxApi: fmt::Debug + Send + Sync + 'static {
     /// Sends a signed transaction, and returns after the node has checked it.
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error>;
     /// Returns a transaction by hash, or `None` if the node does not have the transaction.
-    async fn find(&self, hash: &TxHash) -> Result<Option<Included>, Error>;
+    async fn find(&self, hash: &TxHash) -> Result<Option<IncludedTx>, Error>;
     /// Returns the state of the object that a message changes.
-    async fn standing(&self, msg: &Msg) -> Result<Standing, Error>;
+    async fn object_state(&self, msg: &Msg) -> Result<ObjectState, Error>;
 }

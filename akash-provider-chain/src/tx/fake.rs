@@ -1,8 +1,7 @@
 //! Simulated node that accepts encoded transactions. The node checks signature, nonce, timeout and fee, has a
-//! mempool,
-//! and executes transactions on the in-memory market.
+//! mempool, and executes transactions on the in-memory market.
 
-use super::api::{Code, Included, Simulation, Submission};
+use super::api::{Code, IncludedTx, Simulation, Submission};
 use crate::convert::from_any;
 use crate::private_key::PublicKey;
 use crate::proto::cosmos::tx::v1beta1::{AuthInfo, SignDoc, TxBody, TxRaw};
@@ -29,17 +28,17 @@ pub(crate) struct Node {
     /// Next sequence, as of the newest block.
     pub(crate) committed: u64,
     checked: u64,
-    pub(crate) knows_unordered: bool,
+    pub(crate) supports_unordered: bool,
     pub(crate) price_scaled: i128,
     nonces: BTreeSet<i64>,
     mempool: Vec<(TxHash, Vec<u8>)>,
     cache: BTreeSet<TxHash>,
-    index: BTreeMap<TxHash, Included>,
+    index: BTreeMap<TxHash, IncludedTx>,
     /// Executed messages, with their heights.
     pub(crate) executed: Vec<(Msg, u64)>,
     pub(crate) panics: u32,
     /// Transactions of the newest block.
-    pub(crate) landed: Vec<(Vec<u8>, Included)>,
+    pub(crate) landed: Vec<(Vec<u8>, IncludedTx)>,
     /// Number of transactions of each block.
     pub(crate) blocks: Vec<(u64, usize)>,
 }
@@ -94,7 +93,7 @@ impl Node {
             key: key.clone(),
             committed: 3,
             checked: 3,
-            knows_unordered: true,
+            supports_unordered: true,
             price_scaled: MIN_PRICE_SCALED,
             nonces: BTreeSet::new(),
             mempool: Vec::new(),
@@ -238,7 +237,7 @@ impl Node {
         let nanos = at
             .map(|t| t.seconds * 1_000_000_000 + i64::from(t.nanos))
             .filter(|_| body.unordered);
-        if body.unordered && !self.knows_unordered {
+        if body.unordered && !self.supports_unordered {
             return Err(refusal(37, "unordered transactions are not enabled"));
         }
         Ok(Tx {
@@ -279,7 +278,7 @@ impl Node {
     }
 
     pub(crate) fn broadcast(&mut self, bytes: &[u8]) -> Submission {
-        let hash = TxHash::of(bytes);
+        let hash = TxHash::new(bytes);
         if self.cache.contains(&hash) {
             return Submission::Known;
         }
@@ -310,7 +309,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn find(&self, hash: &TxHash, lag: u64) -> Option<Included> {
+    pub(crate) fn find(&self, hash: &TxHash, lag: u64) -> Option<IncludedTx> {
         let behind = self.sync_info().height.saturating_sub(lag);
         self.index.get(hash).filter(|i| i.height <= behind).cloned()
     }
@@ -321,7 +320,7 @@ impl Node {
     }
 
     /// Returns all transactions in blocks.
-    pub(crate) fn included(&self) -> Vec<(TxHash, Included)> {
+    pub(crate) fn included(&self) -> Vec<(TxHash, IncludedTx)> {
         self.index
             .iter()
             .map(|(hash, included)| (*hash, included.clone()))
@@ -335,7 +334,7 @@ impl Node {
     }
 
     /// Empties the mempool, as after a restart of the node.
-    pub(crate) fn forget_mempool(&mut self) {
+    pub(crate) fn clear_mempool(&mut self) {
         for (hash, _) in std::mem::take(&mut self.mempool) {
             self.cache.remove(&hash);
         }
@@ -368,7 +367,7 @@ impl Node {
         self.chain.advance(elapsed);
     }
 
-    fn execute(&mut self, tx: &Tx, height: u64) -> Included {
+    fn execute(&mut self, tx: &Tx, height: u64) -> IncludedTx {
         let bids = tx
             .msgs
             .iter()
@@ -394,7 +393,7 @@ impl Node {
             Some(_) => {}
         }
         let (failure, log) = failure.map_or((None, String::new()), |(code, log)| (Some(code), log));
-        Included {
+        IncludedTx {
             height,
             failure,
             log,

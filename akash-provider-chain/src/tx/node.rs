@@ -1,9 +1,9 @@
 //! [`TxApi`] over the endpoints.
 
-use super::api::{Code, Included, Simulation, Submission, TxApi};
-use super::standing::{Standing, standing};
+use super::api::{Code, IncludedTx, Simulation, Submission, TxApi};
+use super::object_state::{ObjectState, object_state};
 use crate::convert::dec_coin_from_text;
-use crate::endpoints::Need;
+use crate::endpoints::Capability;
 use crate::fault::{Fault, NodeError};
 use crate::method::Method;
 use crate::proto::cosmos::base::node::v1beta1::ConfigRequest;
@@ -52,7 +52,7 @@ fn submission(code: u32, space: String, log: String) -> Submission {
 }
 
 /// Returns the submission for a known transaction, or `None` if another method may succeed.
-fn known(error: &NodeError) -> Option<Submission> {
+fn as_known(error: &NodeError) -> Option<Submission> {
     match &error.fault {
         Fault::Refused { text, .. } if text.contains(IN_CACHE) => Some(Submission::Known),
         _ => None,
@@ -64,11 +64,12 @@ fn malformed(what: &str) -> Error {
     Error::new(ErrorKind::Unavailable, "transactions", message)
 }
 
-/// Checks that a response is conclusive. A refusal is inconclusive if another node may have received the
-/// transaction.
-fn certain(answer: Submission, heard: &AtomicBool) -> Result<Submission, Error> {
+/// Checks that a response is conclusive. A refusal is inconclusive if another node may have received the transaction.
+fn check_conclusive(answer: Submission, may_have_arrived: &AtomicBool) -> Result<Submission, Error> {
     match answer {
-        Submission::Refused { code, log } if heard.load(Ordering::Relaxed) && !code.is_sdk(IN_MEMPOOL) => {
+        Submission::Refused { code, log }
+            if may_have_arrived.load(Ordering::Relaxed) && !code.is_sdk(IN_MEMPOOL) =>
+        {
             let message =
                 format!("perhaps sent: one node did not respond, and the next one refused with {code} {log}");
             Err(Error::new(ErrorKind::Unavailable, "broadcast", message))
@@ -78,7 +79,11 @@ fn certain(answer: Submission, heard: &AtomicBool) -> Result<Submission, Error> 
 }
 
 impl Reader {
-    async fn broadcast_by_rpc(&self, tx: &[u8], heard: &AtomicBool) -> Result<Submission, NodeError> {
+    async fn broadcast_by_rpc(
+        &self,
+        tx: &[u8],
+        may_have_arrived: &AtomicBool,
+    ) -> Result<Submission, NodeError> {
         let params = BroadcastParams {
             tx: BASE64.encode(tx),
         };
@@ -86,14 +91,18 @@ impl Reader {
             let (params, endpoint) = (params.clone(), self.endpoints.endpoint(at));
             async move {
                 let answer = endpoint?.call::<Checked>("broadcast_tx_sync", params).await;
-                Ok((noting(answer, heard)?, None))
+                Ok((note_delivery(answer, may_have_arrived)?, None))
             }
         };
-        let (_, checked) = self.endpoints.attempt(Need::Blocks, ask).await?;
+        let (_, checked) = self.endpoints.attempt(Capability::Blocks, ask).await?;
         Ok(submission(checked.code, checked.codespace, checked.log))
     }
 
-    async fn broadcast_by_grpc(&self, tx: Vec<u8>, heard: &AtomicBool) -> Result<Submission, NodeError> {
+    async fn broadcast_by_grpc(
+        &self,
+        tx: Vec<u8>,
+        may_have_arrived: &AtomicBool,
+    ) -> Result<Submission, NodeError> {
         let request = BroadcastTxRequest {
             tx_bytes: tx,
             mode: BroadcastMode::Sync.into(),
@@ -103,13 +112,13 @@ impl Reader {
             let (data, endpoint) = (data.clone(), self.endpoints.endpoint(at));
             async move {
                 let endpoint = endpoint?;
-                let answer = endpoint.query_of_no_height(BroadcastTxRequest::PATH, data).await;
-                let answer = noting(answer, heard)?;
-                // The node accepted the request, but the response is malformed, so the transaction may have
-                // been sent.
+                let answer = endpoint.query_node(BroadcastTxRequest::PATH, data).await;
+                let answer = note_delivery(answer, may_have_arrived)?;
+                // The node accepted the request, but the response is malformed, so the transaction may have been
+                // sent.
                 let read = BroadcastTxResponse::decode(answer).ok();
                 let checked = read.and_then(|r| r.tx_response).ok_or_else(|| {
-                    heard.store(true, Ordering::Relaxed);
+                    may_have_arrived.store(true, Ordering::Relaxed);
                     endpoint.error(
                         BroadcastTxRequest::PATH,
                         Fault::Malformed("response without a result".to_owned()),
@@ -118,27 +127,27 @@ impl Reader {
                 Ok((checked, None))
             }
         };
-        let (_, checked) = self.endpoints.attempt(Need::Queries, ask).await?;
+        let (_, checked) = self.endpoints.attempt(Capability::Queries, ask).await?;
         Ok(submission(checked.code, checked.codespace, checked.raw_log))
     }
 }
 
 /// Records that a node may have received the transaction without a usable response.
-fn noting<T>(answer: Result<T, NodeError>, heard: &AtomicBool) -> Result<T, NodeError> {
-    if answer.as_ref().is_err_and(|e| e.fault.perhaps_heard()) {
-        heard.store(true, Ordering::Relaxed);
+fn note_delivery<T>(answer: Result<T, NodeError>, may_have_arrived: &AtomicBool) -> Result<T, NodeError> {
+    if answer.as_ref().is_err_and(|e| e.fault.may_have_been_received()) {
+        may_have_arrived.store(true, Ordering::Relaxed);
     }
     answer
 }
 
-fn simulation_of(tx: Vec<u8>) -> SimulateRequest {
+fn simulate_request(tx: Vec<u8>) -> SimulateRequest {
     SimulateRequest {
         tx: None,
         tx_bytes: tx,
     }
 }
 
-fn simulated(answer: Result<SimulateResponse, NodeError>) -> Result<Simulation, Error> {
+fn to_simulation(answer: Result<SimulateResponse, NodeError>) -> Result<Simulation, Error> {
     match answer {
         Ok(answer) => {
             let gas = answer.gas_info.ok_or_else(|| malformed("gas"))?;
@@ -164,7 +173,7 @@ impl TxApi for Reader {
             address: address.to_string(),
         };
         // Number and sequence are cached until a node refuses them.
-        let answer = match self.endpoints.ask_agreed(&request).await {
+        let answer = match self.endpoints.query_agreed(&request).await {
             Err(error) if error.is_not_found() => return Ok(None),
             answer => answer.map_err(|e| e.into_port("account"))?,
         };
@@ -179,7 +188,7 @@ impl TxApi for Reader {
     }
 
     async fn min_gas_prices(&self) -> Result<Vec<DecCoin>, Error> {
-        let answer = self.endpoints.ask(&ConfigRequest {}, None).await;
+        let answer = self.endpoints.query(&ConfigRequest {}, None).await;
         let (config, _) = answer.map_err(|e| e.into_port("gas prices"))?;
         let coins = config
             .minimum_gas_price
@@ -198,28 +207,38 @@ impl TxApi for Reader {
     }
 
     async fn simulate(&self, tx: Vec<u8>) -> Result<Simulation, Error> {
-        let request = simulation_of(tx);
-        simulated(self.endpoints.ask(&request, None).await.map(|(answer, _)| answer))
+        let request = simulate_request(tx);
+        to_simulation(
+            self.endpoints
+                .query(&request, None)
+                .await
+                .map(|(answer, _)| answer),
+        )
     }
 
     async fn simulate_below(&self, tx: Vec<u8>, most: u64) -> Result<Simulation, Error> {
-        let request = simulation_of(tx);
-        let (first, at) = self.endpoints.ask_whom(&request).await;
-        let first = simulated(first)?;
+        let request = simulate_request(tx);
+        let (first, at) = self.endpoints.query_with_endpoint(&request).await;
+        let first = to_simulation(first)?;
         let Simulation::Gas { used } = first else {
             return Ok(first);
         };
         let (true, Some(at)) = (used > most, at) else {
             return Ok(first);
         };
-        match self.endpoints.ask_another(at, &request).await.map(simulated) {
+        match self
+            .endpoints
+            .query_another(at, &request)
+            .await
+            .map(to_simulation)
+        {
             Some(Ok(Simulation::Gas { used: second })) if second < used => {
                 tracing::warn!(
                     used,
                     second,
                     "two nodes report different gas for a transaction, using the lower value: check the nodes of --node"
                 );
-                self.endpoints.doubt(at);
+                self.endpoints.request_check(at);
                 Ok(Simulation::Gas { used: second })
             }
             // A second node that fails or reports more gas is ignored.
@@ -228,33 +247,33 @@ impl TxApi for Reader {
     }
 
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error> {
-        let heard = AtomicBool::new(false);
-        let error = match self.broadcast_by_rpc(&tx, &heard).await {
-            Ok(answer) => return certain(answer, &heard),
+        let may_have_arrived = AtomicBool::new(false);
+        let error = match self.broadcast_by_rpc(&tx, &may_have_arrived).await {
+            Ok(answer) => return check_conclusive(answer, &may_have_arrived),
             Err(error) => error,
         };
-        if let Some(known) = known(&error) {
-            return Ok(known);
+        if let Some(submission) = as_known(&error) {
+            return Ok(submission);
         }
         // Fallback for endpoints without JSON-RPC. Sending the same bytes twice has no effect.
-        match self.broadcast_by_grpc(tx, &heard).await {
-            Ok(answer) => certain(answer, &heard),
-            Err(second) => known(&second).ok_or_else(|| error.into_port("broadcast")),
+        match self.broadcast_by_grpc(tx, &may_have_arrived).await {
+            Ok(answer) => check_conclusive(answer, &may_have_arrived),
+            Err(second) => as_known(&second).ok_or_else(|| error.into_port("broadcast")),
         }
     }
 
-    async fn find(&self, hash: &TxHash) -> Result<Option<Included>, Error> {
+    async fn find(&self, hash: &TxHash) -> Result<Option<IncludedTx>, Error> {
         let request = GetTxRequest {
             hash: hash.to_string(),
         };
-        let found = match self.endpoints.ask(&request, None).await {
+        let found = match self.endpoints.query(&request, None).await {
             Ok((answer, _)) => answer.tx_response.ok_or_else(|| malformed("result"))?,
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) => return Err(error.into_port("find transaction")),
         };
         let height = u64::try_from(found.height).map_err(|_| malformed("height"))?;
         let failed = found.code != 0;
-        Ok(Some(Included {
+        Ok(Some(IncludedTx {
             height,
             failure: failed.then(|| Code::new(found.codespace, found.code)),
             log: found.raw_log,
@@ -262,8 +281,8 @@ impl TxApi for Reader {
         }))
     }
 
-    async fn standing(&self, msg: &Msg) -> Result<Standing, Error> {
-        standing(self, msg).await
+    async fn object_state(&self, msg: &Msg) -> Result<ObjectState, Error> {
+        object_state(self, msg).await
     }
 }
 

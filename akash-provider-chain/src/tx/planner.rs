@@ -2,44 +2,41 @@
 //!
 //! ```text
 //!  Submit ─▶ queue ─▶ Estimating ─▶ Ready ─▶ Sending ─▶ Waiting ─▶ Checking ─▶ reply
-//!              │  by      │ refused    ▲        │ refused   │ found     │ looked at after
-//!              │ priority ▼            │        ▼           ▼           ▼ its expiry
 //!              │  by      │ refused    ▲        │ refused   │ found     │ queried after
 //!              │ priority ▼            │        ▼           ▼           ▼ its expiry
-//!              │       Judging      wait, or Rejected    Committed   Committed, expired
+//!              │      Explaining   wait, or Rejected    Committed   Committed, expired,
 //!              └─ failed shared withdrawals are queued again alone      or Unknown
+//! ```
 //! Rules:
-//! - A transaction with a bid contains no other message. Withdrawals of different deployments may share a
-//! transaction. Two
-//! withdrawals of one deployment are never in flight together, because the chain panics on the second one in
-//! a block.
-//! - A draft that may have reached a node is sent again with the same bytes, until it is found or expired.
-//! Only then is the
-//! draft replaced.
-//! - A transaction that exceeds the cost ceilings waits, and is estimated and priced again. The status
-//! reports the reason.
+//! - A transaction with a bid contains no other message. Withdrawals of different deployments may share a transaction.
+//!   Two withdrawals of one deployment are never in flight together, because the chain panics on the second one in a
+//!   block.
+//! - A draft that may have reached a node is sent again with the same bytes, until it is found or expired. Only then is
+//!   the draft replaced.
+//! - A transaction that exceeds the cost ceilings waits, and is estimated and priced again. The status reports the
+//!   reason.
 //! - `Err` means that the transaction was certainly not sent, or has expired.
 
-mod answers;
+mod chain_state;
 #[cfg(test)]
 mod explore;
 mod flight;
-mod known;
 mod next;
+mod responses;
 mod status;
 #[cfg(test)]
 mod tests;
 
-use super::api::{Included, Simulation, Submission};
-use super::standing::Standing;
-use crate::gas::{Estimates, GasConfig, Spent};
+use super::api::{IncludedTx, Simulation, Submission};
+use super::object_state::ObjectState;
+use crate::gas::{Estimates, Expenses, GasConfig};
 use crate::sequence::{Expiry, Sequencer};
 use crate::signer::{Ordering, Price};
 use akash_provider_core::chain::{Account, SyncInfo};
 use akash_provider_core::error::{ErrorKind, Failure};
 use akash_provider_core::types::{DecCoin, Denom, DeploymentId, Mono, Msg, TxOutcome};
+use chain_state::ChainState;
 use flight::Flight;
-use known::Known;
 pub use status::{Nonces, WriterStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -74,7 +71,7 @@ pub struct PlannerConfig {
     /// Interval between queries of the newest block, while the planner is not idle.
     pub poll: Duration,
     /// The same interval while the event follower reports blocks. Longer than a block interval.
-    pub told_poll: Duration,
+    pub followed_poll: Duration,
     /// Maximum age of the newest block for the timeout of the first transaction after an idle period.
     pub tip_max: Duration,
     /// Number of blocks after which an accepted transaction is sent again if no block contains it.
@@ -99,7 +96,7 @@ impl PlannerConfig {
             unsent_max: Duration::from_secs(60),
             outcome_max: Duration::from_secs(110),
             poll: Duration::from_secs(1),
-            told_poll: Duration::from_secs(10),
+            followed_poll: Duration::from_secs(10),
             tip_max: Duration::from_secs(5),
             resend_blocks: 3,
             lag_blocks: 4,
@@ -151,15 +148,14 @@ pub(super) enum Input {
         msgs: Vec<Msg>,
     },
     /// The caller was dropped: an unsent transaction need not be sent.
-    Forget {
+    Cancel {
         /// Id of the call.
         ticket: Ticket,
     },
     /// Newest block, as a response of a node.
     Block(Result<SyncInfo, Failure>),
-    /// Newest block, as reported by the event follower. `Found` inputs for its transactions precede this
-    /// input.
-    Seen {
+    /// Newest block, as reported by the event follower. `Found` inputs for its transactions precede this input.
+    ObservedBlock {
         /// Chain id, height and time of the block.
         block: SyncInfo,
         /// No node has reported a later block.
@@ -176,9 +172,9 @@ pub(super) enum Input {
     /// Result of sending. After an error, the transaction may have been sent.
     Sent(FlightId, Result<Submission, Failure>),
     /// Result of a search by hash.
-    Found(FlightId, Result<Option<Included>, Failure>),
+    Found(FlightId, Result<Option<IncludedTx>, Failure>),
     /// State of the object of a message.
-    Looked(FlightId, Result<Standing, Failure>),
+    Object(FlightId, Result<ObjectState, Failure>),
     /// Time has passed.
     Tick,
     /// Stop: send nothing more.
@@ -201,7 +197,7 @@ pub(super) enum Action {
     /// Search for a sent transaction.
     Find(FlightId, Draft),
     /// Query the state of the object of a message.
-    Look(FlightId, Msg),
+    FetchObject(FlightId, Msg),
     /// Reply to a call. Each call gets one reply.
     Reply(Ticket, Result<TxOutcome, Failure>),
 }
@@ -232,12 +228,12 @@ pub(super) struct Planner {
     last_flight: FlightId,
     /// Deployments with a withdrawal of unknown outcome, until its expiry.
     unresolved: Vec<(Expiry, DeploymentId)>,
-    known: Known,
+    chain: ChainState,
     sequencer: Sequencer,
     /// A node has accepted or simulated a transaction with the current type of nonce.
     proven: bool,
     estimates: Estimates,
-    spent: Spent,
+    expenses: Expenses,
 }
 
 impl Planner {
@@ -246,7 +242,7 @@ impl Planner {
     pub(super) fn new(config: PlannerConfig, salt: u32) -> Self {
         let mut sequencer = Sequencer::new(salt);
         if config.ordered {
-            sequencer.fall_back();
+            sequencer.use_sequences();
         }
         Self {
             config: Arc::new(config),
@@ -256,25 +252,25 @@ impl Planner {
             flights: BTreeMap::new(),
             last_flight: 0,
             unresolved: Vec::new(),
-            known: Known::default(),
+            chain: ChainState::default(),
             sequencer,
             proven: false,
             estimates: Estimates::default(),
-            spent: Spent::default(),
+            expenses: Expenses::default(),
         }
     }
 
     /// Sets the gas and fees of the last hour.
     #[must_use]
-    pub(super) fn with_spent(mut self, spent: Spent) -> Self {
-        self.spent = spent;
+    pub(super) fn with_expenses(mut self, expenses: Expenses) -> Self {
+        self.expenses = expenses;
         self
     }
 
     /// Returns the gas and fees of the last hour.
     #[must_use]
-    pub(super) const fn spent(&self) -> &Spent {
-        &self.spent
+    pub(super) const fn expenses(&self) -> &Expenses {
+        &self.expenses
     }
 
     /// Handles an input and returns the resulting actions.
@@ -284,21 +280,21 @@ impl Planner {
         let mut out = Vec::new();
         match input {
             Input::Submit { ticket, msgs } => self.submit(ticket, msgs, &mut out),
-            Input::Forget { ticket } => {
+            Input::Cancel { ticket } => {
                 self.withdraw(ticket);
             }
-            Input::Block(answer) => self.known.block(self.now, &self.config, answer),
-            Input::Seen {
+            Input::Block(answer) => self.chain.block(self.now, &self.config, answer),
+            Input::ObservedBlock {
                 block,
                 is_newest,
                 is_complete,
-            } => self.seen(block, is_newest, is_complete),
+            } => self.block_observed(block, is_newest, is_complete),
             Input::Account(answer) => self.account(answer),
-            Input::Prices(answer) => self.known.prices_answered(self.now, answer),
+            Input::Prices(answer) => self.chain.set_prices(self.now, answer),
             Input::Simulated(id, answer) => self.simulated(id, answer, &mut out),
             Input::Sent(id, answer) => self.sent(id, answer, &mut out),
             Input::Found(id, answer) => self.found(id, answer, &mut out),
-            Input::Looked(id, answer) => self.looked(id, answer, &mut out),
+            Input::Object(id, answer) => self.object_fetched(id, answer, &mut out),
             Input::Tick => {}
             Input::Stop => self.stop(&mut out),
         }
@@ -351,7 +347,7 @@ impl Planner {
         }
         if self.is_idle() {
             // An idle planner does not query blocks. An old block time would result in an early timeout.
-            self.known.forget_old_tip(self.now, self.config.tip_max);
+            self.chain.clear_old_tip(self.now, self.config.tip_max);
         }
         let request = Request {
             ticket,
@@ -383,8 +379,7 @@ impl Planner {
         is_withdrawn
     }
 
-    /// Replies to all calls: unknown outcome for transactions that may have been sent, an error for the
-    /// others.
+    /// Replies to all calls: unknown outcome for transactions that may have been sent, an error for the others.
     fn stop(&mut self, out: &mut Vec<Action>) {
         self.stopped = true;
         let stopped = || {

@@ -1,9 +1,9 @@
 //! Task that executes the actions of the planner: signing, calls to nodes, replies to callers.
 
-use super::api::{Included, Simulation, TxApi};
+use super::api::{IncludedTx, Simulation, TxApi};
 use super::planner::{Action, Draft, FlightId, Input, Planner, PlannerConfig, Ticket, WriterStatus};
 use crate::convert::to_any;
-use crate::gas::{Ceilings, Spent, SpentStore};
+use crate::gas::{Ceilings, ExpenseStore, Expenses};
 use crate::lock::lock;
 use crate::private_key::PrivateKey;
 use crate::signer::{Account, SignedTx, TxHash, sign};
@@ -25,21 +25,21 @@ use tokio_util::sync::CancellationToken;
 /// Capacity of the inbox for calls and blocks. The task handles each in microseconds.
 const INBOX: usize = 1024;
 /// Maximum time of a call to a node. The endpoints have shorter limits.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
+const CALL_MAX: Duration = Duration::from_secs(30);
 /// Minimum number of stored hashes before the hashes of completed transactions are removed.
 const HASHES_MIN: usize = 256;
 
-type Answer = Result<TxOutcome, Failure>;
+type CallResult = Result<TxOutcome, Failure>;
 
-enum Note {
+enum Command {
     Submit(Ticket, Vec<Msg>, Reply),
-    Forget(Ticket),
-    Block(SeenBlock),
+    Cancel(Ticket),
+    Block(ObservedBlock),
 }
 
 /// Caller that waits for an outcome.
 struct Reply {
-    sender: oneshot::Sender<Answer>,
+    sender: oneshot::Sender<CallResult>,
     fence: Option<Fence>,
 }
 
@@ -78,35 +78,35 @@ impl Fence {
 
 /// Block of the event follower.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SeenBlock {
+pub struct ObservedBlock {
     /// Chain id, height and time of the block.
     pub block: SyncInfo,
     /// No node has reported a later block.
     pub is_newest: bool,
     /// All transactions of the block; `None` if they are unknown.
-    pub included: Option<Vec<(TxHash, Included)>>,
+    pub included: Option<Vec<(TxHash, IncludedTx)>>,
 }
 
 /// Transaction writer. Clones share the task, the key and the counters.
 #[derive(Debug, Clone)]
 pub struct TxWriter {
-    inbox: mpsc::Sender<Note>,
+    inbox: mpsc::Sender<Command>,
     tickets: Arc<AtomicU64>,
     status: Arc<Mutex<WriterStatus>>,
 }
 
 /// Guard that reports a dropped caller to the task.
-struct Waiting<'a> {
+struct DropGuard<'a> {
     writer: &'a TxWriter,
     ticket: Ticket,
     answered: bool,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for DropGuard<'_> {
     fn drop(&mut self) {
         if !self.answered {
             // If the inbox is full, the call ends at its time limit.
-            drop(self.writer.inbox.try_send(Note::Forget(self.ticket)));
+            drop(self.writer.inbox.try_send(Command::Cancel(self.ticket)));
         }
     }
 }
@@ -114,34 +114,31 @@ impl Drop for Waiting<'_> {
 impl TxWriter {
     /// Creates a writer for one key, and its task.
     ///
-    /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped.
-    /// Transactions that may
-    /// have been sent then have an unknown outcome, and the others fail. The stored minutes of `spent` count
-    /// towards the
-    /// ceiling of one hour.
+    /// The caller runs the task. The task ends when `stop` is cancelled or when all writers are dropped. Transactions
+    /// that may have been sent then have an unknown outcome, and the others fail. The stored minutes of `spent` count
+    /// towards the ceiling of one hour.
     #[must_use]
     pub fn new(
         api: Arc<dyn TxApi>,
         key: PrivateKey,
         config: PlannerConfig,
-        spent: Arc<dyn SpentStore>,
+        expenses: Arc<dyn ExpenseStore>,
         stop: CancellationToken,
     ) -> (Self, BoxFuture<'static, ()>) {
-        let (inbox, notes) = mpsc::channel(INBOX);
-        let task = Task::new(api, key, config, spent);
+        let (inbox, commands) = mpsc::channel(INBOX);
+        let task = Task::new(api, key, config, expenses);
         let writer = Self {
             inbox,
             tickets: Arc::default(),
             status: Arc::clone(&task.status),
         };
-        (writer, Box::pin(task.run(notes, stop)))
+        (writer, Box::pin(task.run(commands, stop)))
     }
 
-    /// Reports a block, so that outcomes are known without queries. A missing block costs a query only, for
-    /// example if the
-    /// inbox is full.
-    pub fn observe_block(&self, seen: SeenBlock) {
-        drop(self.inbox.try_send(Note::Block(seen)));
+    /// Reports a block, so that outcomes are known without queries. A missing block costs a query only, for example
+    /// if the inbox is full.
+    pub fn observe_block(&self, seen: ObservedBlock) {
+        drop(self.inbox.try_send(Command::Block(seen)));
     }
 
     /// Returns the status after the last event.
@@ -166,7 +163,7 @@ impl TxWriter {
         fence: Option<Fence>,
     ) -> Result<TxOutcome, Error> {
         const OPERATION: &str = "broadcast";
-        let gone = || {
+        let stopped = || {
             Error::new(
                 ErrorKind::Stopped,
                 OPERATION,
@@ -177,13 +174,13 @@ impl TxWriter {
         let (sender, answer) = oneshot::channel();
         let reply = Reply { sender, fence };
         // Created before the first await: if the future is dropped later, the guard notifies the task.
-        let mut waiting = Waiting {
+        let mut waiting = DropGuard {
             writer: self,
             ticket,
             answered: false,
         };
-        let sent = self.inbox.send(Note::Submit(ticket, msgs, reply)).await;
-        sent.map_err(|_| gone())?;
+        let sent = self.inbox.send(Command::Submit(ticket, msgs, reply)).await;
+        sent.map_err(|_| stopped())?;
         let answer = answer.await;
         waiting.answered = true;
         match answer {
@@ -213,9 +210,9 @@ struct Task {
     chain_id: Arc<str>,
     ceilings: Ceilings,
     planner: Planner,
-    spent: Arc<dyn SpentStore>,
+    expenses: Arc<dyn ExpenseStore>,
     /// The last attempt to store the minutes failed, and was logged.
-    is_unkept: bool,
+    has_store_failed: bool,
     began: Instant,
     replies: BTreeMap<Ticket, Reply>,
     /// Hashes of transactions that may be in a block.
@@ -224,15 +221,19 @@ struct Task {
 }
 
 impl Task {
-    fn new(api: Arc<dyn TxApi>, key: PrivateKey, config: PlannerConfig, spent: Arc<dyn SpentStore>) -> Self {
+    fn new(
+        api: Arc<dyn TxApi>,
+        key: PrivateKey,
+        config: PlannerConfig,
+        expenses: Arc<dyn ExpenseStore>,
+    ) -> Self {
         let mut salt = [0; 4];
         if let Err(error) = getrandom::fill(&mut salt) {
-            // Two processes with the same key could then choose the same nonce. This is rare. The chain
-            // refuses the second
-            // transaction, which is sent again with another nonce.
+            // Two processes with the same key could then choose the same nonce. This is rare. The chain refuses the
+            // second transaction, which is sent again with another nonce.
             tracing::warn!(%error, "cannot read random bytes for transaction nonces");
         }
-        let kept = spent.load().unwrap_or_else(|error| {
+        let stored = expenses.load().unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot load the fees of the last hour, the hourly ceiling starts now: check the state folder");
             Vec::new()
         });
@@ -243,9 +244,9 @@ impl Task {
             key: Arc::new(key),
             chain_id: config.chain_id.as_str().into(),
             ceilings: config.gas.ceilings,
-            planner: planner.with_spent(Spent::before(today(), kept)),
-            spent,
-            is_unkept: false,
+            planner: planner.with_expenses(Expenses::from_stored(today(), stored)),
+            expenses,
+            has_store_failed: false,
             began: Instant::now(),
             replies: BTreeMap::new(),
             hashes: HashMap::new(),
@@ -253,20 +254,20 @@ impl Task {
         }
     }
 
-    async fn run(mut self, mut notes: mpsc::Receiver<Note>, stop: CancellationToken) {
-        while self.turn(&mut notes, &stop).await {}
+    async fn run(mut self, mut commands: mpsc::Receiver<Command>, stop: CancellationToken) {
+        while self.turn(&mut commands, &stop).await {}
         self.step(Input::Stop);
     }
 
     /// Waits for the next event and handles it. Returns false at the end.
-    async fn turn(&mut self, notes: &mut mpsc::Receiver<Note>, stop: &CancellationToken) -> bool {
+    async fn turn(&mut self, commands: &mut mpsc::Receiver<Command>, stop: &CancellationToken) -> bool {
         let deadline = self.planner.next_deadline();
         let until = deadline.map(|at| self.began + Duration::from_millis(at.0));
         let inputs = tokio::select! {
             biased;
             () = stop.cancelled() => return false,
-            note = notes.recv() => match note {
-                Some(note) => self.read(note),
+            command = commands.recv() => match command {
+                Some(command) => self.read(command),
                 None => return false,
             },
             Some(input) = self.calls.next() => vec![input],
@@ -278,21 +279,21 @@ impl Task {
         true
     }
 
-    fn read(&mut self, note: Note) -> Vec<Input> {
-        match note {
-            Note::Submit(_, _, reply) if reply.is_shut() => {
+    fn read(&mut self, command: Command) -> Vec<Input> {
+        match command {
+            Command::Submit(_, _, reply) if reply.is_shut() => {
                 reply.refuse();
                 Vec::new()
             }
-            Note::Submit(ticket, msgs, reply) => {
+            Command::Submit(ticket, msgs, reply) => {
                 self.replies.insert(ticket, reply);
                 vec![Input::Submit { ticket, msgs }]
             }
-            Note::Forget(ticket) => {
+            Command::Cancel(ticket) => {
                 self.replies.remove(&ticket);
-                vec![Input::Forget { ticket }]
+                vec![Input::Cancel { ticket }]
             }
-            Note::Block(seen) => {
+            Command::Block(seen) => {
                 let is_complete = seen.included.is_some();
                 let included = seen.included.into_iter().flatten();
                 let found = included.filter_map(|(hash, included)| {
@@ -301,7 +302,7 @@ impl Task {
                 });
                 let mut inputs: Vec<Input> = found.collect();
                 // After the transactions in the block: this input states that the block contains no others.
-                inputs.push(Input::Seen {
+                inputs.push(Input::ObservedBlock {
                     block: seen.block,
                     is_newest: seen.is_newest,
                     is_complete,
@@ -311,8 +312,7 @@ impl Task {
         }
     }
 
-    /// Removes calls with a closed fence. The process may have been suspended for a long time before this
-    /// point.
+    /// Removes calls with a closed fence. The process may have been suspended for a long time before this point.
     fn withdraw(&mut self) {
         let replies = self.replies.iter();
         let shut = replies.filter(|(_, reply)| reply.is_shut());
@@ -332,7 +332,7 @@ impl Task {
         let actions = self.planner.step(Mono(now), input);
         // Stored before sending: after a crash, uncounted fees could be paid again.
         if actions.iter().any(|action| matches!(action, Action::Send(..))) {
-            self.keep_spent(Mono(now));
+            self.store_expenses(Mono(now));
         }
         for action in actions {
             self.act(action);
@@ -346,14 +346,16 @@ impl Task {
     }
 
     /// Stores the minutes before a transaction is sent. Logs one warning per series of failures.
-    fn keep_spent(&mut self, now: Mono) {
-        let kept = self.spent.store(self.planner.spent().kept(now, today()));
-        if let Err(error) = &kept
-            && !self.is_unkept
+    fn store_expenses(&mut self, now: Mono) {
+        let stored = self
+            .expenses
+            .store(self.planner.expenses().to_minutes(now, today()));
+        if let Err(error) = &stored
+            && !self.has_store_failed
         {
             tracing::warn!(%error, "cannot store the fees of the last hour, a restart resets the hourly ceiling: check the state folder");
         }
-        self.is_unkept = kept.is_err();
+        self.has_store_failed = stored.is_err();
     }
 
     fn act(&mut self, action: Action) {
@@ -374,13 +376,15 @@ impl Task {
             Action::FetchPrices => Box::pin(async move { Input::Prices(within(api.min_gas_prices()).await) }),
             Action::Simulate(id, draft) => {
                 let tx = self.sign(&draft);
-                // If a node reports more gas, a second node is queried, to detect a false value before
-                // paying.
-                let most = self.ceilings.of_messages(&draft.msgs).gas;
+                // If a node reports more gas, a second node is queried, to detect a false value before paying.
+                let most = self.ceilings.for_messages(&draft.msgs).gas;
                 let (costs, fee) = (draft.costs(), draft.price.fee.clone());
                 Box::pin(async move {
                     let simulated = within(api.simulate_below(tx.bytes, most)).await;
-                    Input::Simulated(id, explained(&*api, &address, (&costs, &fee), simulated).await)
+                    Input::Simulated(
+                        id,
+                        explain_refusal(&*api, &address, (&costs, &fee), simulated).await,
+                    )
                 })
             }
             Action::Send(id, draft) => {
@@ -394,8 +398,8 @@ impl Task {
                 let hash = self.sign(&draft).hash;
                 Box::pin(async move { Input::Found(id, within(api.find(&hash)).await) })
             }
-            Action::Look(id, msg) => {
-                Box::pin(async move { Input::Looked(id, within(api.standing(&msg)).await) })
+            Action::FetchObject(id, msg) => {
+                Box::pin(async move { Input::Object(id, within(api.object_state(&msg)).await) })
             }
         };
         self.calls.push(call);
@@ -420,7 +424,7 @@ fn today() -> u64 {
 }
 
 /// Determines whether a refused simulation lacks money, because nodes return no code for this reason.
-async fn explained(
+async fn explain_refusal(
     api: &dyn TxApi,
     address: &Address,
     (costs, fee): (&BTreeMap<Denom, u128>, &Coin),
@@ -442,12 +446,12 @@ async fn explained(
 }
 
 async fn within<T>(question: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
-    match timeout(ANSWER_MAX, question).await {
+    match timeout(CALL_MAX, question).await {
         Ok(answer) => answer.map_err(|e| e.to_failure()),
         Err(_) => Err(Failure {
             kind: ErrorKind::Timeout,
             transient: true,
-            message: format!("no response within {ANSWER_MAX:?}"),
+            message: format!("no response within {CALL_MAX:?}"),
         }),
     }
 }

@@ -51,7 +51,7 @@ impl Caller {
         let pem = &valid.ok_or("the provider has no certificate")?.cert;
         let crypto = Arc::new(ring::default_provider());
         let verifier = PublishedCertVerifier {
-            der: cert::der_of(pem)?,
+            der: cert::decode_pem(pem)?,
             public_key: cert::read(pem)?.public_key,
             algorithms: crypto.signature_verification_algorithms,
         };

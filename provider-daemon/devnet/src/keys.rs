@@ -1,7 +1,7 @@
 //! Throw-away keys of a development network, in a keyring that the network's own tool can open.
 
 use akash_provider_chain::keyring::{
-    Backend, DEFAULT_PATH, Keyring, KeyringError, generate_mnemonic, key_of_mnemonic,
+    Backend, DEFAULT_PATH, Keyring, KeyringError, derive_key, generate_mnemonic,
 };
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::types::Address;
@@ -83,7 +83,7 @@ impl Keys {
             if keyring.show(name).is_ok() {
                 continue;
             }
-            let key = key_of_mnemonic(&generate_mnemonic()?, &"".into(), DEFAULT_PATH)?;
+            let key = derive_key(&generate_mnemonic()?, &"".into(), DEFAULT_PATH)?;
             match keyring.add(name, &key) {
                 // Another process created the key.
                 Ok(_) | Err(KeyringError::Exists { .. }) => {}

@@ -150,7 +150,7 @@ impl Node {
     /// Adds a transaction to the mempool.
     pub(super) fn take(&self, bytes: Bytes) -> Result<TxHash, MempoolError> {
         // Decoding and checking the signature are most of the work, and need no lock.
-        let hash = TxHash::of(&bytes);
+        let hash = TxHash::new(&bytes);
         if self.lock().recent.all.contains(&hash) {
             return Err(MempoolError::Duplicate);
         }
@@ -379,7 +379,7 @@ fn unsigned(market: &Market, facts: &[ChainEvent]) -> Option<IncludedTx> {
     };
     let bytes = Bytes::from(raw.encode_to_vec());
     Some(IncludedTx {
-        hash: TxHash::of(&bytes),
+        hash: TxHash::new(&bytes),
         bytes,
         result: TxResult {
             events: facts.iter().filter_map(event).collect(),

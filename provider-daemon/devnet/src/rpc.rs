@@ -403,7 +403,7 @@ fn refused_before(error: MempoolError) -> Result<(u32, String, String), Failure>
 
 fn broadcast(node: &Node, params: &Params, is_async: bool) -> Result<Value, Failure> {
     let bytes = Bytes::from(params.bytes("tx")?);
-    let hash = TxHash::of(&bytes);
+    let hash = TxHash::new(&bytes);
     let (code, space, log) = match node.take(bytes) {
         Ok(_) => (0, String::new(), String::new()),
         Err(error) => refused_before(error)?,
@@ -417,7 +417,7 @@ fn broadcast(node: &Node, params: &Params, is_async: bool) -> Result<Value, Fail
 
 async fn commit(node: &Node, params: &Params) -> Result<Value, Failure> {
     let bytes = Bytes::from(params.bytes("tx")?);
-    let hash = TxHash::of(&bytes);
+    let hash = TxHash::new(&bytes);
     // Subscribed before the broadcast: the block may follow at once, and would be missed.
     let mut blocks = node.subscribe();
     let checked = match node.take(bytes) {

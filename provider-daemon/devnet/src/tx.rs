@@ -92,7 +92,7 @@ impl Tx {
             )
         })?;
         Ok(Self {
-            hash: TxHash::of(&bytes),
+            hash: TxHash::new(&bytes),
             bytes,
             raw,
             body,

@@ -3,10 +3,10 @@
 //! Each call is one unordered transaction, estimated and signed. A provider uses the chain client's own writer; this
 //! one is for clients that send single messages and wait for them.
 
-use akash_provider_chain::gas::{GasConfig, NoFee};
+use akash_provider_chain::gas::{FeeError, GasConfig};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::signer::{Account, Ordering, Price, SignedTx, TxHash, sign};
-use akash_provider_chain::tx::api::{Code, Included, Simulation, Submission, TxApi};
+use akash_provider_chain::tx::api::{Code, IncludedTx, Simulation, Submission, TxApi};
 use akash_provider_core::error::Error;
 use akash_provider_core::types::{Address, BlockTime, Coin, Height};
 use prost_types::Any;
@@ -31,7 +31,7 @@ pub enum WalletError {
     Node(#[from] Error),
     /// The node accepts no fee that this key could pay.
     #[error(transparent)]
-    Fee(#[from] NoFee),
+    Fee(#[from] FeeError),
     /// The account does not exist on the chain.
     #[error("account {0} does not exist on the chain: send it some uakt first")]
     Unknown(Address),
@@ -180,7 +180,7 @@ impl Wallet {
     }
 }
 
-fn landed(included: Included) -> Result<Height, WalletError> {
+fn landed(included: IncludedTx) -> Result<Height, WalletError> {
     match included.failure {
         None => Ok(included.height),
         Some(code) => Err(WalletError::Failed {

@@ -92,7 +92,7 @@ pub fn certificate(input: &[u8]) {
             "the serial of an accepted certificate can be queried"
         );
     }
-    if let Ok(der) = cert::der_of(input) {
+    if let Ok(der) = cert::decode_pem(input) {
         certificate(&der);
     }
 }

@@ -3,7 +3,7 @@
 use super::environment::variable;
 use super::settings::Found;
 use super::today::{Here, TABLE};
-use akash_provider_chain::shown_address;
+use akash_provider_chain::redact_address;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
 use serde::Serialize;
@@ -78,7 +78,7 @@ fn shown(name: &str, value: &str) -> String {
     let parts = value.split(',');
     let parts = parts.map(|part| {
         if part.contains("://") {
-            shown_address(part)
+            redact_address(part)
         } else {
             part.to_owned()
         }

@@ -72,7 +72,7 @@ impl GasArgs {
     /// What is never paid, where no more than `price_max` is paid for a unit of gas.
     #[must_use]
     pub fn ceilings(&self, price_max: Dec) -> Ceilings {
-        let mut ceilings = Ceilings::at(price_max);
+        let mut ceilings = Ceilings::for_price(price_max);
         for (scope, gas) in &self.gas_ceiling {
             ceilings.change(*scope, |most| most.gas = *gas);
         }
@@ -283,17 +283,20 @@ mod tests {
     fn ceilings_are_set_one_by_one() {
         let price_max = Dec::from_scaled(500_000_000_000_000_000);
         let usual = parsed(&[]).unwrap().ceilings(price_max);
-        assert_eq!(usual, Ceilings::at(price_max));
+        assert_eq!(usual, Ceilings::for_price(price_max));
         let words = [
             "--gas-ceiling=bid=2000000,hour=5",
             "--fee-ceiling",
             "transaction=7",
         ];
         let set = parsed(&words).unwrap().ceilings(price_max);
-        assert_eq!(set.of(Scope::Bid).gas, 2_000_000);
-        assert_eq!(set.of(Scope::Bid).fee, usual.of(Scope::Bid).fee);
-        assert_eq!((set.of(Scope::Hour).gas, set.of(Scope::Transaction).fee), (5, 7));
-        assert_eq!(set.of(Scope::Close), usual.of(Scope::Close));
+        assert_eq!(set.get(Scope::Bid).gas, 2_000_000);
+        assert_eq!(set.get(Scope::Bid).fee, usual.get(Scope::Bid).fee);
+        assert_eq!(
+            (set.get(Scope::Hour).gas, set.get(Scope::Transaction).fee),
+            (5, 7)
+        );
+        assert_eq!(set.get(Scope::Close), usual.get(Scope::Close));
         for (bad, why) in [
             ("bids=1", "bid, close"),
             ("bid", "bid=1000000"),

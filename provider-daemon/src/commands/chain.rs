@@ -2,7 +2,7 @@
 
 use crate::args::NodeArgs;
 use akash_provider_chain::endpoints::Endpoints;
-use akash_provider_chain::{Blame, Fault, Limits, NodeError, Roots, chain_id_at};
+use akash_provider_chain::{Blame, Fault, Limits, NodeError, Roots, fetch_chain_id};
 use anyhow::{Context, bail};
 use std::future::Future;
 
@@ -89,7 +89,7 @@ pub fn roots(args: &NodeArgs) -> Roots {
 #[must_use]
 pub fn limits(args: &NodeArgs) -> Limits {
     Limits {
-        answer_time: args.node_timeout,
+        response_time: args.node_timeout,
         attempts: ATTEMPTS,
         ..Limits::default()
     }
@@ -99,7 +99,7 @@ async fn found_chain_id(args: &NodeArgs) -> anyhow::Result<String> {
     let mut why = Vec::new();
     // In the order of the flags, so that the same node decides each time.
     for address in addresses(args)? {
-        match chain_id_at(&address, limits(args), &roots(args)).await {
+        match fetch_chain_id(&address, limits(args), &roots(args)).await {
             Ok(id) => return Ok(id),
             Err(error) => why.push(error.message().to_owned()),
         }

@@ -6,7 +6,7 @@ use crate::say;
 use crate::secrets::{ask, confirm, open_keyring};
 use crate::shown;
 use akash_provider_chain::keyring::{
-    DEFAULT_PATH, KeyInfo, KeyKind, SecretSource, generate_mnemonic, key_of_armor, key_of_mnemonic,
+    DEFAULT_PATH, KeyInfo, KeyKind, SecretSource, decrypt_armor, derive_key, generate_mnemonic,
 };
 use anyhow::{Context, bail};
 use data_encoding::BASE64;
@@ -31,7 +31,7 @@ pub fn run(args: &KeysArgs, home: &Path) -> anyhow::Result<ExitCode> {
             let armor = read(file)?;
             let passphrase = ask("passphrase of the exported key")?;
             // Before the keyring's passphrase is asked for, or even set.
-            let key = key_of_armor(armor.expose_secret(), &passphrase);
+            let key = decrypt_armor(armor.expose_secret(), &passphrase);
             let key = key.with_context(|| format!("importing {}", file.display()))?;
             open_keyring(&args.keyring, home)?.add(name, &key)?;
         }
@@ -57,7 +57,7 @@ fn make(args: &KeysArgs, add: &AddArgs, home: &Path) -> anyhow::Result<()> {
         None => format!("m/44'/118'/{}'/0/{}", add.account, add.index),
     };
     // Without a passphrase of BIP 39, as the network's tools make keys unless told otherwise.
-    let key = key_of_mnemonic(&mnemonic, &"".into(), &path)?;
+    let key = derive_key(&mnemonic, &"".into(), &path)?;
     let info = if add.dry_run {
         KeyInfo {
             name: add.name.clone(),

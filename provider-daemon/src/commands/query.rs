@@ -100,7 +100,7 @@ impl Asking {
     where
         M::Response: Name,
     {
-        let asked = self.endpoints.ask(request, self.height).await;
+        let asked = self.endpoints.query(request, self.height).await;
         let (answer, _) = asked.map_err(|error| anyhow!(chain::told(&error)))?;
         shown::of(&answer)
     }
@@ -111,7 +111,7 @@ impl Asking {
                 let request = prov::QueryProviderRequest {
                     owner: address.to_string(),
                 };
-                let asked = self.endpoints.ask(&request, self.height).await;
+                let asked = self.endpoints.query(&request, self.height).await;
                 let (answer, _) = asked.map_err(|error| match error.is_not_found() {
                     true => anyhow!(
                         "{address} is no provider on this chain: look at the address, --node and --chain-id, or register \

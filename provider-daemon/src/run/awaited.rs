@@ -257,7 +257,7 @@ fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Ve
         .reader
         .endpoints
         .iter()
-        .any(|e| e.tells_blocks && e.fault.is_none());
+        .any(|e| e.serves_blocks && e.fault.is_none());
     let silent_since = follower.silent_since.filter(|since| {
         let silent_for = since.elapsed().unwrap_or_default();
         silent_for >= SILENCE_MIN
@@ -274,7 +274,7 @@ fn awaited(status: &Status, cluster: Option<String>, chain: &ClientStatus) -> Ve
     if let Some(missing) = &status.deposit_missing {
         awaited.push(format!("money for a bid: {missing}"));
     }
-    if let Some(trouble) = chain.writer.as_ref().and_then(|writer| writer.trouble.as_ref()) {
+    if let Some(trouble) = chain.writer.as_ref().and_then(|writer| writer.problem.as_ref()) {
         awaited.push(format!("what transactions need: {trouble}"));
     }
     if status.breaker.tripped {

@@ -4,7 +4,7 @@
 
 use super::desk::Desk;
 use super::{State, any};
-use akash_provider_chain::gas::{Minute, Most, SpentStore};
+use akash_provider_chain::gas::{Cost, ExpenseStore, Minute};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::Address;
 use redb::{Database, ReadableDatabase, TableDefinition};
@@ -28,7 +28,7 @@ impl State {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn spent(&self, chain_id: &str, account: &Address) -> std::io::Result<Arc<dyn SpentStore>> {
+    pub fn spent(&self, chain_id: &str, account: &Address) -> std::io::Result<Arc<dyn ExpenseStore>> {
         let key = format!("{chain_id} {account}");
         let desk = Desk::new(Arc::clone(&self.database), key, "fees", write)?;
         Ok(Arc::new(Payments { desk }))
@@ -60,7 +60,7 @@ fn minute(row: &[u8]) -> Option<Minute> {
     let (gas, rest) = rest.split_first_chunk()?;
     Some(Minute {
         at: u64::from_le_bytes(*at),
-        paid: Most {
+        paid: Cost {
             gas: u64::from_le_bytes(*gas),
             fee: u128::from_le_bytes(rest.try_into().ok()?),
         },
@@ -79,7 +79,7 @@ fn read(database: &Database, key: &str) -> Result<Vec<u8>, redb::Error> {
     }
 }
 
-impl SpentStore for Payments {
+impl ExpenseStore for Payments {
     fn load(&self) -> Result<Vec<Minute>, Error> {
         const OPERATION: &str = "read what was paid in the last hour";
         if let Some(minutes) = self.desk.newest() {
@@ -108,7 +108,7 @@ mod tests {
     fn minutes(number: u64) -> Vec<Minute> {
         let minute = |at| Minute {
             at,
-            paid: Most {
+            paid: Cost {
                 gas: u64::MAX - at,
                 fee: u128::MAX - u128::from(at),
             },

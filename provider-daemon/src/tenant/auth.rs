@@ -112,7 +112,7 @@ fn certificate(key: &PrivateKey, home: &Path) -> anyhow::Result<OwnCertificate> 
         ),
         read => read.context("the certificate in the home folder")?,
     };
-    let facts = own.facts();
+    let facts = own.info();
     let now = UNIX_EPOCH.elapsed().context("the clock is before 1970")?;
     // Said here, for a provider ends such a handshake without a reason.
     if !facts.is_valid_at(now) {
@@ -132,7 +132,7 @@ fn certificate(key: &PrivateKey, home: &Path) -> anyhow::Result<OwnCertificate> 
 }
 
 async fn check_on_chain(own: &OwnCertificate, chain: &Reader) -> anyhow::Result<()> {
-    let facts = own.facts();
+    let facts = own.info();
     let serial = &facts.serial;
     let found = chain.certificates(&facts.owner, Some(serial)).await;
     let found = found.context("asking the chain about your certificate")?;

@@ -6,7 +6,7 @@
 
 use super::trouble::{Trouble, with_causes};
 use akash_provider_chain::Reader;
-use akash_provider_chain::cert::{self, Facts};
+use akash_provider_chain::cert::{self, CertificateInfo};
 use akash_provider_core::chain::{Certificate, ChainQuery};
 use akash_provider_core::types::Address;
 use akash_provider_gateway::tls::no_tls12;
@@ -49,7 +49,7 @@ enum Shown {
     /// A public authority vouches for it.
     Vouched,
     /// The chain must be asked.
-    Own(Box<Facts>, Vec<u8>),
+    Own(Box<CertificateInfo>, Vec<u8>),
 }
 
 /// The judge of one connection.
@@ -142,7 +142,7 @@ fn is_published(serial: &str, der: &[u8], found: Option<&Certificate>) -> Result
     if !found.valid {
         return Err(format!("its certificate {serial} is revoked"));
     }
-    match cert::der_of(&found.cert) {
+    match cert::decode_pem(&found.cert) {
         // The bytes and not serial and name: those can be copied into a certificate with another key.
         Ok(published) if published == der => Ok(()),
         Ok(_) => Err(format!("certificate {serial} on the chain is another one")),
@@ -228,7 +228,7 @@ mod tests {
 
     fn published(own: &OwnCertificate, valid: bool) -> Certificate {
         Certificate {
-            serial: own.facts().serial.clone(),
+            serial: own.info().serial.clone(),
             valid,
             cert: own.cert_pem().into_bytes(),
             pubkey: own.public_key_pem().into_bytes(),
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn the_chain_must_have_the_same_certificate_and_not_revoked() {
         let (own, other) = (server(1_700_000_000), server(1_700_000_001));
-        let serial = &own.facts().serial;
+        let serial = &own.info().serial;
         let check = |found: Option<Certificate>| is_published(serial, own.der(), found.as_ref());
         assert_eq!(check(Some(published(&own, true))), Ok(()));
         assert!(check(None).unwrap_err().contains("not on the chain"));

@@ -53,7 +53,7 @@ fn reads_files_of_the_go_provider() {
         let text = fs::read_to_string(&from).unwrap();
         fs::write(files.path(KeyFile::Current), &text).unwrap();
         let own = files.read(KeyFile::Current).unwrap();
-        assert_eq!(own.facts().serial, recorded["serial_decimal"].as_str().unwrap());
+        assert_eq!(own.info().serial, recorded["serial_decimal"].as_str().unwrap());
         assert!(text.starts_with(&own.cert_pem()));
 
         files.write(KeyFile::Next, &own).unwrap();

@@ -48,7 +48,7 @@ impl Scene {
         )
     }
 
-    async fn step(&self, now: Duration) -> Done {
+    async fn step(&self, now: Duration) -> StepResult {
         self.rotation().step(now).await.unwrap()
     }
 
@@ -76,11 +76,12 @@ impl Scene {
     }
 }
 
-fn serial(done: &Done) -> String {
+fn serial(done: &StepResult) -> String {
     match done {
-        Done::Made(serial) | Done::Published(serial) | Done::Swapped(serial) | Done::Revoked(serial) => {
-            serial.clone()
-        }
+        StepResult::Generated(serial)
+        | StepResult::Published(serial)
+        | StepResult::Swapped(serial)
+        | StepResult::Revoked(serial) => serial.clone(),
         other => panic!("{other:?} has no serial"),
     }
 }
@@ -88,11 +89,11 @@ fn serial(done: &Done) -> String {
 /// Generates, publishes and activates the first certificate.
 async fn first(scene: &Scene) -> String {
     let made = scene.step(NOW).await;
-    assert!(matches!(made, Done::Made(_)), "{made:?}");
-    assert_eq!(scene.step(NOW).await, Done::Published(serial(&made)));
-    assert_eq!(scene.step(NOW).await, Done::Swapped(serial(&made)));
+    assert!(matches!(made, StepResult::Generated(_)), "{made:?}");
+    assert_eq!(scene.step(NOW).await, StepResult::Published(serial(&made)));
+    assert_eq!(scene.step(NOW).await, StepResult::Swapped(serial(&made)));
     let kept = scene.step(NOW).await;
-    assert_eq!(kept, Done::Kept(VALIDITY - RENEW_BEFORE));
+    assert_eq!(kept, StepResult::Idle(VALIDITY - RENEW_BEFORE));
     serial(&made)
 }
 
@@ -104,19 +105,19 @@ async fn interrupted_rotation_completes_after_restart() {
     let new = serial(&scene.step(due).await);
     assert_ne!(new, old);
     assert_eq!(scene.valid(), std::slice::from_ref(&old));
-    assert_eq!(scene.step(due).await, Done::Published(new.clone()));
+    assert_eq!(scene.step(due).await, StepResult::Published(new.clone()));
     assert_eq!(scene.valid(), [old.clone(), new.clone()]);
     // A crash in the middle of the swap: the current file is already renamed, the next file still exists.
     std::fs::rename(scene.file(KeyFile::Current), scene.file(KeyFile::Old)).unwrap();
     scene.swapped_before(due, Duration::ZERO);
-    assert_eq!(scene.step(due).await, Done::Swapped(new.clone()));
-    assert_eq!(scene.step(due).await, Done::Kept(GRACE));
+    assert_eq!(scene.step(due).await, StepResult::Swapped(new.clone()));
+    assert_eq!(scene.step(due).await, StepResult::Idle(GRACE));
     scene.swapped_before(due, GRACE);
-    assert_eq!(scene.step(due).await, Done::Revoked(old.clone()));
+    assert_eq!(scene.step(due).await, StepResult::Revoked(old.clone()));
     assert_eq!(scene.valid(), [new]);
-    assert_eq!(scene.step(due).await, Done::Discarded);
+    assert_eq!(scene.step(due).await, StepResult::Discarded);
     assert!(!scene.file(KeyFile::Old).exists());
-    assert!(matches!(scene.step(due).await, Done::Kept(_)));
+    assert!(matches!(scene.step(due).await, StepResult::Idle(_)));
 }
 
 #[tokio::test]
@@ -126,13 +127,13 @@ async fn old_certificate_is_revoked_after_the_grace_period() {
     let due = NOW + VALIDITY - Duration::from_secs(3600);
     let new = serial(&scene.step(due).await);
     scene.step(due).await;
-    assert_eq!(scene.step(due).await, Done::Swapped(new.clone()));
+    assert_eq!(scene.step(due).await, StepResult::Swapped(new.clone()));
     scene.swapped_before(due, Duration::from_secs(60));
     let wait = GRACE - Duration::from_secs(60);
-    assert_eq!(scene.step(due).await, Done::Kept(wait));
+    assert_eq!(scene.step(due).await, StepResult::Idle(wait));
     assert_eq!(scene.valid().len(), 2);
     scene.swapped_before(due, GRACE);
-    assert_eq!(scene.step(due).await, Done::Revoked(old));
+    assert_eq!(scene.step(due).await, StepResult::Revoked(old));
     assert_eq!(scene.valid(), [new]);
 }
 
@@ -154,7 +155,7 @@ async fn no_certificate_is_revoked_on_uncertainty() {
     let current = std::fs::read(scene.file(KeyFile::Current)).unwrap();
     std::fs::remove_file(scene.file(KeyFile::Current)).unwrap();
     let made = scene.step(due).await;
-    assert!(matches!(made, Done::Made(_)), "{made:?}");
+    assert!(matches!(made, StepResult::Generated(_)), "{made:?}");
     assert_eq!(scene.valid(), [old.clone(), new.clone()]);
     std::fs::remove_file(scene.file(KeyFile::Next)).unwrap();
     // An unreadable file is not replaced, and no certificate is revoked because of it.
@@ -172,7 +173,7 @@ async fn no_certificate_is_revoked_on_uncertainty() {
         scene.rotation().step(due).await,
         Err(RotationError::Chain(_))
     ));
-    assert_eq!(scene.step(due).await, Done::Revoked(old));
+    assert_eq!(scene.step(due).await, StepResult::Revoked(old));
     assert_eq!(scene.valid(), [new]);
 }
 
@@ -197,7 +198,7 @@ async fn unknown_publication_is_resolved_before_the_next_step() {
     assert_eq!(scene.valid().len(), 1, "the transaction is included in the end");
     let swapped = scene.step(NOW).await;
     assert!(
-        matches!(swapped, Done::Swapped(_)),
+        matches!(swapped, StepResult::Swapped(_)),
         "published only once: {swapped:?}"
     );
 }
@@ -209,7 +210,7 @@ async fn running_rotation_reports_the_certificate_in_use() {
     let stop = CancellationToken::new();
     let reported = std::sync::Mutex::new(Vec::new());
     let in_use = |own: OwnCertificate| {
-        reported.lock().unwrap().push(own.facts().serial.clone());
+        reported.lock().unwrap().push(own.info().serial.clone());
         stop.cancel();
     };
     tokio::time::timeout(Duration::from_secs(120), rotation.run(in_use, stop.clone()))

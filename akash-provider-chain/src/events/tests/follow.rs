@@ -5,11 +5,11 @@
 use crate::checkpoint::Checkpoint;
 use crate::endpoints::Endpoints;
 use crate::events::follow::Follower;
-use crate::events::{FollowerStatus, HeightStore, MemoryHeights, SeenTx, Settings, Source, Witness};
+use crate::events::{BlockObserver, BlockTx, FollowerStatus, HeightStore, MemoryHeights, Settings, Source};
 use crate::limits::Limits;
 use crate::reader::Reader;
 use crate::testing::Node;
-use crate::testing::chain::{Chain, Habits, account};
+use crate::testing::chain::{Chain, NodeBehavior, account};
 use akash_provider_core::chain::{ChainEvents, ChainQuery};
 use akash_provider_core::error::Error;
 use akash_provider_core::market::TenantMsg;
@@ -22,11 +22,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn limits() -> Limits {
     Limits {
-        answer_time: Duration::from_secs(2),
+        response_time: Duration::from_secs(2),
         connect_time: Duration::from_secs(1),
         health_age: Duration::from_millis(200),
         attempts: 3,
@@ -52,61 +52,61 @@ fn settings() -> Settings {
 /// A chain, one of its nodes, and a subscribed reader.
 struct Scene {
     chain: Chain,
-    habits: Arc<Mutex<Habits>>,
+    behavior: Arc<Mutex<NodeBehavior>>,
     node: Option<Node>,
     address: SocketAddr,
     reader: Reader,
     events: BoxStream<'static, Result<ChainEvent, Error>>,
-    told: Height,
+    reported: Height,
 }
 
 /// Observer that records heights, and whether each was the newest.
 #[derive(Debug, Default)]
-struct Seen(Mutex<Vec<(Height, bool)>>);
+struct RecordingObserver(Mutex<Vec<(Height, bool)>>);
 
-impl Witness for Seen {
-    fn saw(&self, height: Height, _: BlockTime, is_newest: bool, _: Option<Vec<SeenTx>>) {
+impl BlockObserver for RecordingObserver {
+    fn observe(&self, height: Height, _: BlockTime, is_newest: bool, _: Option<Vec<BlockTx>>) {
         self.0.lock().unwrap().push((height, is_newest));
     }
 }
 
 impl Scene {
     async fn new(settings: Settings) -> Self {
-        Self::before(settings, Arc::<Seen>::default()).await
+        Self::before(settings, Arc::<RecordingObserver>::default()).await
     }
 
-    async fn before(settings: Settings, witness: Arc<Seen>) -> Self {
+    async fn before(settings: Settings, observer: Arc<RecordingObserver>) -> Self {
         let chain = Chain::new();
-        let habits: Arc<Mutex<Habits>> = Arc::default();
-        let node = chain.node(Arc::clone(&habits)).await;
+        let behavior: Arc<Mutex<NodeBehavior>> = Arc::default();
+        let node = chain.node(Arc::clone(&behavior)).await;
         let endpoints = Endpoints::new(&[&node.url], "local", limits()).unwrap();
         let reader = Reader::new(endpoints)
             .with_settings(settings)
-            .with_witness(witness);
+            .with_observer(observer);
         let mut scene = Self {
             chain,
-            habits,
+            behavior,
             address: node.address(),
             node: Some(node),
             events: reader.subscribe(&us()),
             reader,
-            told: 0,
+            reported: 0,
         };
         let snapshot = scene.resync().await;
         assert_eq!(snapshot.height, scene.chain.height());
         scene
     }
 
-    fn habits(&self, change: impl FnOnce(&mut Habits)) {
-        change(&mut self.habits.lock().unwrap());
+    fn behavior(&self, change: impl FnOnce(&mut NodeBehavior)) {
+        change(&mut self.behavior.lock().unwrap());
     }
 
     /// Waits until the follower has subscribed.
-    async fn listening(&self) {
+    async fn wait_for_subscription(&self) {
         let began = Instant::now();
         let node = self.node.as_ref().unwrap();
         while node.pushes.subscribed.load(Ordering::Relaxed) == 0 {
-            assert!(began.elapsed() < PATIENCE, "{:?}", self.reader.status());
+            assert!(began.elapsed() < TIMEOUT, "{:?}", self.reader.status());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -115,21 +115,20 @@ impl Scene {
     async fn status(&self, what: &str, is_so: impl Fn(&FollowerStatus) -> bool) {
         let began = Instant::now();
         while !is_so(&self.reader.status().follower) {
-            assert!(began.elapsed() < PATIENCE, "{what}: {:?}", self.reader.status());
+            assert!(began.elapsed() < TIMEOUT, "{what}: {:?}", self.reader.status());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// Completes and pushes a block until it is reported. On a slow machine, an outage may be reported
-    /// before.
+    /// Completes and pushes a block until it is reported. On a slow machine, an outage may be reported before.
     async fn push_until_reported(&mut self) {
-        self.listening().await;
+        self.wait_for_subscription().await;
         let height = self.block(0);
         self.push(height);
-        while self.told < height {
+        while self.reported < height {
             match self.next().await {
-                Ok(ChainEvent::Block { height, .. }) => self.told = height,
-                Ok(ChainEvent::Resync(snapshot)) => self.told = snapshot.height,
+                Ok(ChainEvent::Block { height, .. }) => self.reported = height,
+                Ok(ChainEvent::Resync(snapshot)) => self.reported = snapshot.height,
                 Ok(_) | Err(_) => {}
             }
         }
@@ -137,13 +136,13 @@ impl Scene {
 
     /// Makes the node accept connections without any response.
     fn freeze(&mut self) {
-        self.habits(|h| h.is_frozen = true);
+        self.behavior(|h| h.is_frozen = true);
         let node = self.node.as_ref().unwrap();
         node.pushes.frozen.store(true, Ordering::Relaxed);
     }
 
     async fn next(&mut self) -> Result<ChainEvent, Error> {
-        let next = tokio::time::timeout(PATIENCE, self.events.next()).await;
+        let next = tokio::time::timeout(TIMEOUT, self.events.next()).await;
         next.unwrap_or_else(|_| panic!("no event: {:?}", self.reader.status()))
             .unwrap()
     }
@@ -151,7 +150,7 @@ impl Scene {
     async fn resync(&mut self) -> Arc<Snapshot> {
         match self.next().await.unwrap() {
             ChainEvent::Resync(snapshot) => {
-                self.told = snapshot.height;
+                self.reported = snapshot.height;
                 snapshot
             }
             other => panic!("expected Resync, got {other:?}"),
@@ -174,23 +173,22 @@ impl Scene {
         }
     }
 
-    /// Expects all blocks up to a height, in order, each with its events. On a slow machine, a late response
-    /// may cause a
-    /// transient error, which loses no events.
-    async fn told_up_to(&mut self, height: Height) {
+    /// Expects all blocks up to a height, in order, each with its events. On a slow machine, a late response may
+    /// cause a transient error, which loses no events.
+    async fn expect_up_to(&mut self, height: Height) {
         let mut facts = Vec::new();
-        while self.told < height {
+        while self.reported < height {
             let event = match self.next().await {
                 Err(error) if error.is_transient() => continue,
                 event => event.unwrap(),
             };
             match event {
                 ChainEvent::Block { height, .. } => {
-                    assert_eq!(height, self.told + 1, "in order, without duplicates");
+                    assert_eq!(height, self.reported + 1, "in order, without duplicates");
                     let mut happened = self.chain.facts(height);
                     happened.retain(|fact| fact.concerns(&us()));
                     assert_eq!(std::mem::take(&mut facts), happened, "block {height}");
-                    self.told = height;
+                    self.reported = height;
                 }
                 ChainEvent::Resync(_) => panic!("unexpected Resync: {:?}", self.reader.status()),
                 fact => facts.push(fact),
@@ -203,8 +201,8 @@ impl Scene {
     }
 
     async fn start_node(&mut self) {
-        let (chain, habits) = (self.chain.clone(), Arc::clone(&self.habits));
-        let answer = move |method: &str, params: &serde_json::Value| chain.reply(&habits, method, params);
+        let (chain, behavior) = (self.chain.clone(), Arc::clone(&self.behavior));
+        let answer = move |method: &str, params: &serde_json::Value| chain.reply(&behavior, method, params);
         self.node = Some(Node::start_at(Some(self.address), answer).await);
     }
 }
@@ -216,14 +214,14 @@ fn us() -> Address {
 #[tokio::test]
 async fn reports_pushed_blocks_without_queries() {
     let mut scene = Scene::new(settings()).await;
-    scene.listening().await;
+    scene.wait_for_subscription().await;
     // Waits for the first query after the subscription.
     tokio::time::sleep(Duration::from_millis(200)).await;
     let calls = scene.node.as_ref().unwrap().calls.load(Ordering::Relaxed);
     for dseq in 1..=5 {
         let height = scene.block(dseq);
         scene.push(height);
-        scene.told_up_to(height).await;
+        scene.expect_up_to(height).await;
     }
     assert_eq!(
         scene.node.as_ref().unwrap().calls.load(Ordering::Relaxed),
@@ -238,18 +236,18 @@ async fn reports_pushed_blocks_without_queries() {
         "{status:?}"
     );
     let stored = scene.reader.heights.load().unwrap();
-    assert_eq!(stored.map(|block| block.height), Some(scene.told));
+    assert_eq!(stored.map(|block| block.height), Some(scene.reported));
 }
 
 #[tokio::test]
 async fn lagging_subscription_does_not_delay_blocks() {
     // The subscription is not silent, but pushes old blocks.
     let settings = Settings {
-        silence: PATIENCE * 2,
+        silence: TIMEOUT * 2,
         ..settings()
     };
-    let witness = Arc::<Seen>::default();
-    let mut scene = Scene::before(settings, Arc::clone(&witness)).await;
+    let observer = Arc::<RecordingObserver>::default();
+    let mut scene = Scene::before(settings, Arc::clone(&observer)).await;
     scene.push_until_reported().await;
     let first = scene.block(1);
     for dseq in 2..20 {
@@ -259,8 +257,8 @@ async fn lagging_subscription_does_not_delay_blocks() {
     // The response to another query contains the newest height.
     scene.reader.params().await.unwrap();
     scene.push(first);
-    scene.told_up_to(last).await;
-    let seen = witness.0.lock().unwrap().clone();
+    scene.expect_up_to(last).await;
+    let seen = observer.0.lock().unwrap().clone();
     let of = |height| seen.iter().find(|(at, _)| *at == height).unwrap().1;
     assert!(!of(first) && of(last), "{seen:?}");
     assert_eq!(scene.reader.status().follower.resyncs, 1);
@@ -269,15 +267,15 @@ async fn lagging_subscription_does_not_delay_blocks() {
 #[tokio::test]
 async fn lost_duplicate_and_reordered_messages_have_no_effect() {
     let mut scene = Scene::new(settings()).await;
-    scene.listening().await;
+    scene.wait_for_subscription().await;
     let heights: Vec<Height> = (1..=9).map(|dseq| scene.block(dseq)).collect();
     for at in [0, 0, 3, 1, 2, 3, 8, 8, 5] {
         scene.push(heights[at]);
     }
-    scene.told_up_to(heights[8]).await;
+    scene.expect_up_to(heights[8]).await;
     let next = scene.block(0);
     scene.push(next);
-    scene.told_up_to(next).await;
+    scene.expect_up_to(next).await;
     assert_eq!(scene.reader.status().follower.resyncs, 1);
 }
 
@@ -302,7 +300,7 @@ async fn without_a_websocket_blocks_are_polled() {
         .store(true, Ordering::Relaxed);
     for dseq in 1..=3 {
         let height = scene.block(dseq);
-        scene.told_up_to(height).await;
+        scene.expect_up_to(height).await;
     }
     assert_eq!(scene.reader.status().follower.source, Source::Polling);
     scene
@@ -312,7 +310,7 @@ async fn without_a_websocket_blocks_are_polled() {
         .pushes
         .refused
         .store(false, Ordering::Relaxed);
-    scene.listening().await;
+    scene.wait_for_subscription().await;
 }
 
 #[tokio::test]
@@ -329,7 +327,7 @@ async fn detects_a_hanging_connection() {
         .store(true, Ordering::Relaxed);
     for dseq in 1..=3 {
         let height = scene.block(dseq);
-        scene.told_up_to(height).await;
+        scene.expect_up_to(height).await;
     }
     let status = scene.reader.status().follower;
     assert_eq!(status.resyncs, 1, "{status:?}");
@@ -338,11 +336,11 @@ async fn detects_a_hanging_connection() {
 #[tokio::test]
 async fn detects_a_silent_subscription_but_a_halted_chain_is_no_error() {
     let mut scene = Scene::new(settings()).await;
-    scene.listening().await;
+    scene.wait_for_subscription().await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     // The node has lost the subscription, but still responds to pings.
     let height = scene.block(1);
-    scene.told_up_to(height).await;
+    scene.expect_up_to(height).await;
     let last = SystemTime::now();
     scene.status("silent", |s| s.silent_since.is_some()).await;
     let status = scene.reader.status().follower;
@@ -351,7 +349,7 @@ async fn detects_a_silent_subscription_but_a_halted_chain_is_no_error() {
         "since the last block, with a working connection: {status:?}"
     );
     let height = scene.block(2);
-    scene.told_up_to(height).await;
+    scene.expect_up_to(height).await;
     scene.status("blocks again", |s| s.silent_since.is_none()).await;
 }
 
@@ -381,7 +379,7 @@ async fn status_reports_an_outage_and_its_start() {
             assert!(status.silent_since.is_some(), "during all retries: {status:?}");
         }
         scene.stop_node();
-        scene.habits(|h| h.is_frozen = false);
+        scene.behavior(|h| h.is_frozen = false);
         scene.start_node().await;
     }
 }
@@ -389,7 +387,7 @@ async fn status_reports_an_outage_and_its_start() {
 #[tokio::test]
 async fn blocks_during_a_network_failure_are_reported_afterwards() {
     let mut scene = Scene::new(settings()).await;
-    scene.listening().await;
+    scene.wait_for_subscription().await;
     scene.stop_node();
     let mut last = 0;
     for dseq in 1..=20 {
@@ -397,7 +395,7 @@ async fn blocks_during_a_network_failure_are_reported_afterwards() {
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
     scene.start_node().await;
-    scene.told_up_to(last).await;
+    scene.expect_up_to(last).await;
     assert_eq!(scene.reader.status().follower.resyncs, 1);
 }
 
@@ -415,15 +413,15 @@ async fn first_attempt_follows_at_once_and_back_off_starts_at_200_ms() {
         }
         assert_eq!(pauses, [0, 200, 400, 800, 1000, 1000]);
         // After a reported block, the back-off starts again.
-        follower.told(7, BlockTime(1));
+        follower.record_reported(7, BlockTime(1));
     }
 }
 
 #[tokio::test]
 async fn failed_subscription_is_reopened_at_once() {
     let settings = Settings {
-        wait_min: PATIENCE,
-        wait_max: PATIENCE,
+        wait_min: TIMEOUT,
+        wait_max: TIMEOUT,
         ..settings()
     };
     let mut scene = Scene::new(settings).await;
@@ -432,7 +430,7 @@ async fn failed_subscription_is_reopened_at_once() {
     let node = scene.node.as_ref().unwrap();
     node.push("nonsense".to_owned());
     while node.pushes.subscribed.load(Ordering::Relaxed) < 2 {
-        assert!(began.elapsed() < PATIENCE / 3, "{:?}", scene.reader.status());
+        assert!(began.elapsed() < TIMEOUT / 3, "{:?}", scene.reader.status());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -440,7 +438,7 @@ async fn failed_subscription_is_reopened_at_once() {
 #[tokio::test]
 async fn websocket_is_retried_soon_while_polling() {
     let settings = Settings {
-        poll_for: PATIENCE,
+        poll_for: TIMEOUT,
         ..settings()
     };
     let mut scene = Scene::new(settings).await;
@@ -452,7 +450,7 @@ async fn websocket_is_retried_soon_while_polling() {
     node.pushes.refused.store(false, Ordering::Relaxed);
     let began = Instant::now();
     while node.pushes.subscribed.load(Ordering::Relaxed) < 2 {
-        assert!(began.elapsed() < PATIENCE / 3, "{:?}", scene.reader.status());
+        assert!(began.elapsed() < TIMEOUT / 3, "{:?}", scene.reader.status());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -469,7 +467,7 @@ async fn long_outage_is_reported_and_ends_with_a_resync() {
     let snapshot = scene.resync().await;
     assert!(snapshot.orders.iter().any(|o| o.id == order));
     let height = scene.block(6);
-    scene.told_up_to(height).await;
+    scene.expect_up_to(height).await;
 }
 
 #[tokio::test]
@@ -480,9 +478,9 @@ async fn pruned_gap_is_filled_by_a_search_or_a_resync() {
         scene.block(dseq);
     }
     let last = scene.block(0);
-    scene.habits(|h| h.results_from = last);
+    scene.behavior(|h| h.results_from = last);
     scene.start_node().await;
-    scene.told_up_to(last).await;
+    scene.expect_up_to(last).await;
     assert_eq!(
         scene.reader.status().follower.resyncs,
         1,
@@ -491,7 +489,7 @@ async fn pruned_gap_is_filled_by_a_search_or_a_resync() {
     scene.stop_node();
     scene.block(6);
     let last = scene.block(7);
-    scene.habits(|h| (h.results_from, h.no_index) = (last + 1, true));
+    scene.behavior(|h| (h.results_from, h.no_index) = (last + 1, true));
     scene.start_node().await;
     let snapshot = scene.resync().await;
     assert_eq!(snapshot.orders.len(), 7);
@@ -511,10 +509,10 @@ async fn incomplete_search_does_not_cause_a_resync() {
     scene.stop_node();
     scene.block(1);
     let last = scene.block(2);
-    scene.habits(|h| (h.results_from, h.cut_searches) = (last + 1, 2));
+    scene.behavior(|h| (h.results_from, h.cut_searches) = (last + 1, 2));
     scene.start_node().await;
-    scene.told_up_to(last).await;
-    let incomplete = scene.habits.lock().unwrap().cut_searches;
+    scene.expect_up_to(last).await;
+    let incomplete = scene.behavior.lock().unwrap().cut_searches;
     assert_eq!((incomplete, scene.reader.status().follower.resyncs), (0, 1));
 }
 
@@ -527,7 +525,7 @@ async fn large_gap_causes_a_resync() {
     }
     scene.start_node().await;
     let at_the_limit = scene.chain.height();
-    scene.told_up_to(at_the_limit).await;
+    scene.expect_up_to(at_the_limit).await;
     scene.stop_node();
     for _ in 0..51 {
         scene.block(0);
@@ -544,9 +542,9 @@ async fn unavailable_block_causes_a_resync() {
     scene.block(1);
     let withheld = scene.block(2);
     scene.block(3);
-    scene.habits(|h| h.withheld = Some(withheld));
+    scene.behavior(|h| h.withheld = Some(withheld));
     scene.start_node().await;
-    scene.told_up_to(withheld - 1).await;
+    scene.expect_up_to(withheld - 1).await;
     let snapshot = scene.resync().await;
     assert_eq!((snapshot.height, snapshot.orders.len()), (withheld + 1, 3));
 }
@@ -554,7 +552,7 @@ async fn unavailable_block_causes_a_resync() {
 #[tokio::test]
 async fn invalid_messages_do_not_stop_the_follower() {
     let mut scene = Scene::new(settings()).await;
-    scene.listening().await;
+    scene.wait_for_subscription().await;
     for nonsense in [
         "<html>",
         "",
@@ -564,7 +562,7 @@ async fn invalid_messages_do_not_stop_the_follower() {
         scene.node.as_ref().unwrap().push(nonsense.to_owned());
         let height = scene.block(0);
         scene.push(height);
-        scene.told_up_to(height).await;
+        scene.expect_up_to(height).await;
     }
     let height = scene.block(1);
     let lying = scene
@@ -599,7 +597,7 @@ async fn node_below_the_stored_height_is_not_trusted() {
     assert!(early.is_err(), "{early:?}");
     chain.end_block();
     let last = chain.end_block();
-    let first = tokio::time::timeout(PATIENCE, events.next())
+    let first = tokio::time::timeout(TIMEOUT, events.next())
         .await
         .unwrap()
         .unwrap();
@@ -609,14 +607,14 @@ async fn node_below_the_stored_height_is_not_trusted() {
 #[tokio::test]
 async fn follower_stops_when_the_stream_is_dropped() {
     let scene = Scene::new(settings()).await;
-    scene.listening().await;
+    scene.wait_for_subscription().await;
     let Scene {
         reader, events, node, ..
     } = scene;
     drop(events);
     let began = Instant::now();
     while reader.status().follower.source != Source::None {
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < TIMEOUT);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     drop(node);
@@ -636,10 +634,10 @@ async fn catching_up_is_fast() {
         last = scene.block(if at < 20 { at + 1 } else { 0 });
     }
     scene.start_node().await;
-    let first = scene.told + 1;
-    scene.told_up_to(first).await;
+    let first = scene.reported + 1;
+    scene.expect_up_to(first).await;
     let began = Instant::now();
-    scene.told_up_to(last).await;
+    scene.expect_up_to(last).await;
     let took = began.elapsed();
     let rate = f64::from(u32::try_from(last - first).unwrap()) / took.as_secs_f64();
     println!(
@@ -714,17 +712,17 @@ async fn campaign(acts: Vec<Act>) {
                 .refused
                 .store(true, Ordering::Relaxed),
             // A node never reports a height below its first block.
-            Act::Lag(lag) => scene.habits(|h| h.lag = lag.min(scene.told.saturating_sub(2))),
+            Act::Lag(lag) => scene.behavior(|h| h.lag = lag.min(scene.reported.saturating_sub(2))),
             Act::Prune => {
                 let newest = scene.chain.height();
-                scene.habits(|h| h.results_from = newest);
+                scene.behavior(|h| h.results_from = newest);
             }
             Act::Wait => tokio::time::sleep(Duration::from_millis(30)).await,
         }
     }
-    scene.habits(|h| h.lag = 0);
+    scene.behavior(|h| h.lag = 0);
     let last = scene.block(0);
-    scene.told_up_to(last).await;
+    scene.expect_up_to(last).await;
 }
 
 proptest! {
@@ -739,12 +737,12 @@ proptest! {
 #[tokio::test]
 async fn malformed_event_of_another_provider_has_no_effect() {
     let mut scene = Scene::new(settings()).await;
-    scene.listening().await;
+    scene.wait_for_subscription().await;
     let odd = scene.block(1);
-    scene.habits(|h| h.odd_rival = Some(odd));
+    scene.behavior(|h| h.malformed_bid = Some(odd));
     let next = scene.block(2);
     scene.push(next);
-    scene.told_up_to(next).await;
+    scene.expect_up_to(next).await;
     let status = scene.reader.status().follower;
     assert_eq!((status.malformed, status.resyncs), (0, 1), "{status:?}");
 }
@@ -756,10 +754,10 @@ async fn malformed_event_is_reported_and_causes_a_resync() {
         ..settings()
     };
     let mut scene = Scene::new(settings).await;
-    scene.listening().await;
+    scene.wait_for_subscription().await;
     // The block with the malformed event is fetched. Only the next one is pushed.
     let lost = scene.block(1);
-    scene.habits(|h| h.garbled = Some(lost));
+    scene.behavior(|h| h.malformed_event = Some(lost));
     let next = scene.block(2);
     scene.push(next);
     match scene.next().await.unwrap() {
@@ -781,7 +779,7 @@ async fn malformed_event_is_reported_and_causes_a_resync() {
     assert!(why.contains("EventOrderCreated"), "{why}");
     // After a second malformed event, the next `Resync` waits for the pause.
     let second = scene.block(3);
-    scene.habits(|h| h.garbled = Some(second));
+    scene.behavior(|h| h.malformed_event = Some(second));
     let began = Instant::now();
     let mut last = scene.block(0);
     scene.push(last);
@@ -795,7 +793,7 @@ async fn malformed_event_is_reported_and_causes_a_resync() {
             }
             _ => {}
         }
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < TIMEOUT);
     };
     assert_eq!(resync.orders.len(), 3);
     assert_eq!(scene.reader.status().follower.resyncs, 3);

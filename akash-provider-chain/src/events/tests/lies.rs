@@ -1,6 +1,5 @@
-//! False responses of a node, alone and with an honest node. Soon after the false responses end, new orders
-//! are reported
-//! again, even after a restart.
+//! False responses of a node, alone and with an honest node. Soon after the false responses end, new orders are
+//! reported again, even after a restart.
 
 use crate::checkpoint::Checkpoint;
 use crate::endpoints::{Endpoints, LAG_MAX};
@@ -8,7 +7,7 @@ use crate::events::{HeightStore, MemoryHeights, Settings};
 use crate::limits::Limits;
 use crate::reader::Reader;
 use crate::testing::Node;
-use crate::testing::chain::{Chain, Habits, Lie, account, rfc3339};
+use crate::testing::chain::{Chain, Lie, NodeBehavior, account, rfc3339};
 use crate::tx::api::TxApi;
 use akash_provider_core::chain::{ChainEvents, ChainQuery};
 use akash_provider_core::error::Error;
@@ -19,14 +18,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Maximum time of a step. The limits of the tests are a hundredth of the default limits, so slow machines
-/// pass.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time of a step. The limits of the tests are a hundredth of the default limits, so slow machines pass.
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Duration of the false responses, a multiple of all limits.
 const LIE: Duration = Duration::from_millis(400);
-/// Block interval. On a slow machine, both nodes are checked within five blocks, so a false chain is detected
-/// before the
-/// true chain reaches its height.
+/// Block interval. On a slow machine, both nodes are checked within five blocks, so a false chain is detected before
+/// the true chain reaches its height.
 const BLOCK: Duration = Duration::from_millis(60);
 
 /// Later than all blocks of the test chain, which starts in 2023.
@@ -46,7 +43,7 @@ const LIES: [Lie; 8] = [
 /// A chain, a node with false responses, an optional honest node, and the stored height.
 struct Stage {
     chain: Chain,
-    habits: Arc<Mutex<Habits>>,
+    behavior: Arc<Mutex<NodeBehavior>>,
     nodes: Vec<Node>,
     heights: Arc<MemoryHeights>,
     next_dseq: u64,
@@ -63,8 +60,8 @@ struct Listener {
 impl Stage {
     async fn new(has_honest: bool) -> Self {
         let chain = Chain::new();
-        let habits: Arc<Mutex<Habits>> = Arc::default();
-        let mut nodes = vec![chain.node(Arc::clone(&habits)).await];
+        let behavior: Arc<Mutex<NodeBehavior>> = Arc::default();
+        let mut nodes = vec![chain.node(Arc::clone(&behavior)).await];
         if has_honest {
             nodes.push(chain.node(Arc::default()).await);
         }
@@ -74,7 +71,7 @@ impl Stage {
         let (heights, next_dseq) = (Arc::default(), 1);
         Self {
             chain,
-            habits,
+            behavior,
             nodes,
             heights,
             next_dseq,
@@ -90,7 +87,7 @@ impl Stage {
     }
 
     fn lie(&self, lie: Option<Lie>) {
-        self.habits.lock().unwrap().lie = lie;
+        self.behavior.lock().unwrap().lie = lie;
     }
 
     fn start(&self) -> Listener {
@@ -100,7 +97,7 @@ impl Stage {
     /// Starts a provider with this time between two `Resync`.
     fn start_with(&self, resync_pause: Duration) -> Listener {
         let limits = Limits {
-            answer_time: Duration::from_secs(2),
+            response_time: Duration::from_secs(2),
             connect_time: Duration::from_secs(1),
             health_age: Duration::from_millis(50),
             single_age: Duration::from_millis(50),
@@ -145,8 +142,7 @@ impl Stage {
         }
     }
 
-    /// Completes blocks and receives events for a while. Returns the number of disagreements about a stored
-    /// value.
+    /// Completes blocks and receives events for a while. Returns the number of disagreements about a stored value.
     async fn lie_for(&mut self, time: Duration, listener: &mut Listener) -> usize {
         let mut disagreements = 0;
         let until = tokio::time::Instant::now() + time;
@@ -205,7 +201,7 @@ impl Stage {
                 }
             }
         };
-        let done = tokio::time::timeout(PATIENCE, waiting).await;
+        let done = tokio::time::timeout(TIMEOUT, waiting).await;
         assert!(done.is_ok(), "{case}: {:?}", listener.reader.status());
         assert_eq!(listener.reader.params().await.unwrap(), true_params, "{case}");
         // A refused node is used again after its back-off.
@@ -216,7 +212,7 @@ impl Stage {
                 }
             }
         };
-        let stored = tokio::time::timeout(PATIENCE, stored).await;
+        let stored = tokio::time::timeout(TIMEOUT, stored).await;
         assert_eq!(stored, Ok(((7, 0), 1)), "{case}");
     }
 }
@@ -276,8 +272,7 @@ async fn orders_are_reported_after_false_responses_and_a_restart() {
         stage.is_well(&mut listener, &case).await;
         stage.is_well(&mut second, &case).await;
         drop((listener, second));
-        // A provider that stopped during the false responses, and starts with the height that was stored
-        // then.
+        // A provider that stopped during the false responses, and starts with the height that was stored then.
         stage.heights.store(stored).unwrap();
         let mut third = stage.start();
         stage.is_well(&mut third, &format!("{case}, restarted")).await;
@@ -345,8 +340,8 @@ async fn pushed_blocks_above_pruned_blocks_cause_one_resync_per_pause() {
     stage.is_well(&mut listener, "before").await;
     let resyncs = listener.resyncs();
     {
-        let mut habits = stage.habits.lock().unwrap();
-        (habits.results_from, habits.no_index) = (Height::MAX, true);
+        let mut behavior = stage.behavior.lock().unwrap();
+        (behavior.results_from, behavior.no_index) = (Height::MAX, true);
     }
     for _ in 0..20 {
         stage.chain.end_block();
@@ -356,7 +351,7 @@ async fn pushed_blocks_above_pruned_blocks_cause_one_resync_per_pause() {
     }
     let follower = listener.reader.status().follower;
     assert_eq!(follower.resyncs, resyncs + 1, "{follower:?}");
-    *stage.habits.lock().unwrap() = Habits::default();
+    *stage.behavior.lock().unwrap() = NodeBehavior::default();
     stage.is_well(&mut listener, "after").await;
     assert_eq!(listener.resyncs(), resyncs + 1, "the blocks are available again");
 }

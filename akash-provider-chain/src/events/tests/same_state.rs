@@ -1,6 +1,5 @@
 //! Two snapshots result in the same state: one of a single height, and one that was listed while blocks were
-//! completed. The
-//! events after the height of each snapshot are replayed.
+//! completed. The events after the height of each snapshot are replayed.
 
 use crate::endpoints::Endpoints;
 use crate::limits::Limits;
@@ -8,7 +7,7 @@ use crate::method::Method;
 use crate::proto::akash::market::v1beta5 as mkt;
 use crate::proto::akash::provider::v1beta4::QueryProviderRequest;
 use crate::reader::Reader;
-use crate::testing::chain::{Chain, Habits, account, create, create_bid};
+use crate::testing::chain::{Chain, NodeBehavior, account, create, create_bid};
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{
     BidId, BidState, ChainEvent, CloseReason, DeploymentId, GroupId, Height, LeaseState, Msg, OrderId,
@@ -20,14 +19,14 @@ use std::sync::{Arc, Mutex};
 
 /// Market state of a provider: open orders, its bids, its active leases.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Known {
+struct MarketView {
     orders: BTreeSet<OrderId>,
     bids: BTreeMap<BidId, bool>,
     leases: BTreeMap<BidId, bool>,
 }
 
-impl Known {
-    fn of(snapshot: &Snapshot) -> Self {
+impl MarketView {
+    fn from_snapshot(snapshot: &Snapshot) -> Self {
         let is_live = |state| matches!(state, BidState::Open | BidState::Active);
         let reclaiming = |state| state == LeaseState::Reclaiming;
         let leases = snapshot.leases.iter();
@@ -44,7 +43,7 @@ impl Known {
         }
     }
 
-    fn hear(&mut self, event: &ChainEvent) {
+    fn apply(&mut self, event: &ChainEvent) {
         match event {
             ChainEvent::OrderCreated { id } => drop(self.orders.insert(id.clone())),
             ChainEvent::OrderClosed { id } => drop(self.orders.remove(id)),
@@ -172,19 +171,19 @@ fn happen(chain: &Chain, acts: &[Act]) {
 }
 
 /// Applies the events of the blocks after one height up to another, as the follower does.
-fn replay(chain: &Chain, known: &mut Known, after: Height, to: Height) {
+fn replay(chain: &Chain, view: &mut MarketView, after: Height, to: Height) {
     for height in after + 1..=to {
         let facts = chain.facts(height);
         let ours = facts.iter().filter(|fact| fact.concerns(&account(2)));
-        ours.for_each(|fact| known.hear(fact));
+        ours.for_each(|fact| view.apply(fact));
     }
 }
 
 async fn check(before: Vec<Act>, during: Vec<Act>, moves_on_at: &'static str) {
     let chain = Chain::new();
     happen(&chain, &before);
-    let habits = Arc::new(Mutex::new(Habits::default()));
-    let node = chain.node(Arc::clone(&habits)).await;
+    let behavior = Arc::new(Mutex::new(NodeBehavior::default()));
+    let node = chain.node(Arc::clone(&behavior)).await;
     let limits = Limits {
         attempts: 2,
         page: 2,
@@ -200,9 +199,9 @@ async fn check(before: Vec<Act>, during: Vec<Act>, moves_on_at: &'static str) {
     );
     // Blocks are completed while the snapshot is listed.
     {
-        let mut habits = habits.lock().unwrap();
-        habits.no_pins = true;
-        habits.moves_on_at = Some(moves_on_at);
+        let mut behavior = behavior.lock().unwrap();
+        behavior.no_pins = true;
+        behavior.moves_on_at = Some(moves_on_at);
     }
     let script: Vec<TenantMsg> = during.iter().filter_map(|act| perform(&chain, act)).collect();
     chain.lock().script = script;
@@ -210,14 +209,14 @@ async fn check(before: Vec<Act>, during: Vec<Act>, moves_on_at: &'static str) {
     let loose = reader.take_snapshot(&account(2)).await.unwrap();
     assert!(!loose.is_pinned);
     assert!(chain.height() > loose.snapshot.height, "blocks were completed");
-    *habits.lock().unwrap() = Habits::default();
+    *behavior.lock().unwrap() = NodeBehavior::default();
     let last = chain.end_block();
     let end = reader.take_snapshot(&account(2)).await.unwrap();
     assert_eq!((end.is_pinned, end.snapshot.height), (true, last));
     for start in [pinned.snapshot, loose.snapshot] {
-        let mut known = Known::of(&start);
-        replay(&chain, &mut known, start.height, last);
-        assert_eq!(known.settled(), Known::of(&end.snapshot).settled());
+        let mut view = MarketView::from_snapshot(&start);
+        replay(&chain, &mut view, start.height, last);
+        assert_eq!(view.settled(), MarketView::from_snapshot(&end.snapshot).settled());
     }
 }
 

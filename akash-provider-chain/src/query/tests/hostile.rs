@@ -1,8 +1,7 @@
-//! Malformed records in responses: the other records are returned, and no record of the provider is silently
-//! missing.
+//! Malformed records in responses: the other records are returned, and no record of the provider is silently missing.
 
-use super::{busy, limits};
-use crate::convert::answers;
+use super::{busy_market, limits};
+use crate::convert::responses;
 use crate::endpoints::Endpoints;
 use crate::method::Method;
 use crate::proto::akash::base::resources::v1beta4 as res;
@@ -51,11 +50,11 @@ fn certificates() -> Vec<Certificate> {
 }
 
 /// Responds to queries about accounts, which the market does not contain.
-fn of_accounts(path: &str) -> Option<Vec<u8>> {
+fn account_response(path: &str) -> Option<Vec<u8>> {
     match path {
         cert::QueryCertificatesRequest::PATH => Some(
             cert::QueryCertificatesResponse {
-                certificates: certificates().iter().map(answers::certificate).collect(),
+                certificates: certificates().iter().map(responses::certificate).collect(),
                 pagination: None,
             }
             .encode_to_vec(),
@@ -79,9 +78,9 @@ fn of_accounts(path: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Inserts the record into a response. List responses have their records in field 1, deployments have their
-/// groups in field 2.
-fn spoilt(answer: Vec<u8>, path: &str, garbage: &Garbage) -> Vec<u8> {
+/// Inserts the record into a response. List responses have their records in field 1, deployments have their groups in
+/// field 2.
+fn insert_record(answer: Vec<u8>, path: &str, garbage: &Garbage) -> Vec<u8> {
     if path == dep::QueryDeploymentRequest::PATH {
         let field = |number: u32, bytes: &[u8], out: &mut Vec<u8>| {
             prost::encoding::encode_key(number, prost::encoding::WireType::LengthDelimited, out);
@@ -99,7 +98,7 @@ fn spoilt(answer: Vec<u8>, path: &str, garbage: &Garbage) -> Vec<u8> {
 }
 
 async fn scene() -> Scene {
-    let (chain, won) = busy();
+    let (chain, won) = busy_market();
     // Another provider has a lease of the same deployment.
     let other = BidId {
         order: akash_provider_core::types::OrderId {
@@ -115,15 +114,15 @@ async fn scene() -> Scene {
     assert!(chain.tenant(create));
     chain.end_block();
     let garbage: Arc<Mutex<Garbage>> = Arc::default();
-    let (of_node, habits, served) = (Arc::clone(&garbage), Arc::default(), chain.clone());
+    let (of_node, behavior, served) = (Arc::clone(&garbage), Arc::default(), chain.clone());
     let node = Node::start(move |method, params| {
         let garbage = of_node.lock().unwrap().clone();
         let path = params["path"].as_str().unwrap_or_default();
-        let honest = match of_accounts(path) {
+        let honest = match account_response(path) {
             Some(bytes) => Reply::Result(json!({"response": {
                 "code": 0, "value": BASE64.encode(&bytes), "height": served.height().to_string(),
             }})),
-            None => served.reply(&habits, method, params),
+            None => served.reply(&behavior, method, params),
         };
         let data = params["data"].as_str().unwrap_or_default().as_bytes();
         let data = HEXLOWER.decode(data).unwrap_or_default();
@@ -133,8 +132,8 @@ async fn scene() -> Scene {
             Reply::Result(mut result) if method == "abci_query" && path == garbage.path && is_meant => {
                 let value = result["response"]["value"].as_str().unwrap_or_default();
                 let answer = BASE64.decode(value.as_bytes()).unwrap();
-                let spoilt = spoilt(answer, path, &garbage);
-                result["response"]["value"] = BASE64.encode(&spoilt).into();
+                let modified = insert_record(answer, path, &garbage);
+                result["response"]["value"] = BASE64.encode(&modified).into();
                 Reply::Result(result)
             }
             honest => honest,
@@ -210,7 +209,7 @@ impl Scene {
 }
 
 fn other_bid() -> BidId {
-    let (_, won) = busy();
+    let (_, won) = busy_market();
     BidId {
         provider: account(3),
         ..won
@@ -236,14 +235,14 @@ fn offer(units: &str) -> mkt::ResourceOffer {
 }
 
 fn wire_bid(id: &BidId) -> mkt::Bid {
-    let (chain, _) = busy();
+    let (chain, _) = busy_market();
     let market = chain.lock().market.clone();
     let bid = market.bids().find(|b| b.id.provider == id.provider).unwrap();
-    answers::bid(bid).bid.unwrap()
+    responses::bid(bid).bid.unwrap()
 }
 
 /// Returns records of another provider with one error each.
-fn wrong() -> Vec<Vec<u8>> {
+fn malformed_records() -> Vec<Vec<u8>> {
     let bid = wire_bid(&other_bid());
     let of_bid = |bid: mkt::Bid| {
         let bid = Some(bid);
@@ -253,9 +252,9 @@ fn wrong() -> Vec<Vec<u8>> {
         }
         .encode_to_vec()
     };
-    let (chain, _) = busy();
+    let (chain, _) = busy_market();
     let market = chain.lock().market.clone();
-    let order = answers::order(market.orders().next().unwrap());
+    let order = responses::order(market.orders().next().unwrap());
     let priced = |amount: &str| {
         let mut spec = order.spec.clone().unwrap();
         spec.resources[0].price.as_mut().unwrap().amount = amount.to_owned();
@@ -310,8 +309,7 @@ const LISTINGS: [&str; 6] = [
     audit::QueryProviderAuditorRequest::PATH,
 ];
 
-/// Returns the bytes that select requests for records of all accounts, in which malformed records are
-/// skipped.
+/// Returns the bytes that select requests for records of all accounts, in which malformed records are skipped.
 fn within(path: &str, won: &BidId) -> Vec<u8> {
     match path {
         mkt::QueryBidsRequest::PATH | mkt::QueryLeasesRequest::PATH => won.owner().as_str().into(),
@@ -334,7 +332,7 @@ fn malformed_record_does_not_hide_other_records() {
         );
     }
     let record = prop_oneof![
-        proptest::sample::select(wrong()),
+        proptest::sample::select(malformed_records()),
         proptest::collection::vec(any::<u8>(), 0..200),
     ];
     let cases = (
@@ -410,7 +408,7 @@ async fn malformed_offer_and_bseq_do_not_hide_a_bid_of_another_provider() {
 async fn malformed_record_of_the_provider_is_an_error() {
     let scene = scene().await;
     let us: Address = account(2);
-    let named = answers::lease_record(&scene.chain.lock().market.lease(&scene.won).unwrap());
+    let named = responses::lease_record(&scene.chain.lock().market.lease(&scene.won).unwrap());
     let mut lease = named.clone();
     lease.lease.as_mut().unwrap().state = 99;
     let ours = LeaseFilter {
@@ -496,11 +494,11 @@ async fn malformed_deployment_does_not_hide_its_lease() {
     let scene = scene().await;
     let us = account(2);
     let honest = scene.reader.snapshot(&us).await.unwrap();
-    let (garbage, habits) = (Arc::<Mutex<bool>>::default(), Arc::default());
+    let (garbage, behavior) = (Arc::<Mutex<bool>>::default(), Arc::default());
     let (chain, is_on) = (scene.chain.clone(), Arc::clone(&garbage));
     let node = Node::start(move |method, params| {
         if params["path"] != dep::QueryDeploymentRequest::PATH || !*is_on.lock().unwrap() {
-            return chain.reply(&habits, method, params);
+            return chain.reply(&behavior, method, params);
         }
         // Response with an empty deployment.
         let value = BASE64.encode(&[0x0a, 0x00, 0x1a, 0x00]);

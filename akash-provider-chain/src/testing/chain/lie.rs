@@ -14,8 +14,7 @@ use std::time::Duration;
 pub(crate) enum Lie {
     /// Status and queries report this height.
     Height(Height),
-    /// The whole chain is higher by this number of blocks: status, headers, empty blocks and queries are
-    /// consistent.
+    /// The whole chain is higher by this number of blocks: status, headers, empty blocks and queries are consistent.
     Chain(Height),
     /// Status and headers report a time one century ahead.
     Time,

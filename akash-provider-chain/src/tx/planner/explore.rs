@@ -1,11 +1,8 @@
-//! Explores all interleavings of the planner with a node that loses messages, lags and restarts, for a
-//! limited number of
-//! faults.
+//! Explores all interleavings of the planner with a node that loses messages, lags and restarts, for a limited number
+//! of faults.
 //!
-//! A world consists of the planner, its pending responses, and a minimal chain: mempool, included
-//! transactions, used
-//! nonces. Time passes with blocks only, 20 seconds each. The invariants are checked in every reachable
-//! state. A
+//! A world consists of the planner, its pending responses, and a minimal chain: mempool, included transactions, used
+//! nonces. Time passes with blocks only, 20 seconds each. The invariants are checked in every reachable state. A
 //! violation prints the shortest path to its state.
 //!
 //! Length: one model with its transitions and invariants, which are read together.
@@ -30,7 +27,7 @@ enum InFlight {
     Simulate(FlightId, Draft),
     Send(FlightId, Draft),
     Find(FlightId, Draft),
-    Look(FlightId, Msg),
+    FetchObject(FlightId, Msg),
 }
 
 /// Draft that was sent.
@@ -44,7 +41,7 @@ struct Sent {
 
 /// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Told {
+enum Outcome {
     Committed,
     Rejected(TxError),
     Unknown,
@@ -63,7 +60,7 @@ struct World {
     /// Calls, in this order, at any time.
     script: Vec<Vec<Msg>>,
     made: Vec<Vec<Msg>>,
-    told: BTreeMap<Ticket, Told>,
+    outcomes: BTreeMap<Ticket, Outcome>,
     in_flight: Vec<InFlight>,
     sent: Vec<Sent>,
     sequence: u64,
@@ -134,7 +131,7 @@ impl World {
             faults_left: faults,
             script,
             made: Vec::new(),
-            told: BTreeMap::new(),
+            outcomes: BTreeMap::new(),
             in_flight: Vec::new(),
             sent: Vec::new(),
             sequence: 3,
@@ -157,7 +154,7 @@ impl World {
     fn step(&mut self, input: Input) {
         let queued: Vec<Request> = self.planner.queue.values().cloned().collect();
         let actions = self.planner.step(Mono(self.now), input);
-        self.judge_order(&queued);
+        self.check_order(&queued);
         let mut priority = 0;
         for action in actions {
             match action {
@@ -167,11 +164,11 @@ impl World {
                 Action::FetchPrices => self.in_flight.push(InFlight::Prices),
                 Action::Simulate(id, draft) => self.in_flight.push(InFlight::Simulate(id, draft)),
                 Action::Find(id, draft) => self.in_flight.push(InFlight::Find(id, draft)),
-                Action::Look(id, msg) => self.in_flight.push(InFlight::Look(id, msg)),
+                Action::FetchObject(id, msg) => self.in_flight.push(InFlight::FetchObject(id, msg)),
                 Action::Send(id, draft) => {
                     let of = draft.msgs.iter().map(Msg::priority).min().unwrap();
                     if of < priority {
-                        self.wrong("sent after a less urgent transaction".to_owned());
+                        self.fail("sent after a less urgent transaction".to_owned());
                     }
                     priority = of;
                     self.sends(id, draft);
@@ -180,24 +177,24 @@ impl World {
         }
     }
 
-    fn wrong(&mut self, what: String) {
+    fn fail(&mut self, what: String) {
         self.problem.get_or_insert(what);
     }
 
     fn reply(&mut self, ticket: Ticket, outcome: &Result<TxOutcome, Failure>) {
-        let told = match outcome {
-            Ok(TxOutcome::Committed { .. }) => Told::Committed,
-            Ok(TxOutcome::Rejected { error, .. }) => Told::Rejected(*error),
-            Ok(TxOutcome::Unknown { .. }) => Told::Unknown,
-            Err(_) => Told::Error,
+        let reported = match outcome {
+            Ok(TxOutcome::Committed { .. }) => Outcome::Committed,
+            Ok(TxOutcome::Rejected { error, .. }) => Outcome::Rejected(*error),
+            Ok(TxOutcome::Unknown { .. }) => Outcome::Unknown,
+            Err(_) => Outcome::Error,
         };
-        if self.told.insert(ticket, told).is_some() {
-            self.wrong(format!("call {ticket} has two replies"));
+        if self.outcomes.insert(ticket, reported).is_some() {
+            self.fail(format!("call {ticket} has two replies"));
         }
     }
 
     /// Checks that no dispatched call leaves a more urgent, ready call in the queue.
-    fn judge_order(&mut self, before: &[Request]) {
+    fn check_order(&mut self, before: &[Request]) {
         let waiting = &self.planner.queue;
         let flying = self.planner.flights.values().flat_map(|f| &f.members);
         let flying: Vec<Ticket> = flying.map(|m| m.ticket).collect();
@@ -208,7 +205,7 @@ impl World {
         };
         let stuck = |r: &Request| urgency(r) < least && withdrawn(&r.msgs).next().is_none();
         if self.planner.flights.len() >= self.planner.config.flights_max && waiting.values().any(stuck) {
-            self.wrong("a more urgent call stays in the queue".to_owned());
+            self.fail("a more urgent call stays in the queue".to_owned());
         }
     }
 
@@ -219,7 +216,7 @@ impl World {
             .map(|m| m.ticket)
             .collect();
         if draft.msgs.len() > 1 && draft.msgs.iter().any(|m| matches!(m, Msg::CreateBid { .. })) {
-            self.wrong("a transaction with a bid contains other messages".to_owned());
+            self.fail("a transaction with a bid contains other messages".to_owned());
         }
         if !self.sent.iter().any(|s| s.draft == draft) {
             let alive = |s: &&Sent| s.tickets.iter().any(|t| tickets.contains(t)) && !self.is_dead(s);
@@ -228,7 +225,7 @@ impl World {
                     "sent with a second nonce before the first one expired: {:?}",
                     other.draft.ordering
                 );
-                return self.wrong(text);
+                return self.fail(text);
             }
             let draft = draft.clone();
             self.sent.push(Sent {
@@ -240,9 +237,8 @@ impl World {
         self.in_flight.push(InFlight::Send(id, draft));
     }
 
-    /// Returns true if a sent draft can no longer take effect: refused by the first node, failed in a block,
-    /// expired, or with
-    /// a sequence that another transaction has used.
+    /// Returns true if a sent draft can no longer take effect: refused by the first node, failed in a block, expired,
+    /// or with a sequence that another transaction has used.
     fn is_dead(&self, sent: &Sent) -> bool {
         let failed = |(d, _, failure): &(Draft, u64, Option<u32>)| *d == sent.draft && failure.is_some();
         let overtaken = match sent.draft.ordering {
@@ -254,7 +250,7 @@ impl World {
         sent.is_refused
             || overtaken
             || self.landed.iter().any(failed)
-            || sent.draft.expiry.passed(self.height, self.time)
+            || sent.draft.expiry.has_passed(self.height, self.time)
     }
 
     /// Returns the required sequence of a new transaction.
@@ -322,18 +318,18 @@ impl World {
         withdrawals.sort();
         withdrawals.dedup();
         if withdrawals.len() < all {
-            self.wrong("two withdrawals of one deployment in a block".to_owned());
+            self.fail("two withdrawals of one deployment in a block".to_owned());
         }
         included
     }
 
-    fn included(&self, draft: &Draft, behind: u64) -> Option<Included> {
+    fn included(&self, draft: &Draft, behind: u64) -> Option<IncludedTx> {
         let seen = self.height - behind;
         let found = self
             .landed
             .iter()
             .find(|(d, height, _)| d == draft && *height <= seen);
-        found.map(|(_, height, failure)| Included {
+        found.map(|(_, height, failure)| IncludedTx {
             height: *height,
             failure: failure.map(|number| Code::new("market", number)),
             log: String::new(),
@@ -341,26 +337,26 @@ impl World {
         })
     }
 
-    fn standing(&self, msg: &Msg, behind: u64) -> Standing {
+    fn object_state(&self, msg: &Msg, behind: u64) -> ObjectState {
         let seen = self.height - behind;
         let done = self.done.iter().find(|(m, height)| m == msg && *height <= seen);
         match (msg, done) {
-            (Msg::WithdrawLease { .. }, _) => Standing::Unclear,
-            (_, Some((_, height))) => Standing::Done {
+            (Msg::WithdrawLease { .. }, _) => ObjectState::Unclear,
+            (_, Some((_, height))) => ObjectState::Done {
                 height: Some(*height),
             },
-            (_, None) => Standing::NotDone,
+            (_, None) => ObjectState::NotDone,
         }
     }
 
     /// Completes a block. With `told`, the event follower reports the block.
-    fn block(&self, told: bool, forgotten: bool) -> Self {
+    fn block(&self, reported: bool, forgotten: bool) -> Self {
         let mut next = self.clone();
         if forgotten {
             next.mempool.clear();
         }
         let included = next.make_block();
-        if !told {
+        if !reported {
             next.step(Input::Tick);
             return next;
         }
@@ -377,7 +373,7 @@ impl World {
             next.step(input);
         }
         let block = next.info();
-        next.step(Input::Seen {
+        next.step(Input::ObservedBlock {
             block,
             is_newest: true,
             is_complete: true,
@@ -385,7 +381,7 @@ impl World {
         next
     }
 
-    fn answers(&self, at: usize, out: &mut Vec<(String, Self)>) {
+    fn responses(&self, at: usize, out: &mut Vec<(String, Self)>) {
         let mut without = self.clone();
         let in_flight = without.in_flight.remove(at);
         let mut add = |name: &str, is_fault: bool, act: &dyn Fn(&mut Self)| {
@@ -443,12 +439,12 @@ impl World {
                 });
                 add("lost", true, &|w| w.step(Input::Found(*id, Err(unavailable()))));
             }
-            InFlight::Look(id, msg) => {
+            InFlight::FetchObject(id, msg) => {
                 add("answered", false, &|w| {
-                    w.step(Input::Looked(*id, Ok(w.standing(msg, 0))))
+                    w.step(Input::Object(*id, Ok(w.object_state(msg, 0))))
                 });
                 add("lagging", true, &|w| {
-                    w.step(Input::Looked(*id, Ok(w.standing(msg, 1))))
+                    w.step(Input::Object(*id, Ok(w.object_state(msg, 1))))
                 });
             }
         }
@@ -487,12 +483,12 @@ impl World {
             out.push((format!("call {ticket}"), next));
         }
         for at in 0..self.in_flight.len() {
-            self.answers(at, &mut out);
+            self.responses(at, &mut out);
         }
         if self.blocks_left > 0 {
-            let mut block = |name: &str, faults: u32, told: bool, forgotten: bool| {
+            let mut block = |name: &str, faults: u32, reported: bool, forgotten: bool| {
                 if let Some(left) = self.faults_left.checked_sub(faults) {
-                    let mut next = self.block(told, forgotten);
+                    let mut next = self.block(reported, forgotten);
                     (next.blocks_left, next.faults_left) = (self.blocks_left - 1, left);
                     out.push((name.to_owned(), next));
                 }
@@ -512,13 +508,12 @@ impl World {
         out
     }
 
-    /// Finds a phase that waits for a response without a pending call. Such a phase would block until its
-    /// timeout.
-    fn unanswerable(&self) -> Option<String> {
+    /// Finds a phase that waits for a response without a pending call. Such a phase would block until its timeout.
+    fn missing_call(&self) -> Option<String> {
         use flight::{Check, Phase};
         let planner = &self.planner;
         let needs = [InFlight::Block, InFlight::Account, InFlight::Prices];
-        let needs = planner.known.asked().into_iter().zip(needs).collect::<Vec<_>>();
+        let needs = planner.chain.pending().into_iter().zip(needs).collect::<Vec<_>>();
         if let Some((_, need)) = needs
             .iter()
             .find(|(asked, in_flight)| *asked && !self.in_flight.contains(in_flight))
@@ -527,7 +522,7 @@ impl World {
         }
         let is_waiting = |phase: &Phase| match phase {
             Phase::Estimating { asked, .. } | Phase::Waiting { asked, .. } => *asked,
-            Phase::Sending | Phase::Judging { .. } => true,
+            Phase::Sending | Phase::Explaining { .. } => true,
             Phase::Ready { .. } => false,
             Phase::Checking { step, .. } => *step != Check::Start,
         };
@@ -542,12 +537,12 @@ impl World {
                 InFlight::Find(of, _),
             )
             | (
-                Phase::Judging { .. }
+                Phase::Explaining { .. }
                 | Phase::Checking {
-                    step: Check::Looking { .. },
+                    step: Check::FetchingObject { .. },
                     ..
                 },
-                InFlight::Look(of, _),
+                InFlight::FetchObject(of, _),
             ) => *of == id,
             _ => false,
         };
@@ -562,38 +557,38 @@ impl World {
         ))
     }
 
-    fn broken(&self) -> Option<String> {
+    fn violation(&self) -> Option<String> {
         if self.problem.is_some() {
             return self.problem.clone();
         }
-        if let Some(problem) = self.unanswerable() {
+        if let Some(problem) = self.missing_call() {
             return Some(problem);
         }
-        for (ticket, told) in &self.told {
+        for (ticket, reported) in &self.outcomes {
             let msg = self
                 .made
                 .get(usize::try_from(*ticket).unwrap())
                 .and_then(|m| m.first())?;
             // Several calls may have the same message. One execution is the outcome of one call.
             let done = self.done.iter().filter(|(m, _)| m == msg).count();
-            let committed = |(t, told): (&Ticket, &Told)| {
-                *told == Told::Committed
+            let committed = |(t, reported): (&Ticket, &Outcome)| {
+                *reported == Outcome::Committed
                     && self
                         .made
                         .get(usize::try_from(*t).unwrap())
                         .is_some_and(|m| m.first() == Some(msg))
             };
-            let said = self.told.iter().filter(|pair| committed(*pair)).count();
+            let reported_count = self.outcomes.iter().filter(|pair| committed(*pair)).count();
             let calls = self.made.iter().filter(|m| m.first() == Some(msg)).count();
-            if said > done {
+            if reported_count > done {
                 return Some(format!(
                     "call {ticket} is reported as committed, but not executed"
                 ));
             }
-            let certain_not = matches!(told, Told::Error | Told::Rejected(_));
+            let certain_not = matches!(reported, Outcome::Error | Outcome::Rejected(_));
             if calls == 1 && certain_not && done > 0 {
                 return Some(format!(
-                    "call {ticket} is reported as {told:?}, but is in a block"
+                    "call {ticket} is reported as {reported:?}, but is in a block"
                 ));
             }
         }
@@ -611,20 +606,20 @@ impl World {
             world = world.block(true, false);
             let mut steps = 0;
             while !world.in_flight.is_empty() {
-                let mut answers = Vec::new();
-                world.answers(0, &mut answers);
-                world = answers.into_iter().next()?.1;
+                let mut responses = Vec::new();
+                world.responses(0, &mut responses);
+                world = responses.into_iter().next()?.1;
                 steps += 1;
                 if steps > 500 {
                     return Some("endless queries without time progress".to_owned());
                 }
             }
-            if let Some(problem) = world.broken() {
+            if let Some(problem) = world.violation() {
                 return Some(problem);
             }
         }
-        let all = world.told.len() == world.made.len() && world.planner.is_idle();
-        (!all).then(|| format!("calls without a reply: {:?}", world.told))
+        let all = world.outcomes.len() == world.made.len() && world.planner.is_idle();
+        (!all).then(|| format!("calls without a reply: {:?}", world.outcomes))
     }
 }
 
@@ -638,7 +633,7 @@ fn explore(name: &str, start: World) -> usize {
         let is_end = state.blocks_left == 0 && state.in_flight.is_empty();
         endings += usize::from(is_end);
         let problem = state
-            .broken()
+            .violation()
             .or_else(|| is_end.then(|| state.ends_well()).flatten());
         if let Some(problem) = problem {
             let mut steps = Vec::new();
@@ -717,7 +712,7 @@ fn exploration_detects_a_second_nonce() {
     let flight = Flight::new(vec![request], 1, flight::Phase::Sending, None);
     world.planner.flights.insert(1, flight);
     world.sends(1, sent(later));
-    assert_eq!(world.broken(), None);
+    assert_eq!(world.violation(), None);
     world.sends(1, sent(later + 1));
-    assert!(world.broken().unwrap().contains("second nonce"));
+    assert!(world.violation().unwrap().contains("second nonce"));
 }

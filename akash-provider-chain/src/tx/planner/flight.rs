@@ -10,7 +10,7 @@ pub(super) enum Phase {
     /// Gas unknown: a simulation is due at `at`, or running.
     Estimating { at: Mono, asked: bool },
     /// Simulation refused: the state of the object is queried for the reason.
-    Judging { log: String },
+    Explaining { log: String },
     /// Ready to be sent from `at`.
     Ready { at: Mono },
     /// Sent to a node, without a response yet.
@@ -29,7 +29,7 @@ pub(super) enum Check {
     /// Searching by hash.
     Finding,
     /// Querying the state of the object. `absent` is true if the search certainly found no transaction.
-    Looking { absent: bool },
+    FetchingObject { absent: bool },
 }
 
 /// Transaction with its calls.
@@ -54,11 +54,11 @@ pub(super) struct Flight {
     /// Number of replaced drafts.
     pub(super) replaced: u32,
     /// Number of out-of-gas failures.
-    pub(super) starved: u32,
+    pub(super) out_of_gas: u32,
     /// Number of refused simulations without a visible reason.
-    pub(super) doubted: u32,
+    pub(super) unexplained: u32,
     /// Reason why the transaction waits: its cost exceeds a ceiling.
-    pub(super) held: Option<String>,
+    pub(super) delay_reason: Option<String>,
 }
 
 impl Flight {
@@ -86,9 +86,9 @@ impl Flight {
             accepted_at: None,
             failures: 0,
             replaced: 0,
-            starved: 0,
-            doubted: 0,
-            held: None,
+            out_of_gas: 0,
+            unexplained: 0,
+            delay_reason: None,
         }
     }
 

@@ -1,9 +1,9 @@
 //! Dispatch of queued calls and the next steps of transactions, by priority.
 
+use super::chain_state::Tip;
 use super::flight::{Check, Flight, Phase};
-use super::known::Tip;
 use super::{Action, Draft, FlightId, Planner, Request, backoff, failure, withdrawn};
-use crate::gas::{Shape, generous};
+use crate::gas::{Shape, generous_limit};
 use akash_provider_core::error::ErrorKind;
 use akash_provider_core::types::{DeploymentId, Msg};
 use std::collections::BTreeSet;
@@ -20,14 +20,15 @@ impl Planner {
         if self.is_idle() {
             return;
         }
-        self.known.ask(self.now, self.sequencer.must_learn(), out);
-        if let Some(tip) = self.known.tip() {
-            if let Some(height) = self.known.take_lower() {
+        self.chain
+            .query_missing(self.now, self.sequencer.needs_sequence(), out);
+        if let Some(tip) = self.chain.tip() {
+            if let Some(height) = self.chain.take_lower() {
                 let flights = self.flights.values_mut();
                 flights.for_each(|flight| flight.lower_heights(height));
             }
             self.unresolved
-                .retain(|(expiry, _)| !expiry.passed(tip.height, tip.time));
+                .retain(|(expiry, _)| !expiry.has_passed(tip.height, tip.time));
             // In this order, a call can proceed from the queue to sending in one step.
             self.dispatch();
             self.estimate(tip, out);
@@ -46,7 +47,7 @@ impl Planner {
     /// Replies to calls that have reached their time limit.
     fn give_up(&mut self, out: &mut Vec<Action>) {
         let (now, config) = (self.now, &self.config);
-        let why = self.known.why_not().unwrap_or("too many transactions in flight");
+        let why = self.chain.problem().unwrap_or("too many transactions in flight");
         let why = format!("not sent in time: {why}");
         let late = |r: &Request| now.since(r.since) >= config.unsent_max;
         let not_sent = || Err(failure(ErrorKind::Unavailable, why.clone()));
@@ -62,7 +63,7 @@ impl Planner {
             let age = now.since(flight.since());
             let outcome = match flight.unknown() {
                 Some(unknown) if age >= config.outcome_max => Ok(unknown),
-                None if age >= config.unsent_max => match &flight.held {
+                None if age >= config.unsent_max => match &flight.delay_reason {
                     Some(why) => {
                         let why = format!("not sent in time: {why}");
                         Err(failure(ErrorKind::Unavailable, why))
@@ -72,8 +73,7 @@ impl Planner {
                 _ => return true,
             };
             // The caller gets a reply, but the transaction may still be included. Until its expiry, a second
-            // withdrawal could
-            // be in the same block.
+            // withdrawal could be in the same block.
             if let (Ok(_), Some(draft)) = (&outcome, &flight.draft) {
                 unresolved.extend(flight.deployments().map(|d| (draft.expiry, d.clone())));
             }
@@ -117,7 +117,7 @@ impl Planner {
             } else {
                 vec![request]
             };
-            let height = self.known.height().unwrap_or(0);
+            let height = self.chain.height().unwrap_or(0);
             let mut flight = Flight::new(members, key.0, Phase::Ready { at: self.now }, None);
             flight.gas = self.estimates.get(&flight.msgs(), height);
             if flight.gas.is_none() {
@@ -166,7 +166,7 @@ impl Planner {
         let now = self.now;
         let running = self.in_order(|p| matches!(p, Phase::Estimating { asked: true, .. }));
         let mut room = self.config.simulations_max.saturating_sub(running.len());
-        let shape = |f: &Flight| Shape::of(&f.msgs());
+        let shape = |f: &Flight| Shape::for_messages(&f.msgs());
         let shapes = running.iter().filter_map(|id| self.flights.get(id));
         let mut shapes: BTreeSet<Shape> = shapes.filter_map(shape).collect();
         for id in self.in_order(|p| matches!(p, Phase::Estimating { at, asked: false } if *at <= now)) {
@@ -175,7 +175,7 @@ impl Planner {
             };
             let known = self.estimates.get(&flight.msgs(), tip.height);
             // After an out-of-gas failure, the stored estimate is too low for this transaction.
-            if flight.starved == 0
+            if flight.out_of_gas == 0
                 && let Some(gas) = known
             {
                 flight.gas = Some(gas);
@@ -186,7 +186,7 @@ impl Planner {
             if room == 0 || shape(flight).is_some_and(|s| !shapes.insert(s)) {
                 continue;
             }
-            let gas = generous(&flight.msgs());
+            let gas = generous_limit(&flight.msgs());
             let Some(draft) = self.draft(id, gas, tip, out) else {
                 continue;
             };
@@ -212,17 +212,17 @@ impl Planner {
             // The same bytes are sent again: a second draft could result in a second execution.
             let again = flight.draft.clone().filter(|_| flight.perhaps_sent);
             let is_new = again.is_none();
-            let limit = self.config.gas.limit_of(&flight.msgs(), flight.gas);
+            let limit = self.config.gas.gas_limit(&flight.msgs(), flight.gas);
             let Some(draft) = again.or_else(|| self.draft(id, limit, tip, out)) else {
                 continue;
             };
             // A repeated transaction was counted at the first attempt.
-            if is_new && !self.pay(id, &draft) {
+            if is_new && !self.count_cost(id, &draft) {
                 continue;
             }
             if let Some(flight) = self.flights.get_mut(&id) {
                 flight.phase = Phase::Sending;
-                flight.held = None;
+                flight.delay_reason = None;
                 if !flight.perhaps_sent {
                     // Earlier blocks cannot contain the transaction.
                     flight.absent_until = Some(tip.height);
@@ -234,34 +234,34 @@ impl Planner {
     }
 
     /// Counts the cost of a draft. Returns false, and the transaction waits, if a ceiling is exceeded.
-    fn pay(&mut self, id: FlightId, draft: &Draft) -> bool {
+    fn count_cost(&mut self, id: FlightId, draft: &Draft) -> bool {
         let ceilings = &self.config.gas.ceilings;
         let price = &draft.price;
         let by_itself = ceilings
-            .judge_gas(&draft.msgs, price.gas_limit)
-            .and_then(|()| ceilings.judge_fee(&draft.msgs, price.fee.amount));
+            .check_gas(&draft.msgs, price.gas_limit)
+            .and_then(|()| ceilings.check_fee(&draft.msgs, price.fee.amount));
         let judged = by_itself
             .clone()
-            .and_then(|()| self.spent.judge(self.now, ceilings, &draft.msgs, price));
+            .and_then(|()| self.expenses.check(self.now, ceilings, &draft.msgs, price));
         let Err(why) = judged else {
-            self.spent.add(self.now, price);
+            self.expenses.add(self.now, price);
             return true;
         };
         if by_itself.is_err() {
             // The gas is below its ceiling, so the price is the reason. Another node may require less.
-            self.known.forget_prices();
+            self.chain.clear_prices();
         }
-        let at = self.hold(id, why.to_string());
+        let at = self.delay(id, why.to_string());
         if let Some(flight) = self.flights.get_mut(&id) {
             flight.phase = Phase::Ready { at };
         }
         false
     }
 
-    /// Delays a transaction that exceeds a ceiling, and returns the time of the next attempt. Warns for the
-    /// first one only.
-    pub(super) fn hold(&mut self, id: FlightId, why: String) -> akash_provider_core::types::Mono {
-        let is_first = self.flights.values().all(|f| f.held.is_none());
+    /// Delays a transaction that exceeds a ceiling, and returns the time of the next attempt. Warns for the first one
+    /// only.
+    pub(super) fn delay(&mut self, id: FlightId, why: String) -> akash_provider_core::types::Mono {
+        let is_first = self.flights.values().all(|f| f.delay_reason.is_none());
         let Some(flight) = self.flights.get_mut(&id) else {
             return self.now;
         };
@@ -275,27 +275,27 @@ impl Planner {
         } else {
             tracing::debug!(messages, why, "transaction exceeds its cost ceiling, waiting");
         }
-        flight.held = Some(why);
+        flight.delay_reason = Some(why);
         flight.failures = flight.failures.saturating_add(1);
         self.now.plus(backoff(flight.failures))
     }
 
     /// Creates a draft. Returns `None` if a value is missing. If no fee is acceptable, the calls get a reply.
     fn draft(&mut self, id: FlightId, gas_limit: u64, tip: Tip, out: &mut Vec<Action>) -> Option<Draft> {
-        let account_number = self.known.account()?;
-        let price = self.config.gas.price_at(self.known.prices()?);
+        let account_number = self.chain.account()?;
+        let price = self.config.gas.price_at(self.chain.prices()?);
         let price = match price {
             Ok(price) => self.config.gas.price(gas_limit, price),
             Err(why) => {
-                self.known.refuse_prices(self.now, why.to_string());
+                self.chain.refuse_prices(self.now, why.to_string());
                 let error = failure(ErrorKind::Denied, format!("not sent: {why}"));
                 self.reply(id, &Err(error), out);
                 return None;
             }
         };
         let msgs = self.flights.get(&id)?.msgs();
-        // Last step, because each call of `stamp` uses a nonce.
-        let (ordering, expiry) = self.sequencer.stamp(tip.height, tip.time)?;
+        // Last step, because each call of `next_nonce` uses a nonce.
+        let (ordering, expiry) = self.sequencer.next_nonce(tip.height, tip.time)?;
         Some(Draft {
             msgs,
             ordering,
@@ -305,9 +305,8 @@ impl Planner {
         })
     }
 
-    /// Searches for sent transactions, once per block that was not examined completely. Sends transactions
-    /// again that no
-    /// block contains. Checks expired transactions.
+    /// Searches for sent transactions, once per block that was not examined completely. Sends transactions again that
+    /// no block contains. Checks expired transactions.
     fn follow(&mut self, tip: Tip, out: &mut Vec<Action>) {
         let (now, lag, resend_after) = (self.now, self.config.lag_blocks, self.config.resend_blocks);
         for (id, flight) in &mut self.flights {
@@ -338,7 +337,7 @@ impl Planner {
                     let late = flight
                         .accepted_at
                         .is_some_and(|at| tip.height >= at + resend_after);
-                    if late && !draft.expiry.passed(tip.height, tip.time) {
+                    if late && !draft.expiry.has_passed(tip.height, tip.time) {
                         flight.phase = Phase::Ready { at: now };
                     }
                 }
@@ -375,15 +374,14 @@ impl Planner {
     }
 }
 
-/// Returns true if a node that lags by `lag` blocks has passed the expiry too, so that "not found" is
-/// conclusive.
+/// Returns true if a node that lags by `lag` blocks has passed the expiry too, so that "not found" is conclusive.
 fn expired_for_all(draft: &Draft, tip: Tip, lag: u64) -> bool {
     /// Maximum block interval of the network.
     const BLOCK: Duration = Duration::from_secs(6);
     let lag_time = BLOCK.saturating_mul(u32::try_from(lag).unwrap_or(u32::MAX));
     draft
         .expiry
-        .passed(tip.height.saturating_sub(lag), tip.time.minus(lag_time))
+        .has_passed(tip.height.saturating_sub(lag), tip.time.minus(lag_time))
 }
 
 /// Returns true for a single withdrawal that has not failed in a shared transaction.

@@ -25,7 +25,7 @@ pub struct WriterStatus {
     /// Price of one unit of gas; `None` while it is unknown.
     pub gas_price: Option<DecCoin>,
     /// Reason why transactions cannot be sent: a missing value, or a cost above a ceiling.
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
     /// The writer is stopped and sends nothing more.
     pub is_stopped: bool,
 }
@@ -35,7 +35,7 @@ impl Planner {
     #[must_use]
     pub(crate) fn status(&self) -> WriterStatus {
         let (waiting, in_flight) = self.load();
-        let prices = self.known.prices();
+        let prices = self.chain.prices();
         let price = prices.and_then(|minimum| self.config.gas.price_at(minimum).ok());
         WriterStatus {
             waiting,
@@ -46,13 +46,19 @@ impl Planner {
                 Nonces::Unordered
             },
             gas_price: price.map(|price| DecCoin::new(&self.config.gas.denom, price)),
-            trouble: self.known.why_not().or_else(|| self.held()).map(str::to_owned),
+            problem: self
+                .chain
+                .problem()
+                .or_else(|| self.delay_reason())
+                .map(str::to_owned),
             is_stopped: self.stopped,
         }
     }
 
     /// Returns the reason why a transaction waits.
-    fn held(&self) -> Option<&str> {
-        self.flights.values().find_map(|flight| flight.held.as_deref())
+    fn delay_reason(&self) -> Option<&str> {
+        self.flights
+            .values()
+            .find_map(|flight| flight.delay_reason.as_deref())
     }
 }

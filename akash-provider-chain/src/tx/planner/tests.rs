@@ -9,7 +9,7 @@ use crate::convert::to_any;
 use crate::private_key::PrivateKey;
 use crate::signer::{self, TxHash};
 use crate::tx::fake::{CHAIN, Node};
-use crate::tx::standing::standing;
+use crate::tx::object_state::object_state;
 use akash_provider_core::types::{BidId, TxError};
 use futures::FutureExt;
 
@@ -20,9 +20,9 @@ struct Faults {
     /// Additional lost responses of simulations.
     unsimulated: u64,
     /// Number of first simulations that fail, because the node does not have the order yet.
-    ignorant: u32,
+    missing_orders: u32,
     /// Gas that every simulation reports.
-    claims: Option<u64>,
+    reported_gas: Option<u64>,
     /// Number of blocks that a false chain adds to the newest height.
     higher: u64,
     lag: u64,
@@ -46,7 +46,7 @@ struct World {
     fees: Vec<u128>,
     simulations: u32,
     /// Number of queries of the newest block.
-    looks: u32,
+    block_queries: u32,
 }
 
 fn key() -> PrivateKey {
@@ -73,7 +73,7 @@ impl World {
             sends: 0,
             fees: Vec::new(),
             simulations: 0,
-            looks: 0,
+            block_queries: 0,
         }
     }
 
@@ -128,7 +128,7 @@ impl World {
                 return;
             }
             Action::FetchBlock => {
-                self.looks += 1;
+                self.block_queries += 1;
                 Input::Block(or_lost(lost).map(|()| {
                     let mut info = self.node.sync_info();
                     info.height -= lag.min(info.height - 1);
@@ -143,10 +143,10 @@ impl World {
                 self.simulations += 1;
                 let lost = lost || self.strikes(self.faults.unsimulated);
                 let bytes = self.bytes(&draft);
-                let simulation = if self.simulations <= self.faults.ignorant {
+                let simulation = if self.simulations <= self.faults.missing_orders {
                     let log = "order not found".to_owned();
                     Simulation::Refused { log }
-                } else if let Some(used) = self.faults.claims {
+                } else if let Some(used) = self.faults.reported_gas {
                     Simulation::Gas { used }
                 } else {
                     self.node.simulate(&bytes)
@@ -163,12 +163,12 @@ impl World {
                 Input::Sent(id, answer.filter(|_| !lost).ok_or_else(unavailable))
             }
             Action::Find(id, draft) => {
-                let hash = TxHash::of(&self.bytes(&draft));
+                let hash = TxHash::new(&self.bytes(&draft));
                 Input::Found(id, or_lost(lost).map(|()| self.node.find(&hash, lag)))
             }
-            Action::Look(id, msg) => {
-                let answer = standing(&self.node.chain, &msg).now_or_never().unwrap();
-                Input::Looked(
+            Action::FetchObject(id, msg) => {
+                let answer = object_state(&self.node.chain, &msg).now_or_never().unwrap();
+                Input::Object(
                     id,
                     or_lost(lost).and_then(|()| answer.map_err(|e| e.to_failure())),
                 )
@@ -197,7 +197,7 @@ impl World {
                     self.node.owner_sends();
                 }
                 if self.strikes(self.faults.restart) {
-                    self.node.forget_mempool();
+                    self.node.clear_mempool();
                 }
                 self.node.end_block(Duration::from_millis(self.now - block_began));
                 block_began = self.now;
@@ -221,7 +221,7 @@ impl World {
     }
 
     /// Checks the invariants, long after the last transaction has expired.
-    fn judge(&self) {
+    fn check(&self) {
         assert_eq!(self.replies.len(), self.submitted.len(), "a call without a reply");
         assert!(self.planner.is_idle());
         assert_eq!(
@@ -267,7 +267,7 @@ fn many_bids_are_included_in_one_block_in_separate_transactions() {
         world.simulations
     );
     assert_eq!(world.sends, 200);
-    world.judge();
+    world.check();
 }
 
 #[test]
@@ -289,15 +289,15 @@ fn bid_is_sent_if_simulations_get_no_response() {
             world.simulations > 0 && last.is_some_and(|at| at > began),
             "{last:?}"
         );
-        world.judge();
+        world.check();
     }
 }
 
 #[test]
 fn bid_refused_by_a_lagging_node_is_retried() {
-    for (ignorant, is_sent) in [(1, true), (3, true), (100, false)] {
+    for (missing_orders, is_sent) in [(1, true), (3, true), (100, false)] {
         let faults = Faults {
-            ignorant: 1 + ignorant,
+            missing_orders: 1 + missing_orders,
             ..Faults::default()
         };
         let mut world = World::new(5, Faults::default(), PlannerConfig::new(CHAIN));
@@ -322,8 +322,11 @@ fn bid_refused_by_a_lagging_node_is_retried() {
                 })
             ),
         );
-        assert!(if is_sent { committed } else { refused }, "{ignorant}: {reply:?}");
-        world.judge();
+        assert!(
+            if is_sent { committed } else { refused },
+            "{missing_orders}: {reply:?}"
+        );
+        world.check();
     }
 }
 
@@ -336,14 +339,14 @@ fn late_blocks_do_not_delay_queries_of_the_newest_block() {
     let bid = world.node.bid(&world.node.order(1));
     world.submit(vec![bid]);
     world.run(Duration::from_millis(450));
-    let before = world.looks;
+    let before = world.block_queries;
     assert!(before > 0);
     for n in 0..20 {
         let block = SyncInfo {
             height: old.height + n / 10,
             ..old.clone()
         };
-        world.step(Input::Seen {
+        world.step(Input::ObservedBlock {
             block,
             is_newest: true,
             is_complete: true,
@@ -351,9 +354,9 @@ fn late_blocks_do_not_delay_queries_of_the_newest_block() {
         world.run(Duration::from_millis(450));
     }
     assert!(
-        world.looks >= before + 5,
+        world.block_queries >= before + 5,
         "{} queries in 9 s",
-        world.looks - before
+        world.block_queries - before
     );
 }
 
@@ -368,10 +371,10 @@ fn transaction_sent_at_a_false_height_is_sent_again() {
     }
     // The false chain ends, and the node loses its mempool.
     world.faults.higher = 0;
-    world.node.forget_mempool();
+    world.node.clear_mempool();
     world.run(Duration::from_secs(30));
     world.committed(ticket);
-    world.judge();
+    world.check();
 }
 
 #[test]
@@ -415,7 +418,7 @@ fn sends_closes_before_bids_before_withdrawals() {
         "{:?}",
         world.node.executed
     );
-    world.judge();
+    world.check();
 }
 
 #[test]
@@ -453,7 +456,7 @@ fn withdrawals_share_a_transaction_and_fail_separately() {
             world.committed(*ticket);
         }
     }
-    world.judge();
+    world.check();
 }
 
 #[test]
@@ -465,7 +468,7 @@ fn withdrawals_of_one_deployment_are_sent_one_by_one() {
     let tickets = [world.submit(vec![msg.clone()]), world.submit(vec![msg])];
     world.run(Duration::from_secs(40));
     assert!(world.committed(tickets[0]) < world.committed(tickets[1]));
-    world.judge();
+    world.check();
 }
 
 #[test]
@@ -504,13 +507,13 @@ fn refusals_have_a_typed_error() {
         (error(second), error(late)),
         (TxError::BidExists, TxError::OrderNotOpen)
     );
-    world.judge();
+    world.check();
 }
 
 #[test]
 fn uses_sequences_on_a_chain_without_unordered_transactions() {
     let mut world = World::calm();
-    world.node.knows_unordered = false;
+    world.node.supports_unordered = false;
     let tickets: Vec<_> = (1..=20)
         .map(|d| world.submit(vec![world.node.bid(&world.node.order(d))]))
         .collect();
@@ -519,7 +522,7 @@ fn uses_sequences_on_a_chain_without_unordered_transactions() {
         world.committed(ticket);
     }
     assert_eq!(world.node.committed, 23);
-    world.judge();
+    world.check();
 }
 
 #[test]
@@ -540,7 +543,7 @@ fn pays_a_higher_price_up_to_the_limit() {
         "{:?}",
         world.replies[&third]
     );
-    world.judge();
+    world.check();
 }
 
 #[test]
@@ -553,7 +556,7 @@ fn without_a_node_the_call_fails_as_not_sent() {
     let ticket = world.submit(vec![world.node.bid(&world.node.order(1))]);
     world.run(Duration::from_secs(70));
     assert!(matches!(&world.replies[&ticket], Err(f) if f.kind == ErrorKind::Unavailable && f.transient));
-    world.judge();
+    world.check();
 }
 
 #[test]
@@ -579,7 +582,7 @@ fn stop_distinguishes_sent_from_unsent_calls() {
 fn dropped_call_is_not_sent() {
     let mut world = World::calm();
     let ticket = world.submit(vec![world.node.bid(&world.node.order(1))]);
-    world.step(Input::Forget { ticket });
+    world.step(Input::Cancel { ticket });
     world.run(Duration::from_secs(20));
     assert!(world.replies.is_empty() && world.node.executed.is_empty() && world.planner.is_idle());
 }
@@ -614,7 +617,7 @@ fn campaign(seed: u64, faults: Faults, ordered: bool) -> (usize, usize) {
         world.run(Duration::from_millis(pause));
     }
     world.run(Duration::from_secs(400));
-    world.judge();
+    world.check();
     let committed = world
         .replies
         .values()

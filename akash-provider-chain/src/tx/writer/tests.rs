@@ -1,10 +1,10 @@
 //! Transaction writer with a simulated node, on a paused clock.
 
 use super::*;
-use crate::gas::{MemorySpent, Minute, Scope};
+use crate::gas::{MemoryExpenses, Minute, Scope};
 use crate::tx::api::{Simulation, Submission};
 use crate::tx::fake::{CHAIN, Node};
-use crate::tx::standing::{Standing, standing};
+use crate::tx::object_state::{ObjectState, object_state};
 use akash_provider_core::chain::Account as ChainAccount;
 use akash_provider_core::market::Market;
 use akash_provider_core::types::{Address, Coin, DecCoin, TxError};
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 #[derive(Debug)]
 struct Api {
     node: Mutex<Node>,
-    deaf: std::sync::atomic::AtomicBool,
+    is_unreachable: std::sync::atomic::AtomicBool,
     /// Delay of every response.
     late: Duration,
 }
@@ -23,7 +23,7 @@ struct Api {
 impl Api {
     async fn node(&self) -> Result<MutexGuard<'_, Node>, Error> {
         tokio::time::sleep(self.late).await;
-        if self.deaf.load(Ordering::Relaxed) {
+        if self.is_unreachable.load(Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Unavailable, "node", "no response"));
         }
         Ok(self.node.lock().unwrap())
@@ -50,12 +50,12 @@ impl TxApi for Api {
     async fn broadcast(&self, tx: Vec<u8>) -> Result<Submission, Error> {
         Ok(self.node().await?.broadcast(&tx))
     }
-    async fn find(&self, hash: &TxHash) -> Result<Option<Included>, Error> {
+    async fn find(&self, hash: &TxHash) -> Result<Option<IncludedTx>, Error> {
         Ok(self.node().await?.find(hash, 0))
     }
-    async fn standing(&self, msg: &Msg) -> Result<Standing, Error> {
+    async fn object_state(&self, msg: &Msg) -> Result<ObjectState, Error> {
         let chain = self.node().await?.chain.clone();
-        standing(&chain, msg).await
+        object_state(&chain, msg).await
     }
 }
 
@@ -67,7 +67,7 @@ fn key() -> PrivateKey {
 fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
     let api = Arc::new(Api {
         node: Mutex::new(Node::new(key().public())),
-        deaf: false.into(),
+        is_unreachable: false.into(),
         late,
     });
     let (blocks, until) = (api.clone(), stop.clone());
@@ -84,8 +84,8 @@ fn node(late: Duration, stop: &CancellationToken) -> Arc<Api> {
 fn started() -> (TxWriter, Arc<Api>, CancellationToken, JoinHandle<()>) {
     let stop = CancellationToken::new();
     let api = node(Duration::ZERO, &stop);
-    let (config, spent) = (PlannerConfig::new(CHAIN), Arc::new(MemorySpent::default()));
-    let (writer, task) = TxWriter::new(api.clone(), key(), config, spent, stop.clone());
+    let (config, expenses) = (PlannerConfig::new(CHAIN), Arc::new(MemoryExpenses::default()));
+    let (writer, task) = TxWriter::new(api.clone(), key(), config, expenses, stop.clone());
     (writer, api, stop, tokio::spawn(task))
 }
 
@@ -116,8 +116,8 @@ async fn closed_fence_prevents_signing_of_waiting_calls() {
     let stop = CancellationToken::new();
     // The account query and the simulation take one second each.
     let api = node(Duration::from_secs(1), &stop);
-    let (config, spent) = (PlannerConfig::new(CHAIN), Arc::new(MemorySpent::default()));
-    let (writer, task) = TxWriter::new(api.clone(), key(), config, spent, stop.clone());
+    let (config, expenses) = (PlannerConfig::new(CHAIN), Arc::new(MemoryExpenses::default()));
+    let (writer, task) = TxWriter::new(api.clone(), key(), config, expenses, stop.clone());
     let running = tokio::spawn(task);
     let mut sent = 0;
     // The first call waits for the account, the second one for its simulation.
@@ -144,9 +144,8 @@ async fn closed_fence_prevents_signing_of_waiting_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn bid_without_sufficient_balance_fails_without_cost() {
-    // First without the deposit, then without the fee. The simulated node does not check the fee, so a closed
-    // order is the
-    // reason there.
+    // First without the deposit, then without the fee. The simulated node does not check the fee, so a closed order
+    // is the reason there.
     let cases = [
         ("uact", 499_999, TxError::InsufficientFunds),
         ("uakt", 1, TxError::FeeUnpaid),
@@ -179,10 +178,10 @@ async fn bid_without_sufficient_balance_fails_without_cost() {
 #[tokio::test(start_paused = true)]
 async fn dropped_call_is_not_sent() {
     let (writer, api, stop, running) = started();
-    api.deaf.store(true, Ordering::Relaxed);
+    api.is_unreachable.store(true, Ordering::Relaxed);
     let call = writer.broadcast_msgs(vec![bid(&api, 1)]);
     assert!(timeout(Duration::from_secs(5), call).await.is_err());
-    api.deaf.store(false, Ordering::Relaxed);
+    api.is_unreachable.store(false, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(api.node.lock().unwrap().executed.is_empty());
     stop.cancel();
@@ -200,13 +199,13 @@ async fn observed_block_completes_a_call_without_a_query() {
     while api.node.lock().unwrap().waiting() == 0 {
         moment().await;
     }
-    api.deaf.store(true, Ordering::Relaxed);
+    api.is_unreachable.store(true, Ordering::Relaxed);
     while api.node.lock().unwrap().included().is_empty() {
         moment().await;
     }
     let seen = {
         let node = api.node.lock().unwrap();
-        SeenBlock {
+        ObservedBlock {
             block: node.sync_info(),
             is_newest: true,
             included: Some(node.included()),
@@ -229,9 +228,9 @@ async fn completed_transactions_are_removed_with_a_slow_node() {
         api.clone(),
         key(),
         PlannerConfig::new(CHAIN),
-        Arc::new(MemorySpent::default()),
+        Arc::new(MemoryExpenses::default()),
     );
-    let (inbox, mut notes) = mpsc::channel(INBOX);
+    let (inbox, mut commands) = mpsc::channel(INBOX);
     let mut answers = FuturesUnordered::new();
     let (mut calls, mut committed, mut most_hashes) = (0, 0, 0);
     while committed < CALLS {
@@ -240,11 +239,11 @@ async fn completed_transactions_are_removed_with_a_slow_node() {
             let (sender, answer) = oneshot::channel();
             let reply = Reply { sender, fence: None };
             let msgs = vec![bid(&api, calls + 1)];
-            inbox.send(Note::Submit(calls, msgs, reply)).await.unwrap();
+            inbox.send(Command::Submit(calls, msgs, reply)).await.unwrap();
             answers.push(answer);
             calls += 1;
         }
-        assert!(task.turn(&mut notes, &stop).await);
+        assert!(task.turn(&mut commands, &stop).await);
         let (waiting, in_flight) = task.planner.load();
         assert!(
             waiting + in_flight <= UNDER_WAY,
@@ -275,7 +274,7 @@ async fn completed_transactions_are_removed_with_a_slow_node() {
 #[derive(Debug)]
 struct NoDisk;
 
-impl SpentStore for NoDisk {
+impl ExpenseStore for NoDisk {
     fn load(&self) -> Result<Vec<Minute>, Error> {
         Err(Error::new(ErrorKind::Unavailable, "load", "no disk"))
     }
@@ -284,18 +283,17 @@ impl SpentStore for NoDisk {
     }
 }
 
-/// Places bids with a separate writer for 30 seconds. Returns the number of included bids, and the reported
-/// problem.
+/// Places bids with a separate writer for 30 seconds. Returns the number of included bids, and the reported problem.
 async fn bids(
     api: &Arc<Api>,
-    spent: Arc<dyn SpentStore>,
+    expenses: Arc<dyn ExpenseStore>,
     dseqs: std::ops::Range<u64>,
 ) -> (usize, Option<String>) {
     let stop = CancellationToken::new();
     let mut config = PlannerConfig::new(CHAIN);
     // The fee of a bid is 3,750. Three quarters of the ceiling are available for bids: four bids.
     config.gas.ceilings.change(Scope::Hour, |most| most.fee = 20_000);
-    let (writer, task) = TxWriter::new(api.clone(), key(), config, spent, stop.clone());
+    let (writer, task) = TxWriter::new(api.clone(), key(), config, expenses, stop.clone());
     let running = tokio::spawn(task);
     let bids: Vec<Msg> = dseqs.map(|d| bid(api, d)).collect();
     let calls = bids.into_iter().map(|bid| {
@@ -305,30 +303,30 @@ async fn bids(
     let calls: Vec<_> = calls.collect();
     tokio::time::sleep(Duration::from_secs(30)).await;
     let landed = calls.iter().filter(|call| call.is_finished()).count();
-    let trouble = writer.status().trouble;
+    let problem = writer.status().problem;
     stop.cancel();
     running.await.unwrap();
-    (landed, trouble)
+    (landed, problem)
 }
 
 #[tokio::test(start_paused = true)]
 async fn hourly_ceiling_survives_a_restart() {
     let stop = CancellationToken::new();
     let api = node(Duration::ZERO, &stop);
-    let spent = Arc::new(MemorySpent::default());
-    assert_eq!(bids(&api, spent.clone(), 1..4).await, (3, None));
-    let (landed, trouble) = bids(&api, spent.clone(), 4..7).await;
-    let trouble = trouble.unwrap();
-    assert_eq!(landed, 1, "{trouble}");
-    assert!(trouble.contains("15000 for an hour (bid)"), "{trouble}");
+    let expenses = Arc::new(MemoryExpenses::default());
+    assert_eq!(bids(&api, expenses.clone(), 1..4).await, (3, None));
+    let (landed, problem) = bids(&api, expenses.clone(), 4..7).await;
+    let problem = problem.unwrap();
+    assert_eq!(landed, 1, "{problem}");
+    assert!(problem.contains("15000 for an hour (bid)"), "{problem}");
     // One hour later, the full ceiling is available.
-    let old = spent.load().unwrap().into_iter();
+    let old = expenses.load().unwrap().into_iter();
     let old = old.map(|minute| Minute {
         at: minute.at - 60,
         ..minute
     });
-    spent.store(old.collect()).unwrap();
-    assert_eq!(bids(&api, spent, 7..11).await, (4, None));
+    expenses.store(old.collect()).unwrap();
+    assert_eq!(bids(&api, expenses, 7..11).await, (4, None));
     // A failing store does not prevent transactions.
     assert_eq!(bids(&api, Arc::new(NoDisk), 11..14).await, (3, None));
     stop.cancel();

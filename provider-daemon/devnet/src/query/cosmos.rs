@@ -171,7 +171,7 @@ fn broadcast(node: &Node, request: tx::BroadcastTxRequest) -> Result<tx::Broadca
         return Err(QueryError::status(Code::Unknown, text));
     }
     let bytes = Bytes::from(request.tx_bytes);
-    let hash = TxHash::of(&bytes);
+    let hash = TxHash::new(&bytes);
     let mut response = abci::TxResponse {
         txhash: hash.to_string(),
         ..abci::TxResponse::default()

@@ -1,7 +1,7 @@
 //! Queries of the network's own modules: market, deployment, provider, audit, cert, escrow.
 
 use super::{At, Place, QueryError, QueryResult, handle, matches_filter, page, wanted_states};
-use akash_provider_chain::convert::{self, answers};
+use akash_provider_chain::convert::{self, responses};
 use akash_provider_chain::proto::akash::base::attributes::v1::Attribute as WireAttribute;
 use akash_provider_chain::proto::akash::{
     audit::v1 as audit, cert::v1 as cert, deployment::v1beta4 as dep, escrow, market::v1beta5 as mkt,
@@ -50,7 +50,7 @@ fn market(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
             handle::<mkt::QueryOrderRequest>(path, data, |request| {
                 let order = market.order(&convert::order_id(request.id)?);
                 let order = order.ok_or_else(|| not_found("market", 15, "invalid order: order not found"))?;
-                let order = Some(answers::order(order));
+                let order = Some(responses::order(order));
                 Ok(mkt::QueryOrderResponse { order })
             })
         })
@@ -70,7 +70,7 @@ fn market(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
         })
         .or_else(|| {
             handle::<mkt::QueryParamsRequest>(path, data, |_| {
-                let mut params = answers::market_params(market.params());
+                let mut params = responses::market_params(market.params());
                 // The deprecated single field has the amount in the staking token.
                 let uakt = params.bid_min_deposits.iter().find(|c| c.denom == "uakt");
                 params.bid_min_deposit = uakt.cloned().or(params.bid_min_deposit);
@@ -86,16 +86,16 @@ fn not_found(module: &str, code: u32, text: &str) -> QueryError {
 fn wire_bid(market: &Market, bid: &Bid) -> mkt::QueryBidResponse {
     let deposit = market.bid_deposit(&bid.id);
     deposit.map_or_else(
-        || answers::bid(bid),
-        |deposit| answers::bid_with_deposit(bid, &deposit),
+        || responses::bid(bid),
+        |deposit| responses::bid_with_deposit(bid, &deposit),
     )
 }
 
 fn wire_lease(market: &Market, lease: &LeaseRecord) -> mkt::QueryLeaseResponse {
     let details = market.lease_details(&lease.lease.id);
     details.map_or_else(
-        || answers::lease_record(lease),
-        |details| answers::lease_with_details(lease, &details),
+        || responses::lease_record(lease),
+        |details| responses::lease_with_details(lease, &details),
     )
 }
 
@@ -120,7 +120,7 @@ fn orders(market: &Market, request: mkt::QueryOrdersRequest) -> Result<mkt::Quer
         of_state.filter(wanted)
     });
     let key = |o: &&Order| place(&ORDER_STATES, &o.state, &o.id);
-    let (orders, pagination) = page(listed, key, |o| answers::order(o), request.pagination)?;
+    let (orders, pagination) = page(listed, key, |o| responses::order(o), request.pagination)?;
     Ok(mkt::QueryOrdersResponse { orders, pagination })
 }
 
@@ -166,8 +166,8 @@ fn leases(market: &Market, request: mkt::QueryLeasesRequest) -> Result<mkt::Quer
 
 fn wire_deployment(market: &Market, record: &DeploymentRecord) -> dep::QueryDeploymentResponse {
     match market.escrow_details(&record.deployment.id) {
-        Some(details) => answers::deployment_with_details(record, details),
-        None => answers::deployment(record),
+        Some(details) => responses::deployment_with_details(record, details),
+        None => responses::deployment(record),
     }
 }
 
@@ -185,7 +185,7 @@ fn deployment(state: At<'_>, path: &str, data: &[u8]) -> Option<QueryResult> {
             let group = market.group(&id);
             let group = group.ok_or_else(|| not_found("deployment", 14, "Group not found"))?;
             let created = market.deployment(&id.deployment).map(|d| d.deployment.created_at);
-            let mut group = answers::group(group);
+            let mut group = responses::group(group);
             group.created_at = i64::try_from(created.unwrap_or(0)).unwrap_or(i64::MAX);
             Ok(dep::QueryGroupResponse { group: Some(group) })
         })
@@ -247,7 +247,7 @@ fn accounts_and_certificates(state: At<'_>, path: &str, data: &[u8]) -> Option<Q
     handle::<prov::QueryProviderRequest>(path, data, |request| {
         let owner = convert::address("owner", &request.owner)?;
         let provider = market.provider(&owner).ok_or_else(|| unknown("provider", 3))?;
-        let provider = Some(answers::provider(provider));
+        let provider = Some(responses::provider(provider));
         Ok(prov::QueryProviderResponse { provider })
     })
     .or_else(|| {
@@ -255,7 +255,7 @@ fn accounts_and_certificates(state: At<'_>, path: &str, data: &[u8]) -> Option<Q
             // Sorted by the bytes of the address, which differs from the order of the texts.
             let mut all: Vec<&ProviderRecord> = market.providers().collect();
             all.sort_by_cached_key(|p| p.owner.to_bytes());
-            let wire = |p: &&ProviderRecord| answers::provider(p);
+            let wire = |p: &&ProviderRecord| responses::provider(p);
             let (providers, pagination) = page(
                 all.into_iter(),
                 |p| HEXLOWER.encode(&p.owner.to_bytes()),
@@ -348,7 +348,7 @@ fn certificates(
     let (certificates, pagination) = page(
         certificates,
         |c| Place(c.serial.len(), c.serial.clone()),
-        answers::certificate,
+        responses::certificate,
         request.pagination,
     )?;
     Ok(cert::QueryCertificatesResponse {

@@ -1,7 +1,7 @@
 //! Client that only uses gRPC, except for blocks, which gRPC does not have.
 
 use akash_provider_chain::endpoints::Endpoints;
-use akash_provider_chain::gas::MemorySpent;
+use akash_provider_chain::gas::MemoryExpenses;
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_chain::tx::PlannerConfig;
 use akash_provider_chain::tx::TxWriter;
@@ -52,7 +52,7 @@ impl WireClient {
             poll: Duration::from_millis(30),
             ..PlannerConfig::new(chain_id)
         };
-        let spent = Arc::new(MemorySpent::default());
+        let spent = Arc::new(MemoryExpenses::default());
         let (writer, task) = TxWriter::new(Arc::new(queries.clone()), key, config, spent, stop.clone());
         tokio::spawn(task);
         Self {

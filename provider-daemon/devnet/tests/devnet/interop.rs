@@ -4,7 +4,7 @@
 
 use super::driver::{CHAIN_ID, bid, chain, key};
 use akash_provider_chain::convert::to_any;
-use akash_provider_chain::keyring::{DEFAULT_PATH, generate_mnemonic, key_of_mnemonic};
+use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key, generate_mnemonic};
 use akash_provider_chain::{AkashClient, ClientSettings};
 use akash_provider_core::chain::ChainEvents;
 use akash_provider_core::error::Error;
@@ -54,7 +54,7 @@ struct Sides {
 impl Sides {
     async fn start(folder: PathBuf) -> Self {
         let mnemonic = generate_mnemonic().unwrap();
-        let owner = key_of_mnemonic(&mnemonic, &"".into(), DEFAULT_PATH).unwrap();
+        let owner = derive_key(&mnemonic, &"".into(), DEFAULT_PATH).unwrap();
         let chain = chain();
         chain.market(|market| {
             for coin in allowance() {

@@ -177,7 +177,7 @@ impl Lookup {
             // serial, so the bytes decide.
             let published = self.chain.certificates(&certificate.owner, serial).await?;
             let same = |c: &akash_provider_core::chain::Certificate| {
-                let bytes = cert::der_of(&c.cert);
+                let bytes = cert::decode_pem(&c.cert);
                 c.valid && bytes.is_ok_and(|der| Fingerprint::from(Sha256::digest(der)) == key)
             };
             Ok(published.iter().any(same).then_some(()))

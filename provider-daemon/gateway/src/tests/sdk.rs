@@ -2,7 +2,7 @@
 //! (`tests/integration/run/outside.rs`), which has no log lines in its in-memory cluster.
 
 use super::world::{SDL, World};
-use akash_provider_chain::keyring::{DEFAULT_PATH, key_of_mnemonic};
+use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key};
 use akash_provider_core::types::Msg;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ impl SdkTenant {
     async fn with_lease(world: &World) -> Option<Self> {
         let folder = had("the TypeScript SDK", clients::node())?;
         let words = SecretString::from(WORDS.to_owned());
-        let key = key_of_mnemonic(&words, &"".into(), DEFAULT_PATH).unwrap();
+        let key = derive_key(&words, &"".into(), DEFAULT_PATH).unwrap();
         let made = script(&folder, json!({"act": "credentials", "mnemonic": WORDS})).await;
         assert_eq!(made["address"], key.address().as_str());
         world.make_known(key.address(), key.public().as_bytes());

@@ -114,7 +114,7 @@ async fn certificate_follows_the_server_name_and_can_be_replaced() {
     );
     assert_eq!(shown(&connect("provider.localhost").await), again.der());
 
-    let provider = world.own.facts().owner.clone();
+    let provider = world.own.info().owner.clone();
     let renewed = OwnCertificate::make(&provider, &Usage::Client, Duration::from_secs(NOW)).unwrap();
     world.tls.set_own(&renewed).unwrap();
     assert_eq!(shown(&connect("localhost").await), renewed.der());

@@ -35,7 +35,7 @@ fn refused(why: CertificateError) -> Error {
     Error::InvalidCertificate(why)
 }
 
-fn facts(der: &CertificateDer<'_>) -> Result<cert::Facts, Error> {
+fn facts(der: &CertificateDer<'_>) -> Result<cert::CertificateInfo, Error> {
     cert::read_der(der).map_err(|e| refused(CertificateError::Other(OtherError(Arc::new(e)))))
 }
 

@@ -46,7 +46,7 @@ fn generate(what: &GenerateCert, author: &Author, home: &Path) -> anyhow::Result
     files.write(KeyFile::Current, &own)?;
     eprintln!(
         "certificate {} is at {}; publish it with `tx cert publish`",
-        own.facts().serial,
+        own.info().serial,
         path.display()
     );
     Ok(ExitCode::SUCCESS)
@@ -59,15 +59,15 @@ async fn publish(role: Role, args: &TxArgs, author: &Author, home: &Path) -> any
     // What the chain would refuse is refused here, before a fee is paid for it.
     check_published(&author.address, cert.as_bytes(), key.as_bytes())?;
     if !args.how.offline {
-        let known = on_chain(args, author, &own.facts().serial).await?;
+        let known = on_chain(args, author, &own.info().serial).await?;
         match known.first() {
             Some(found) if found.valid => {
-                eprintln!("certificate {} is published already", own.facts().serial);
+                eprintln!("certificate {} is published already", own.info().serial);
                 return Ok(ExitCode::SUCCESS);
             }
             Some(_) => bail!(
                 "certificate {} is revoked, for good; make another one with `tx cert generate --overwrite`",
-                own.facts().serial
+                own.info().serial
             ),
             None => {}
         }
@@ -87,7 +87,7 @@ async fn revoke(
         None => {
             let own = KeyFiles::new(home, author.key()?).read(KeyFile::Current)?;
             check_role(role, &own)?;
-            own.facts().serial.clone()
+            own.info().serial.clone()
         }
     };
     if !serial.bytes().all(|b| b.is_ascii_digit()) || serial.is_empty() {
@@ -114,12 +114,12 @@ async fn revoke(
 
 /// A server's certificate does for a client too, not the other way round.
 fn check_role(role: Role, own: &OwnCertificate) -> anyhow::Result<()> {
-    if role == Role::Server && !own.facts().server {
+    if role == Role::Server && !own.info().server {
         bail!(
             "the certificate in the home folder is a client's; make one with `tx cert generate server DOMAIN`"
         );
     }
-    if !own.facts().client && !own.facts().server {
+    if !own.info().client && !own.info().server {
         return Err(CertError::Refused("it is for no use at all".to_owned()).into());
     }
     Ok(())

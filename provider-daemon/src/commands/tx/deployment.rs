@@ -169,7 +169,7 @@ fn price_denom(path: &Path, sdl: &Sdl) -> anyhow::Result<Denom> {
 }
 
 async fn least_deposit(node: &Reader, denom: &Denom) -> anyhow::Result<Coin> {
-    let (answer, _) = node.endpoints().ask(&QueryParamsRequest {}, None).await?;
+    let (answer, _) = node.endpoints().query(&QueryParamsRequest {}, None).await?;
     let least = answer.params.unwrap_or_default().min_deposits;
     let found = least.iter().find(|coin| *coin.denom == **denom);
     let Some(found) = found else {

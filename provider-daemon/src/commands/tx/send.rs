@@ -322,7 +322,7 @@ impl<'a> Sending<'a> {
                 // A fee that was named is what somebody wants to pay.
                 match fees {
                     Some(_) => {}
-                    None => config.ceilings.judge_any(&price).context("nothing was sent")?,
+                    None => config.ceilings.check_price(&price).context("nothing was sent")?,
                 }
                 Ok(price)
             }
@@ -426,7 +426,7 @@ impl<'a> Sending<'a> {
         let request = GetTxRequest {
             hash: hash.to_owned(),
         };
-        match self.node.endpoints().ask(&request, None).await {
+        match self.node.endpoints().query(&request, None).await {
             Ok((answer, _)) => Ok(answer.tx_response.map(|mut response| {
                 // What was sent is known; what came of it is asked.
                 response.tx = None;

@@ -88,7 +88,7 @@ async fn over_grpc_each_fault_does_what_it_says() {
     assert_eq!(params(Some(newest - 2)).await.unwrap().1, newest - 2);
     let nodes = [proxy.url()];
     let client = Endpoints::new(&nodes, CHAIN, Limits::default()).unwrap();
-    let gone = client.ask(&QueryParamsRequest {}, Some(3)).await.unwrap_err();
+    let gone = client.query(&QueryParamsRequest {}, Some(3)).await.unwrap_err();
     assert!(matches!(gone.fault, Fault::Pruned(_)), "{gone}");
 
     proxy.set(Faults {
@@ -122,7 +122,7 @@ async fn over_grpc_a_node_says_of_itself_what_its_fault_makes_of_it() {
     let client = Endpoints::new(&nodes, CHAIN, Limits::default()).unwrap();
     let block = async |height: u64| {
         let height = height.try_into().unwrap();
-        client.ask(&GetBlockByHeightRequest { height }, None).await
+        client.query(&GetBlockByHeightRequest { height }, None).await
     };
     assert_eq!(block_height(latest().await), newest - 4);
     let later = block(newest).await.unwrap_err();
@@ -134,10 +134,10 @@ async fn over_grpc_a_node_says_of_itself_what_its_fault_makes_of_it() {
         other_versions: true,
         ..none
     });
-    let said = client.ask(&GetSyncingRequest {}, None).await.unwrap();
+    let said = client.query(&GetSyncingRequest {}, None).await.unwrap();
     assert_eq!((said.0.syncing, said.1), (true, newest));
     let info = client
-        .ask(&GetInfoRequest {}, None)
+        .query(&GetInfoRequest {}, None)
         .await
         .unwrap()
         .0

@@ -159,7 +159,7 @@ pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
     ClientSettings {
         key: Some(key()),
         limits: Limits {
-            answer_time: Duration::from_millis(1500),
+            response_time: Duration::from_millis(1500),
             connect_time: Duration::from_millis(500),
             health_age: Duration::from_millis(500),
             attempts: 4,
@@ -180,7 +180,7 @@ pub(crate) fn impatient(nodes: Vec<String>) -> ClientSettings {
         },
         planner: PlannerConfig {
             poll: Duration::from_millis(300),
-            told_poll: Duration::from_secs(2),
+            followed_poll: Duration::from_secs(2),
             ..PlannerConfig::new(CHAIN)
         },
         ..ClientSettings::new(nodes, CHAIN)

@@ -3,7 +3,7 @@
 use crate::run::tenant::url;
 use crate::stage::{ADDRESS, Running, Stage, WORDS, until};
 use akash_provider_chain::cert::{KeyFile, KeyFiles, OwnCertificate, RENEW_BEFORE, Usage};
-use akash_provider_chain::keyring::{DEFAULT_PATH, key_of_mnemonic};
+use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key};
 use akash_provider_core::types::Address;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -43,7 +43,7 @@ fn the_certificate_is_renewed_before_it_ends() {
     }
     let mut stage = Stage::new("rotation", true);
     stage.start_node(FAST);
-    let key = key_of_mnemonic(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
+    let key = derive_key(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     let owner: Address = ADDRESS.parse().unwrap();
     let usage = Usage::Server {
         domains: vec!["localhost".to_owned()],
@@ -72,7 +72,7 @@ fn the_certificate_is_renewed_before_it_ends() {
         || provider.told(),
         || published().len() == 2,
     );
-    let old = old.facts().serial.clone();
+    let old = old.info().serial.clone();
     let serials = published().into_iter().map(|c| c.serial);
     let next = serials.into_iter().find(|serial| *serial != old).unwrap();
     assert!(first == old || first == next, "{first}");

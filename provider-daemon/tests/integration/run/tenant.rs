@@ -2,7 +2,7 @@
 
 use crate::http::{curl, token};
 use crate::stage::{ADDRESS, Running, Stage, until};
-use akash_provider_chain::keyring::{DEFAULT_PATH, key_of_mnemonic};
+use akash_provider_chain::keyring::{DEFAULT_PATH, derive_key};
 use akash_provider_chain::private_key::PrivateKey;
 use akash_provider_core::market::TenantMsg;
 use akash_provider_core::types::{Address, Coin};
@@ -102,7 +102,7 @@ pub(crate) const WORDS: &str = "legal winner thank year wave sausage worth usefu
 
 /// A tenant with money, and the file with the words of its key.
 pub(crate) fn tenant(stage: &Stage) -> (PrivateKey, String) {
-    let key = key_of_mnemonic(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
+    let key = derive_key(&WORDS.into(), &"".into(), DEFAULT_PATH).unwrap();
     let words = stage.path("tenant");
     std::fs::write(&words, WORDS).unwrap();
     stage.chain.market(|market| {

@@ -1,10 +1,10 @@
 //! Handling of responses.
 
-use super::super::api::{Code, Included, Simulation, Submission};
+use super::super::api::{Code, IncludedTx, Simulation, Submission};
 use super::super::code::{is_panic, rejected, shortened};
-use super::super::standing::Standing;
+use super::super::object_state::ObjectState;
+use super::chain_state::Tip;
 use super::flight::{Check, Flight, Phase};
-use super::known::Tip;
 use super::{Action, FlightId, Planner, backoff, failure};
 use crate::signer::Ordering;
 use akash_provider_core::chain::{Account, SyncInfo};
@@ -14,9 +14,9 @@ use akash_provider_core::types::{Msg, TxError, TxOutcome};
 /// Maximum number of replaced drafts after refusals.
 const REPLACED_MAX: u32 = 5;
 /// Maximum number of out-of-gas failures. Each of them costs a fee.
-const STARVED_MAX: u32 = 2;
+const OUT_OF_GAS_MAX: u32 = 2;
 /// Maximum number of repeated simulations of a bid that is refused without a visible reason.
-const DOUBTED_MAX: u32 = 3;
+const UNEXPLAINED_MAX: u32 = 3;
 /// Number of failed simulations after which a generous gas limit is used.
 const SIMULATIONS_MAX: u32 = 2;
 
@@ -34,7 +34,7 @@ const TIMEOUT: u32 = 42;
 
 /// Reaction to a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cure {
+enum Reaction {
     /// Send the same bytes again later.
     Again,
     /// Create a new draft with a new nonce.
@@ -51,26 +51,26 @@ enum Cure {
     None,
 }
 
-fn cure(code: &Code, ordered: bool) -> Cure {
+fn reaction(code: &Code, ordered: bool) -> Reaction {
     if code.space != "sdk" {
-        return Cure::None;
+        return Reaction::None;
     }
     match code.number {
-        MEMPOOL_FULL => Cure::Again,
-        TIMEOUT | TIMEOUT_HEIGHT => Cure::Renew,
+        MEMPOOL_FULL => Reaction::Again,
+        TIMEOUT | TIMEOUT_HEIGHT => Reaction::Renew,
         // The nonce was already used, or the timeout is too late for the time of this node.
-        INVALID_REQUEST if !ordered => Cure::Renew,
-        NOT_SUPPORTED | TX_DECODE if !ordered => Cure::Order,
-        WRONG_SEQUENCE | UNAUTHORIZED => Cure::Relearn,
-        INSUFFICIENT_FEE => Cure::Reprice,
-        OUT_OF_GAS => Cure::Reestimate,
-        _ => Cure::None,
+        INVALID_REQUEST if !ordered => Reaction::Renew,
+        NOT_SUPPORTED | TX_DECODE if !ordered => Reaction::Order,
+        WRONG_SEQUENCE | UNAUTHORIZED => Reaction::Relearn,
+        INSUFFICIENT_FEE => Reaction::Reprice,
+        OUT_OF_GAS => Reaction::Reestimate,
+        _ => Reaction::None,
     }
 }
 
 impl Planner {
     /// Handles a block of the event follower. Only the newest block updates the tip.
-    pub(super) fn seen(&mut self, block: SyncInfo, is_newest: bool, is_complete: bool) {
+    pub(super) fn block_observed(&mut self, block: SyncInfo, is_newest: bool, is_complete: bool) {
         let height = block.height;
         if is_complete {
             for flight in self.flights.values_mut() {
@@ -81,16 +81,16 @@ impl Planner {
             }
         }
         if is_newest {
-            self.known.told(self.now, &self.config, block);
+            self.chain.observe(self.now, &self.config, block);
         }
     }
 
     pub(super) fn account(&mut self, answer: Result<Option<Account>, Failure>) {
-        if let Some(sequence) = self.known.account_answered(self.now, answer) {
+        if let Some(sequence) = self.chain.set_account(self.now, answer) {
             let waiting = self.flights.values().filter_map(Flight::waiting_sequence);
             // Transactions below the sequence of the chain are included or expired.
             let waiting = waiting.filter(|s| *s >= sequence).max();
-            self.sequencer.learn(sequence, waiting);
+            self.sequencer.set_sequence(sequence, waiting);
         }
     }
 
@@ -100,7 +100,7 @@ impl Planner {
         answer: Result<Simulation, Failure>,
         out: &mut Vec<Action>,
     ) {
-        let (now, height) = (self.now, self.known.height().unwrap_or(0));
+        let (now, height) = (self.now, self.chain.height().unwrap_or(0));
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
@@ -108,9 +108,9 @@ impl Planner {
             Ok(Simulation::Gas { used }) => {
                 self.proven = true;
                 let msgs = flight.msgs();
-                if let Err(why) = self.config.gas.ceilings.judge_gas(&msgs, used) {
+                if let Err(why) = self.config.gas.ceilings.check_gas(&msgs, used) {
                     // The result is not trusted, and is not stored for other transactions of this shape.
-                    let at = self.hold(id, why.to_string());
+                    let at = self.delay(id, why.to_string());
                     if let Some(flight) = self.flights.get_mut(&id) {
                         flight.phase = Phase::Estimating { at, asked: false };
                     }
@@ -147,11 +147,11 @@ impl Planner {
                         at: now.plus(backoff(1)),
                         asked: false,
                     };
-                    return self.sequencer.mismatch();
+                    return self.sequencer.invalidate();
                 }
                 let first = flight.msgs().first().cloned();
-                flight.phase = Phase::Judging { log };
-                out.extend(first.map(|msg| Action::Look(id, msg)));
+                flight.phase = Phase::Explaining { log };
+                out.extend(first.map(|msg| Action::FetchObject(id, msg)));
             }
             Err(_) => {
                 flight.failures += 1;
@@ -183,7 +183,7 @@ impl Planner {
             Ok(Submission::Refused { code, .. }) if flight.perhaps_sent => {
                 let full = code.is_sdk(MEMPOOL_FULL);
                 // The transaction is searched again after some more blocks.
-                flight.accepted_at = self.known.height();
+                flight.accepted_at = self.chain.height();
                 flight.failures += u32::from(full);
                 flight.phase = if full {
                     Phase::Ready {
@@ -193,7 +193,7 @@ impl Planner {
                     waiting
                 };
                 if code.is_sdk(WRONG_SEQUENCE) {
-                    self.sequencer.mismatch();
+                    self.sequencer.invalidate();
                 }
             }
             Ok(Submission::Refused { code, log }) => self.refused(id, &code, &log, out),
@@ -209,9 +209,9 @@ impl Planner {
                     flight
                         .draft
                         .as_ref()
-                        .is_some_and(|d| d.expiry.passed(t.height, t.time))
+                        .is_some_and(|d| d.expiry.has_passed(t.height, t.time))
                 };
-                if self.known.tip().is_some_and(expired) {
+                if self.chain.tip().is_some_and(expired) {
                     flight.phase = Phase::Waiting {
                         searched_at: None,
                         asked: false,
@@ -226,7 +226,7 @@ impl Planner {
             return;
         };
         // Blocks before the first attempt cannot contain the transaction.
-        let known = self.known.height();
+        let known = self.chain.height();
         let searched_at = if flight.perhaps_sent { None } else { known };
         flight.perhaps_sent = true;
         flight.accepted_at = known;
@@ -237,7 +237,7 @@ impl Planner {
             asked: false,
         };
         if let Some(sequence) = flight.waiting_sequence() {
-            self.sequencer.used(sequence);
+            self.sequencer.mark_used(sequence);
         }
     }
 
@@ -250,14 +250,14 @@ impl Planner {
         // The ordering of this draft counts. The planner may have switched to sequences since.
         let ordering = flight.draft.as_ref().map(|d| d.ordering);
         let ordered = matches!(ordering, Some(Ordering::Ordered { .. }));
-        let cure = cure(code, ordered);
-        let hopeless = flight.replaced >= REPLACED_MAX || flight.starved >= STARVED_MAX;
-        match cure {
+        let reaction = reaction(code, ordered);
+        let is_exhausted = flight.replaced >= REPLACED_MAX || flight.out_of_gas >= OUT_OF_GAS_MAX;
+        match reaction {
             // Not counted: a full mempool is independent of this transaction.
-            Cure::Again => {}
-            Cure::None => return self.rejected(id, code, log, out),
-            Cure::Reestimate if hopeless => return self.rejected(id, code, log, out),
-            _ if hopeless => {
+            Reaction::Again => {}
+            Reaction::None => return self.rejected(id, code, log, out),
+            Reaction::Reestimate if is_exhausted => return self.rejected(id, code, log, out),
+            _ if is_exhausted => {
                 let why = format!("not sent, refused by all nodes: {code} {}", shortened(log));
                 return self.reply(id, &Err(failure(ErrorKind::Unavailable, why)), out);
             }
@@ -265,64 +265,63 @@ impl Planner {
         }
         flight.draft = None;
         flight.phase = Phase::Ready { at: now };
-        match cure {
-            Cure::Again => {
+        match reaction {
+            Reaction::Again => {
                 flight.failures += 1;
                 flight.phase = Phase::Ready {
                     at: now.plus(backoff(flight.failures)),
                 };
             }
-            Cure::Renew => {
+            Reaction::Renew => {
                 flight.replaced += 1;
                 flight.phase = Phase::Ready {
                     at: now.plus(backoff(flight.replaced)),
                 };
                 // The timeout is based on the newest known block, which may be outdated.
-                self.known.hurry_tip(now);
+                self.chain.request_tip(now);
             }
-            Cure::Relearn => {
+            Reaction::Relearn => {
                 flight.replaced += 1;
                 flight.phase = Phase::Ready {
                     at: now.plus(backoff(flight.replaced)),
                 };
-                self.known.forget_account();
-                self.sequencer.mismatch();
+                self.chain.clear_account();
+                self.sequencer.invalidate();
             }
-            Cure::Reprice => {
+            Reaction::Reprice => {
                 flight.replaced += 1;
-                self.known.forget_prices();
+                self.chain.clear_prices();
             }
-            Cure::Reestimate => self.starve(id),
-            Cure::Order => {
+            Reaction::Reestimate => self.handle_out_of_gas(id),
+            Reaction::Order => {
                 flight.replaced += 1;
-                self.sequencer.fall_back();
+                self.sequencer.use_sequences();
             }
-            Cure::None => {}
+            Reaction::None => {}
         }
     }
 
-    /// Handles an out-of-gas failure: the transaction is estimated again, with a limit increased by at least
-    /// 50 %.
-    fn starve(&mut self, id: FlightId) {
+    /// Handles an out-of-gas failure: the transaction is estimated again, with a limit increased by at least 50 %.
+    fn handle_out_of_gas(&mut self, id: FlightId) {
         let at = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
         let msgs = flight.msgs();
-        flight.starved += 1;
+        flight.out_of_gas += 1;
         flight.gas = flight.gas.map(|g| g.saturating_add(g / 2));
         flight.draft = None;
         flight.perhaps_sent = false;
         flight.accepted_at = None;
         flight.phase = Phase::Estimating { at, asked: false };
         // The stored estimate is too low for this shape.
-        self.estimates.forget(&msgs);
+        self.estimates.remove(&msgs);
     }
 
     pub(super) fn found(
         &mut self,
         id: FlightId,
-        answer: Result<Option<Included>, Failure>,
+        answer: Result<Option<IncludedTx>, Failure>,
         out: &mut Vec<Action>,
     ) {
         let now = self.now;
@@ -338,15 +337,21 @@ impl Planner {
             Phase::Waiting { asked, .. } => *asked = false,
             Phase::Checking { at, step } => {
                 *at = now;
-                *step = Check::Looking { absent };
-                out.extend(flight.msgs().first().cloned().map(|msg| Action::Look(id, msg)));
+                *step = Check::FetchingObject { absent };
+                out.extend(
+                    flight
+                        .msgs()
+                        .first()
+                        .cloned()
+                        .map(|msg| Action::FetchObject(id, msg)),
+                );
             }
             // Late response: the phase has changed.
-            Phase::Estimating { .. } | Phase::Judging { .. } | Phase::Ready { .. } | Phase::Sending => {}
+            Phase::Estimating { .. } | Phase::Explaining { .. } | Phase::Ready { .. } | Phase::Sending => {}
         }
     }
 
-    fn included(&mut self, id: FlightId, included: &Included, out: &mut Vec<Action>) {
+    fn included(&mut self, id: FlightId, included: &IncludedTx, out: &mut Vec<Action>) {
         let Some(code) = &included.failure else {
             let outcome = TxOutcome::Committed {
                 height: included.height,
@@ -356,45 +361,51 @@ impl Planner {
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
-        if code.is_sdk(OUT_OF_GAS) && flight.starved < STARVED_MAX {
+        if code.is_sdk(OUT_OF_GAS) && flight.out_of_gas < OUT_OF_GAS_MAX {
             flight.gas = flight.gas.map(|g| g.max(included.gas_used));
-            return self.starve(id);
+            return self.handle_out_of_gas(id);
         }
         // Refused before the execution of messages, because of the nonce.
         let ante = code.is_sdk(TIMEOUT) || code.is_sdk(TIMEOUT_HEIGHT) || code.is_sdk(WRONG_SEQUENCE);
         if ante {
-            return self.never(id, out);
+            return self.expire(id, out);
         }
         self.rejected(id, code, &included.log, out);
     }
 
-    pub(super) fn looked(&mut self, id: FlightId, answer: Result<Standing, Failure>, out: &mut Vec<Action>) {
+    pub(super) fn object_fetched(
+        &mut self,
+        id: FlightId,
+        answer: Result<ObjectState, Failure>,
+        out: &mut Vec<Action>,
+    ) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
         };
         match flight.phase.clone() {
-            Phase::Judging { log } => {
+            Phase::Explaining { log } => {
                 let error = match (answer, flight.msgs().first()) {
-                    (Ok(Standing::Impossible(error)), _) => error,
-                    (Ok(Standing::Done { .. }), Some(Msg::CreateBid { .. })) => TxError::BidExists,
-                    (Ok(Standing::Done { .. }), Some(Msg::CloseBid { .. })) => TxError::UnknownBid,
-                    (Ok(Standing::Done { .. }), Some(Msg::StartReclaim { .. })) => TxError::AlreadyReclaiming,
+                    (Ok(ObjectState::Impossible(error)), _) => error,
+                    (Ok(ObjectState::Done { .. }), Some(Msg::CreateBid { .. })) => TxError::BidExists,
+                    (Ok(ObjectState::Done { .. }), Some(Msg::CloseBid { .. })) => TxError::UnknownBid,
+                    (Ok(ObjectState::Done { .. }), Some(Msg::StartReclaim { .. })) => {
+                        TxError::AlreadyReclaiming
+                    }
                     _ => TxError::Other,
                 };
                 if error == TxError::Other && !self.proven && !self.sequencer.is_ordered() {
-                    // The chain may not support unordered transactions. A simulation returns no code for this
-                    // error, but sending
-                    // does.
+                    // The chain may not support unordered transactions. A simulation returns no code for this error,
+                    // but sending does.
                     flight.gas = None;
                     flight.phase = Phase::Ready { at: now };
                     return;
                 }
                 let is_bid = matches!(&flight.msgs()[..], [Msg::CreateBid { .. }]);
-                if error == TxError::Other && is_bid && flight.doubted < DOUBTED_MAX {
+                if error == TxError::Other && is_bid && flight.unexplained < UNEXPLAINED_MAX {
                     // A node behind the others may not have the order yet.
-                    flight.doubted += 1;
-                    let at = now.plus(backoff(flight.doubted));
+                    flight.unexplained += 1;
+                    let at = now.plus(backoff(flight.unexplained));
                     flight.phase = Phase::Estimating { at, asked: false };
                     return;
                 }
@@ -407,17 +418,17 @@ impl Planner {
                 self.reply(id, &Ok(outcome), out);
             }
             Phase::Checking {
-                step: Check::Looking { absent },
+                step: Check::FetchingObject { absent },
                 ..
             } => match answer {
-                Ok(Standing::Done { height }) => {
-                    let height = height.or_else(|| self.known.height()).unwrap_or_default();
+                Ok(ObjectState::Done { height }) => {
+                    let height = height.or_else(|| self.chain.height()).unwrap_or_default();
                     self.reply(id, &Ok(TxOutcome::Committed { height }), out);
                 }
-                Ok(Standing::NotDone | Standing::Impossible(_)) => self.never(id, out),
+                Ok(ObjectState::NotDone | ObjectState::Impossible(_)) => self.expire(id, out),
                 // The record is inconclusive, but the node does not have the transaction.
-                Ok(Standing::Unclear) if absent => self.never(id, out),
-                Ok(Standing::Unclear) | Err(_) => {
+                Ok(ObjectState::Unclear) if absent => self.expire(id, out),
+                Ok(ObjectState::Unclear) | Err(_) => {
                     flight.failures += 1;
                     let at = now.plus(backoff(flight.failures));
                     flight.phase = Phase::Checking {
@@ -430,10 +441,9 @@ impl Planner {
         }
     }
 
-    /// Handles an expired transaction. With sequences, another transaction of the account may have used the
-    /// sequence, so a
-    /// new draft is created while the caller still waits.
-    fn never(&mut self, id: FlightId, out: &mut Vec<Action>) {
+    /// Handles an expired transaction. With sequences, another transaction of the account may have used the sequence,
+    /// so a new draft is created while the caller still waits.
+    fn expire(&mut self, id: FlightId, out: &mut Vec<Action>) {
         let now = self.now;
         let Some(flight) = self.flights.get_mut(&id) else {
             return;
@@ -445,7 +455,7 @@ impl Planner {
             flight.perhaps_sent = false;
             flight.accepted_at = None;
             flight.phase = Phase::Ready { at: now };
-            return self.sequencer.mismatch();
+            return self.sequencer.invalidate();
         }
         let why = "transaction expired before it was included in a block".to_owned();
         self.reply(id, &Err(failure(ErrorKind::Unavailable, why)), out);

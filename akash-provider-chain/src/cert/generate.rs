@@ -132,8 +132,8 @@ fn extensions(domains: &[String]) -> Result<Vec<Extension>, x509_cert::der::Erro
             minimum: 0,
             maximum: None,
         };
-        // Name constraints are for certificate authorities only. The Go provider writes them, so this format
-        // has them too.
+        // Name constraints are for certificate authorities only. The Go provider writes them, so this format has them
+        // too.
         let constraints = NameConstraints {
             permitted_subtrees: Some(names.iter().map(subtree).collect()),
             excluded_subtrees: None,
@@ -171,8 +171,7 @@ fn domains(usage: &Usage) -> Result<Vec<String>, CertError> {
     Ok(domains.clone())
 }
 
-/// Returns true for a domain name: labels of letters, digits and hyphens, of which the first may be `*`. The
-/// format
+/// Returns true for a domain name: labels of letters, digits and hyphens, of which the first may be `*`. The format
 /// supports no IP addresses.
 fn is_domain(text: &str) -> bool {
     let label = |(at, label): (usize, &str)| {

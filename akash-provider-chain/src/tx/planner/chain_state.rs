@@ -1,5 +1,4 @@
-//! State of the chain that is required before sending: the newest block, the signing account, the price of
-//! gas.
+//! State of the chain that is required before sending: the newest block, the signing account, the price of gas.
 
 use super::{Action, PlannerConfig, backoff};
 use akash_provider_core::chain::{Account, SyncInfo};
@@ -15,64 +14,64 @@ pub(super) struct Tip {
 
 /// One required value, or the time and the reason of the next query.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Need<T> {
+struct RequiredValue<T> {
     value: Option<T>,
     asked: bool,
     retry_at: Mono,
     failures: u32,
-    why_not: String,
+    problem: String,
 }
 
-impl<T> Default for Need<T> {
+impl<T> Default for RequiredValue<T> {
     fn default() -> Self {
         Self {
             value: None,
             asked: false,
             retry_at: Mono::default(),
             failures: 0,
-            why_not: String::new(),
+            problem: String::new(),
         }
     }
 }
 
-impl<T> Need<T> {
+impl<T> RequiredValue<T> {
     /// Returns true if a query is due, and marks the query as pending.
-    fn ask(&mut self, now: Mono) -> bool {
+    fn start_query(&mut self, now: Mono) -> bool {
         let ask = !self.asked && now >= self.retry_at;
         self.asked |= ask;
         ask
     }
 
-    fn failed(&mut self, now: Mono, why: String) {
+    fn fail(&mut self, now: Mono, why: String) {
         self.asked = false;
         self.failures = self.failures.saturating_add(1);
         self.retry_at = now.plus(backoff(self.failures));
-        self.why_not = why;
+        self.problem = why;
     }
 
-    fn answered(&mut self, value: T) {
+    fn set(&mut self, value: T) {
         self.asked = false;
         self.failures = 0;
-        self.why_not.clear();
+        self.problem.clear();
         self.value = Some(value);
     }
 }
 
 /// Required values, with their pending queries.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) struct Known {
-    tip: Need<Tip>,
+pub(super) struct ChainState {
+    tip: RequiredValue<Tip>,
     /// Time of the last update of the tip.
     tip_at: Mono,
     /// Height of the last tip, retained while the tip is unknown.
     highest: u64,
     /// The tip is lower than the previous tip, which was false.
     is_lower: bool,
-    account: Need<u64>,
-    prices: Need<Vec<DecCoin>>,
+    account: RequiredValue<u64>,
+    prices: RequiredValue<Vec<DecCoin>>,
 }
 
-impl Known {
+impl ChainState {
     pub(super) fn tip(&self) -> Option<Tip> {
         self.tip.value
     }
@@ -97,15 +96,15 @@ impl Known {
     }
 
     /// Queries all missing values without a pending query.
-    pub(super) fn ask(&mut self, now: Mono, must_learn_sequence: bool, out: &mut Vec<Action>) {
-        if self.tip.ask(now) {
+    pub(super) fn query_missing(&mut self, now: Mono, needs_sequence: bool, out: &mut Vec<Action>) {
+        if self.tip.start_query(now) {
             out.push(Action::FetchBlock);
         }
-        let learn = self.account.value.is_none() || must_learn_sequence;
-        if learn && self.account.ask(now) {
+        let learn = self.account.value.is_none() || needs_sequence;
+        if learn && self.account.start_query(now) {
             out.push(Action::FetchAccount);
         }
-        if self.prices.value.is_none() && self.prices.ask(now) {
+        if self.prices.value.is_none() && self.prices.start_query(now) {
             out.push(Action::FetchPrices);
         }
     }
@@ -118,13 +117,13 @@ impl Known {
                     "the node belongs to chain `{}`, not `{}`",
                     info.chain_id, config.chain_id
                 );
-                return self.tip.failed(now, why);
+                return self.tip.fail(now, why);
             }
             Ok(info) if info.catching_up => {
-                return self.tip.failed(now, "the node is catching up".to_owned());
+                return self.tip.fail(now, "the node is catching up".to_owned());
             }
             Ok(info) => info,
-            Err(error) => return self.tip.failed(now, error.message),
+            Err(error) => return self.tip.fail(now, error.message),
         };
         // A node behind a load balancer may lag, so the known block is retained.
         let new = Tip {
@@ -139,13 +138,13 @@ impl Known {
             .unwrap_or(new);
         self.is_lower |= best.height < self.highest;
         self.highest = best.height;
-        self.tip.answered(best);
+        self.tip.set(best);
         self.tip_at = now;
         self.tip.retry_at = now.plus(config.poll);
     }
 
     /// Handles a newest block of the event follower.
-    pub(super) fn told(&mut self, now: Mono, config: &PlannerConfig, block: SyncInfo) {
+    pub(super) fn observe(&mut self, now: Mono, config: &PlannerConfig, block: SyncInfo) {
         // A block of a lagging subscription is no progress, and must not delay the next query.
         let is_progress = |tip: Tip| tip.height <= block.height || tip.time < block.time;
         if self.tip().is_none_or(is_progress) {
@@ -153,73 +152,69 @@ impl Known {
             let asked = self.tip.asked;
             self.block(now, config, Ok(block));
             self.tip.asked = asked;
-            self.tip.retry_at = now.plus(config.told_poll);
+            self.tip.retry_at = now.plus(config.followed_poll);
         }
     }
 
     /// Handles the response to the account query, and returns the sequence.
-    pub(super) fn account_answered(
-        &mut self,
-        now: Mono,
-        answer: Result<Option<Account>, Failure>,
-    ) -> Option<u64> {
+    pub(super) fn set_account(&mut self, now: Mono, answer: Result<Option<Account>, Failure>) -> Option<u64> {
         match answer {
             Ok(Some(account)) => {
-                self.account.answered(account.number);
+                self.account.set(account.number);
                 return Some(account.sequence);
             }
             Ok(None) => {
                 let why = "the signing account does not exist on the chain: send some tokens to its address";
-                self.account.failed(now, why.to_owned());
+                self.account.fail(now, why.to_owned());
             }
-            Err(error) => self.account.failed(now, error.message),
+            Err(error) => self.account.fail(now, error.message),
         }
         None
     }
 
     /// Handles the response to the price query.
-    pub(super) fn prices_answered(&mut self, now: Mono, answer: Result<Vec<DecCoin>, Failure>) {
+    pub(super) fn set_prices(&mut self, now: Mono, answer: Result<Vec<DecCoin>, Failure>) {
         match answer {
-            Ok(prices) => self.prices.answered(prices),
-            Err(error) => self.prices.failed(now, error.message),
+            Ok(prices) => self.prices.set(prices),
+            Err(error) => self.prices.fail(now, error.message),
         }
     }
 
     /// Removes a tip that is older than `oldest`, because its time is outdated.
-    pub(super) fn forget_old_tip(&mut self, now: Mono, oldest: std::time::Duration) {
+    pub(super) fn clear_old_tip(&mut self, now: Mono, oldest: std::time::Duration) {
         if now.since(self.tip_at) > oldest {
             self.tip.value = None;
         }
     }
 
     /// Makes the query of the newest block due now.
-    pub(super) fn hurry_tip(&mut self, now: Mono) {
+    pub(super) fn request_tip(&mut self, now: Mono) {
         self.tip.retry_at = now;
     }
 
-    pub(super) fn forget_account(&mut self) {
+    pub(super) fn clear_account(&mut self) {
         self.account.value = None;
     }
 
-    pub(super) fn forget_prices(&mut self) {
+    pub(super) fn clear_prices(&mut self) {
         self.prices.value = None;
     }
 
     /// Discards prices without an acceptable fee. They are queried again after a back-off.
     pub(super) fn refuse_prices(&mut self, now: Mono, why: String) {
         self.prices.value = None;
-        self.prices.failed(now, why);
+        self.prices.fail(now, why);
     }
 
     /// Returns the reason why nothing can be sent.
-    pub(super) fn why_not(&self) -> Option<&str> {
-        let needs = [&self.tip.why_not, &self.account.why_not, &self.prices.why_not];
+    pub(super) fn problem(&self) -> Option<&str> {
+        let needs = [&self.tip.problem, &self.account.problem, &self.prices.problem];
         needs.into_iter().map(String::as_str).find(|why| !why.is_empty())
     }
 
     /// Returns the pending queries: block, account, prices.
     #[cfg(test)]
-    pub(super) fn asked(&self) -> [bool; 3] {
+    pub(super) fn pending(&self) -> [bool; 3] {
         [self.tip.asked, self.account.asked, self.prices.asked]
     }
 }

@@ -1,13 +1,11 @@
 //! Gas and fees of the last hour, including the time before a restart.
 //!
-//! A ceiling that starts again with each process would not protect a provider that restarts repeatedly. For
-//! this reason,
-//! the amounts of each minute are stored, by wall clock time. Within the process, the monotonic clock is
-//! used, because
-//! the wall clock may be adjusted.
+//! A ceiling that starts again with each process would not protect a provider that restarts repeatedly. For this
+//! reason, the amounts of each minute are stored, by wall clock time. Within the process, the monotonic clock is
+//! used, because the wall clock may be adjusted.
 
-use super::ceilings::named;
-use super::{Ceilings, Most, Scope, TooMuch};
+use super::ceilings::scope_name;
+use super::{CeilingError, Ceilings, Cost, Scope};
 use crate::lock::lock;
 use crate::signer::Price;
 use akash_provider_core::error::Error;
@@ -25,23 +23,21 @@ pub struct Minute {
     /// Minute since the Unix epoch.
     pub at: u64,
     /// Gas limits and fees of all transactions that were sent in this minute.
-    pub paid: Most,
+    pub paid: Cost,
 }
 
 /// Store of the gas and fees of the last hour, for restarts.
-pub trait SpentStore: fmt::Debug + Send + Sync + 'static {
+pub trait ExpenseStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the stored minutes, in any order. Empty if nothing is stored.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be read. The writer then logs the error and starts with no
-    /// minutes.
+    /// Returns an error if the store cannot be read. The writer then logs the error and starts with no minutes.
     fn load(&self) -> Result<Vec<Minute>, Error>;
 
     /// Replaces the stored minutes by the minutes of the last hour, at most 61.
     ///
-    /// The task of the writer calls this function before each transaction, so it must return quickly. The
-    /// data need not be
-    /// on the disk when the function returns.
+    /// The task of the writer calls this function before each transaction, so it must return quickly. The data need
+    /// not be on the disk when the function returns.
     ///
     /// # Errors
     /// Returns an error if the minutes cannot be stored. The writer then logs the error and continues.
@@ -50,11 +46,11 @@ pub trait SpentStore: fmt::Debug + Send + Sync + 'static {
 
 /// In-memory store.
 #[derive(Debug, Default)]
-pub struct MemorySpent {
+pub struct MemoryExpenses {
     minutes: Mutex<Vec<Minute>>,
 }
 
-impl SpentStore for MemorySpent {
+impl ExpenseStore for MemoryExpenses {
     fn load(&self) -> Result<Vec<Minute>, Error> {
         Ok(lock(&self.minutes).clone())
     }
@@ -65,35 +61,35 @@ impl SpentStore for MemorySpent {
     }
 }
 
-/// Gas and fees of the last hour, by minute. All sent transactions count, even those that are not included in
-/// a block.
+/// Gas and fees of the last hour, by minute. All sent transactions count, even those that are not included in a
+/// block.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Spent {
+pub struct Expenses {
     /// Minutes of the monotonic clock, plus [`MINUTES`], so that minutes before the start are not negative.
-    minutes: VecDeque<(u64, Most)>,
+    minutes: VecDeque<(u64, Cost)>,
 }
 
-impl Spent {
+impl Expenses {
     /// Restores the stored minutes. `today` is the current minute since the Unix epoch.
     #[must_use]
-    pub fn before(today: u64, mut kept: Vec<Minute>) -> Self {
-        kept.sort_by_key(|minute| minute.at);
-        let mut spent = Self::default();
-        for Minute { at, paid } in kept {
-            // After the wall clock was set back, a stored minute may be in the future. Such a minute counts
-            // as the current minute.
+    pub fn from_stored(today: u64, mut stored: Vec<Minute>) -> Self {
+        stored.sort_by_key(|minute| minute.at);
+        let mut expenses = Self::default();
+        for Minute { at, paid } in stored {
+            // After the wall clock was set back, a stored minute may be in the future. Such a minute counts as the
+            // current minute.
             let age = today.saturating_sub(at);
             if age < MINUTES {
-                spent.add_at(MINUTES - age, paid);
+                expenses.add_at(MINUTES - age, paid);
             }
         }
-        spent
+        expenses
     }
 
-    /// Returns the minutes for the store. `today` is the current minute since the Unix epoch, at the
-    /// monotonic time `now`.
+    /// Returns the minutes for the store. `today` is the current minute since the Unix epoch, at the monotonic time
+    /// `now`.
     #[must_use]
-    pub fn kept(&self, now: Mono, today: u64) -> Vec<Minute> {
+    pub fn to_minutes(&self, now: Mono, today: u64) -> Vec<Minute> {
         let minute = Self::minute(now);
         let of_day = |at: u64| today.saturating_sub(minute.saturating_sub(at));
         let recent = self.recent(minute);
@@ -111,19 +107,19 @@ impl Spent {
 
     /// Adds the gas limit and the fee of a transaction that is sent.
     pub fn add(&mut self, now: Mono, price: &Price) {
-        let paid = Most {
+        let paid = Cost {
             gas: price.gas_limit,
             fee: price.fee.amount,
         };
         self.add_at(Self::minute(now), paid);
     }
 
-    fn add_at(&mut self, minute: u64, paid: Most) {
+    fn add_at(&mut self, minute: u64, paid: Cost) {
         while self.minutes.front().is_some_and(|(at, _)| at + MINUTES <= minute) {
             self.minutes.pop_front();
         }
         if self.minutes.back().is_none_or(|(at, _)| *at != minute) {
-            self.minutes.push_back((minute, Most { gas: 0, fee: 0 }));
+            self.minutes.push_back((minute, Cost { gas: 0, fee: 0 }));
         }
         if let Some((_, sum)) = self.minutes.back_mut() {
             sum.gas = sum.gas.saturating_add(paid.gas);
@@ -131,19 +127,24 @@ impl Spent {
         }
     }
 
-    fn recent(&self, minute: u64) -> impl Iterator<Item = &(u64, Most)> {
+    fn recent(&self, minute: u64) -> impl Iterator<Item = &(u64, Cost)> {
         self.minutes.iter().filter(move |(at, _)| at + MINUTES > minute)
     }
 
-    /// Compares the sum of the last hour plus one more transaction with the ceiling. Bids may use three
-    /// quarters of the
-    /// ceiling, so that closes and withdrawals remain possible.
+    /// Compares the sum of the last hour plus one more transaction with the ceiling. Bids may use three quarters of
+    /// the ceiling, so that closes and withdrawals remain possible.
     ///
     /// # Errors
     /// Returns an error if the sum exceeds the ceiling.
-    pub fn judge(&self, now: Mono, ceilings: &Ceilings, msgs: &[Msg], price: &Price) -> Result<(), TooMuch> {
-        let Most { mut gas, mut fee } = ceilings.of(Scope::Hour);
-        if msgs.iter().any(|msg| Scope::of(msg) == Scope::Bid) {
+    pub fn check(
+        &self,
+        now: Mono,
+        ceilings: &Ceilings,
+        msgs: &[Msg],
+        price: &Price,
+    ) -> Result<(), CeilingError> {
+        let Cost { mut gas, mut fee } = ceilings.get(Scope::Hour);
+        if msgs.iter().any(|msg| Scope::for_message(msg) == Scope::Bid) {
             (gas, fee) = (gas - gas / 4, fee - fee / 4);
         }
         let minute = Self::minute(now);
@@ -151,11 +152,11 @@ impl Spent {
         let (all_gas, all_fees) = sums.fold((price.gas_limit, price.fee.amount), |(gas, fee), sum| {
             (gas.saturating_add(sum.gas), fee.saturating_add(sum.fee))
         });
-        let too_much = |what, asked, most| TooMuch {
+        let too_much = |what, asked, most| CeilingError {
             what,
             asked,
             most,
-            scope: format!("an hour ({})", named(msgs)),
+            scope: format!("an hour ({})", scope_name(msgs)),
         };
         if all_gas > gas {
             return Err(too_much("total gas", all_gas.into(), gas.into()));
@@ -206,60 +207,68 @@ mod tests {
 
     #[test]
     fn sum_contains_the_last_sixty_minutes() {
-        let mut spent = Spent::default();
+        let mut expenses = Expenses::default();
         for minute in 0..200 {
-            spent.add(at(minute), &price(10));
+            expenses.add(at(minute), &price(10));
         }
-        assert!(spent.minutes.len() <= 60, "{}", spent.minutes.len());
-        assert!(spent.judge(at(199), &ceilings(), &close(), &price(400)).is_ok());
-        let why = spent
-            .judge(at(199), &ceilings(), &close(), &price(401))
+        assert!(expenses.minutes.len() <= 60, "{}", expenses.minutes.len());
+        assert!(
+            expenses
+                .check(at(199), &ceilings(), &close(), &price(400))
+                .is_ok()
+        );
+        let why = expenses
+            .check(at(199), &ceilings(), &close(), &price(401))
             .unwrap_err();
         assert!(
             why.to_string()
                 .contains("1001 is above the ceiling of 1000 for an hour"),
             "{why}"
         );
-        assert!(spent.judge(at(229), &ceilings(), &close(), &price(700)).is_ok());
+        assert!(
+            expenses
+                .check(at(229), &ceilings(), &close(), &price(700))
+                .is_ok()
+        );
     }
 
     #[test]
     fn restart_keeps_the_minutes_of_the_last_hour() {
-        let mut first = Spent::default();
+        let mut first = Expenses::default();
         // The process starts at minute 5,000 of the wall clock and stops in minute 5,100.
         for minute in 0..100 {
             first.add(at(minute), &price(10));
         }
-        let kept = first.kept(at(99), 5_099);
-        assert_eq!((kept.len(), kept[0].at, kept[59].at), (60, 5_040, 5_099));
-        let judged = |start: u64, later: u64, amount| {
-            let again = Spent::before(start, kept.clone());
+        let stored = first.to_minutes(at(99), 5_099);
+        assert_eq!((stored.len(), stored[0].at, stored[59].at), (60, 5_040, 5_099));
+        let is_accepted = |start: u64, later: u64, amount| {
+            let again = Expenses::from_stored(start, stored.clone());
             again
-                .judge(at(later), &ceilings(), &close(), &price(amount))
+                .check(at(later), &ceilings(), &close(), &price(amount))
                 .is_ok()
         };
         // Restart at once, restart with a later transaction, and restart after 15 minutes.
-        assert!(judged(5_099, 0, 400) && !judged(5_099, 0, 401));
-        assert!(judged(5_099, 30, 700) && !judged(5_099, 30, 701));
-        assert!(judged(5_114, 15, 700) && !judged(5_114, 15, 701));
-        assert!(judged(5_160, 0, 1000), "all minutes are older than one hour");
+        assert!(is_accepted(5_099, 0, 400) && !is_accepted(5_099, 0, 401));
+        assert!(is_accepted(5_099, 30, 700) && !is_accepted(5_099, 30, 701));
+        assert!(is_accepted(5_114, 15, 700) && !is_accepted(5_114, 15, 701));
+        assert!(is_accepted(5_160, 0, 1000), "all minutes are older than one hour");
         // The minutes for the next store equal the restored minutes.
-        let again = Spent::before(5_099, kept.clone());
-        assert_eq!(again.kept(at(0), 5_099), kept);
+        let again = Expenses::from_stored(5_099, stored.clone());
+        assert_eq!(again.to_minutes(at(0), 5_099), stored);
     }
 
     #[test]
     fn clock_set_back_and_large_numbers_keep_the_sum() {
-        let paid = Most {
+        let paid = Cost {
             gas: u64::MAX,
             fee: u128::MAX,
         };
         let odd = [u64::MAX, 0, 5_000, 5_000, u64::MAX].map(|at| Minute { at, paid });
-        let spent = Spent::before(5_000, odd.to_vec());
-        assert!(spent.judge(at(59), &ceilings(), &close(), &price(1)).is_err());
-        assert!(spent.judge(at(60), &ceilings(), &close(), &price(1)).is_ok());
-        assert!(spent.kept(at(0), 5_000).len() <= 61);
-        let early = Spent::before(0, vec![Minute { at: 7, paid }]);
-        assert_eq!(early.kept(at(3), 0)[0].at, 0);
+        let expenses = Expenses::from_stored(5_000, odd.to_vec());
+        assert!(expenses.check(at(59), &ceilings(), &close(), &price(1)).is_err());
+        assert!(expenses.check(at(60), &ceilings(), &close(), &price(1)).is_ok());
+        assert!(expenses.to_minutes(at(0), 5_000).len() <= 61);
+        let early = Expenses::from_stored(0, vec![Minute { at: 7, paid }]);
+        assert_eq!(early.to_minutes(at(3), 0)[0].at, 0);
     }
 }

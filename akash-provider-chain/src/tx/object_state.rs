@@ -10,7 +10,7 @@ use akash_provider_core::types::{
 
 /// State of the object, according to the records of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ObjectState {
     /// The effect of the message is present.
     Done {
         /// Height of the change, if the record contains it.
@@ -28,27 +28,27 @@ pub enum Standing {
 ///
 /// # Errors
 /// Returns an error if a query fails.
-pub(super) async fn standing(chain: &dyn ChainQuery, msg: &Msg) -> Result<Standing, Error> {
+pub(super) async fn object_state(chain: &dyn ChainQuery, msg: &Msg) -> Result<ObjectState, Error> {
     match msg {
-        Msg::CreateBid { id, .. } => of_bid(chain, id).await,
-        Msg::CloseBid { id, .. } => of_close(chain, id).await,
+        Msg::CreateBid { id, .. } => bid_state(chain, id).await,
+        Msg::CloseBid { id, .. } => close_state(chain, id).await,
         Msg::StartReclaim { id, .. } => {
             let state = chain.lease(id).await?.value.map(|r| r.lease.state);
             Ok(match state {
-                Some(LeaseState::Reclaiming) => Standing::Done { height: None },
-                Some(LeaseState::Active) => Standing::NotDone,
+                Some(LeaseState::Reclaiming) => ObjectState::Done { height: None },
+                Some(LeaseState::Active) => ObjectState::NotDone,
                 Some(LeaseState::Closed | LeaseState::InsufficientFunds) => {
-                    Standing::Impossible(TxError::LeaseNotActive)
+                    ObjectState::Impossible(TxError::LeaseNotActive)
                 }
-                None => Standing::Unclear,
+                None => ObjectState::Unclear,
             })
         }
         Msg::WithdrawLease { id } => {
             let state = chain.lease(id).await?.value.map(|r| r.lease.state);
             Ok(match state {
-                Some(state) if !state.is_live() => Standing::Impossible(TxError::LeaseNotActive),
+                Some(state) if !state.is_live() => ObjectState::Impossible(TxError::LeaseNotActive),
                 // The record does not contain the times of payouts.
-                _ => Standing::Unclear,
+                _ => ObjectState::Unclear,
             })
         }
         Msg::CreateProvider(record) | Msg::UpdateProvider(record) => {
@@ -67,51 +67,51 @@ pub(super) async fn standing(chain: &dyn ChainQuery, msg: &Msg) -> Result<Standi
     }
 }
 
-fn done_if(done: bool) -> Standing {
+fn done_if(done: bool) -> ObjectState {
     if done {
-        Standing::Done { height: None }
+        ObjectState::Done { height: None }
     } else {
-        Standing::NotDone
+        ObjectState::NotDone
     }
 }
 
-async fn of_bid(chain: &dyn ChainQuery, id: &BidId) -> Result<Standing, Error> {
+async fn bid_state(chain: &dyn ChainQuery, id: &BidId) -> Result<ObjectState, Error> {
     if let Some(bid) = chain.bid(id).await?.value {
-        return Ok(Standing::Done {
+        return Ok(ObjectState::Done {
             height: Some(bid.created_at),
         });
     }
     Ok(match chain.order(&id.order).await?.map(|o| o.state) {
-        Some(OrderState::Open) => Standing::NotDone,
-        Some(OrderState::Active | OrderState::Closed) => Standing::Impossible(TxError::OrderNotOpen),
-        None => Standing::Unclear,
+        Some(OrderState::Open) => ObjectState::NotDone,
+        Some(OrderState::Active | OrderState::Closed) => ObjectState::Impossible(TxError::OrderNotOpen),
+        None => ObjectState::Unclear,
     })
 }
 
-async fn of_close(chain: &dyn ChainQuery, id: &BidId) -> Result<Standing, Error> {
+async fn close_state(chain: &dyn ChainQuery, id: &BidId) -> Result<ObjectState, Error> {
     let Some(bid) = chain.bid(id).await?.value else {
-        return Ok(Standing::Unclear);
+        return Ok(ObjectState::Unclear);
     };
     match bid.state {
-        BidState::Closed => Ok(Standing::Done { height: None }),
-        BidState::Lost => Ok(Standing::Impossible(TxError::UnknownBid)),
-        BidState::Open => Ok(Standing::NotDone),
+        BidState::Closed => Ok(ObjectState::Done { height: None }),
+        BidState::Lost => Ok(ObjectState::Impossible(TxError::UnknownBid)),
+        BidState::Open => Ok(ObjectState::NotDone),
         BidState::Active => {
             let lease = chain.lease(id).await?.value.map(|r| r.lease);
             // Queried after the lease: the time must not be older than the lease.
             let now = chain.sync_info().await?.time;
             Ok(match lease.and_then(|l| l.reclamation) {
-                Some(terms) => of_reclamation(&terms, now),
-                None => Standing::NotDone,
+                Some(terms) => reclamation_state(&terms, now),
+                None => ObjectState::NotDone,
             })
         }
     }
 }
 
-fn of_reclamation(terms: &Reclamation, now: BlockTime) -> Standing {
+fn reclamation_state(terms: &Reclamation, now: BlockTime) -> ObjectState {
     match terms.deadline {
-        None => Standing::Impossible(TxError::ReclaimNotStarted),
-        Some(deadline) if now < deadline => Standing::Impossible(TxError::WindowNotElapsed),
-        Some(_) => Standing::NotDone,
+        None => ObjectState::Impossible(TxError::ReclaimNotStarted),
+        Some(deadline) if now < deadline => ObjectState::Impossible(TxError::WindowNotElapsed),
+        Some(_) => ObjectState::NotDone,
     }
 }
