@@ -79,7 +79,7 @@ fn while_it_drains_every_request_is_answered_and_streams_end_with_a_word() {
     let manifest = manifest(&served);
     let open = |path| Websocket::open(&served.url, path, &served.token());
     let streams = [LOGS, EVENTS].map(|path| open(path).ok().unwrap());
-    let sent = || served.provider.told().matches("transaction is sent").count();
+    let sent = || served.provider.told().matches("sending transaction").count();
     let before = sent();
     served.stage.order(77);
     served.stage.make_block();

@@ -57,7 +57,7 @@ fn a_second_signal_aborts() {
     stage.order(1);
     stage.make_block();
     provider.says("order seen");
-    let is_sent = || provider.told().contains("transaction is sent");
+    let is_sent = || provider.told().contains("sending transaction");
     until("the bid is sent", || provider.told(), is_sent);
     provider.signal(Signal::SIGTERM);
     provider.says("draining");

@@ -192,7 +192,7 @@ fn what_is_not_there_is_told_with_the_mend() {
     let plain = provider.url.replace("https://", "http://");
     stage
         .ran(&["query", "params", "--node", &plain])
-        .failed(&["this is an https port", "write https://"]);
+        .failed(&["this is an https port", "use https://"]);
     let sdl = sample("web.yaml");
     let lease = stage.lease(5, &sdl, &[&provider]).remove(0);
     let of = ["--dseq", "5", "--provider", provider.address.as_str()];
