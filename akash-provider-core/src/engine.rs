@@ -1,4 +1,4 @@
-//! The engine: every state machine and ledger of a provider, changed by one function.
+//! Deterministic decision core of a provider: all state machines and ledgers, changed by one function.
 //!
 //! ```text
 //!                 chain events   completions   requests   cluster   inventory
@@ -6,16 +6,17 @@
 //!                                         Engine::step(now, input)
 //!             ┌───────────┬──────────────┬────────┴─────┬──────────────────────┐
 //!           order     deployment      workload        escrow        reservations, hostnames
-//!         (per order) (per tenant's  (per lease)   (per tenant's      (ledgers, answer
+//!         (per order) (per tenant's  (per lease)   (per tenant's      (ledgers, queried
 //!                      deployment)                  deployment)        within the step)
 //!             └───────────┴──────────────┴────────┬─────┴──────────────────────┘
-//!                                     effects: calls, facts, replies
+//!                                     effects: calls, events, replies
 //! ```
-//! No clock, no randomness, no I/O: time is passed in, timers are state ([`Engine::next_deadline`]), a call is
-//! an effect whose completion comes back as an input. The engine is a cache of chain and cluster; one path
-//! (`reconcile`) builds it from a snapshot, at the start, after a gap, and in every full scan.
+//! The engine has no clock, no randomness and no I/O. The caller passes the time and calls
+//! [`Engine::handle_timeout`] at [`Engine::next_deadline`]. A call to a port is an effect, and its completion comes
+//! back as an input. The engine is a cache of chain and cluster state. The module `reconcile` rebuilds this cache
+//! from a snapshot: at the start, after a gap in the event stream, and in every full scan.
 
-// A new case of an input or an answer does not compile until somebody has thought about every place that sees it.
+// A new variant of an input or a completion fails to compile until every `match` handles it.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod effect;
@@ -60,11 +61,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The machines by themselves: no part of what is promised, and others with every version.
+/// State machines of the engine, exported for exploration tests. Not part of the stable API.
 ///
-/// The exploration sends every order of inputs to one machine and looks into each state it reaches. One in an [`Engine`]
-/// hears only what the engine lets through, so it cannot be explored from outside; and beside the code the exploration
-/// would be built with the unit tests, which are not built for speed.
+/// Exploration tests send every order of inputs to one machine and check each state it reaches. A machine inside an
+/// [`Engine`] receives only the inputs that the engine routes to it, so these tests need the machine alone. The
+/// tests are a separate crate, because unit tests are compiled without optimization.
 #[doc(hidden)]
 pub mod machines {
     pub use super::cx::Cx;
@@ -72,7 +73,7 @@ pub mod machines {
     pub use super::market::order;
 }
 
-/// A machine that wants to be woken.
+/// Identifies a state machine with an expired deadline.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Order(OrderId),
@@ -81,11 +82,12 @@ enum Key {
     Escrow(DeploymentId),
 }
 
-/// Every state machine and ledger of a provider; changes only by [`Engine::step`].
+/// All state machines and ledgers of a provider. State changes only in [`Engine::step`] and
+/// [`Engine::handle_timeout`].
 ///
-/// A copy takes the same inputs to the same effects, and so does what was written down and read again by the same version.
-/// The form is nobody's to rely on: it is another with every version. Written, it has the secrets of manifests in it
-/// unless [`record::hide_in_engine`](crate::record::hide_in_engine) took them out.
+/// The engine is deterministic: a clone produces the same effects from the same inputs. A serialized engine restores
+/// to the same state, but only with the same version of this crate. The serialized form is not stable. It contains
+/// the secrets of manifests unless [`record::hide_in_engine`](crate::record::hide_in_engine) removed them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Engine {
     config: Arc<Config>,
@@ -100,10 +102,10 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that knows nothing yet; it waits for the first `Resync` and the first inventory.
+    /// Creates an engine without state. It makes no decision before the first `Resync` and the first inventory update.
     ///
     /// # Errors
-    /// When the settings make no sense.
+    /// Returns [`InvalidConfig`] if the configuration is inconsistent.
     pub fn new(config: Config) -> Result<Self, InvalidConfig> {
         config.validate()?;
         Ok(Self {
@@ -119,76 +121,79 @@ impl Engine {
         })
     }
 
-    /// The settings it was made with.
+    /// Returns the configuration of this engine.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Takes one input and says what is to be done.
+    /// Processes one input and returns the resulting effects.
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Effect> {
-        // First, so that the input is judged by the time it came at.
-        self.take_time(now);
+        // The time advances first, because the input is judged by its time of arrival.
+        self.advance_time(now);
         self.count_input(&input);
         match input {
             Input::Chain(event) => self.chain_event(event),
             Input::Cluster(change) => self.cluster_changed(change),
             Input::Inventory(update) => {
                 self.reservations.update(update);
-                self.capacity_known();
+                self.inventory_updated();
             }
             Input::Completed(id, completion) => self.completed(id, completion),
             Input::Request(id, request) => self.requested(id, request),
             Input::Leadership(leadership) => self.leadership_changed(leadership),
             Input::HoldBids(why) => self.hold_bids(why),
-            Input::Kept(kept) => self.remind(&kept),
+            Input::Kept(kept) => self.restore(&kept),
             Input::PricesChanged => self.prices_changed(),
             Input::Shutdown => self.shutdown(),
         }
         self.finish()
     }
 
-    /// When [`Engine::handle_timeout`] is due; block-time deadlines come with the blocks by themselves.
+    /// Returns the time at which [`Engine::handle_timeout`] is due, or `None` if no deadline is set.
+    ///
+    /// Deadlines in block time are not included. A new block triggers them.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Mono> {
-        // What cannot be done now has no deadline, or whoever waits for it would never sleep.
+        // A deadline without possible work must not be returned: the caller would wake in a busy loop.
         let running = !self.role.is_stopping();
         let scan = self
             .scan
             .deadline()
             .filter(|_| running && self.progress.chain_known());
-        let look = self.market.next_look().filter(|_| running);
+        let retry = self.market.next_retry().filter(|_| running);
         let breaker = self.leases.breaker().deadline().filter(|_| running);
         let machines = [self.market.next_order(), self.leases.next_mono()];
-        let own = [scan, look, breaker];
+        let own = [scan, retry, breaker];
         machines.into_iter().chain(own).flatten().min()
     }
 
-    /// Lets deadlines pass. May be called at any time, also for nothing.
+    /// Processes expired deadlines. An early call has no effect.
     pub fn handle_timeout(&mut self, now: Now) -> Vec<Effect> {
-        self.take_time(now);
+        self.advance_time(now);
         self.finish()
     }
 
-    /// True when no write is under way: what is left can be stopped without losing anything.
+    /// Returns true if no write is in flight. The process can then stop without losing a result.
     #[must_use]
     pub const fn is_idle(&self) -> bool {
         self.outbox.is_idle()
     }
 
-    /// What is left now, as a copy in which any group can be tried; `None` while capacity is not known.
+    /// Returns a copy of the free capacity, in which callers can test whether a group fits. Returns `None` before the
+    /// first inventory update.
     #[must_use]
     pub fn capacity(&self) -> Option<Capacity> {
         self.reservations.capacity()
     }
 
-    /// True while the chain shows this lease as ours and alive.
+    /// Returns true if this provider holds the lease and the lease is active on the chain.
     #[must_use]
     pub fn has_lease(&self, lease: &LeaseId) -> bool {
         self.workload(lease).is_some_and(workload::Workload::is_live)
     }
 
-    /// Our live lease of a group, if there is one; the newest order's where there are two.
+    /// Returns the active lease of this provider for a group. If there are two, returns the one with the newest order.
     #[must_use]
     pub fn lease_of(&self, group: &GroupId) -> Option<LeaseId> {
         let mine = self.leases.workloads().filter(|(l, _)| l.order.group == *group);
@@ -196,7 +201,7 @@ impl Engine {
         live.map(|(lease, _)| lease).max().cloned()
     }
 
-    /// Counts all reservations from scratch and says whether the ledger agrees; false is a defect.
+    /// Recomputes all reservations from scratch and compares them with the ledger. `false` indicates a defect.
     #[must_use]
     pub fn recount_matches(&self) -> bool {
         self.reservations.recount_matches()
@@ -208,23 +213,23 @@ impl Engine {
         self.outbox.hide(cover);
     }
 
-    fn take_time(&mut self, now: Now) {
-        // A status says whether the first minutes are over, and no input tells their end.
+    fn advance_time(&mut self, now: Now) {
+        // The status contains whether the breaker's settle time has passed, and no input marks its end.
         if self
             .leases
             .breaker_mut()
-            .opens_within(self.progress.mono(), now.mono)
+            .warmup_ends_within(self.progress.mono(), now.mono)
         {
             self.changes += 1;
         }
-        self.progress.pass(now);
+        self.progress.advance(now);
     }
 
     fn finish(&mut self) -> Vec<Effect> {
-        // Timers first: what they free, or ask for, is taken up by those after them in the same step.
+        // Timers run first: the later functions of this step use the capacity and requests that result from them.
         self.fire_timers();
         self.drive_breaker();
-        self.orders_retry();
+        self.retry_orders();
         self.drive_wallet();
         self.drive_scan();
         self.outbox.take()
@@ -241,10 +246,10 @@ impl Engine {
         }
     }
 
-    /// Machines whose deadlines have come, each once, in the order of the deadlines.
+    /// Returns the machines with an expired deadline, each once, ordered by deadline.
     fn due(&self) -> Vec<Key> {
         let now = self.progress.now();
-        // Asked first, because nothing is due after most steps.
+        // Fast path: most steps have no expired deadline.
         if !self.market.is_due(now) && !self.leases.is_due(now) {
             return Vec::new();
         }
@@ -255,7 +260,7 @@ impl Engine {
         mono.sort_unstable();
         block.sort_unstable();
         let mut due: Vec<Key> = mono.into_iter().map(|(_, key)| key).collect();
-        // One that is due in both clocks is woken once: a wake looks at both.
+        // A machine with both deadlines expired is woken once, because `Wake` checks both clocks.
         let both: BTreeSet<Key> = due.iter().cloned().collect();
         due.extend(
             block
@@ -273,7 +278,7 @@ impl Engine {
             height: self.progress.height(),
             block_time: self.progress.block_length(config.average_block_time),
             within_block: self.progress.within_block(),
-            facts: self.market.facts_version(),
+            provider_version: self.market.provider_version(),
             deposit: self.market.deposit(config),
             leadership: self.role.leadership(),
             may_close: self.role.may_close(self.progress.mono()) && self.progress.chain_known(),
@@ -286,19 +291,19 @@ impl Engine {
 
     fn leadership_changed(&mut self, leadership: Leadership) {
         let grace = self.config.takeover_grace;
-        let takes_over = self.role.lead(leadership, self.progress.mono(), grace);
+        let takes_over = self.role.set_leadership(leadership, self.progress.mono(), grace);
         if takes_over && self.progress.chain_known() {
-            // What the leader before told the cluster to run is not known here.
+            // This instance does not know which workloads the previous leader deployed.
             self.progress.set_cluster_known(false);
-            self.scan.doubt_cluster();
-            self.scan.soon();
+            self.scan.request_listing();
+            self.scan.schedule_now();
         }
         self.wake_everything();
     }
 
     fn hold_bids(&mut self, why: Option<Arc<str>>) {
         self.role.hold_bids(why);
-        // Holding them back needs no wake: a machine asks before it sends.
+        // Setting the hold needs no wake: each machine checks it before it sends a bid.
         if self.role.bids_held().is_none() {
             for id in self.market.order_ids() {
                 self.drive_order(&id, order::Input::Wake);
@@ -306,7 +311,7 @@ impl Engine {
         }
     }
 
-    /// Wakes every machine: permissions changed.
+    /// Wakes every machine after its permissions changed.
     fn wake_everything(&mut self) {
         for id in self.market.order_ids() {
             self.drive_order(&id, order::Input::Wake);
@@ -331,12 +336,12 @@ impl Engine {
             self.drive_deployment(&id, deployment::Input::Shutdown);
         }
         self.refuse_scans();
-        // What may no longer be started has no deadline either.
+        // The wake also removes the deadlines of work that can no longer start.
         self.wake_everything();
     }
 }
 
-/// Deadlines of one kind of machine among those of the others.
+/// Adds the machine type to the deadlines of one table.
 fn keyed<'a, T: Copy + 'a, Id: Clone + 'a>(
     due: impl Iterator<Item = &'a (T, Id)>,
     key: fn(Id) -> Key,
@@ -344,7 +349,7 @@ fn keyed<'a, T: Copy + 'a, Id: Clone + 'a>(
     due.map(move |(at, id)| (*at, key(id.clone())))
 }
 
-/// Keys in an order that does not depend on hashing.
+/// Returns the keys sorted, so that the order does not depend on hashing.
 fn sorted<'a, T: Ord + Clone + 'a>(keys: impl Iterator<Item = &'a T>) -> Vec<T> {
     let mut keys: Vec<T> = keys.cloned().collect();
     keys.sort_unstable();

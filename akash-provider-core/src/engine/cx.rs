@@ -1,4 +1,4 @@
-//! What a machine may look at while it makes a step: settings, time and permissions. Read-only.
+//! Read-only context of a machine's step: configuration, time and permissions.
 
 use super::input::Leadership;
 use crate::bidding::Decline;
@@ -9,67 +9,67 @@ use std::time::Duration;
 /// Context of one step.
 #[derive(Debug, Clone, Copy)]
 pub struct Cx<'a> {
-    /// Settings of this provider, the same for every step.
+    /// Configuration of this provider, the same for every step.
     pub config: &'a Config,
-    /// Both clocks at the moment of the step.
+    /// Time of the step in both clocks.
     pub now: Now,
     /// Height up to which the chain is processed.
     pub height: Height,
-    /// How long a block takes: as measured, or as set while too few were seen.
+    /// Average time of a block: measured, or the configured value before enough blocks were observed.
     pub block_time: Duration,
-    /// Facts of the block after that were told.
+    /// True if events of the block at `height + 1` were already received.
     pub within_block: bool,
-    /// Counts the changes of what the chain says of us, so that a judgement knows whether it is still good.
-    pub facts: u32,
-    /// Deposit of a bid: one that the chain takes and the account can pay, as far as is known; `None` where it can pay
-    /// none.
+    /// Version of the provider's own data on the chain. An earlier decision about an order is repeated after a change.
+    pub provider_version: u32,
+    /// Deposit for a bid in a denomination that the chain accepts and the account can pay. `None` if the account can
+    /// pay none.
     pub deposit: Option<&'a Coin>,
-    /// Whether this instance leads, and in which epoch.
+    /// Leadership of this instance, with its epoch.
     pub leadership: Leadership,
-    /// Closing is allowed: we lead, and transactions of an earlier leader have expired.
+    /// True if closing leases is allowed: this instance leads, and transactions of an earlier leader have expired.
     pub may_close: bool,
-    /// It is known what the cluster runs.
+    /// True if the workloads in the cluster are known.
     pub cluster_known: bool,
-    /// Nothing new is to be started.
+    /// True during shutdown: no new work may start.
     pub stopping: bool,
-    /// Bids are held back.
+    /// True if the operator or a check has paused bidding.
     pub bids_held: bool,
-    /// Why what the order has reserved is no longer good for a bid.
+    /// Reason why the reservation of the order can no longer back a bid.
     pub displaced: Option<&'a Decline>,
 }
 
 impl Cx<'_> {
-    /// True when writes may be started.
+    /// Returns true if new writes may start.
     #[must_use]
     pub const fn may_write(&self) -> bool {
         matches!(self.leadership, Leadership::Leader { .. }) && !self.stopping
     }
 
-    /// True when bids may be sent.
+    /// Returns true if bids may be sent.
     #[must_use]
     pub const fn may_bid(&self) -> bool {
         self.may_write() && !self.bids_held
     }
 
-    /// A reading of this height shows less than what was processed.
+    /// Returns true if a query result of this height is older than the processed state.
     #[must_use]
     pub const fn is_past(&self, height: Height) -> bool {
         height < self.height || (self.within_block && height == self.height)
     }
 
-    /// When the time of a lease for its manifest is over that starts with the newest block; `None` without limit.
+    /// Returns the manifest deadline of a lease created now, or `None` if no manifest timeout is configured.
     #[must_use]
     pub(super) fn manifest_due(&self) -> Option<BlockTime> {
         self.config.manifest_timeout.map(|t| self.now.block_time.plus(t))
     }
 
-    /// True for a standby.
+    /// Returns true for a standby.
     #[must_use]
     pub const fn is_standby(&self) -> bool {
         matches!(self.leadership, Leadership::Standby)
     }
 
-    /// Epoch to stamp on applies.
+    /// Returns the epoch to stamp on applied objects, or 0 for a standby.
     #[must_use]
     pub const fn epoch(&self) -> u64 {
         match self.leadership {

@@ -1,4 +1,4 @@
-//! Everything the engine wants done.
+//! Effects of the engine: calls to ports, events and replies.
 
 use super::input::{RequestId, Response};
 use crate::cluster::WorkloadSpec;
@@ -7,64 +7,67 @@ use crate::types::{BidId, Denom, DeploymentId, Event, LeaseId, Msg, OrderId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Number of a call; its completion carries it back.
+/// Number of a call. The completion of the call carries the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EffectId(pub u64);
 
-/// One effect of [`Engine::step`](super::Engine::step). Whoever drives the engine carries out every one of them, and
-/// one that hid behind a `_` would be waited for without end: a new one is a breaking change.
+/// One effect of [`Engine::step`](super::Engine::step). The driver must carry out every effect.
+///
+/// The enum is exhaustive on purpose. A driver with a `_` arm would ignore a new effect, and the engine would wait for
+/// its completion permanently. A new variant is therefore a breaking change.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Make a call; answer with exactly one [`Completion`](super::Completion).
+    /// Make a call, and send back exactly one [`Completion`](super::Completion).
     Call(EffectId, Call),
-    /// Publish a fact; no answer.
+    /// Publish an event. No completion is expected.
     Publish(Arc<Event>),
-    /// Answer a request; no answer.
+    /// Reply to a request. No completion is expected.
     Reply(RequestId, Response),
 }
 
-/// A call to a port. Each is answered, so a new one is a breaking change, as with [`Effect`].
+/// A call to a port. Every call needs a completion, so a new variant is a breaking change, as with [`Effect`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Call {
-    /// Chain: one order, whatever its state.
+    /// Chain: fetch one order in any state.
     FetchOrder(OrderId),
-    /// Chain: how many bids an order has that count against the chain's limit.
+    /// Chain: count the bids on an order that count toward the chain's limit.
     CountBids(OrderId),
-    /// Chain: our own record.
+    /// Chain: fetch the record of this provider.
     FetchProvider,
-    /// Chain: what our account has of each of these.
+    /// Chain: fetch the account balances in these denominations.
     FetchBalances(Vec<Denom>),
-    /// Chain: what an auditor (as named in an order) has signed about us.
+    /// Chain: fetch the attributes of this provider signed by an auditor. The argument is the auditor as named in an
+    /// order.
     FetchAudit(String),
-    /// Chain: one bid, with what the answer is worth.
+    /// Chain: fetch one bid, with the strength of the evidence.
     FetchBid(BidId),
-    /// Chain: one lease, with what the answer is worth.
+    /// Chain: fetch one lease, with the strength of the evidence.
     FetchLease(LeaseId),
-    /// Chain: a deployment with groups, escrow and leases.
+    /// Chain: fetch a deployment with its groups, escrow account and leases.
     FetchDeployment(DeploymentId),
-    /// Chain: the whole present, for a full scan.
+    /// Chain: fetch the whole state, for a full scan.
     FetchSnapshot,
-    /// Pricing: what a bid on an order is to ask per block.
+    /// Pricing: calculate the price per block of a bid on an order.
     CalculatePrice(PriceRequest),
-    /// Chain: one message in a transaction of its own.
+    /// Chain: broadcast one message in its own transaction.
     Broadcast(Msg),
-    /// Cluster: make a deployment durable.
+    /// Cluster: store the record of a workload durably.
     Record(Arc<WorkloadSpec>),
-    /// Cluster: deploy, then declare hostnames and addresses, then purge the named ones.
+    /// Cluster: deploy, then declare hostnames and IP addresses, then purge the listed hostnames.
     Deploy {
-        /// What is to be.
+        /// Workload to deploy.
         deployment: Arc<WorkloadSpec>,
-        /// Hostnames of an earlier version that go.
+        /// Hostnames of an earlier version to remove.
         purge_hostnames: Vec<String>,
     },
-    /// Cluster: tear down, and purge hostnames and addresses.
+    /// Cluster: tear down a workload, and purge its hostnames and IP addresses.
     Teardown(LeaseId),
-    /// Cluster: everything of ours that is there.
+    /// Cluster: list all workloads of this provider.
     ListWorkloads,
 }
 
 impl Call {
-    /// True when it changes something outside; a standby emits none of these.
+    /// Returns true for calls that change chain or cluster. A standby makes no such call.
     #[must_use]
     pub const fn is_write(&self) -> bool {
         match self {

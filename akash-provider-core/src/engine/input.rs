@@ -1,4 +1,4 @@
-//! Everything that can happen to the engine.
+//! Inputs of the engine: chain events, cluster changes, completions of calls and requests.
 
 use super::effect::EffectId;
 use crate::cluster::{ClusterChange, DeclaredHostname, IpDeclaration, Listing, Teardown};
@@ -13,7 +13,7 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Number of a request of the handle; replies carry it back.
+/// Number of a request sent through the handle. The reply carries the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestId(pub u64);
 
@@ -21,182 +21,183 @@ pub struct RequestId(pub u64);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Input {
-    /// The chain said something.
+    /// Event from the chain.
     Chain(ChainEvent),
-    /// The cluster said something.
+    /// Change in the cluster, such as a health update.
     Cluster(ClusterChange),
-    /// A new view of capacity, in place of the one before.
+    /// New view of the capacity. Replaces the previous view.
     Inventory(InventoryUpdate),
-    /// A call ended, well or badly; the id is that of its effect.
+    /// Completion of a call, successful or not. The id is that of the call's effect.
     Completed(EffectId, Completion),
-    /// Somebody asks for something.
+    /// Request sent through the handle.
     Request(RequestId, Request),
-    /// Whether we may write.
+    /// Change of leadership.
     Leadership(Leadership),
-    /// No bid is to be sent, and why; `None` lets them go again. Leases are looked after as ever.
+    /// Reason to send no bids, or `None` to resume bidding. Lease handling is not affected.
     HoldBids(Option<Arc<str>>),
-    /// What the leader before us kept, or what was kept over a restart: it is so from here on.
+    /// State stored by the previous leader, or stored before a restart. The engine continues from this state.
     Kept(Kept),
-    /// The prices changed.
+    /// Notice that the price configuration changed.
     PricesChanged,
-    /// Finish what is in flight, start nothing new.
+    /// Request to stop: calls in flight finish, no new work starts.
     Shutdown,
 }
 
-/// Whether this instance may write.
+/// Whether this instance may send writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Leadership {
-    /// It may; later leaders have higher epochs.
+    /// Leader with write permission. Each new leader has a higher epoch.
     Leader {
-        /// Stamped on every apply.
+        /// Number of the leader, stamped on every object applied to the cluster.
         epoch: u64,
     },
-    /// It follows everything and emits no write.
+    /// Follower of all state that sends no writes.
     Standby,
 }
 
-/// How a call ended. Each call has exactly one kind of completion.
+/// Result of a call. Each kind of [`Call`](super::Call) has exactly one kind of completion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Completion {
-    /// Of `FetchOrder`; `None` when the chain has no such order.
+    /// Result of `FetchOrder`: `None` if the chain has no such order.
     Order(Result<Option<Order>, Failure>),
-    /// Of `CountBids`: those that count against the chain's limit.
+    /// Result of `CountBids`: the number of bids that count toward the chain's limit.
     BidCount(Result<u32, Failure>),
-    /// Of `FetchProvider`; `None` when we are not registered.
+    /// Result of `FetchProvider`: `None` if this provider is not registered.
     Provider(Result<Option<ProviderRecord>, Failure>),
-    /// Of `FetchBalances`; what is not there is zero.
+    /// Result of `FetchBalances`. A missing denomination has balance zero.
     Balances(Result<Vec<Coin>, Failure>),
-    /// Of `FetchAudit`; `None` when the auditor has signed nothing about us.
+    /// Result of `FetchAudit`: `None` if the auditor signed no attributes of this provider.
     Audit(Result<Option<AuditedAttributes>, Failure>),
-    /// Of `FetchBid`, with what the answer is worth as evidence.
+    /// Result of `FetchBid`, with the strength of the evidence.
     Bid(Result<Observed<Bid>, Failure>),
-    /// Of `FetchLease`, with what the answer is worth as evidence.
+    /// Result of `FetchLease`, with the strength of the evidence.
     Lease(Result<Observed<LeaseRecord>, Failure>),
-    /// Of `FetchDeployment`; `None` when the chain has no such deployment.
+    /// Result of `FetchDeployment`: `None` if the chain has no such deployment.
     Deployment(Result<Option<DeploymentRecord>, Failure>),
-    /// Of `FetchSnapshot`: everything at one height.
+    /// Result of `FetchSnapshot`: the whole state at one height.
     Snapshot(Result<Arc<Snapshot>, Failure>),
-    /// Of `CalculatePrice`: per block, for the whole group.
+    /// Result of `CalculatePrice`: the price per block for the whole group.
     Price(Result<DecCoin, Failure>),
-    /// Of `Broadcast`. `Err` means that it was certainly not sent.
+    /// Result of `Broadcast`. `Err` means that the transaction was definitely not sent.
     Tx(Result<TxOutcome, Failure>),
-    /// Of `Record` and `Deploy`.
+    /// Result of `Record` or `Deploy`.
     Cluster(Result<(), Failure>),
-    /// Of `Teardown`; one that is in progress is asked for again.
+    /// Result of `Teardown`. The engine repeats the call while the teardown is in progress.
     Teardown(Result<Teardown, Failure>),
-    /// Of `ListWorkloads`; a listing that lacks a part is a failure.
+    /// Result of `ListWorkloads`. An incomplete listing is reported as `Err`.
     Workloads(Result<Workloads, Failure>),
 }
 
-/// What the cluster has of ours.
+/// Workloads of this provider in the cluster, with their hostnames and addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct Workloads {
-    /// Recorded or deployed, and what cannot be used.
+    /// Workloads that are recorded or deployed, and records that cannot be used.
     #[serde(flatten)]
     pub listing: Listing,
-    /// Declared hostnames; `None` where the backend has none.
+    /// Declared hostnames, or `None` if the backend does not support hostnames.
     pub hostnames: Option<Vec<DeclaredHostname>>,
-    /// Declared addresses of the leases that have or want some; `None` where the backend has none or cannot say.
+    /// Declared IP addresses of each lease that has or requests addresses. `None` if the backend does not support
+    /// leased IPs or cannot read them.
     #[serde(default)]
     pub ips: Option<Vec<(LeaseId, Vec<IpDeclaration>)>>,
 }
 
-/// A request of the handle.
+/// Request sent through the handle.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Request {
-    /// A tenant's manifest, already checked in itself (`manifest::validate`).
+    /// Submit the manifest of a tenant. The caller has already checked it with `manifest::validate`.
     SubmitManifest {
-        /// For which deployment; the tenant is its owner.
+        /// Deployment of the manifest. Its owner is the tenant.
         deployment: DeploymentId,
-        /// The manifest as it was read, with all its groups.
+        /// Parsed manifest with all its groups.
         manifest: Arc<Manifest>,
-        /// What its hash on the chain may be.
+        /// Hashes that the chain may store for this manifest.
         hashes: Hashes,
     },
-    /// Hostnames are to move to this lease from the tenant's other leases.
+    /// Move hostnames from other leases of the same tenant to this lease.
     TransferHostnames {
-        /// The lease that is to hold the names from then on.
+        /// Lease that receives the hostnames.
         lease: LeaseId,
-        /// Names that are to move.
+        /// Hostnames to move.
         hostnames: Vec<String>,
     },
-    /// The operator ends a lease.
+    /// Close a lease on behalf of the operator.
     EndLease {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Why; one of the provider's reasons.
+        /// Close reason. Only reasons of providers are allowed.
         reason: CloseReason,
     },
     /// Compare chain, cluster and ledger now.
     Scan {
-        /// Only report what differs, and mend nothing.
+        /// Report the differences without repairing them.
         dry_run: bool,
     },
-    /// Release the circuit breaker, for all and for each owner.
+    /// Release the circuit breaker for all owners.
     ReleaseBreaker,
-    /// Release the circuit breaker for an owner for whom alone it has tripped.
+    /// Release the circuit breaker for one owner.
     ReleaseBreakerFor {
-        /// Owner of the leases whose ends wait.
+        /// Owner of the leases with held closes.
         owner: Address,
     },
 }
 
-/// Answer to a [`Request`]; exactly one for each.
+/// Response to a [`Request`]. Each request gets exactly one.
 pub type Response = Result<Reply, Refusal>;
 
-/// A request was granted.
+/// Successful response to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Reply {
-    /// Done (for a manifest: durable).
+    /// The request was carried out. A submitted manifest is stored.
     Done,
-    /// Differences found by a scan, one line each; empty when there are none.
+    /// Differences found by a scan, one line each. Empty if there are none.
     Scan(Vec<String>),
 }
 
-/// A request was refused.
+/// Error response to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
-    /// What it means for the asker.
+    /// Category of the refusal, for programs.
     pub kind: RefusalKind,
-    /// For people: what, where and the mend.
+    /// What failed, on what, why, and the remedy. For users.
     pub message: String,
 }
 
-/// What a refusal means for the asker: mend the request, wait, or ask elsewhere.
+/// Category of a [`Refusal`]: tells a client whether to fix the request, to retry, or to use another instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RefusalKind {
-    /// We hold no lease of that deployment.
+    /// This provider has no lease of the deployment.
     NoLease,
-    /// The manifest's hash is not the one on the chain.
+    /// The hash of the manifest differs from the hash on the chain.
     VersionMismatch,
-    /// The manifest is wrong in itself.
+    /// The manifest is invalid.
     InvalidManifest,
-    /// The manifest does not match the groups on the chain.
+    /// The manifest does not match the groups of the deployment on the chain.
     CrossValidation,
-    /// A hostname is taken, blocked or missing.
+    /// A hostname is in use, blocked or missing.
     Hostname,
-    /// The request cannot be granted as it is.
+    /// The request cannot be fulfilled in its present form.
     Rejected,
-    /// Chain or cluster cannot be asked; nothing was kept; try again.
+    /// Chain or cluster is not reachable. Nothing was stored, and the client can retry.
     Unavailable,
-    /// Too many requests wait already.
+    /// Too many requests are pending.
     Busy,
     /// The provider is stopping.
     Stopping,
-    /// This instance does not lead, so it writes nothing; ask the one that does.
+    /// This instance is a standby and sends no writes. The client must use the leader.
     NotLeader,
 }
 
 impl RefusalKind {
-    /// True where another manifest would be taken: the one that came is wrong.
+    /// Returns true if the submitted manifest is the cause, so that another manifest could be accepted.
     #[must_use]
-    pub const fn is_of_manifest(self) -> bool {
+    pub const fn is_manifest_error(self) -> bool {
         match self {
             Self::VersionMismatch
             | Self::InvalidManifest

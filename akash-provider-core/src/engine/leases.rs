@@ -1,16 +1,16 @@
-//! Leases: their workloads, deployments and money, the hostnames they claim, and the circuit breaker on their ends.
+//! State of all leases: workloads, deployments, escrow accounts, hostnames and the circuit breaker.
 
-mod arrivals;
 pub(crate) mod breaker;
 pub mod deployment;
 mod deployments;
 pub mod escrow;
 mod escrows;
+mod hostname_queue;
 pub mod hostnames;
 mod manifests;
 mod names;
+mod new_lease;
 mod report;
-mod waiting;
 pub mod workload;
 mod workloads;
 
@@ -23,25 +23,25 @@ use crate::types::{BlockTime, DeploymentId, Height, LeaseId, Mono, Now, OrderId}
 use breaker::Breaker;
 use deployment::Deployment;
 use escrow::Escrow;
+use hostname_queue::HostnameQueue;
 use hostnames::HostnameLedger;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use waiting::Waiting;
 use workload::Workload;
 
-/// Leases and all that hangs on them.
+/// State of all leases.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Leases {
     deployments: Table<Deployment>,
     workloads: Table<Workload>,
     escrows: Table<Escrow>,
     hostnames: HostnameLedger,
-    /// Names that another lease of the same tenant still holds.
-    withheld: Waiting,
-    /// Leases won whose time for a manifest starts when this block is complete.
+    /// Hostnames that a lease needs but another lease of the same tenant holds.
+    hostname_queue: HostnameQueue,
+    /// New leases, each with the height of the block that starts its manifest timeout.
     won: Vec<(LeaseId, Height)>,
     breaker: Breaker,
-    /// The cluster cannot be watched.
+    /// True while the cluster cannot be watched.
     is_cluster_lost: bool,
 }
 
@@ -53,55 +53,55 @@ impl Leases {
             escrows: Table::default(),
             hostnames: HostnameLedger::new(&config.blocked_hostnames)
                 .with_automatic(config.static_hosts_domain.as_deref()),
-            withheld: Waiting::default(),
+            hostname_queue: HostnameQueue::default(),
             won: Vec::new(),
             is_cluster_lost: false,
             breaker: Breaker::new(config.breaker_tripped, config.breaker_held_owners.clone()),
         }
     }
 
-    /// Something of this lease is in hand, be it a workload of which no lease is known.
+    /// Returns true if there is a workload with this lease id, with or without a known lease.
     pub(super) fn has_workload(&self, id: &LeaseId) -> bool {
         self.workloads.contains(id)
     }
 
-    /// All workloads in hand, in no particular order.
+    /// Returns all workloads in unspecified order.
     pub(super) fn workloads(&self) -> impl Iterator<Item = (&LeaseId, &Workload)> {
         self.workloads.iter()
     }
 
-    /// All workloads in hand, sorted.
+    /// Returns the ids of all workloads, sorted.
     pub(super) fn workload_ids(&self) -> Vec<LeaseId> {
         self.workloads.ids()
     }
 
-    /// Orders of which something is in hand.
+    /// Returns the orders of all workloads.
     pub(super) fn orders(&self) -> impl Iterator<Item = &OrderId> {
         self.workloads.iter().map(|(lease, _)| &lease.order)
     }
 
-    /// The machine of a deployment.
+    /// Returns the state machine of a deployment.
     pub(super) fn deployment(&self, id: &DeploymentId) -> Option<&Deployment> {
         self.deployments.get(id)
     }
 
-    /// All deployments in hand, sorted.
+    /// Returns the ids of all deployments, sorted.
     pub(super) fn deployment_ids(&self) -> Vec<DeploymentId> {
         self.deployments.ids()
     }
 
-    /// All deployments whose money is watched, sorted.
+    /// Returns the ids of all deployments with a monitored escrow account, sorted.
     pub(super) fn escrow_ids(&self) -> Vec<DeploymentId> {
         self.escrows.ids()
     }
 
-    /// A deploy that was not made yet becomes one of what is wanted now; nothing where that is the same.
+    /// Replaces a queued deploy by a deploy of the newest manifest. Returns `None` if the queued deploy is current.
     pub(super) fn deploy_newest(&mut self, id: &LeaseId, epoch: u64) -> Option<Call> {
         let newest = |machine: &mut Workload| machine.deploy_newest(epoch);
-        self.workloads.adjust(id, newest)?
+        self.workloads.update(id, newest)?
     }
 
-    /// Covers the secrets of manifests.
+    /// Hides the secrets of manifests.
     pub(super) fn hide(&mut self, cover: &Cover<'_>) {
         self.deployments
             .each_mut()
@@ -109,7 +109,7 @@ impl Leases {
         self.workloads.each_mut().for_each(|machine| machine.hide(cover));
     }
 
-    /// Lowers the heights that leases wait for.
+    /// Lowers all stored heights to at most `to`.
     pub(super) fn lower_heights(&mut self, to: Height) {
         self.won.iter_mut().for_each(|(_, at)| *at = to.min(*at));
         self.workloads
@@ -117,25 +117,25 @@ impl Leases {
             .for_each(|machine| machine.lower_heights(to));
     }
 
-    /// Who holds a hostname.
+    /// Returns the lease that holds a hostname.
     pub(super) fn holder(&self, name: &str) -> Option<&LeaseId> {
         self.hostnames.holder(name)
     }
 
-    /// A hostname that nobody holds is this lease's.
-    pub(super) fn adopt_name(&mut self, name: &str, lease: &LeaseId) {
+    /// Assigns a free hostname to a lease.
+    pub(super) fn adopt_hostname(&mut self, name: &str, lease: &LeaseId) {
         self.hostnames.adopt(name, lease);
     }
 
-    /// Hostnames and who holds them.
+    /// Returns all claimed hostnames with their leases.
     pub(super) fn hostnames(&self) -> BTreeMap<String, LeaseId> {
         self.hostnames.all()
     }
 
-    /// What is known of hostnames is from before another leader: it is read anew.
-    pub(super) fn forget_names(&mut self) {
+    /// Clears the hostname claims after a takeover. They are read from the cluster again.
+    pub(super) fn clear_hostnames(&mut self) {
         self.hostnames.clear();
-        self.withheld.clear();
+        self.hostname_queue.clear();
     }
 
     pub(super) const fn breaker(&self) -> &Breaker {
@@ -146,7 +146,7 @@ impl Leases {
         &mut self.breaker
     }
 
-    /// Earliest monotonic deadline of a machine.
+    /// Returns the earliest monotonic deadline.
     pub(super) fn next_mono(&self) -> Option<Mono> {
         let machines = [
             self.deployments.next_mono(),
@@ -156,19 +156,19 @@ impl Leases {
         machines.into_iter().flatten().min()
     }
 
-    /// Whether a deadline of any machine has come.
+    /// Returns true if any deadline has expired.
     pub(super) fn is_due(&self, now: Now) -> bool {
         self.deployments.is_due(now) || self.workloads.is_due(now) || self.escrows.is_due(now)
     }
 
-    /// Machines whose deadlines have come, in the monotonic clock.
+    /// Returns the machines with an expired monotonic deadline.
     pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = (Mono, Key)> {
         let due = keyed(self.deployments.due_mono(now), Key::Deployment);
         let due = due.chain(keyed(self.workloads.due_mono(now), Key::Workload));
         due.chain(keyed(self.escrows.due_mono(now), Key::Escrow))
     }
 
-    /// The same in block time.
+    /// Returns the machines with an expired block-time deadline.
     pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = (BlockTime, Key)> {
         let due = keyed(self.deployments.due_block(now), Key::Deployment);
         let due = due.chain(keyed(self.workloads.due_block(now), Key::Workload));
@@ -177,12 +177,12 @@ impl Leases {
 }
 
 impl Engine {
-    /// The machine of a lease.
+    /// Returns the state machine of a lease's workload.
     pub(super) fn workload(&self, id: &LeaseId) -> Option<&Workload> {
         self.leases.workloads.get(id)
     }
 
-    /// Leases that live, sorted.
+    /// Returns the active leases, sorted.
     pub(super) fn live_leases(&self) -> Vec<LeaseId> {
         let live = self
             .leases

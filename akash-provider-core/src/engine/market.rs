@@ -1,162 +1,162 @@
-//! The market: open orders and our bids on them, what the chain says of us, and the money for deposits.
+//! State of the market: open orders, this provider's bids and data on the chain, and the account balance for deposits.
 
 mod bids;
-mod facts;
 pub mod order;
 mod orders;
+mod provider_data;
 mod retries;
 mod wallet;
 
-mod observed;
+mod events;
 
 use crate::bidding::Decline;
 use crate::config::Config;
 use crate::types::{
     BlockTime, Coin, DeclineCode, GroupId, Height, MarketParams, Mono, Now, OrderId, ProviderRecord,
 };
-use facts::Facts;
 use order::Order;
 use orders::Orders;
+use provider_data::ProviderData;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use wallet::Wallet;
 
-/// Orders, and what is known for bids on them.
+/// State of the market.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Market {
     orders: Orders,
-    /// The newest order of each group that is in hand.
+    /// Newest order in progress of each group.
     of_group: FxHashMap<GroupId, OrderId>,
-    facts: Facts,
+    provider_data: ProviderData,
     wallet: Wallet,
 }
 
 impl Market {
-    /// The machine of an order in hand.
+    /// Returns the state machine of an order in progress.
     pub(super) fn order(&self, id: &OrderId) -> Option<&Order> {
         self.orders.get(id)
     }
 
-    /// Orders in hand, sorted.
+    /// Returns the ids of the orders in progress, sorted.
     pub(super) fn order_ids(&self) -> Vec<OrderId> {
         self.orders.ids()
     }
 
-    /// Machines of orders in hand, sorted.
+    /// Returns the orders in progress, sorted.
     pub(super) fn orders(&self) -> Vec<(&OrderId, &Order)> {
         self.orders.machines()
     }
 
-    /// The order was in hand and is not worth another look.
-    pub(super) fn is_ended(&self, id: &OrderId) -> bool {
-        self.orders.is_ended(id)
+    /// Returns true if the engine finished the order and will not bid on it (again).
+    pub(super) fn is_finished(&self, id: &OrderId) -> bool {
+        self.orders.is_finished(id)
     }
 
-    /// The order is remembered as declined for a passing reason.
-    pub(super) fn may_pass(&self, id: &OrderId) -> bool {
-        self.orders.may_pass(id)
+    /// Returns true if the order was declined for a reason that may pass.
+    pub(super) fn is_retryable(&self, id: &OrderId) -> bool {
+        self.orders.is_retryable(id)
     }
 
-    /// A bid of ours on it has ended: it gets no other.
-    pub(super) fn spend(&mut self, id: &OrderId) {
-        self.orders.spend(id);
+    /// Records that this provider has used its only bid on the order.
+    pub(super) fn mark_bid_used(&mut self, id: &OrderId) {
+        self.orders.mark_bid_used(id);
     }
 
-    /// Lowers the heights that orders wait for.
+    /// Lowers all stored heights to at most `to`.
     pub(super) fn lower_heights(&mut self, to: Height) {
         self.orders.lower_heights(to);
     }
 
-    /// Forgets what is remembered of orders that are not open.
-    pub(super) fn keep_ended(&mut self, open: &BTreeSet<&OrderId>) {
-        self.orders.keep_ended(open);
+    /// Removes the stored results of orders that are no longer open.
+    pub(super) fn retain_open(&mut self, open: &BTreeSet<&OrderId>) {
+        self.orders.retain_open(open);
     }
 
-    /// There is more room: what was declined for want of it is looked at again.
+    /// Queues orders that were declined for lack of capacity, because capacity was released.
     pub(super) fn capacity_freed(&mut self) {
         self.orders.retries.capacity_freed();
     }
 
-    /// Some of the chain's facts were not told: how many bids an order has is to be asked again.
-    pub(super) fn forget_bid_counts(&mut self) {
-        self.orders.bids.forget();
+    /// Clears all bid counts after a gap in the event stream.
+    pub(super) fn clear_bid_counts(&mut self) {
+        self.orders.bids.clear();
     }
 
-    /// The order has a lease and takes no more bids.
-    pub(super) fn forget_bid_count(&mut self, id: &OrderId) {
-        self.orders.bids.end(id);
+    /// Clears the bid count of an order that has a lease and takes no more bids.
+    pub(super) fn remove_bid_count(&mut self, id: &OrderId) {
+        self.orders.bids.remove(id);
     }
 
-    /// The chain was out of sight: what auditors signed meanwhile was not told.
-    pub(super) fn forget_audits(&mut self) {
-        self.facts.audits_stale();
-        self.orders.forget_declines();
+    /// Invalidates all audits after a gap in the event stream.
+    pub(super) fn invalidate_audits(&mut self) {
+        self.provider_data.mark_audits_outdated();
+        self.orders.retry_declined();
     }
 
-    /// What a snapshot says of us and of bids.
-    pub(super) fn read(&mut self, provider: Option<&ProviderRecord>, params: &MarketParams) {
-        self.facts.resync(provider, params);
+    /// Stores the provider record and the market parameters of a snapshot.
+    pub(super) fn apply_snapshot(&mut self, provider: Option<&ProviderRecord>, params: &MarketParams) {
+        self.provider_data.resync(provider, params);
         self.wallet.parameters_read();
     }
 
-    /// Counts the changes of what the chain says of us.
-    pub(super) const fn facts_version(&self) -> u32 {
-        self.facts.version()
+    /// Returns the version of the provider's data on the chain, which increases with each change.
+    pub(super) const fn provider_version(&self) -> u32 {
+        self.provider_data.version()
     }
 
-    /// The chain has a record of us.
+    /// Returns true if the chain has a record of this provider.
     pub(super) const fn is_registered(&self) -> bool {
-        self.facts.is_registered()
+        self.provider_data.is_registered()
     }
 
-    /// The host of our record, under which tenants reach us.
+    /// Returns the host in the provider record, where tenants reach the provider.
     pub(super) fn own_host(&self) -> Option<&str> {
-        self.facts.host()
+        self.provider_data.host()
     }
 
-    /// A deposit that the chain takes and the account can pay, as far as is known.
+    /// Returns a configured deposit that the chain accepts and the account can pay.
     pub(super) fn deposit<'a>(&self, config: &'a Config) -> Option<&'a Coin> {
-        self.wallet.deposit(config, self.facts.params())
+        self.wallet.deposit(config, self.provider_data.params())
     }
 
-    /// A block has ended.
+    /// Schedules balance reads at the end of a block.
     pub(super) fn block(&mut self, now: Mono) {
         self.wallet.block(now);
     }
 
-    /// How often each reason for a decline came up.
+    /// Returns the number of declines by reason.
     pub(super) fn decline_counts(&self) -> &BTreeMap<DeclineCode, u64> {
         &self.orders.decline_counts
     }
 
-    /// The newest declines, the oldest of them first.
+    /// Returns the newest declines, oldest first.
     pub(super) fn recent_declines(&self) -> impl Iterator<Item = &(OrderId, Decline)> {
         self.orders.recent_declines.iter()
     }
 
-    /// Earliest moment at which an order in hand wants to be woken.
+    /// Returns the earliest monotonic deadline of an order.
     pub(super) fn next_order(&self) -> Option<Mono> {
         self.orders.next_mono()
     }
 
-    /// Earliest moment at which orders are looked at again, or the account is.
-    pub(super) fn next_look(&self) -> Option<Mono> {
+    /// Returns the time of the next retry of a declined order or the next balance read.
+    pub(super) fn next_retry(&self) -> Option<Mono> {
         let looks = [self.orders.retries.deadline(), self.wallet.deadline()];
         looks.into_iter().flatten().min()
     }
 
-    /// Whether a deadline of any order has come.
+    /// Returns true if the deadline of any order has expired.
     pub(super) fn is_due(&self, now: Now) -> bool {
         self.orders.is_due(now)
     }
 
-    /// Orders whose deadlines have come, in the monotonic clock.
+    /// Returns the orders with an expired monotonic deadline.
     pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, OrderId)> {
         self.orders.due_mono(now)
     }
 
-    /// The same in block time.
+    /// Returns the orders with an expired block-time deadline.
     pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, OrderId)> {
         self.orders.due_block(now)
     }

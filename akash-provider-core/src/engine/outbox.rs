@@ -1,4 +1,4 @@
-//! What the engine asks for and says: calls in flight with who waits for them, facts and replies.
+//! Outgoing effects of the engine: calls in flight with their targets, events and replies.
 
 mod lanes;
 
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Who waits for a call.
+/// Receiver of a call's completion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Target {
     Order(OrderId),
@@ -24,13 +24,13 @@ pub(super) enum Target {
     Scan,
 }
 
-/// Effects of the step under way, and the calls of all steps that have not ended.
+/// Effects of the current step, and the calls in flight of all steps.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Outbox {
     /// Empty between two steps.
     #[serde(skip)]
     effects: Vec<Effect>,
-    /// Who waits for each call, and whether it writes.
+    /// Target of each call in flight, and whether the call is a write.
     in_flight: FxHashMap<EffectId, (Target, bool)>,
     writes: u64,
     lanes: Lanes,
@@ -39,17 +39,17 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Covers the secrets of manifests.
+    /// Hides the secrets of manifests.
     pub(super) fn hide(&mut self, cover: &Cover<'_>) {
         self.lanes.hide(cover);
     }
 
-    /// What the step that ends now has brought.
+    /// Returns and removes the effects of the current step.
     pub(super) fn take(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 
-    /// No write is under way.
+    /// Returns true if no write is in flight.
     pub(super) const fn is_idle(&self) -> bool {
         self.writes == 0
     }
@@ -58,12 +58,12 @@ impl Outbox {
         self.in_flight.len() as u64
     }
 
-    /// Who waits for a call.
+    /// Returns the target of a call in flight.
     pub(super) fn target(&self, id: EffectId) -> Option<&Target> {
         self.in_flight.get(&id).map(|(target, _)| target)
     }
 
-    /// Something came that nobody asked for.
+    /// Counts a completion without a pending call, or one of the wrong kind.
     pub(super) const fn count_unexpected(&mut self) {
         self.unexpected += 1;
     }
@@ -76,7 +76,7 @@ impl Outbox {
         self.effects.push(effect);
     }
 
-    fn enter(&mut self, target: Target, call: &Call) -> EffectId {
+    fn register(&mut self, target: Target, call: &Call) -> EffectId {
         let id = EffectId(self.next_id);
         self.next_id += 1;
         let write = call.is_write();
@@ -85,7 +85,7 @@ impl Outbox {
         id
     }
 
-    fn leave(&mut self, id: EffectId) -> Option<Target> {
+    fn complete(&mut self, id: EffectId) -> Option<Target> {
         let (target, write) = self.in_flight.remove(&id)?;
         self.writes -= u64::from(write);
         Some(target)
@@ -93,30 +93,30 @@ impl Outbox {
 }
 
 impl Engine {
-    /// Asks for a call; its completion comes back to `target`.
+    /// Emits a call. Its completion goes to `target`.
     pub(super) fn call(&mut self, target: Target, call: Call) -> EffectId {
-        let id = self.outbox.enter(target, &call);
+        let id = self.outbox.register(target, &call);
         self.send(id, call);
         id
     }
 
-    /// A call has ended.
+    /// Processes the completion of a call.
     pub(super) fn completed(&mut self, id: EffectId, completion: Completion) {
-        // Answered before, or never asked.
-        let Some(target) = self.outbox.leave(id) else {
+        // The call is unknown or was already completed.
+        let Some(target) = self.outbox.complete(id) else {
             return self.outbox.count_unexpected();
         };
-        // Before the lanes hear of it: only what follows from it says which call goes next.
+        // The target handles the completion before the lane: the resulting state determines the next call.
         self.route_completion(id, target, completion);
-        self.call_ended(id);
+        self.call_completed(id);
     }
 
-    /// Tells a fact to whoever listens.
+    /// Publishes an event to subscribers.
     pub(super) fn publish(&mut self, event: Event) {
         self.outbox.emit(Effect::Publish(Arc::new(event)));
     }
 
-    /// Answers a request; each is answered once.
+    /// Replies to a request. Callers reply to each request exactly once.
     pub(super) fn reply(&mut self, request: RequestId, response: Response) {
         self.outbox.emit(Effect::Reply(request, response));
     }

@@ -1,25 +1,25 @@
-//! Where provider, orders and leases stand, as a status says it.
+//! Phases of the provider, of orders and of leases, as reported in the status.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Where a provider is in its life; it only ever moves forward.
+/// Phase of the provider's life cycle. The phase only moves forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifecycle {
-    /// Waits for the cluster and for capacity.
+    /// Waiting for the cluster and the inventory.
     #[default]
     Init,
-    /// Takes orders, and looks after leases.
+    /// Bidding on orders and managing leases.
     Running,
-    /// Finishes what is in flight, starts nothing new.
+    /// Finishing calls in flight. No new work starts.
     Shutdown,
-    /// Over. An [`Engine`](super::Engine) by itself never is.
+    /// Stopped. Set by the runtime, never by an [`Engine`](super::Engine).
     Done,
 }
 
 impl Lifecycle {
-    /// The name in a status.
+    /// Returns the name used in the status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,39 +37,39 @@ impl fmt::Display for Lifecycle {
     }
 }
 
-/// Where an order in hand stands.
+/// Phase of an order that the engine is working on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OrderPhase {
-    /// Its record is read.
+    /// The record of the order is being fetched.
     Looking,
-    /// It is looked at whether we want it, or facts about us are awaited.
+    /// The bid decision is in progress, or waits for provider data from the chain.
     Judging,
-    /// Capacity is reserved, or awaited.
+    /// Capacity for the order is being reserved, or is not available yet.
     Reserving,
-    /// The other bids are counted, and the price is asked for.
+    /// The bids of other providers are counted, and the price is calculated.
     Pricing,
-    /// The bid waits for leadership, or to be sent again.
+    /// The bid waits for leadership or for a retry.
     Ready,
-    /// The account cannot pay the deposit.
+    /// The account cannot pay the deposit of the bid.
     Unfunded,
-    /// The bid is being sent.
+    /// The bid transaction is in flight.
     Bidding,
-    /// Whether the bid landed is unknown.
+    /// The result of the bid transaction is unknown.
     Unsure,
-    /// The bid is looked up.
+    /// The bid is being fetched from the chain.
     Checking,
-    /// The bid is on the chain and open.
+    /// The bid is open on the chain.
     Open,
-    /// The bid is being taken back.
+    /// The bid is being closed.
     Closing,
-    /// Over; the engine is about to forget it.
+    /// The order is finished and about to be removed.
     Done,
 }
 
 impl OrderPhase {
-    /// The name in a status.
+    /// Returns the name used in the status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -95,33 +95,33 @@ impl fmt::Display for OrderPhase {
     }
 }
 
-/// Where the workload of a lease stands.
+/// Phase of a lease's workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LeasePhase {
-    /// The tenant has not sent a manifest.
+    /// The tenant has not submitted a manifest.
     WaitingForManifest,
-    /// What is wanted was not deployed by us, or it is not known to be.
+    /// The newest version of the workload was not deployed by this instance yet.
     Pending,
-    /// It is being deployed.
+    /// A deploy is in flight.
     Deploying,
-    /// The cluster took what is wanted. Whether it is well is its health.
+    /// The cluster accepted the newest version. The health is reported separately.
     Running,
-    /// The cluster did not do what it was asked for; it is asked again.
+    /// The last cluster call failed and will be retried.
     Retrying,
-    /// The lease is being ended.
+    /// The lease is being closed.
     Ending,
-    /// The chain is asked whether the lease is over.
+    /// The chain is queried for the state of the lease.
     Checking,
-    /// It is being torn down.
+    /// The workload is being torn down.
     Teardown,
-    /// Nothing of it is left.
+    /// The workload was removed.
     Gone,
 }
 
 impl LeasePhase {
-    /// The name in a status.
+    /// Returns the name used in the status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_what_is_shown() {
+    fn serialized_name_equals_display() {
         use {LeasePhase as Lease, Lifecycle as Life, OrderPhase as Order};
         let written = |value: serde_json::Value| value.as_str().unwrap().to_owned();
         for life in [Life::Init, Life::Running, Life::Shutdown, Life::Done] {

@@ -1,39 +1,38 @@
-//! How far chain and cluster have been followed, and what time it is in either clock.
+//! Progress of the engine along the chain and the cluster, and its two clocks.
 
-mod pace;
+mod block_time;
 
 use crate::types::{BlockTime, Height, Mono, Now};
-use pace::Pace;
+use block_time::BlockTimeEstimate;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What a block is to what was followed before it.
+/// Position of a block relative to the newest processed block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Follows {
-    /// It was followed already.
-    Not,
-    Directly,
-    /// Some between were not told.
+pub(super) enum BlockPosition {
+    AlreadyProcessed,
+    Next,
+    /// Blocks in between were not received.
     AfterGap,
 }
 
-/// How far chain and cluster have been followed.
+/// Progress along the chain and the cluster, and the time in both clocks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     now: Now,
     height: Height,
-    /// Time of the block at that height. The clock is no substitute: the block that is handled moves it first.
+    /// Time of the block at `height`. Stored separately, because the clock advances before the block is processed.
     #[serde(default)]
     height_time: BlockTime,
-    pace: Pace,
-    /// Height of the newest snapshot that was applied; a full scan may be ahead of the stream.
+    block_time: BlockTimeEstimate,
+    /// Height of the newest applied snapshot. The snapshot of a full scan may be ahead of the event stream.
     snapshot_height: Height,
-    /// Time of that snapshot.
+    /// Block time of that snapshot.
     #[serde(default)]
     snapshot_time: BlockTime,
-    /// Facts of the block after that were told.
+    /// True if events of the block at `height + 1` were already received.
     within_block: bool,
-    /// The stream has started anew before what was followed, so its events are replayed.
+    /// True if the event stream restarted before the processed height, so its events are repeated.
     replayed: bool,
     chain_known: bool,
     cluster_known: bool,
@@ -52,31 +51,31 @@ impl Progress {
         self.now.block_time
     }
 
-    /// Height of the newest block that was followed to its end.
+    /// Height of the newest block that was processed completely.
     pub(super) const fn height(&self) -> Height {
         self.height
     }
 
-    /// Greatest height that anything known here is of.
+    /// Greatest height of any processed block or snapshot.
     pub(super) fn known_height(&self) -> Height {
         self.height.max(self.snapshot_height)
     }
 
-    /// How long a block takes: as measured, or as expected while too few were seen.
+    /// Average time of a block: measured, or `expected` before enough blocks were observed.
     pub(super) fn block_length(&self, expected: Duration) -> Duration {
-        self.pace.block_time(expected)
+        self.block_time.get_or(expected)
     }
 
     pub(super) const fn within_block(&self) -> bool {
         self.within_block
     }
 
-    /// A first snapshot was applied.
+    /// Returns true after the first `Resync`.
     pub(super) const fn chain_known(&self) -> bool {
         self.chain_known
     }
 
-    /// It is known what the cluster runs.
+    /// Returns true if the workloads in the cluster are known.
     pub(super) const fn cluster_known(&self) -> bool {
         self.cluster_known
     }
@@ -85,8 +84,8 @@ impl Progress {
         self.cluster_known = known;
     }
 
-    /// Time passes; neither clock goes back.
-    pub(super) fn pass(&mut self, now: Now) {
+    /// Advances both clocks. A clock never goes back.
+    pub(super) fn advance(&mut self, now: Now) {
         self.now.mono = self.now.mono.max(now.mono);
         self.pass_block_time(now.block_time);
     }
@@ -95,31 +94,31 @@ impl Progress {
         self.now.block_time = self.now.block_time.max(time);
     }
 
-    /// A fact of the block under way was told, or that block ends.
-    pub(super) const fn told(&mut self, within_block: bool) {
+    /// Records whether events of the next block were already received.
+    pub(super) const fn set_within_block(&mut self, within_block: bool) {
         self.within_block = within_block;
     }
 
-    /// A block has ended.
-    pub(super) fn block(&mut self, height: Height, time: BlockTime) -> Follows {
+    /// Records the end of a block.
+    pub(super) fn block(&mut self, height: Height, time: BlockTime) -> BlockPosition {
         if height <= self.height {
-            return Follows::Not;
+            return BlockPosition::AlreadyProcessed;
         }
-        let follows = if height > self.height + 1 {
-            Follows::AfterGap
+        let position = if height > self.height + 1 {
+            BlockPosition::AfterGap
         } else {
-            Follows::Directly
+            BlockPosition::Next
         };
         self.drop_contradicted_snapshot(height, time);
         (self.height, self.height_time) = (height, time);
-        self.pace.block(height, time);
-        // A block beyond what was followed ends the replay.
+        self.block_time.record(height, time);
+        // A block above the processed height ends the replay.
         self.replayed = false;
         self.pass_block_time(time);
-        follows
+        position
     }
 
-    /// The stream restarts with this snapshot. Returns true where no newer one was applied.
+    /// Restarts the stream at a snapshot. Returns true if no newer snapshot was applied.
     pub(super) fn resync(&mut self, height: Height, time: BlockTime) -> bool {
         self.drop_contradicted_snapshot(height, time);
         self.replayed = false;
@@ -130,13 +129,13 @@ impl Progress {
         height >= self.snapshot_height
     }
 
-    /// Returns true where a block is lower and later than the followed one. Heights and times of a chain rise together, so
-    /// the followed height is false.
+    /// Returns true if a block is lower but later than the newest processed block. Heights and times of a chain
+    /// increase together, so the processed height must be wrong in this case.
     pub(super) fn is_contradicted_by(&self, height: Height, time: BlockTime) -> bool {
         height < self.height && time > self.height_time
     }
 
-    /// The same for the newest snapshot.
+    /// Returns true if a block is lower but later than the newest snapshot.
     fn is_snapshot_contradicted_by(&self, height: Height, time: BlockTime) -> bool {
         height < self.snapshot_height && time > self.snapshot_time
     }
@@ -147,12 +146,12 @@ impl Progress {
         }
     }
 
-    /// The stream starts anew before what was followed.
-    pub(super) const fn replays(&mut self) {
+    /// Marks the following events as a replay.
+    pub(super) const fn start_replay(&mut self) {
         self.replayed = true;
     }
 
-    /// The events are a replay: they came before, or are in a snapshot that was applied.
+    /// Returns true if the events are a replay, or if an applied snapshot already contains them.
     pub(super) const fn is_replayed(&self) -> bool {
         self.replayed || self.height < self.snapshot_height
     }
@@ -162,7 +161,7 @@ impl Progress {
         self.snapshot_time = time;
     }
 
-    /// A snapshot of this height and time is older than one that was applied.
+    /// Returns true if a snapshot of this height and time is older than the newest applied snapshot.
     pub(super) fn is_before_snapshot(&self, height: Height, time: BlockTime) -> bool {
         height < self.snapshot_height && !self.is_snapshot_contradicted_by(height, time)
     }
@@ -173,29 +172,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_that_a_later_and_lower_one_contradicts_holds_nothing_up() {
+    fn later_and_lower_snapshot_replaces_contradicted_snapshot() {
         let mut progress = Progress::default();
         assert!(progress.resync(1_000, BlockTime(10_000)));
         progress.snapshot_applied(1_000, BlockTime(10_000));
-        assert!(!progress.resync(990, BlockTime(9_000)), "an older state");
+        assert!(
+            !progress.resync(990, BlockTime(9_000)),
+            "older than the applied snapshot"
+        );
         assert!(progress.is_replayed());
         assert!(progress.is_before_snapshot(991, BlockTime(9_500)));
         assert!(
             !progress.is_before_snapshot(109, BlockTime(15_000)),
-            "a scan of the true chain"
+            "snapshot of a scan of the correct chain"
         );
         assert!(progress.resync(110, BlockTime(16_000)));
         assert!(!progress.is_replayed() && !progress.is_before_snapshot(111, BlockTime(16_500)));
     }
 
     #[test]
-    fn a_block_contradicts_a_snapshot_of_a_scan() {
+    fn block_replaces_contradicted_snapshot_of_scan() {
         let mut progress = Progress::default();
         assert!(progress.resync(100, BlockTime(10_000)));
         progress.snapshot_applied(1_000, BlockTime(10_500));
         assert!(progress.is_replayed());
         progress.block(101, BlockTime(10_400));
-        assert!(progress.is_replayed(), "the scan is ahead of the stream");
+        assert!(
+            progress.is_replayed(),
+            "the snapshot of the scan is ahead of the stream"
+        );
         progress.block(102, BlockTime(11_000));
         assert!(!progress.is_replayed());
     }

@@ -1,4 +1,4 @@
-//! Chain and cluster as they are, and the machines brought in line with them.
+//! Reconciliation: brings the machines in line with the state of chain and cluster.
 
 mod addresses;
 mod chain;

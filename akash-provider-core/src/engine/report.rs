@@ -1,4 +1,4 @@
-//! The engine's status: read from the machines, kept nowhere.
+//! Status of the engine, computed from the machines and ledgers on request.
 
 use super::input::Input;
 use super::status::{DeclineStatus, OrderStatus, Pulse, Status};
@@ -6,15 +6,17 @@ use super::{Engine, Target};
 use crate::types::{ChainEvent, Now};
 
 impl Engine {
-    /// Counts what changes a status, so that none has to be made to find out that it would be the same. What may have
-    /// changed it counts too; what [`Pulse`] has, and the time of what is unhealthy, does not.
+    /// Returns a counter that increases with every change of the status. If the counter is unchanged, callers can reuse
+    /// their last [`Status`]. The counter ignores the fields of [`Pulse`] and the measured unhealthy time, and may
+    /// increase without a change.
     #[must_use]
     pub const fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What an input changes by itself. Of the chain most is about others, and a look at the money shows nowhere: what
-    /// follows from those is counted where it is taken.
+    /// Increases the change counter for an input that changes the status directly. Most chain events concern other
+    /// providers, and balance queries do not appear in the status. The functions that process those inputs increase the
+    /// counter themselves.
     pub(super) fn count_input(&mut self, input: &Input) {
         let is_quiet = match input {
             Input::Chain(event) => !matches!(event, ChainEvent::Resync(_)),
@@ -33,7 +35,7 @@ impl Engine {
         self.changes += u64::from(!is_quiet);
     }
 
-    /// What changes with every block and every call.
+    /// Returns the part of the status that changes with every block and every call.
     #[must_use]
     pub fn pulse(&self) -> Pulse {
         Pulse {
@@ -44,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// A plain snapshot of everything.
+    /// Returns a snapshot of the state.
     #[must_use]
     pub fn status(&self, now: Now) -> Status {
         Status {
@@ -54,7 +56,7 @@ impl Engine {
             height: self.progress.height(),
             block_time: self.progress.block_time(),
             chain_known: self.progress.chain_known(),
-            // Until the chain is known, nothing says that there is no record.
+            // Before the first `Resync`, a missing provider record is not evidence.
             registered: !self.progress.chain_known() || self.market.is_registered(),
             deposit_missing: self.deposit_missing(),
             inventory_known: self.reservations.is_known(),
@@ -76,7 +78,7 @@ impl Engine {
     fn order_statuses(&self) -> Vec<OrderStatus> {
         let status = |(id, machine): (&crate::types::OrderId, &super::order::Order)| OrderStatus {
             order: id.clone(),
-            phase: machine.shown_phase(),
+            phase: machine.status_phase(),
             price: machine.price().cloned(),
         };
         self.market.orders().into_iter().map(status).collect()

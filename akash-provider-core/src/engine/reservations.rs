@@ -1,9 +1,9 @@
-//! The ledger of reservations: what is promised or leased, counted once, on top of the capacity that is left.
+//! Ledger of reservations: the capacity of bids and leases, subtracted from the inventory.
 //!
-//! A reservation is made before a bid and lasts until the order is lost or the lease is torn down. It is
-//! pinned: when capacity changes it is taken again at the same places, with the same promise; pods only say on
-//! which node a replica is. Whatever the order of calls, the state equals a count from scratch
-//! ([`Reservations::recount_matches`]).
+//! A reservation is made before a bid and lasts until the order is lost or the lease is torn down. A reservation is
+//! pinned to nodes. After an inventory update, the same amounts and GPU models are reserved on the same nodes, and
+//! running pods only update the node of each replica. The state does not depend on the order of calls and always equals
+//! a count from scratch ([`Reservations::recount_matches`]).
 
 use crate::bidding::Decline;
 use crate::config::Config;
@@ -30,40 +30,40 @@ pub use capacity::Capacity;
 pub use commit::{committed, committed_units};
 use pools::{Claim, Pools};
 
-/// The ledger of reservations.
+/// Ledger of reservations.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Reservations {
     config: Config,
-    known: Option<Known>,
-    held: HashMap<OrderId, Held, FxBuildHasher>,
-    /// Orders of which a replica is nowhere.
-    homeless: BTreeSet<OrderId>,
-    /// Leases of which it was not read yet what they hold: no bid of theirs is known.
+    known: Option<InventoryState>,
+    held: HashMap<OrderId, Reservation, FxBuildHasher>,
+    /// Orders with replicas that fit on no node.
+    unplaced: BTreeSet<OrderId>,
+    /// Leases with unknown resources, because their bid was not read yet.
     unread: BTreeSet<OrderId>,
     pools: Pools,
-    /// Orders whose addresses the pool's last count has, and which were not given back since.
+    /// Orders with IP addresses in the last count of the pool, unless released since.
     counted: HashSet<OrderId, FxBuildHasher>,
-    shared: params::Shared,
+    shared: params::ParamsInterner,
 }
 
-/// Capacity, once it is known.
+/// Inventory with all reservations applied.
 #[derive(Debug, Serialize, Deserialize)]
-struct Known {
+struct InventoryState {
     #[serde(with = "crate::inventory::written")]
     base: Arc<dyn Inventory>,
-    /// The base less all that is held.
+    /// Free capacity: `base` minus all reservations.
     #[serde(with = "crate::inventory::written")]
     left: Box<dyn Inventory>,
-    /// Of the base: what there is, and what others use.
+    /// Total capacity of `base`, and its use by other workloads.
     in_use: Utilization,
-    /// Nodes of the pods by order, on nodes of the base.
+    /// Nodes of the running pods by order, limited to nodes of `base`.
     #[serde(default)]
     pods: Pods,
 }
 
 type Pods = HashMap<OrderId, Box<[Place]>, FxBuildHasher>;
 
-impl Clone for Known {
+impl Clone for InventoryState {
     fn clone(&self) -> Self {
         Self {
             base: Arc::clone(&self.base),
@@ -74,19 +74,20 @@ impl Clone for Known {
     }
 }
 
-/// One reservation, kept small.
+/// One reservation. Kept small, because there is one for each bid and lease.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Held {
+struct Reservation {
     units: Arc<Vec<ResourceUnit>>,
     params: Arc<SchedulerParamsById>,
     places: Box<[Place]>,
     claim: Claim,
     active: bool,
-    /// The bid that won may be another than the one this was made for. Mostly it is not: its own answer is late.
-    doubted: bool,
+    /// True if the bid that won may differ from the bid of this reservation. Usually it is the same bid with a late
+    /// result.
+    needs_recheck: bool,
 }
 
-impl Held {
+impl Reservation {
     fn allocation(&self) -> Allocation {
         Allocation {
             units: self.units.to_vec(),
@@ -97,7 +98,7 @@ impl Held {
 }
 
 impl Reservations {
-    /// An empty ledger that does not know the capacity yet.
+    /// Creates an empty ledger without inventory.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         Self {
@@ -105,27 +106,28 @@ impl Reservations {
             config: config.clone(),
             known: None,
             held: HashMap::default(),
-            homeless: BTreeSet::new(),
+            unplaced: BTreeSet::new(),
             unread: BTreeSet::new(),
             counted: HashSet::default(),
-            shared: params::Shared::default(),
+            shared: params::ParamsInterner::default(),
         }
     }
 
-    /// True once capacity is known.
+    /// Returns true after the first inventory update.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         self.known.is_some()
     }
 
-    /// Takes a fresh view of the capacity. Every reservation is taken again at its places, which pods may have
-    /// moved; what it was promised stays. Replicas on nodes that are gone look for another place with the same
-    /// promise. Where there is too little, that shows as overcommitted, and nothing is lost.
+    /// Replaces the inventory and applies all reservations again.
+    ///
+    /// Replicas move to the nodes of their pods. Replicas on removed nodes are placed again, with the same GPU models.
+    /// If the new inventory is too small, it is reported as overcommitted, and no reservation is lost.
     pub fn update(&mut self, update: InventoryUpdate) {
         let usage = update.leased_ips.as_ref();
-        // The pools start from nothing here: every claim is taken again below.
+        // All claims are added again below.
         self.pools.recount(usage);
-        // Without a new count the last one holds.
+        // Without a new count, the last count applies.
         if let Some(usage) = usage {
             let confirmed = usage.confirmed.iter();
             self.counted = confirmed.map(|lease| lease.order.clone()).collect();
@@ -139,11 +141,11 @@ impl Reservations {
         });
         let pods: Pods = placements.collect();
         let mut left = update.inventory.dup();
-        self.homeless.clear();
+        self.unplaced.clear();
         for (order, held) in &mut self.held {
             let pods = pods.get(order).map_or(&[][..], |pods| pods);
             let on_known = |p: &Place| nodes.contains(&*p.node);
-            // Without pods, and with all its nodes there, a reservation stays where it is.
+            // Without pods, a reservation stays on its nodes if all of them still exist.
             if !pods.is_empty() || !held.places.iter().all(on_known) {
                 let mut places = pins::moved(&held.units, &held.places, pods);
                 places.retain(on_known);
@@ -155,31 +157,32 @@ impl Reservations {
             self.pools.take(held.claim);
             left.restore(&held.allocation());
             if pins::incomplete(&held.units, &held.places) {
-                self.homeless.insert(order.clone());
+                self.unplaced.insert(order.clone());
             }
         }
         let base = update.inventory;
         let in_use = Utilization::of(&metrics);
-        self.known = Some(Known {
+        self.known = Some(InventoryState {
             base,
             left,
             in_use,
             pods,
         });
-        self.find_homes();
+        self.place_all_missing();
     }
 
-    /// Reserves what an order asks for, commit levels applied. An order that holds a reservation keeps it.
+    /// Reserves the resources of an order, with commit levels applied. An existing reservation is returned unchanged.
     ///
     /// # Errors
-    /// What is missing: capacity, external ports, leased IPs, or the knowledge of them, which also lacks while a
-    /// lease is there whose bid was not read yet ([`adopt_unread`](Self::adopt_unread)). Nothing is taken then.
+    /// Returns the missing resource: capacity, external ports or leased IPs. Also fails while the inventory, the IP
+    /// usage or the resources of an existing lease ([`adopt_unread`](Self::adopt_unread)) are unknown. On an error,
+    /// nothing is reserved.
     pub fn reserve(&mut self, order: &OrderId, spec: &GroupSpec) -> Result<Arc<Vec<ResourceUnit>>, Decline> {
         if let Some(held) = self.held.get(order) {
             return Ok(Arc::clone(&held.units));
         }
-        // The pools before the nodes: they are cheap to ask, and nothing has to be given back.
-        let claim = capacity::check(spec, &self.pools, &self.first())?;
+        // The pools are checked first: the check is cheap and needs no rollback.
+        let claim = capacity::check(spec, &self.pools, &self.blocking_orders())?;
         let Some(known) = &mut self.known else {
             return Err(Decline::Unknown {
                 message: "the capacity of the cluster is not known yet".to_owned(),
@@ -189,64 +192,65 @@ impl Reservations {
         let allocation = capacity::place(spec, &self.config, &mut *known.left, take)?;
         self.pools.take(claim);
         let units = Arc::new(allocation.units);
-        let held = Held {
+        let held = Reservation {
             units: Arc::clone(&units),
             params: self.shared.intern(allocation.params),
             places: allocation.places.into(),
             claim,
             active: false,
-            doubted: false,
+            needs_recheck: false,
         };
         self.held.insert(order.clone(), held);
         Ok(units)
     }
 
-    /// The order that was promised GPUs and finds no place.
-    fn gpus_owed_to(&self) -> Option<&OrderId> {
+    /// Returns an order with reserved GPUs and replicas that fit on no node.
+    fn unplaced_gpu_order(&self) -> Option<&OrderId> {
         let owed = |order: &&OrderId| {
             let held = self.held.get(*order);
-            held.is_some_and(|held| capacity::wants_gpus(&held.units))
+            held.is_some_and(|held| capacity::requests_gpus(&held.units))
         };
-        self.homeless.iter().find(owed)
+        self.unplaced.iter().find(owed)
     }
 
-    fn first(&self) -> capacity::First {
-        capacity::First {
+    fn blocking_orders(&self) -> capacity::BlockingOrders {
+        capacity::BlockingOrders {
             unread: self.unread.first().cloned(),
-            owed_gpus: self.gpus_owed_to().cloned(),
+            unplaced_gpus: self.unplaced_gpu_order().cloned(),
         }
     }
 
-    /// Why a reservation is no longer good for a bid: it has lost its place, or another promise came to light
-    /// since that needs the GPUs, the ports or the addresses, or that was not read yet.
+    /// Returns the reason why a reservation can no longer back a bid: its replicas fit on no node any more, or another
+    /// reservation, found later, needs the GPUs, ports or addresses or has unknown resources.
     #[must_use]
     pub fn displaced(&self, order: &OrderId) -> Option<Decline> {
         let held = self.held.get(order)?;
         if let Some(order) = self.unread.first() {
-            return Some(capacity::not_read(order));
+            return Some(capacity::unread_lease(order));
         }
-        if let Some(decline) = self.pools.overdrawn(held.claim) {
+        if let Some(decline) = self.pools.check_overcommit(held.claim) {
             return Some(decline);
         }
-        if self.homeless.is_empty() {
+        if self.unplaced.is_empty() {
             return None;
         }
-        if self.homeless.contains(order) {
+        if self.unplaced.contains(order) {
             return Some(Decline::InsufficientCapacity {
                 message: "its replicas have lost their place since it was reserved".to_owned(),
             });
         }
-        let wants = capacity::wants_gpus(&held.units);
-        let owed = self.gpus_owed_to().filter(|_| wants)?;
-        Some(capacity::gpus_are_owed(owed))
+        let wants = capacity::requests_gpus(&held.units);
+        let owed = self.unplaced_gpu_order().filter(|_| wants)?;
+        Some(capacity::gpus_reserved_for(owed))
     }
 
-    /// Takes over a reservation that was made before a restart. `offer` is what the bid promised and is not
-    /// divided again; where the bid says nothing, the group is reserved as `spec` has it. Never fails: what
-    /// has no room shows as overcommitted. A reservation with units is left as it is.
+    /// Adopts a reservation from before a restart. Never fails: missing capacity is reported as overcommitted.
+    ///
+    /// `offer` is the offer of the bid, with commit levels already applied. If it is empty, the resources of `spec` are
+    /// reserved. An existing reservation with units is not changed.
     pub fn adopt(&mut self, order: &OrderId, offer: &[ResourceUnit], spec: Option<&GroupSpec>) {
         self.unread.remove(order);
-        // What is a lease by now stays one.
+        // The reservation of a lease stays active.
         let mut active = false;
         if let Some(held) = self.held.get(order) {
             if !held.units.is_empty() || (offer.is_empty() && spec.is_none()) {
@@ -264,18 +268,18 @@ impl Reservations {
             confirmed: self.counted.contains(order),
             ..claim(&units)
         };
-        // Replicas that run have a place; only the rest looks for one.
+        // Running replicas stay on their nodes. Only the others are placed.
         let pods = self.known.as_ref().and_then(|known| known.pods.get(order));
         let places = pods
             .map(|pods| pins::moved(&units, &[], pods))
             .unwrap_or_default();
-        let held = Held {
+        let held = Reservation {
             claim,
-            params: self.shared.intern(params::promised(&units)),
+            params: self.shared.intern(params::fixed_params(&units)),
             units: Arc::new(units),
             places: places.into(),
             active,
-            doubted: false,
+            needs_recheck: false,
         };
         self.pools.take(held.claim);
         if let Some(known) = &mut self.known {
@@ -284,30 +288,30 @@ impl Reservations {
         let incomplete = pins::incomplete(&held.units, &held.places);
         self.held.insert(order.clone(), held);
         if incomplete && self.known.is_some() {
-            self.homeless.insert(order.clone());
-            self.find_home(order);
+            self.unplaced.insert(order.clone());
+            self.place_missing(order);
         }
     }
 
-    /// Takes over a lease of which nothing is known but that it is there. Until somebody has looked, which is
-    /// [`adopt`](Self::adopt) whatever it finds, nothing is reserved for others.
+    /// Adopts a lease with unknown resources. No further reservations are possible until [`adopt`](Self::adopt) is
+    /// called, with any result.
     pub fn adopt_unread(&mut self, order: &OrderId) {
         self.adopt(order, &[], None);
         self.unread.insert(order.clone());
     }
 
-    /// Makes a reservation what our bid promises, should that be another thing: a bid from before a restart may
-    /// land after the order was reserved anew.
-    pub fn keep_promise(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
+    /// Adjusts a reservation to the offer of this provider's bid on the chain. They differ if a bid from before a
+    /// restart is included after the order was reserved again.
+    pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
         let Some(held) = self.held.get_mut(order) else {
             return;
         };
-        held.doubted = false;
-        if offer.is_empty() || params::same_promise(&held.units, offer) {
+        held.needs_recheck = false;
+        if offer.is_empty() || params::matches_offer(&held.units, offer) {
             return;
         }
         if held.units.is_empty() {
-            // It becomes known only now.
+            // The resources were unknown until now.
             return self.adopt(order, offer, None);
         }
         let active = held.active;
@@ -318,124 +322,123 @@ impl Reservations {
         }
     }
 
-    /// Whether a bid promised what is reserved has to be looked up.
+    /// Marks the reservation for a comparison with the offer of the bid on the chain.
     pub fn recheck_offer(&mut self, order: &OrderId) {
         if let Some(held) = self.held.get_mut(order) {
-            held.doubted = true;
+            held.needs_recheck = true;
         }
     }
 
-    /// True when what is reserved is what was promised.
+    /// Returns true if the reservation is known to match the offer of the bid.
     #[must_use]
-    pub fn is_promise_known(&self, order: &OrderId) -> bool {
+    pub fn is_offer_known(&self, order: &OrderId) -> bool {
         let held = self.held.get(order);
-        held.is_some_and(|h| !h.units.is_empty() && !h.doubted)
+        held.is_some_and(|h| !h.units.is_empty() && !h.needs_recheck)
     }
 
-    /// Gives a reservation back; its capacity is free at once. False when there was none.
+    /// Releases a reservation. Its capacity is free immediately. Returns false if there was none.
     pub fn unreserve(&mut self, order: &OrderId) -> bool {
         self.unread.remove(order);
         let Some(held) = self.held.remove(order) else {
             return false;
         };
-        self.homeless.remove(order);
-        // What gives no address back, as long as its units are not known, leaves the count as it is.
+        self.unplaced.remove(order);
+        // Without known units, no addresses are released, so the count stays.
         if held.claim.ips > 0 {
             self.counted.remove(order);
         }
-        self.pools.give_back(held.claim);
+        self.pools.release(held.claim);
         if let Some(known) = &mut self.known {
             known.left.release(&held.allocation());
         }
-        // What comes free goes first to those who were promised room and have none.
-        self.find_homes();
+        // Free capacity is used first for reservations with unplaced replicas.
+        self.place_all_missing();
         true
     }
 
-    /// The units of a reservation: commit levels applied, GPU models concrete.
+    /// Returns the units of a reservation, with commit levels applied and concrete GPU models.
     #[must_use]
     pub fn units(&self, order: &OrderId) -> Option<Arc<Vec<ResourceUnit>>> {
         self.held.get(order).map(|h| Arc::clone(&h.units))
     }
 
-    /// The scheduling facts of a reservation.
+    /// Returns the scheduler parameters of a reservation.
     #[must_use]
     pub fn params(&self, order: &OrderId) -> Option<Arc<SchedulerParamsById>> {
         self.held.get(order).map(|h| Arc::clone(&h.params))
     }
 
-    /// Takes over the scheduling facts a deployment already runs with; what they do not say stays as promised.
-    /// Units are narrowed to the GPUs they name, and where that is another promise than before, the replicas
-    /// are placed again. False when there is no such reservation.
+    /// Merges the scheduler parameters of a running deployment into its reservation. Units are narrowed to the given
+    /// GPU models, and the replicas are placed again if the models changed. Returns false if there is no reservation.
     pub fn set_params(&mut self, order: &OrderId, params: &SchedulerParamsById) -> bool {
         let Some(held) = self.held.get_mut(order) else {
             return false;
         };
-        let mut promise = (*held.params).clone();
+        let mut params_promised = (*held.params).clone();
         for (id, params) in params.iter().filter(|(_, params)| params.is_some()) {
-            promise.insert(*id, params.clone());
+            params_promised.insert(*id, params.clone());
         }
-        if promise == *held.params {
+        if params_promised == *held.params {
             return true;
         }
         let before = held.allocation();
         let mut units = before.units.clone();
-        let changed = params::narrow(&mut units, &promise);
-        held.params = self.shared.intern(promise);
+        let changed = params::narrow(&mut units, &params_promised);
+        held.params = self.shared.intern(params_promised);
         if changed {
             held.units = Arc::new(units);
             held.places = Box::default();
             if let Some(known) = &mut self.known {
-                // Given back exactly as it was taken, or the ledger would drift.
+                // Released exactly as reserved, so that the free capacity stays exact.
                 known.left.release(&before);
                 known.left.restore(&held.allocation());
-                self.homeless.insert(order.clone());
-                self.find_home(order);
+                self.unplaced.insert(order.clone());
+                self.place_missing(order);
             }
         }
         true
     }
 
-    /// A lease holds the reservation. False when there is none.
+    /// Marks the reservation as held by a lease. Returns false if there is none.
     pub fn mark_active(&mut self, order: &OrderId) -> bool {
         let held = self.held.get_mut(order);
         held.map(|h| h.active = true).is_some()
     }
 
-    /// True when the order holds a reservation.
+    /// Returns true if the order has a reservation.
     #[must_use]
     pub fn contains(&self, order: &OrderId) -> bool {
         self.held.contains_key(order)
     }
 
-    /// How many reservations are held, of bids and of leases.
+    /// Returns the number of reservations of bids and leases.
     #[must_use]
     pub fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// True when nothing is held.
+    /// Returns true if there are no reservations.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Orders that hold a reservation, sorted.
+    /// Returns the orders with a reservation, sorted.
     pub fn orders(&self) -> impl Iterator<Item = &OrderId> {
         let mut orders: Vec<_> = self.held.keys().collect();
         orders.sort_unstable();
         orders.into_iter()
     }
 
-    fn find_homes(&mut self) {
-        // A copy, because who finds a place leaves the set.
-        for order in self.homeless.clone() {
-            self.find_home(&order);
+    fn place_all_missing(&mut self) {
+        // A copy, because a placed order is removed from the set.
+        for order in self.unplaced.clone() {
+            self.place_missing(&order);
         }
     }
 
-    /// Places the replicas of a reservation that are nowhere, as far as there is room.
-    fn find_home(&mut self, order: &OrderId) {
+    /// Places the unplaced replicas of a reservation as far as capacity allows.
+    fn place_missing(&mut self, order: &OrderId) {
         let (Some(known), Some(held)) = (&mut self.known, self.held.get_mut(order)) else {
             return;
         };
@@ -456,39 +459,39 @@ impl Reservations {
         };
         let mut missing = with_counts(&|u| u.count.saturating_sub(placed(u)));
         missing.retain(|u| u.count > 0);
-        // What has a place keeps it; only the rest looks for room.
+        // Placed replicas stay on their nodes. Only the others are placed.
         known.left.release(&before);
         known.left.restore(&pinned);
         let found = pins::find(&mut *known.left, &missing);
         let (mut units, mut places) = (before.units, before.places);
-        let mut promise = (*held.params).clone();
+        let mut params_promised = (*held.params).clone();
         for allocation in &found {
-            // Taken only to be found: below, all of it is taken as one.
+            // Released here, because the whole reservation is restored below.
             known.left.release(allocation);
             for place in &allocation.places {
                 pins::add(&mut places, place, place.replicas);
             }
             for (id, params) in &allocation.params {
-                // A promise stays as it was made; only what was left open is filled in.
-                let open = promise.get(id).is_none_or(Option::is_none);
+                // Parameters promised to the tenant do not change. Only undetermined parameters are set.
+                let open = params_promised.get(id).is_none_or(Option::is_none);
                 if open {
-                    promise.insert(*id, params.clone());
+                    params_promised.insert(*id, params.clone());
                 }
             }
         }
         known.left.release(&pinned);
-        params::narrow(&mut units, &promise);
+        params::narrow(&mut units, &params_promised);
         held.units = Arc::new(units);
         held.places = places.into();
-        held.params = self.shared.intern(promise);
+        held.params = self.shared.intern(params_promised);
         known.left.restore(&held.allocation());
         if !pins::incomplete(&held.units, &held.places) {
-            self.homeless.remove(order);
+            self.unplaced.remove(order);
         }
     }
 }
 
-/// What some units take from the pools.
+/// Returns the ports and IP addresses that the units need.
 fn claim(units: &[ResourceUnit]) -> Claim {
     let endpoints = units.iter().flat_map(|u| &u.resources.endpoints);
     let ports = endpoints.filter(|e| e.kind == EndpointKind::RandomPort).count();

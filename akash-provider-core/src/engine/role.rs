@@ -1,4 +1,4 @@
-//! What this instance may do: whether it leads, since when it may close, whether it stops, whether bids are held back.
+//! Role and permissions of this instance: leadership, permission to close, shutdown and held bids.
 
 use super::input::Leadership;
 use super::phase::Lifecycle;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What this instance may do.
+/// Role and permissions of this instance.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Role {
     lifecycle: Lifecycle,
@@ -17,7 +17,7 @@ pub(super) struct Role {
 }
 
 impl Role {
-    /// Leads until it is told otherwise.
+    /// Creates the role of a leader, which changes with the first [`Leadership`] input.
     pub(super) const fn new() -> Self {
         Self {
             lifecycle: Lifecycle::Init,
@@ -43,19 +43,19 @@ impl Role {
         matches!(self.leadership, Leadership::Standby)
     }
 
-    /// It leads, and the transactions of a leader before it have expired.
+    /// Returns true if this instance leads and the transactions of the previous leader have expired.
     pub(super) fn may_close(&self, now: Mono) -> bool {
         !self.is_standby() && now >= self.closes_from
     }
 
-    /// Why no bid is sent, where that is so.
+    /// Returns the reason why no bids are sent, or `None` if bidding is allowed.
     pub(super) fn bids_held(&self) -> Option<&str> {
         self.bids_held.as_deref()
     }
 
-    /// The chain is known: it runs.
+    /// Marks the provider as running after the first `Resync`.
     pub(super) fn run(&mut self) {
-        // A stop that came first stays.
+        // A shutdown before the first `Resync` remains in effect.
         if self.lifecycle == Lifecycle::Init {
             self.lifecycle = Lifecycle::Running;
         }
@@ -69,10 +69,10 @@ impl Role {
         self.bids_held = why;
     }
 
-    /// Leadership changes; true where it is taken over. `grace` is how long transactions of the leader before may
-    /// still land.
-    pub(super) fn lead(&mut self, leadership: Leadership, now: Mono, grace: Duration) -> bool {
-        // Whoever has another epoch than before may have been followed and preceded by another leader.
+    /// Changes the leadership, and returns true on a takeover. `grace` is the time during which transactions of the
+    /// previous leader can still be included in a block.
+    pub(super) fn set_leadership(&mut self, leadership: Leadership, now: Mono, grace: Duration) -> bool {
+        // A new epoch counts as a takeover: another instance may have led between the two epochs.
         let takes_over = leadership != self.leadership && leadership != Leadership::Standby;
         self.leadership = leadership;
         if takes_over {

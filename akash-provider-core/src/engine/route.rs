@@ -1,9 +1,9 @@
-//! Which input goes to which machine: a map look-up each, never a loop over all.
+//! Routes each input to its machine with a map lookup.
 
 use super::input::{Completion, Refusal, RefusalKind, Reply, Request, RequestId};
-use super::progress::Follows;
+use super::progress::BlockPosition;
 use super::table::Lane;
-use super::workload::HeardBy;
+use super::workload::ReportSource;
 use super::{EffectId, Engine, Target, deployment, escrow, order, workload};
 use crate::types::{ChainEvent, DecCoin, LeaseId};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 impl Engine {
     pub(super) fn chain_event(&mut self, event: ChainEvent) {
         match event {
-            ChainEvent::Resync(_) => self.market.forget_bid_counts(),
-            ChainEvent::Block { .. } => self.progress.told(false),
+            ChainEvent::Resync(_) => self.market.clear_bid_counts(),
+            ChainEvent::Block { .. } => self.progress.set_within_block(false),
             ChainEvent::DeploymentCreated { .. }
             | ChainEvent::DeploymentUpdated { .. }
             | ChainEvent::DeploymentClosed { .. }
@@ -27,18 +27,17 @@ impl Engine {
             | ChainEvent::LeaseClosed { .. }
             | ChainEvent::LeaseReclaimStarted { .. }
             | ChainEvent::ProviderUpdated { .. }
-            | ChainEvent::AuditChanged { .. } => self.progress.told(true),
+            | ChainEvent::AuditChanged { .. } => self.progress.set_within_block(true),
         }
-        // Noted before it is handled: a machine may ask whether it is within a block.
+        // Updated before the event is handled, because machines read this value.
         match event {
             ChainEvent::Resync(snapshot) => self.resync(&snapshot),
-            // Before the first snapshot there is nothing to relate an event to; the snapshot contains it.
+            // Before the first snapshot, events are ignored. The snapshot will contain their results.
             _ if !self.progress.chain_known() => {}
             ChainEvent::Block { height, time } => self.block(height, time),
             ChainEvent::OrderCreated { id } => self.order_created(&id),
             ChainEvent::OrderClosed { id } => self.order_closed(&id),
-            // What is told a second time, or is in a snapshot ahead of the stream, may be about the order before the
-            // one in hand.
+            // A replayed event may concern an earlier order of the group, not the current one.
             ChainEvent::GroupClosed { .. } | ChainEvent::GroupPaused { .. }
                 if self.progress.is_replayed() => {}
             ChainEvent::GroupClosed { id } | ChainEvent::GroupPaused { id } => self.group_stopped(&id),
@@ -49,14 +48,16 @@ impl Engine {
                 }
             }
             ChainEvent::LeaseCreated { id, price } => self.lease_created(&id, &price),
-            ChainEvent::LeaseClosed { id, reason } => self.lease_over(&id, HeardBy::Chain, Some(reason)),
+            ChainEvent::LeaseClosed { id, reason } => {
+                self.report_lease_closed(&id, ReportSource::Chain, Some(reason))
+            }
             ChainEvent::LeaseReclaimStarted { id, deadline, .. } => {
                 self.drive_workload(&id, workload::Input::Reclaiming(deadline));
             }
             ChainEvent::DeploymentClosed { id } => self.drive_deployment(&id, deployment::Input::Closed),
             ChainEvent::ProviderUpdated { owner } => self.provider_updated(&owner),
             ChainEvent::AuditChanged { auditor, owner } => self.audit_changed(&auditor, &owner),
-            // A manifest is checked against a fresh record, so nothing is remembered of these.
+            // These events are ignored: the engine fetches the deployment when it checks a manifest.
             ChainEvent::DeploymentCreated { .. }
             | ChainEvent::DeploymentUpdated { .. }
             | ChainEvent::GroupStarted { .. } => {}
@@ -64,10 +65,10 @@ impl Engine {
     }
 
     fn lease_created(&mut self, id: &LeaseId, price: &DecCoin) {
-        // Whoever has won, it takes no more bids.
-        self.market.forget_bid_count(&id.order);
+        // The group's order is closed for all providers.
+        self.market.remove_bid_count(&id.order);
         if id.provider == self.config.provider {
-            // The order first: it knows how the lease came, and leaves its reservation to it.
+            // The order first, because it determines the origin of the lease and passes its reservation on.
             let origin = self.order_won(&id.order);
             self.lease_won(id, price, origin);
         } else {
@@ -77,19 +78,19 @@ impl Engine {
 
     fn block(&mut self, height: u64, time: crate::types::BlockTime) {
         match self.progress.block(height, time) {
-            Follows::Not => return,
-            Follows::Directly => {}
-            Follows::AfterGap => {
-                // The contract says there are no gaps; if there is one, look at everything.
-                self.scan.soon();
-                self.market.forget_bid_counts();
+            BlockPosition::AlreadyProcessed => return,
+            BlockPosition::Next => {}
+            BlockPosition::AfterGap => {
+                // The event source must not leave gaps. After a gap, a full scan repairs the state.
+                self.scan.schedule_now();
+                self.market.clear_bid_counts();
             }
         }
         self.start_manifest_clocks();
         self.market.block(self.progress.mono());
     }
 
-    /// What has come goes to who waits for it.
+    /// Passes a completion to the machine or component that made the call.
     pub(super) fn route_completion(&mut self, id: EffectId, target: Target, completion: Completion) {
         if let Completion::Tx(result) = &completion {
             self.transaction_ended(result);
@@ -114,7 +115,12 @@ impl Engine {
                 self.workload_completed(&lease, id, Lane::Main, workload::Input::TornDown(result));
             }
             (Target::WorkloadChain(lease), Completion::Lease(result)) => {
-                self.workload_completed(&lease, id, Lane::Chain, workload::Input::Seen(Box::new(result)));
+                self.workload_completed(
+                    &lease,
+                    id,
+                    Lane::Chain,
+                    workload::Input::LeaseFetched(Box::new(result)),
+                );
             }
             (Target::WorkloadChain(lease), Completion::Tx(result)) => {
                 self.workload_completed(&lease, id, Lane::Chain, workload::Input::Tx(result));
@@ -146,7 +152,7 @@ impl Engine {
 
     pub(super) fn requested(&mut self, id: RequestId, request: Request) {
         if self.role.is_stopping() {
-            let message = "the provider is stopping; ask again in a minute".to_owned();
+            let message = "the provider is stopping; retry in a minute".to_owned();
             return self.reply(
                 id,
                 Err(Refusal {
@@ -155,8 +161,8 @@ impl Engine {
                 }),
             );
         }
-        if let Some(what) = self.not_known_for(&request) {
-            let message = format!("{what} is not known yet; ask again in a minute");
+        if let Some(subject) = self.unknown_for(&request) {
+            let message = format!("{subject} is not known yet; retry in a minute");
             let kind = RefusalKind::Unavailable;
             return self.reply(id, Err(Refusal { kind, message }));
         }
@@ -166,8 +172,8 @@ impl Engine {
                 manifest,
                 hashes,
             } => {
-                // A manifest may come before the lease is known here.
-                self.deployment_slot(&deployment);
+                // A manifest may arrive before the event of its lease.
+                self.ensure_deployment(&deployment);
                 let submission = deployment::Submission {
                     request: Some(id),
                     manifest,
@@ -182,7 +188,7 @@ impl Engine {
             | Request::ReleaseBreakerFor { .. }
                 if self.role.is_standby() =>
             {
-                let message = "this instance is a standby; ask the leading one".to_owned();
+                let message = "this instance is a standby; send the request to the leader".to_owned();
                 self.reply(
                     id,
                     Err(Refusal {
@@ -218,17 +224,17 @@ impl Engine {
         }
     }
 
-    /// What has to be known before a request can be judged: leases come from the chain, claims of hostnames
-    /// from the cluster.
-    const fn not_known_for(&self, request: &Request) -> Option<&'static str> {
+    /// Returns the missing information without which a request cannot be checked: leases come from the chain, hostname
+    /// claims from the cluster.
+    const fn unknown_for(&self, request: &Request) -> Option<&'static str> {
         match request {
-            // The operator may release it whatever is known.
+            // The operator can release the breaker at any time.
             Request::ReleaseBreaker | Request::ReleaseBreakerFor { .. } => None,
-            _ if !self.progress.chain_known() => Some("the chain"),
+            _ if !self.progress.chain_known() => Some("the state of the chain"),
             Request::SubmitManifest { .. } | Request::TransferHostnames { .. }
                 if !self.progress.cluster_known() =>
             {
-                Some("what the cluster runs")
+                Some("the state of the cluster")
             }
             Request::SubmitManifest { .. }
             | Request::TransferHostnames { .. }
@@ -240,7 +246,7 @@ impl Engine {
     fn end_refusal(&self, lease: &LeaseId, reason: crate::types::CloseReason) -> Option<Refusal> {
         if !reason.is_providers() {
             let message = format!(
-                "reason {} is not a provider's; give one from 10000 to 19999",
+                "cannot close lease {lease}: reason {} is not a provider's reason (10000 to 19999)",
                 reason.code()
             );
             return Some(Refusal {
@@ -249,7 +255,7 @@ impl Engine {
             });
         }
         if !self.has_lease(lease) {
-            let message = format!("no live lease {lease} with this provider");
+            let message = format!("this provider has no active lease {lease}");
             return Some(Refusal {
                 kind: RefusalKind::NoLease,
                 message,

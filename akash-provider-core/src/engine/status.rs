@@ -1,4 +1,4 @@
-//! What the engine says of itself: plain data, cheap to make, for status pages, metrics and people.
+//! Status of the engine as plain data, for status pages and metrics.
 
 use super::phase::{LeasePhase, Lifecycle, OrderPhase};
 use crate::cluster::Health;
@@ -9,70 +9,70 @@ use crate::types::{
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// A plain snapshot of the engine.
+/// Snapshot of the engine's state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct Status {
-    /// Where the provider is in its life.
+    /// Life-cycle phase of the provider.
     pub lifecycle: Lifecycle,
-    /// True when we may write.
+    /// True if this instance leads and may send writes.
     pub leader: bool,
-    /// Why no bid is sent, where bids are held back.
+    /// Reason why no bids are sent, or `None` if bidding is allowed.
     pub bids_held: Option<String>,
-    /// Height up to which the chain is processed.
+    /// Height of the newest processed block.
     pub height: Height,
-    /// Time of that block.
+    /// Block time of the newest processed block.
     pub block_time: BlockTime,
-    /// True once the first `Resync` was processed.
+    /// True after the first `Resync` was processed.
     pub chain_known: bool,
-    /// False when the chain is known and has no record of this provider: it bids on nothing then.
+    /// False if the chain state is known and contains no record of this provider. The provider then bids on no order.
     pub registered: bool,
-    /// What the account has and what a bid takes, where it can pay no deposit: orders wait for it.
+    /// Account balance and required deposit, if the account cannot pay the deposit of a bid. Orders wait in this case.
     pub deposit_missing: Option<String>,
-    /// True once capacity is known.
+    /// True after the first inventory update.
     pub inventory_known: bool,
-    /// True once the cluster's workloads are known.
+    /// True if the workloads in the cluster are known.
     pub cluster_known: bool,
-    /// Orders in hand, each with the step it has reached.
+    /// Orders in progress, with their phases.
     pub orders: Vec<OrderStatus>,
-    /// Counts of declined orders by reason, since the start.
+    /// Numbers of declined orders by reason, since the start.
     pub declines: BTreeMap<DeclineCode, u64>,
-    /// The latest declines with their reasons, newest last.
+    /// Most recent declines with their reasons, newest last.
     pub recent_declines: Vec<DeclineStatus>,
-    /// Leases in hand, those that are ending included.
+    /// Leases of this provider, including leases that are being closed.
     pub leases: Vec<LeaseInfo>,
-    /// Deployments whose manifests or money we look after.
+    /// Deployments with leases of this provider, with their manifests and escrow accounts.
     pub deployments: Vec<DeploymentStatus>,
-    /// Capacity that is left, and who holds the rest.
+    /// Free capacity and reservations.
     pub inventory: InventoryStatus,
-    /// Hostnames claimed, with their holders.
+    /// Claimed hostnames and the leases that hold them.
     pub hostnames: BTreeMap<String, LeaseId>,
-    /// Whether our own ends of leases go through, and which of them wait.
+    /// State of the circuit breaker, which limits the closes of leases by this provider.
     pub breaker: BreakerStatus,
-    /// Differences the last full scan found.
+    /// Differences found by the last full scan.
     pub last_scan_findings: Vec<String>,
-    /// Calls whose completion has not come yet.
+    /// Number of calls without a completion yet.
     pub calls_in_flight: u64,
-    /// Inputs that no machine expected, since the start.
+    /// Number of inputs that no machine expected, since the start.
     pub unexpected_inputs: u64,
 }
 
-/// What of a [`Status`] changes with every block and every call.
+/// Fields of a [`Status`] that change with every block and every call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Pulse {
-    /// Height up to which the chain is processed.
+    /// Height of the newest processed block.
     pub height: Height,
-    /// Time of that block.
+    /// Block time of the newest processed block.
     pub block_time: BlockTime,
-    /// Calls whose completion has not come yet.
+    /// Number of calls without a completion yet.
     pub calls_in_flight: u64,
-    /// Inputs that no machine expected, since the start.
+    /// Number of inputs that no machine expected, since the start.
     pub unexpected_inputs: u64,
 }
 
 impl Status {
-    /// The part of it that changes all the time.
+    /// Returns the fields that change with every block and every call.
     #[must_use]
     pub const fn pulse(&self) -> Pulse {
         Pulse {
@@ -83,7 +83,7 @@ impl Status {
         }
     }
 
-    /// Puts a newer pulse in place of its own; everything else stays.
+    /// Replaces the fields that change with every block and every call.
     pub const fn set_pulse(&mut self, pulse: Pulse) {
         self.height = pulse.height;
         self.block_time = pulse.block_time;
@@ -91,165 +91,165 @@ impl Status {
         self.unexpected_inputs = pulse.unexpected_inputs;
     }
 
-    /// True while it would be another one a moment later: unhealthy time is counted.
+    /// Returns true if the status changes with time alone, because the unhealthy time of a lease is being counted.
     #[must_use]
-    pub fn ages(&self) -> bool {
+    pub fn is_time_dependent(&self) -> bool {
         self.leases.iter().any(|lease| lease.health.is_counted())
     }
 }
 
-/// An order in hand.
+/// An order in progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OrderStatus {
-    /// Group and oseq of the order.
+    /// Id of the order.
     pub order: OrderId,
-    /// The step that the order has reached.
+    /// Phase of the order.
     pub phase: OrderPhase,
-    /// Price bid, once there is one.
+    /// Price of the bid, or `None` before the price is calculated.
     pub price: Option<DecCoin>,
 }
 
-/// An order that got no bid, with the reason.
+/// A declined order with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DeclineStatus {
-    /// Group and oseq of the order.
+    /// Id of the order.
     pub order: OrderId,
-    /// The reason alone, the key of [`Status::declines`].
+    /// Reason code, the key of [`Status::declines`].
     pub reason: DeclineCode,
-    /// The reason in a sentence, for people.
+    /// Reason as a sentence, for users.
     pub message: String,
 }
 
-/// A lease in hand, with the state of its workload.
+/// A lease with the state of its workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LeaseInfo {
-    /// Order and provider of the lease.
+    /// Id of the lease.
     pub lease: LeaseId,
     /// Price per block for the whole group.
     pub price: DecCoin,
-    /// Where its workload stands.
+    /// Phase of the workload.
     pub phase: LeasePhase,
-    /// Health that the backend reported last; unknown while the cluster cannot be watched. The clock of unhealthy
-    /// time runs while it is `bad` and stands still otherwise.
+    /// Health last reported by the backend. `unknown` if the cluster cannot be watched. Unhealthy time is counted only
+    /// while the health is `bad`.
     pub health: Health,
-    /// Known unhealthy time so far, in milliseconds.
+    /// Unhealthy time counted until now, in milliseconds.
     pub known_unhealthy_ms: u64,
-    /// Known unhealthy time that ends the lease, in milliseconds; `None` for no limit.
+    /// Unhealthy time after which the lease is closed, in milliseconds, or `None` without a limit.
     pub unhealthy_limit_ms: Option<u64>,
-    /// Version deployed last, from 1; `None` while none is, which is written as 0.
+    /// Number of the last deployed version, starting at 1. `None` before the first deploy, serialized as 0.
     #[serde(serialize_with = "or_zero")]
     pub generation: Option<u64>,
-    /// Last error of the backend for it.
+    /// Last error of the backend for this workload.
     pub last_error: Option<String>,
-    /// We are ending it, for this reason.
+    /// Close reason, if this provider is closing the lease.
     pub ending: Option<CloseReason>,
-    /// Why ending or teardown waits (breaker, standby, evidence, deadline).
+    /// Reason why the close or the teardown waits: breaker, standby, evidence or deadline.
     pub waiting_for: Option<String>,
-    /// What is wrong with its record in the cluster; while it is, nothing ends it for want of a manifest.
+    /// Problem with the workload's record in the cluster. While it exists, a missing manifest does not close the lease.
     pub record_problem: Option<String>,
-    /// Why the last payout of the lease failed; `None` after a payout.
+    /// Error of the last payout, or `None` if the last payout succeeded.
     pub payout_error: Option<String>,
 }
 
-/// A version as it is written.
+/// Serializes a missing generation as 0.
 fn or_zero<S: Serializer>(generation: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(generation.unwrap_or(0))
 }
 
-/// A deployment whose manifest or money we look after.
+/// A deployment with a manifest or an escrow account that the engine manages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DeploymentStatus {
-    /// Owner and dseq of the deployment.
+    /// Id of the deployment.
     pub deployment: DeploymentId,
-    /// Lower-case hex of the accepted manifest's hash.
+    /// Hash of the accepted manifest, in lower-case hexadecimal.
     pub manifest: Option<String>,
-    /// Block time at which a lease without manifest is given up.
+    /// Block time at which a lease without a manifest is closed.
     pub manifest_deadline: Option<BlockTime>,
-    /// Requests with a manifest that have no answer yet.
+    /// Number of submitted manifests without a response yet.
     pub waiting_requests: u32,
 }
 
-/// What is left, and who has reserved the rest.
+/// Free capacity and reservations.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct InventoryStatus {
-    /// Reservations of leases; one is held until its workload is gone.
+    /// Reservations of leases. A reservation is released after the teardown of the workload.
     pub active: Vec<ReservationStatus>,
-    /// Reservations of open bids and of orders being priced.
+    /// Reservations of open bids and of orders in progress.
     pub pending: Vec<ReservationStatus>,
-    /// What is left after all reservations.
+    /// Capacity left after all reservations.
     pub available: Metrics,
-    /// External ports that no reservation holds.
+    /// Number of unreserved external ports.
     pub external_ports_free: u32,
-    /// Leased IPs: pool size, taken, free; `None` without a pool.
+    /// Leased IP addresses, or `None` without a pool.
     pub leased_ips: Option<LeasedIpStatus>,
 }
 
-/// The pool of leased IPs.
+/// Numbers of addresses in the pool of leased IPs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct LeasedIpStatus {
-    /// How many addresses the pool has.
+    /// Size of the pool.
     pub total: u32,
-    /// In use or promised.
+    /// Number of addresses in use or reserved.
     pub allocated: u32,
-    /// Addresses neither in use nor promised.
+    /// Number of addresses neither in use nor reserved.
     pub available: u32,
 }
 
-/// One reservation, commit levels applied, summed over its replicas.
+/// One reservation, summed over its replicas, after the commit levels (overcommit) were applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReservationStatus {
-    /// The order that it was made for.
+    /// Order of the reservation.
     pub order: OrderId,
-    /// Milli-CPU; 1000 is one core.
+    /// CPU, in millicores.
     pub cpu: u64,
-    /// Whole GPU devices over all replicas.
+    /// Number of GPU devices.
     pub gpu: u64,
-    /// Bytes of memory over all replicas.
+    /// Memory, in bytes.
     pub memory: u64,
-    /// Bytes of volumes without a class.
+    /// Ephemeral storage, in bytes.
     pub storage_ephemeral: u64,
-    /// Bytes of the other volumes by class.
+    /// Storage with a class, in bytes by class.
     pub storage: BTreeMap<String, u64>,
 }
 
-/// The end of a lease that the circuit breaker holds back.
+/// A close or teardown that the circuit breaker is holding back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct HeldEnd {
-    /// Order and provider of the lease.
+pub struct HeldClose {
+    /// Id of the lease.
     pub lease: LeaseId,
-    /// Block time at which the end was held back first, in milliseconds since the Unix epoch.
+    /// Block time at which the breaker first held the close, in milliseconds since the Unix epoch.
     pub since: BlockTime,
-    /// True when the chain shows the lease as over, so that only its workload is left to remove.
+    /// True if the lease is already closed on the chain, so that only the workload must be removed.
     pub is_over: bool,
-    /// Reason, and the command that releases it.
+    /// Reason, and the command that releases the close.
     pub because: String,
 }
 
-/// The circuit breaker: which of our own ends of leases are held back, and why.
+/// State of the circuit breaker, which limits the closes of leases by this provider.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct BreakerStatus {
-    /// Own closes and scan-found teardowns wait for a release.
+    /// True if the breaker has tripped for all owners and waits for a release.
     pub tripped: bool,
-    /// Owners for whose leases alone they wait for a release.
+    /// Owners for which alone the breaker has tripped.
     pub held_owners: Vec<Address>,
-    /// Those within the window, of each owner at most half of `allowed`.
+    /// Number of closes within the window. Each owner counts at most half of `allowed`.
     pub recent: u32,
-    /// How many are allowed within the window.
+    /// Maximum number of closes within the window.
     pub allowed: u32,
-    /// Leases whose end waits for it.
+    /// Leases with a close or teardown held by the breaker.
     pub waiting: Vec<BidId>,
-    /// The same leases, each with the reason and the start of its wait.
-    pub held: Vec<HeldEnd>,
-    /// Where no record of any lease was found although there are leases; `None` when that is not so.
+    /// The same leases, with the reason and the start of the hold.
+    pub held: Vec<HeldClose>,
+    /// Message if there are leases but no records of their workloads in the cluster, otherwise `None`.
     pub records_missing: Option<String>,
-    /// Why nothing passes; `None` when it is open, be it not for all owners. What each lease waits for is said there.
+    /// Reason why the breaker holds the closes of all owners, or `None`. `held` has the reason for each lease.
     pub shut_because: Option<String>,
 }

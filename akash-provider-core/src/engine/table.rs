@@ -1,7 +1,7 @@
-//! All machines of one kind: each with its deadlines and the calls that it waits for.
+//! Storage for all machines of one type, with their deadlines and pending calls.
 //!
-//! Nothing outside changes a machine but [`Table::drive`], so a machine and its deadlines cannot disagree, and a
-//! completion that nobody waits for any more meets nobody.
+//! Only [`Table::drive`] changes a machine, so a machine and its deadlines always match. The table drops completions
+//! of calls that no machine waits for.
 
 use super::EffectId;
 use super::cx::Cx;
@@ -11,44 +11,44 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::hash::Hash;
 
-/// A state machine: a pure function from an input to itself and to what it wants.
+/// A state machine: a pure function from a state and an input to the next state and a list of actions.
 pub(super) trait Machine: Sized {
-    /// What there is one of it for.
+    /// Key of the machine, such as a lease.
     type Id: Clone + Ord + Hash;
-    /// What happens to it.
+    /// Input of the machine.
     type Input;
-    /// What it wants done outside of itself.
+    /// Action that the engine carries out for the machine.
     type Action;
 
-    /// One step: the machine is consumed, and what it wants is added to `out`.
+    /// Consumes the machine, processes one input and returns the next state. Actions are appended to `out`.
     fn step(self, cx: &Cx<'_>, input: Self::Input, out: &mut Vec<Self::Action>) -> Self;
 
-    /// When it wants to be woken, in either clock.
+    /// Returns the times at which the machine must be woken, in both clocks.
     fn deadlines(&self, cx: &Cx<'_>) -> Deadlines;
 
-    /// Nobody needs it any more: it is removed with its step.
+    /// Returns true if the machine is no longer needed. The table removes the machine after the step.
     fn is_done(&self) -> bool;
 }
 
-/// Which of a machine's calls; it waits for one of each at most.
+/// Kind of a machine's calls. A machine waits for at most one call of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// The only one of most machines.
+    /// Calls of most machines, and the cluster calls of a workload.
     Main,
-    /// What a workload asks of the chain, beside what it asks of the cluster.
+    /// Chain calls of a workload.
     Chain,
 }
 
-/// A machine with what is kept beside it.
+/// A machine with its deadlines and pending calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Slot<M> {
-    /// Out while it makes a step.
+    /// `None` while the machine processes an input.
     machine: Option<M>,
     deadlines: Deadlines,
     in_flight: [Option<EffectId>; 2],
 }
 
-/// The machines of one kind.
+/// All machines of one type.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound(
     serialize = "M: Serialize, M::Id: Serialize",
@@ -81,20 +81,20 @@ impl<M: Machine> Table<M> {
         self.slots.len()
     }
 
-    /// In no particular order.
+    /// Returns the machines in unspecified order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&M::Id, &M)> {
         let slots = self.slots.iter();
         slots.filter_map(|(id, slot)| Some((id, slot.machine.as_ref()?)))
     }
 
-    /// The ids, in an order that does not depend on hashing.
+    /// Returns the ids in sorted order.
     pub(super) fn ids(&self) -> Vec<M::Id> {
         super::sorted(self.slots.keys())
     }
 
-    /// A new machine, which is woken by nothing before its first step. One that was there is replaced.
+    /// Inserts a machine without deadlines. A machine with the same id is replaced.
     pub(super) fn insert(&mut self, id: &M::Id, machine: M) {
-        // Timers and calls of the one before are not the new one's.
+        // The new machine must not inherit the timers and calls of the previous one.
         self.remove(id);
         let slot = Slot {
             machine: Some(machine),
@@ -104,22 +104,22 @@ impl<M: Machine> Table<M> {
         self.slots.insert(id.clone(), slot);
     }
 
-    /// The machine, with its deadlines, is there no more; completions of its calls meet nobody.
+    /// Removes a machine and its deadlines. Later completions of its calls are dropped.
     pub(super) fn remove(&mut self, id: &M::Id) -> Option<M> {
         let mut slot = self.slots.remove(id)?;
         self.timers.set(id, &mut slot.deadlines, (None, None));
         slot.machine
     }
 
-    /// One machine takes one input; `None` where there is none.
+    /// Passes one input to a machine and returns its actions, or `None` if there is no such machine.
     pub(super) fn drive(&mut self, cx: &Cx<'_>, id: &M::Id, input: M::Input) -> Option<Vec<M::Action>> {
         let slot = self.slots.get_mut(id)?;
         let mut out = Vec::new();
-        // Taken out, because a step consumes it.
+        // The step consumes the machine.
         let machine = slot.machine.take()?.step(cx, input, &mut out);
         let done = machine.is_done();
         let new = if done { (None, None) } else { machine.deadlines(cx) };
-        // For one that is done as well, or its entries would stay without it.
+        // A finished machine also needs this call, which removes its timers.
         self.timers.set(id, &mut slot.deadlines, new);
         slot.machine = Some(machine);
         if done {
@@ -128,13 +128,13 @@ impl<M: Machine> Table<M> {
         Some(out)
     }
 
-    /// Every machine, to be changed in what changes neither its deadlines nor its calls; in no particular order.
+    /// Returns all machines in unspecified order, for changes that do not affect their deadlines and calls.
     pub(super) fn each_mut(&mut self) -> impl Iterator<Item = &mut M> {
         self.slots.values_mut().filter_map(|slot| slot.machine.as_mut())
     }
 
-    /// Sets the deadlines of a machine that has made no step yet.
-    pub(super) fn settle(&mut self, cx: &Cx<'_>, id: &M::Id) {
+    /// Sets the deadlines of a machine before its first step.
+    pub(super) fn set_deadlines(&mut self, cx: &Cx<'_>, id: &M::Id) {
         if let Some(slot) = self.slots.get_mut(id)
             && let Some(machine) = &slot.machine
         {
@@ -143,41 +143,41 @@ impl<M: Machine> Table<M> {
         }
     }
 
-    /// What is known beside its inputs changes a machine between two steps.
-    pub(super) fn adjust<T>(&mut self, id: &M::Id, change: impl FnOnce(&mut M) -> T) -> Option<T> {
+    /// Changes a machine between two steps, without an input.
+    pub(super) fn update<T>(&mut self, id: &M::Id, change: impl FnOnce(&mut M) -> T) -> Option<T> {
         self.slots.get_mut(id)?.machine.as_mut().map(change)
     }
 
-    /// A machine waits for this call now.
-    pub(super) fn sent(&mut self, id: &M::Id, lane: Lane, effect: EffectId) {
+    /// Records the pending call of a machine.
+    pub(super) fn set_pending(&mut self, id: &M::Id, lane: Lane, effect: EffectId) {
         if let Some(slot) = self.slots.get_mut(id) {
             slot.in_flight[lane as usize] = Some(effect);
         }
     }
 
-    /// A call has ended; false where nobody waits for it any more.
-    pub(super) fn answered(&mut self, id: &M::Id, lane: Lane, effect: EffectId) -> bool {
-        // A late answer to an earlier call must not end the wait for the newer one.
+    /// Clears the pending call of a machine. Returns false if the machine does not wait for this call.
+    pub(super) fn clear_pending(&mut self, id: &M::Id, lane: Lane, effect: EffectId) -> bool {
+        // A late completion of an earlier call must not end the wait for the newer call.
         let slot = self.slots.get_mut(id);
         slot.is_some_and(|slot| slot.in_flight[lane as usize].take_if(|e| *e == effect).is_some())
     }
 
-    /// Earliest monotonic deadline of any of them; `None` where none has one.
+    /// Returns the earliest monotonic deadline of all machines.
     pub(super) fn next_mono(&self) -> Option<Mono> {
         self.timers.next_mono()
     }
 
-    /// Whether a deadline of any of them has come.
+    /// Returns true if a deadline of any machine has expired.
     pub(super) fn is_due(&self, now: Now) -> bool {
         self.timers.is_due(now)
     }
 
-    /// Deadlines that have come, in the monotonic clock, in their order.
+    /// Returns the expired monotonic deadlines in order.
     pub(super) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, M::Id)> {
         self.timers.due_mono(now.mono)
     }
 
-    /// Deadlines that have come, in block time, in their order.
+    /// Returns the expired block-time deadlines in order.
     pub(super) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, M::Id)> {
         self.timers.due_block(now.block_time)
     }

@@ -1,5 +1,5 @@
-//! When which machine of a kind wants to be woken. Entries are set and removed with the machines' own deadlines, so
-//! there are no stale timers.
+//! Deadlines of all machines of one type. Each machine has at most one deadline per clock, so stale timers cannot
+//! occur.
 
 use crate::types::{BlockTime, Mono, Now};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Deadlines of one machine.
 pub(super) type Deadlines = (Option<Mono>, Option<BlockTime>);
 
-/// Deadlines in both clocks.
+/// Deadlines of all machines of one type, in both clocks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(bound(deserialize = "Id: Deserialize<'de> + Ord"))]
 pub(super) struct Timers<Id> {
@@ -26,31 +26,31 @@ impl<Id> Default for Timers<Id> {
 }
 
 impl<Id: Clone + Ord> Timers<Id> {
-    /// Earliest monotonic deadline; block time needs no alarm, for it passes with blocks alone.
+    /// Returns the earliest monotonic deadline. Deadlines in block time need no timer, because blocks trigger them.
     pub(super) fn next_mono(&self) -> Option<Mono> {
         self.mono.first().map(|(at, _)| *at)
     }
 
-    /// Whether a deadline has come, in either clock.
+    /// Returns true if a deadline has expired in either clock.
     pub(super) fn is_due(&self, now: Now) -> bool {
         self.mono.first().is_some_and(|(at, _)| *at <= now.mono)
             || self.block.first().is_some_and(|(at, _)| *at <= now.block_time)
     }
 
-    /// Replaces a machine's deadlines.
+    /// Replaces the deadlines of a machine.
     pub(super) fn set(&mut self, id: &Id, old: &mut Deadlines, new: Deadlines) {
         replace(&mut self.mono, id, old.0, new.0);
         replace(&mut self.block, id, old.1, new.1);
         *old = new;
     }
 
-    /// Deadlines that have come. Their entries stay: the machine moves them in its step, or keeps them and is woken
-    /// again by the next one.
+    /// Returns the expired monotonic deadlines. The entries stay until the machine changes its deadlines in its next
+    /// step.
     pub(super) fn due_mono(&self, now: Mono) -> impl Iterator<Item = &(Mono, Id)> {
         self.mono.iter().take_while(move |(at, _)| *at <= now)
     }
 
-    /// The same in block time.
+    /// Returns the expired deadlines in block time.
     pub(super) fn due_block(&self, now: BlockTime) -> impl Iterator<Item = &(BlockTime, Id)> {
         self.block.iter().take_while(move |(at, _)| *at <= now)
     }
@@ -62,7 +62,7 @@ fn replace<T: Copy + Ord, Id: Clone + Ord>(
     old: Option<T>,
     new: Option<T>,
 ) {
-    // Most steps move no deadline, and touch neither tree.
+    // Fast path: most steps change no deadline.
     if old == new {
         return;
     }

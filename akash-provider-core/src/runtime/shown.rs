@@ -45,7 +45,7 @@ impl Shown {
         }
         let mut status = brain.status(now);
         status.lifecycle = lifecycle;
-        let (ages, status) = (status.ages(), Arc::new(status));
+        let (ages, status) = (status.is_time_dependent(), Arc::new(status));
         self.last = Some(Last {
             status: Arc::clone(&status),
             changes,

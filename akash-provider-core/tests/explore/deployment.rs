@@ -4,7 +4,7 @@ use crate::fixture::{Clock, bid_id, order_id, permanent, transient};
 use crate::search::{World, explore};
 use akash_provider_core::cluster;
 use akash_provider_core::engine::machines::deployment::{
-    Accepted, Action, Deployment, Input, Origin, Phase, Submission,
+    AcceptedManifest, Action, Deployment, Input, Origin, Phase, Submission,
 };
 use akash_provider_core::engine::{Call, Refusal, RefusalKind, RequestId};
 use akash_provider_core::manifest::{Group, Manifest};
@@ -60,7 +60,7 @@ fn submission(id: u64) -> Submission {
     }
 }
 
-fn accepted() -> Accepted {
+fn accepted() -> AcceptedManifest {
     let deployment = cluster::WorkloadSpec {
         lease: bid_id(),
         group: Arc::new(Group {
@@ -72,7 +72,7 @@ fn accepted() -> Accepted {
         ips: Vec::new(),
         epoch: 0,
     };
-    Accepted {
+    AcceptedManifest {
         hash: [1; 32],
         deployments: vec![Arc::new(deployment)],
         purge: Vec::new(),
@@ -174,7 +174,7 @@ impl DeploymentWorld {
                 self.doubt = true;
             }
             Action::CancelEnd(_) => self.ended = 0,
-            Action::LookAtCluster => {
+            Action::ListCluster => {
                 self.due = true;
                 self.disproven = false;
             }
@@ -248,7 +248,7 @@ impl DeploymentWorld {
         let found = Input::LeaseAdded {
             lease: bid_id(),
             deadline: None,
-            origin: Origin::Kept,
+            origin: Origin::Recorded,
         };
         if self.lease {
             let next = next.feed(found).feed(listed(None, true));

@@ -114,7 +114,7 @@ impl Clock {
             height: self.height,
             block_time: CONFIG.average_block_time,
             within_block: false,
-            facts: 0,
+            provider_version: 0,
             deposit: Some(&CONFIG.bid_deposit),
             leadership: if self.leader {
                 Leadership::Leader { epoch: 1 }

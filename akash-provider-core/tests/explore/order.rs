@@ -4,7 +4,7 @@ use crate::fixture::{Clock, bid_id, order_id, permanent, price, spec, transient}
 use crate::search::{World, explore};
 use akash_provider_core::bidding::Decline;
 use akash_provider_core::engine::Call;
-use akash_provider_core::engine::machines::order::{Action, End, Input, Order, Phase};
+use akash_provider_core::engine::machines::order::{Action, Input, Order, Outcome, Phase};
 use akash_provider_core::types::{
     self, Agreement, Bid, BidState, BlockTime, Msg, Observed, OrderState, TxError, TxOutcome,
 };
@@ -26,7 +26,7 @@ enum InFlight {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Said {
-    BidSeen,
+    BidObserved,
     BidClosed,
     OrderClosed,
     Lost,
@@ -72,7 +72,7 @@ fn record(state: OrderState) -> types::Order {
 impl OrderWorld {
     fn start(budget: u8) -> Self {
         let mut out = Vec::new();
-        let machine = Order::heard(&order_id(), &mut out);
+        let machine = Order::from_event(&order_id(), &mut out);
         let mut world = Self {
             machine,
             clock: Clock::new(),
@@ -114,9 +114,9 @@ impl OrderWorld {
                     self.two_calls |= self.in_flight.is_some();
                     self.in_flight = Some(InFlight::Count);
                 }
-                Action::Promised(_)
-                | Action::MoneyRefused { .. }
-                | Action::AwaitMoney { .. }
+                Action::AdjustReservation(_)
+                | Action::DepositRejected { .. }
+                | Action::AwaitBalance { .. }
                 | Action::AwaitParameters => {}
                 Action::Unreserve => self.reserved = false,
                 Action::Publish(_) | Action::Unexpected => {}
@@ -135,7 +135,7 @@ impl OrderWorld {
             Call::FetchBid(_) => InFlight::Bid,
             Call::Broadcast(Msg::CreateBid { .. }) => InFlight::Create,
             Call::Broadcast(Msg::CloseBid { .. }) => {
-                self.lost_then_closed |= matches!(self.machine.phase(), Phase::Done(End::Lost));
+                self.lost_then_closed |= matches!(self.machine.phase(), Phase::Done(Outcome::Lost));
                 InFlight::Close
             }
             other => panic!("an order never asks for {other:?}"),
@@ -164,7 +164,7 @@ impl OrderWorld {
         }
         self.bid = Some(BidState::Open);
         self.creates += 1;
-        self.said.push_back(Said::BidSeen);
+        self.said.push_back(Said::BidObserved);
         Ok(())
     }
 
@@ -288,7 +288,7 @@ impl OrderWorld {
                         resources_offer: Vec::new(),
                         reclamation_window: None,
                     });
-                    Input::Found(Ok(Observed {
+                    Input::BidFetched(Ok(Observed {
                         value,
                         height,
                         agreement: Agreement::Single,
@@ -301,7 +301,7 @@ impl OrderWorld {
                 if self.budget > 0 {
                     all.push((
                         "bid unreadable".to_owned(),
-                        self.complete(Input::Found(Err(transient())), fail),
+                        self.complete(Input::BidFetched(Err(transient())), fail),
                     ));
                     all.push((
                         "bid read stale".to_owned(),
@@ -400,7 +400,7 @@ impl OrderWorld {
         if self.budget > 0 {
             let mut doubted = self.clone();
             doubted.budget -= 1;
-            all.push(("doubt".to_owned(), doubted.feed(Input::Doubt)));
+            all.push(("doubt".to_owned(), doubted.feed(Input::BidMissing)));
         }
         if self.budget > 0 && !self.clock.displaced {
             let mut displaced = self.clone();
@@ -410,8 +410,8 @@ impl OrderWorld {
         }
     }
 
-    fn done(&self) -> Option<&End> {
-        self.machine.ended()
+    fn done(&self) -> Option<&Outcome> {
+        self.machine.outcome()
     }
 }
 
@@ -427,7 +427,7 @@ impl World for OrderWorld {
             let mut heard = self.clone();
             heard.said.pop_front();
             let input = match said {
-                Said::BidSeen => Input::BidSeen,
+                Said::BidObserved => Input::BidObserved,
                 Said::BidClosed => Input::BidClosed,
                 Said::OrderClosed => Input::OrderClosed,
                 Said::Lost => Input::Lost,
@@ -442,7 +442,7 @@ impl World for OrderWorld {
 
     fn broken(&self) -> Option<String> {
         let done = self.done();
-        let won = done == Some(&End::Won);
+        let won = done == Some(&Outcome::Won);
         let problem = if self.two_calls && done.is_none() {
             "one_call_at_a_time"
         } else if self.creates > 1 {
@@ -457,7 +457,7 @@ impl World for OrderWorld {
             "no_reservation_without_owner: leaked"
         } else if done.is_none() && self.reserved != self.machine.holds_reservation() {
             "no_reservation_without_owner: machine and ledger disagree"
-        } else if done == Some(&End::Stopped) && self.bid_may_exist() {
+        } else if done == Some(&Outcome::Stopped) && self.bid_may_exist() {
             "a bid in flight at shutdown is awaited"
         } else if self.open_bid_unowned() {
             "no_open_bid_without_machine"
@@ -520,9 +520,12 @@ fn every_interleaving_of_an_order() {
 #[cfg_attr(debug_assertions, ignore = "the stage `exploration` runs it optimised")]
 fn a_declined_order_says_why() {
     let mut out = Vec::new();
-    let machine = Order::known(&Arc::new(record(OrderState::Open)), &mut out);
+    let machine = Order::from_record(&Arc::new(record(OrderState::Open)), &mut out);
     let clock = Clock::new();
     let decline = Decline::AlreadyBid;
     let machine = machine.transition(&clock.cx(), Input::Judged(Err(decline.clone())), &mut out);
-    assert_eq!(machine.phase(), &Phase::Done(End::Declined(Box::new(decline))));
+    assert_eq!(
+        machine.phase(),
+        &Phase::Done(Outcome::Declined(Box::new(decline)))
+    );
 }

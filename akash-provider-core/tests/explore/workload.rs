@@ -4,7 +4,9 @@ use crate::fixture::{CONFIG, Clock, bid_id, price, transient};
 use crate::search::{World, explore};
 use akash_provider_core::cluster::{Health, Teardown, WorkloadSpec};
 use akash_provider_core::engine::Call;
-use akash_provider_core::engine::machines::workload::{Action, ClusterLane, Heard, HeardBy, Input, Workload};
+use akash_provider_core::engine::machines::workload::{
+    Action, CloseReport, ClusterLane, Input, ReportSource, Workload,
+};
 use akash_provider_core::manifest::Group;
 use akash_provider_core::types::{
     Agreement, BlockTime, CloseReason, Lease, LeaseRecord, LeaseState, Msg, Observed, Reclamation, TxError,
@@ -80,7 +82,7 @@ impl WorkloadWorld {
             reason: None,
         });
         Self {
-            machine: Workload::leased(&bid_id(), &price(5), reclamation),
+            machine: Workload::for_lease(&bid_id(), &price(5), reclamation),
             clock: Clock::new(),
             cluster: None,
             chain: None,
@@ -114,11 +116,11 @@ impl WorkloadWorld {
         match action {
             Action::Cluster(call) => self.cluster_call(&call),
             Action::Chain(call) => self.chain_call(&call),
-            Action::AskBreaker if self.tripped => self.breaker_asked = true,
-            Action::AskBreaker => *self = self.clone().feed(Input::Granted),
-            Action::CancelBreaker => self.breaker_asked = false,
-            Action::Found(_) => {}
-            Action::Forget(_) => {
+            Action::RequestPermission if self.tripped => self.breaker_asked = true,
+            Action::RequestPermission => *self = self.clone().feed(Input::Granted),
+            Action::CancelRequest => self.breaker_asked = false,
+            Action::LeaseFound(_) => {}
+            Action::Remove(_) => {
                 self.forgotten = true;
                 if self.runs && self.clock.leader {
                     self.wrong = Some("capacity is held until nothing runs");
@@ -219,7 +221,7 @@ impl WorkloadWorld {
     }
 
     fn seen(&self, value: Option<LeaseRecord>, height: u64, agreement: Agreement) -> Input {
-        Input::Seen(Box::new(Ok(Observed {
+        Input::LeaseFetched(Box::new(Ok(Observed {
             value,
             height,
             agreement,
@@ -246,7 +248,7 @@ impl WorkloadWorld {
                     all.push(("lease not found".to_owned(), complete(none, 1)));
                     let lie = self.seen(Some(self.record(LeaseState::Closed)), later, Agreement::Disputed);
                     all.push(("one endpoint says closed".to_owned(), complete(lie, 1)));
-                    let away = Input::Seen(Box::new(Err(transient())));
+                    let away = Input::LeaseFetched(Box::new(Err(transient())));
                     all.push(("lease unreadable".to_owned(), complete(away, 1)));
                 }
             }
@@ -334,7 +336,7 @@ impl WorkloadWorld {
             let mut heard = self.clone();
             heard.said.pop_front();
             let input = match *said {
-                Said::Closed => Input::Heard(self.heard(HeardBy::Chain)),
+                Said::Closed => Input::CloseReported(self.heard(ReportSource::Chain)),
                 Said::Reclaiming(deadline) => Input::Reclaiming(deadline),
             };
             all.push((format!("event {said:?}"), heard.feed(input)));
@@ -350,14 +352,14 @@ impl WorkloadWorld {
             let input = if self.state.is_live() {
                 Input::Live(reclamation)
             } else {
-                Input::Heard(self.heard(HeardBy::Scan))
+                Input::CloseReported(self.heard(ReportSource::Scan))
             };
             all.push(("full scan".to_owned(), scanned.feed(input)));
         }
         if self.state.is_live() && self.budget > 0 {
             let mut missed = self.clone();
             missed.budget -= 1;
-            let heard = Input::Heard(self.heard(HeardBy::Scan));
+            let heard = Input::CloseReported(self.heard(ReportSource::Scan));
             all.push((
                 "a scan does not list the live lease".to_owned(),
                 missed.feed(heard),
@@ -366,8 +368,8 @@ impl WorkloadWorld {
         self.own_doings(all);
     }
 
-    fn heard(&self, by: HeardBy) -> Heard {
-        Heard {
+    fn heard(&self, by: ReportSource) -> CloseReport {
+        CloseReport {
             height: self.clock.height,
             since: self.clock.mono,
             by,
@@ -379,7 +381,7 @@ impl WorkloadWorld {
         if self.manifests > 0 {
             let mut next = self.clone();
             next.manifests -= 1;
-            let input = Input::Desire(deployment(u64::from(self.manifests)), Vec::new());
+            let input = Input::SetSpec(deployment(u64::from(self.manifests)), Vec::new());
             all.push(("manifest".to_owned(), next.feed(input)));
         }
         if self.healths > 0 && self.runs {

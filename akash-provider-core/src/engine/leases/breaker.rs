@@ -1,18 +1,24 @@
-//! The circuit breaker limits our own closes of leases, and teardowns that a scan found and no second endpoint confirmed.
-//! A chain event or a confirmed record needs no permission from the breaker.
+//! Circuit breaker that limits how many leases this provider closes on its own decision. The breaker also limits
+//! teardowns that a scan requested without confirmation by a second endpoint.
 //!
-//! It is shut in three cases: after too many within the window, for all or for one owner, until it is released; in
-//! the first minutes after a start, whose picture of the world is the least tried; and while there are leases on the
-//! chain and no record of any of them in the cluster, which is more likely a look in a wrong place than the truth.
+//! A close reported by a chain event or confirmed by two endpoints needs no permission.
 //!
-//! An end that destroys nothing, of a lease for which no manifest ever came, does not count and waits in the last two
-//! cases alone: whoever orders and sends no manifest shuts it for nobody.
+//! The breaker holds requests in three cases:
 //!
-//! What passes for one owner counts as at most half of what may pass for all. Whoever has had that half and wants more
-//! than there is shuts it for himself, unless another owner has had his half too: then it is shut for all.
+//! - Too many closes were requested within the window. The breaker trips for one owner or for all owners, until an
+//!   operator releases it.
+//! - The warm-up period after a start has not passed, because the known state is unproven.
+//! - The chain has leases, but the cluster has no record of any of them. The provider probably uses the wrong cluster
+//!   or namespace.
+//!
+//! A close that destroys nothing (no manifest was ever received) does not count toward the limit and is not held after
+//! a trip. Tenants who order without sending a manifest therefore cannot trip the breaker.
+//!
+//! Each owner counts for at most half of the limit for all owners. An owner who reached that half and exceeds the limit
+//! trips the breaker for that owner alone. If a second owner also reached half, the breaker trips for all owners.
 //! ```text
-//!  of 10 may pass     A wants 11: 10 go (5 count), the last waits, and so does what A wants later
-//!                     then B wants 6: 5 go, and the sixth shuts it for all
+//!  limit 10           A requests 11: 10 granted (counted as 5), the last is held, and so are later requests of A
+//!                     then B requests 6: 5 granted, the sixth trips the breaker for all owners
 //! ```
 
 use crate::config::Config;
@@ -20,72 +26,73 @@ use crate::types::{Address, BlockTime, LeaseId, Mono, Now};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Owners for whom alone it may be shut; with one more it is shut for all.
+/// Maximum number of owners for which alone the breaker can trip. One more owner trips the breaker for all owners.
 pub(crate) const HELD_OWNERS_MAX: usize = 64;
 
 const TRIPPED: &str =
-    "more ends were wanted than the circuit breaker lets pass; release it (`breaker release`)";
+    "more leases to close than the circuit breaker allows; check the cause, then run `breaker release`";
 
-/// Which of our own ends of leases pass, and which of them wait.
+/// State of the circuit breaker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Breaker {
     tripped: bool,
-    /// It is shut for each of them alone.
+    /// Owners for which alone the breaker has tripped.
     held_owners: BTreeSet<Address>,
-    /// Nothing passes before; `None` until chain and cluster are known.
-    opens: Option<Mono>,
-    /// There are leases and no records of them; says where was looked.
+    /// End of the warm-up period, or `None` until chain and cluster are known.
+    warmup_ends: Option<Mono>,
+    /// Place without records, set if there are leases but no records of any workload.
     records_missing: Option<String>,
     recent: VecDeque<(Mono, Address)>,
-    /// Those that asked while nothing passes; they ask again when that is over.
-    early: BTreeSet<LeaseId>,
-    /// Those that wait for a release.
+    /// Leases with a request held by the warm-up period or by missing records. The requests are repeated afterwards.
+    deferred: BTreeSet<LeaseId>,
+    /// Leases with a request held until the breaker is released.
     waiting: BTreeSet<LeaseId>,
-    /// Since when each of both waits.
+    /// Block time of the first held request of each lease.
     since: BTreeMap<LeaseId, BlockTime>,
 }
 
-/// What is asked for.
+/// A request to close a lease or to tear down its workload.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted<'a> {
-    /// The lease that is to end, or whose workload is to go.
+pub(crate) struct CloseRequest<'a> {
+    /// Lease to close, or with a workload to tear down.
     pub(crate) lease: &'a LeaseId,
-    /// The chain shows the lease to be over: only its workload goes.
+    /// True if the lease is already closed on the chain, so that only its workload must be removed.
     pub(crate) is_over: bool,
-    /// It was won here and nothing was ever kept or run for it.
+    /// True if the lease was won by this instance and never had a manifest or a workload.
     pub(crate) destroys_nothing: bool,
 }
 
-/// Answer of the breaker.
+/// Decision of the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pass {
-    /// It may go on; what destroys something counts from this moment.
+pub(crate) enum Decision {
+    /// The request may proceed. A request that destroys something now counts toward the limit.
     Granted,
-    /// Wait for a release.
+    /// The request waits.
     Held,
-    /// Wait for a release; it tripped just now, at so many within the window.
+    /// The request waits, and the breaker tripped for all owners. Contains the number of requests within the window.
     Tripped(u32),
-    /// Wait for a release; it tripped just now for the lease's owner alone, at so many of his within the window.
+    /// The request waits, and the breaker tripped for the owner alone. Contains the owner's number of requests within
+    /// the window.
     TrippedFor(u32),
 }
 
 impl Breaker {
-    /// As it was before the restart.
+    /// Creates a breaker with the state from before a restart.
     #[must_use]
     pub(crate) fn new(tripped: bool, held_owners: BTreeSet<Address>) -> Self {
         Self {
             tripped: tripped || held_owners.len() > HELD_OWNERS_MAX,
             held_owners,
-            opens: None,
+            warmup_ends: None,
             records_missing: None,
             recent: VecDeque::new(),
-            early: BTreeSet::new(),
+            deferred: BTreeSet::new(),
             waiting: BTreeSet::new(),
             since: BTreeMap::new(),
         }
     }
 
-    /// How many pass within the window with so many leases.
+    /// Returns the maximum number of closes within the window, for a total number of leases.
     #[must_use]
     pub(crate) fn allowed(config: &Config, leases: usize) -> u32 {
         let leases = u64::try_from(leases).unwrap_or(u64::MAX);
@@ -94,57 +101,63 @@ impl Breaker {
         share.min(config.breaker_ceiling).max(config.breaker_floor)
     }
 
-    /// Asks for one lease.
+    /// Requests permission for one lease.
     ///
-    /// In the first minutes after a start only the workload of a lease that is over may go. What destroys nothing
-    /// neither counts nor waits for a release.
-    pub(crate) fn ask(&mut self, config: &Config, now: Now, leases: usize, wanted: &Wanted<'_>) -> Pass {
-        let pass = self.decide(config, now.mono, leases, wanted);
-        if pass == Pass::Granted {
-            self.since.remove(wanted.lease);
+    /// During the warm-up period, only the workload of a closed lease may be removed. A request that destroys nothing
+    /// is not counted and never waits for a release.
+    pub(crate) fn request(
+        &mut self,
+        config: &Config,
+        now: Now,
+        leases: usize,
+        request: &CloseRequest<'_>,
+    ) -> Decision {
+        let decision = self.decide(config, now.mono, leases, request);
+        if decision == Decision::Granted {
+            self.since.remove(request.lease);
         } else {
-            self.since.entry(wanted.lease.clone()).or_insert(now.block_time);
+            self.since.entry(request.lease.clone()).or_insert(now.block_time);
         }
-        pass
+        decision
     }
 
-    fn decide(&mut self, config: &Config, now: Mono, leases: usize, wanted: &Wanted<'_>) -> Pass {
-        self.forget_old(config, now);
-        // Before anything counts: who is too early asks again, and would count twice.
-        if self.records_missing.is_some() || (self.is_early(now) && !wanted.is_over) {
-            self.early.insert(wanted.lease.clone());
-            return Pass::Held;
+    fn decide(&mut self, config: &Config, now: Mono, leases: usize, request: &CloseRequest<'_>) -> Decision {
+        self.drop_expired(config, now);
+        // Checked before counting: a held request is repeated later and must not count twice.
+        if self.records_missing.is_some() || (self.is_warming_up(now) && !request.is_over) {
+            self.deferred.insert(request.lease.clone());
+            return Decision::Held;
         }
-        if wanted.destroys_nothing {
-            return Pass::Granted;
+        if request.destroys_nothing {
+            return Decision::Granted;
         }
-        let owner = wanted.lease.owner();
+        let owner = request.lease.owner();
         if self.tripped || self.held_owners.contains(owner) {
-            self.waiting.insert(wanted.lease.clone());
-            return Pass::Held;
+            self.waiting.insert(request.lease.clone());
+            return Decision::Held;
         }
         let allowed = Self::allowed(config, leases);
         let own = self.recent_of(owner);
-        // His own ends count in full here, and in the common number with at most half of what is allowed: one owner
-        // cannot use that up.
+        // The owner's closes count in full against the owner's limit, and count for at most half against the limit for
+        // all owners. One owner therefore cannot use up the limit for all owners.
         if own < allowed && self.recent_count(allowed) < allowed {
             self.recent.push_back((now, owner.clone()));
-            return Pass::Granted;
+            return Decision::Granted;
         }
-        self.waiting.insert(wanted.lease.clone());
-        // Rounded up, or of one that may pass the half would be none.
+        self.waiting.insert(request.lease.clone());
+        // Rounded up, because half of a limit of 1 must not be 0.
         let half = allowed.div_ceil(2);
-        let is_alone = own >= half && !self.has_another(owner, half);
+        let is_alone = own >= half && !self.has_other_owner(owner, half);
         if is_alone && self.held_owners.len() < HELD_OWNERS_MAX {
             self.held_owners.insert(owner.clone());
-            return Pass::TrippedFor(own.saturating_add(1));
+            return Decision::TrippedFor(own.saturating_add(1));
         }
         self.tripped = true;
         let passed = u32::try_from(self.recent.len()).unwrap_or(u32::MAX);
-        Pass::Tripped(passed.saturating_add(1))
+        Decision::Tripped(passed.saturating_add(1))
     }
 
-    /// How many passed within the window, by owner.
+    /// Returns the number of granted requests within the window, by owner.
     fn by_owner(&self) -> BTreeMap<&Address, u32> {
         let mut counts = BTreeMap::new();
         for (_, owner) in &self.recent {
@@ -153,8 +166,8 @@ impl Breaker {
         counts
     }
 
-    /// True when so many passed for somebody else too.
-    fn has_another(&self, owner: &Address, count: u32) -> bool {
+    /// Returns true if another owner also has at least `count` granted requests.
+    fn has_other_owner(&self, owner: &Address, count: u32) -> bool {
         let mut counts = self.by_owner().into_iter();
         counts.any(|(o, passed)| o != owner && passed >= count)
     }
@@ -163,121 +176,126 @@ impl Breaker {
         self.by_owner().get(owner).copied().unwrap_or_default()
     }
 
-    fn is_early(&self, now: Mono) -> bool {
-        self.opens.is_none_or(|at| now < at)
+    fn is_warming_up(&self, now: Mono) -> bool {
+        self.warmup_ends.is_none_or(|at| now < at)
     }
 
-    /// True when the first minutes end after `before` and not after `now`.
+    /// Returns true if the warm-up period ends after `before` and not after `now`.
     #[must_use]
-    pub(crate) fn opens_within(&self, before: Mono, now: Mono) -> bool {
-        self.opens.is_some_and(|at| before < at && at <= now)
+    pub(crate) fn warmup_ends_within(&self, before: Mono, now: Mono) -> bool {
+        self.warmup_ends.is_some_and(|at| before < at && at <= now)
     }
 
-    /// Chain and cluster are known: the first minutes count from here.
+    /// Starts the warm-up period after chain and cluster became known.
     pub(crate) fn start(&mut self, config: &Config, now: Mono) {
-        // Only once, or every later full scan would begin the first minutes anew.
-        self.opens.get_or_insert_with(|| now.plus(config.breaker_warmup));
+        // Only the first call has an effect: later full scans must not restart the warm-up period.
+        self.warmup_ends
+            .get_or_insert_with(|| now.plus(config.breaker_warmup));
     }
 
-    /// There are leases, and no record of any of them where was looked; until one is found, or a release.
-    pub(crate) fn miss_records(&mut self, place: String) {
+    /// Holds all requests because leases exist but no records were found in `place`.
+    pub(crate) fn set_records_missing(&mut self, place: String) {
         self.records_missing = Some(place);
     }
 
-    /// A record was found after all; false when none was missed.
-    pub(crate) fn find_records(&mut self) -> bool {
+    /// Ends the hold because a record was found. Returns false if there was no such hold.
+    pub(crate) fn clear_records_missing(&mut self) -> bool {
         self.records_missing.take().is_some()
     }
 
-    /// Where no record of any lease was found; `None` when that is not so.
+    /// Returns the place without records, or `None` if there is no such hold.
     #[must_use]
     pub(crate) fn records_missing(&self) -> Option<&str> {
         self.records_missing.as_deref()
     }
 
-    /// Those that asked while nothing passed, and may ask again.
+    /// Removes and returns the leases with a request to repeat after the hold ended.
     pub(crate) fn take_due(&mut self, now: Mono) -> Vec<LeaseId> {
-        if self.records_missing.is_some() || self.is_early(now) {
+        if self.records_missing.is_some() || self.is_warming_up(now) {
             return Vec::new();
         }
-        std::mem::take(&mut self.early).into_iter().collect()
+        std::mem::take(&mut self.deferred).into_iter().collect()
     }
 
-    /// When those that asked too early may ask again.
+    /// Returns the time at which the held requests must be repeated.
     #[must_use]
     pub(crate) fn deadline(&self) -> Option<Mono> {
-        let by_itself = self.records_missing.is_none() && !self.early.is_empty();
-        self.opens.filter(|_| by_itself)
+        let is_deferred = self.records_missing.is_none() && !self.deferred.is_empty();
+        self.warmup_ends.filter(|_| is_deferred)
     }
 
-    /// Why nothing passes, for people; `None` when it is open.
+    /// Returns the reason why requests of all owners are held, for users. `None` if they are not held.
     #[must_use]
-    pub(crate) fn shut_because(&self, now: Mono) -> Option<String> {
+    pub(crate) fn hold_reason(&self, now: Mono) -> Option<String> {
         if self.tripped {
             return Some(TRIPPED.to_owned());
         }
-        self.not_yet(now)
+        self.deferral_reason(now)
     }
 
-    /// Why this lease waits, for people; `None` when it does not.
+    /// Returns the reason why the request of a lease is held, for users. `None` if it is not held.
     #[must_use]
-    pub(crate) fn waits_because(&self, now: Mono, lease: &LeaseId) -> Option<String> {
+    pub(crate) fn hold_reason_for(&self, now: Mono, lease: &LeaseId) -> Option<String> {
         if self.waiting.contains(lease) {
             return Some(if self.tripped {
                 TRIPPED.to_owned()
             } else {
                 let owner = lease.owner();
                 format!(
-                    "more ends of leases of {owner} were wanted than the circuit breaker lets pass; release it \
-                     (`breaker release --owner {owner}`)"
+                    "more leases of {owner} to close than the circuit breaker allows; check the cause, then run \
+                     `breaker release --owner {owner}`"
                 )
             });
         }
-        self.early.contains(lease).then(|| self.not_yet(now)).flatten()
+        self.deferred
+            .contains(lease)
+            .then(|| self.deferral_reason(now))
+            .flatten()
     }
 
-    /// Why nothing passes now that may pass by itself later.
-    fn not_yet(&self, now: Mono) -> Option<String> {
+    /// Returns the reason of a hold that can end without a release.
+    fn deferral_reason(&self, now: Mono) -> Option<String> {
         if let Some(place) = &self.records_missing {
             return Some(format!(
-                "no record of any lease was found in {place}; look there, or release the circuit breaker"
+                "no record of any lease was found in {place}; check the cluster, or run `breaker release`"
             ));
         }
-        self.is_early(now)
-            .then(|| "no lease is ended in the first minutes after a start".to_owned())
+        self.is_warming_up(now)
+            .then(|| "no lease is closed during the warm-up period after a start".to_owned())
     }
 
-    /// Takes a question back.
+    /// Cancels a held request.
     pub(crate) fn cancel(&mut self, lease: &LeaseId) {
         self.since.remove(lease);
-        self.early.remove(lease);
+        self.deferred.remove(lease);
         self.waiting.remove(lease);
     }
 
-    /// It is shut for these from here on, as somebody says who knows better; those that wait ask again.
-    pub(crate) fn remind(&mut self, tripped: bool, held_owners: BTreeSet<Address>) {
+    /// Replaces the state by a stored state. Held requests are repeated.
+    pub(crate) fn restore(&mut self, tripped: bool, held_owners: BTreeSet<Address>) {
         self.tripped = tripped || held_owners.len() > HELD_OWNERS_MAX;
         self.held_owners = held_owners;
-        self.early.append(&mut self.waiting);
+        self.deferred.append(&mut self.waiting);
     }
 
-    /// Releases it by command; returns those that waited, which pass now.
+    /// Releases the breaker for all owners. Returns the leases with held requests, which are now granted.
     pub(crate) fn release(&mut self) -> Vec<LeaseId> {
         self.tripped = false;
         self.held_owners.clear();
         self.records_missing = None;
-        // Whoever releases it has looked at the world, which is what the first minutes are for.
-        self.opens = Some(Mono(0));
-        // What passed before must not shut it again at once.
+        // An operator who releases the breaker has checked the state, which is the purpose of the warm-up period.
+        self.warmup_ends = Some(Mono(0));
+        // Earlier requests must not trip the breaker again immediately.
         self.recent.clear();
         self.since.clear();
         let mut waited = std::mem::take(&mut self.waiting);
-        waited.append(&mut self.early);
+        waited.append(&mut self.deferred);
         waited.into_iter().collect()
     }
 
-    /// Releases it by command for one owner for whom alone it was shut; `None` when it was not. Returns his leases that
-    /// waited and pass now; where it is shut for all, they go on waiting.
+    /// Releases the breaker for one owner, or returns `None` if it has not tripped for that owner alone. Returns the
+    /// owner's leases with held requests, which are now granted. They stay held if the breaker has also tripped for all
+    /// owners.
     pub(crate) fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
         if !self.held_owners.remove(owner) {
             return None;
@@ -289,28 +307,28 @@ impl Breaker {
         let theirs = |lease: &LeaseId| lease.owner() == owner;
         let (theirs, others) = std::mem::take(&mut self.waiting).into_iter().partition(theirs);
         self.waiting = others;
-        if self.not_yet(now).is_none() {
+        if self.deferral_reason(now).is_none() {
             self.since.retain(|lease, _| lease.owner() != owner);
             return Some(theirs.into_iter().collect());
         }
-        // Released, and still too early: they ask again when it opens.
-        self.early.extend(theirs);
+        // The warm-up period is not over, so the requests are repeated when it ends.
+        self.deferred.extend(theirs);
         Some(Vec::new())
     }
 
-    /// Owners for whom alone it is shut, until released.
+    /// Returns the owners for which alone the breaker has tripped.
     #[must_use]
     pub(crate) const fn held_owners(&self) -> &BTreeSet<Address> {
         &self.held_owners
     }
 
-    /// True from when it tripped for all until it is released.
+    /// Returns true if the breaker has tripped for all owners.
     #[must_use]
     pub(crate) const fn is_tripped(&self) -> bool {
         self.tripped
     }
 
-    /// Those that passed within the window, as they count where so many may: of each owner at most half of that.
+    /// Returns the number of granted requests within the window. Each owner counts for at most half of `allowed`.
     #[must_use]
     pub(crate) fn recent_count(&self, allowed: u32) -> u32 {
         let half = allowed.div_ceil(2);
@@ -318,27 +336,27 @@ impl Breaker {
         counts.fold(0, u32::saturating_add)
     }
 
-    /// All that wait: those for a release, and those that ask again by themselves.
+    /// Returns all leases with held requests.
     #[must_use]
     pub(crate) fn waiting(&self) -> BTreeSet<&LeaseId> {
-        self.early.iter().chain(&self.waiting).collect()
+        self.deferred.iter().chain(&self.waiting).collect()
     }
 
-    /// True for a lease that waits for a release.
+    /// Returns true if the request of a lease is held until a release.
     #[must_use]
     pub(crate) fn awaits_release(&self, lease: &LeaseId) -> bool {
         self.waiting.contains(lease)
     }
 
-    /// All that wait, each with the block time of its first request and the reason.
+    /// Returns all held requests, with the block time of the first request and the reason.
     #[must_use]
     pub(crate) fn held(&self, now: Mono) -> Vec<(LeaseId, BlockTime, String)> {
         let held = self.since.iter();
-        held.filter_map(|(lease, since)| Some((lease.clone(), *since, self.waits_because(now, lease)?)))
+        held.filter_map(|(lease, since)| Some((lease.clone(), *since, self.hold_reason_for(now, lease)?)))
             .collect()
     }
 
-    fn forget_old(&mut self, config: &Config, now: Mono) {
+    fn drop_expired(&mut self, config: &Config, now: Mono) {
         while self
             .recent
             .front()

@@ -1,29 +1,29 @@
-//! One tenant's deployment: our leases of it, the manifest, and the answers to who submits one.
+//! State machine of one deployment: this provider's leases, the manifest, and the replies to submissions.
 //!
 //! ```text
-//!  submit ─► Fetching ─► Checking ─► Recording ─► answered, handed to the workloads
+//!  submit ─► Fetching ─► Checking ─► Recording ─► accepted: reply sent, passed to the workloads
 //!               │            │           │
-//!               └─ refused ──┴───────────┘        (a refusal never disarms the manifest deadline)
+//!               └─ refused ──┴───────────┘        (a refusal does not stop the manifest deadline)
 //! ```
-//! Requests wait in line and are handled one at a time. At most one call is in flight at a time.
+//! Submissions are queued and processed one at a time, with at most one call in flight.
 //!
-//! Every lease has its own manifest deadline, in block time, and no deadline runs without evidence that there is no
-//! manifest: the lease was won here, or the cluster has shown neither a record nor a workload of it.
+//! Each lease has its own manifest deadline, in block time. A deadline runs only with evidence that there is no
+//! manifest: the lease was won by this instance, or a listing of the cluster contains no record and no workload.
 //! ```text
 //!  won here ──────────────────────────────► Missing ─ deadline ─► Due ─ not listed ─► EndLease
 //!  on the chain before ─► Unseen ─ not listed ─┘ ▲                 │
-//!                            └─ unusable ─► Unusable ◄─ unusable ──┘      (never ended for want of a manifest)
+//!                            └─ unusable ─► Unusable ◄─ unusable ──┘      (never closed for lack of a manifest)
 //! ```
-//! A list counts when it was asked for after the question came up. An end is asked for only after a list that is
-//! newer than the deadline.
+//! A listing counts only if it was requested after the lease entered the state in question. A lease is closed only
+//! after a listing that is newer than the deadline.
 //!
-//! Length: one machine; what it does with each input is read beside what it does with the others.
+//! Length: one state machine. The handling of its inputs is easier to review together.
 
 mod entry;
 mod submission;
 
 pub use entry::Origin;
-pub use submission::{Accepted, Submission};
+pub use submission::{AcceptedManifest, Submission};
 
 use crate::cluster;
 use crate::engine::backoff;
@@ -36,131 +36,131 @@ use crate::error::{ErrorKind, Failure};
 use crate::manifest::Manifest;
 use crate::record::{Cover, hide_in_manifest, hide_in_spec};
 use crate::types::{BlockTime, CloseReason, DeploymentId, DeploymentRecord, Event, LeaseId, Mono};
-use entry::{Entry, Evidence};
+use entry::{Evidence, LeaseEntry};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Failed reads before a request is answered "unavailable"; tenants wait for the answer.
+/// Number of failed queries before a submission is refused as unavailable. The tenant waits for the reply.
 const READ_ATTEMPTS: u32 = 3;
-/// A tenant whose question the chain has not answered for so long is told so instead of asking once more.
-const READ_PATIENCE: Duration = Duration::from_secs(4);
-/// How long a deployment without leases is kept, for the lease that a restarted group brings.
-const LINGER: Duration = Duration::from_secs(300);
+/// Time without a response of the chain after which a submission is refused instead of retried.
+const READ_TIMEOUT: Duration = Duration::from_secs(4);
+/// Time for which a deployment without leases is retained, so that a restarted group can reuse its manifest.
+const RETENTION: Duration = Duration::from_secs(300);
 
-/// What the first request in line waits for.
+/// Phase of the first submission in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
-    /// Nothing is asked for: nobody is in line.
+    /// The queue is empty.
     Idle,
-    /// `FetchDeployment` is in flight, or tried again at `retry_at`.
+    /// `FetchDeployment` is in flight or waits for a retry.
     Fetching {
-        /// When to try again; `None` while the call is in flight.
+        /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
-    /// The engine checks it against the chain's record and the hostname ledger.
+    /// The engine is checking the manifest against the record on the chain and the hostname ledger.
     Checking,
-    /// `Record` is in flight for the deployment at this index.
+    /// `Record` is in flight for the workload at index `at`.
     Recording {
-        /// The manifest that passed the check, lease by lease.
-        accepted: Accepted,
-        /// Which of its deployments is being recorded, from 0.
+        /// Manifest that passed the check, with a workload for each lease.
+        accepted: AcceptedManifest,
+        /// Index of the workload being recorded.
         at: usize,
     },
-    /// Nobody needs it any more.
+    /// The deployment is no longer needed.
     Done,
 }
 
-/// What happens to a deployment.
+/// Input of the deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
     /// A tenant submits a manifest.
     Submit(Submission),
-    /// Of `FetchDeployment`; `None` when the chain does not know it.
+    /// Result of `FetchDeployment`: `None` if the chain has no such deployment.
     Fetched(Result<Option<DeploymentRecord>, Failure>),
-    /// The engine has checked the first in line.
-    Checked(Result<Accepted, Refusal>),
-    /// Of `Record`, of the deployment at the phase's index.
+    /// Result of the check of the first submission.
+    Checked(Result<AcceptedManifest, Refusal>),
+    /// Result of `Record`, for the workload at the current index.
     Recorded(Result<(), Failure>),
-    /// We have a lease; its manifest is due at this block time.
+    /// A lease of this provider was added or got a new deadline.
     LeaseAdded {
-        /// Order and provider of the lease.
+        /// Id of the lease.
         lease: LeaseId,
-        /// When its manifest is due; `None` for never, while the block it is in has no time yet (then the lease is
-        /// added once more), and where only a look at the cluster can say.
+        /// Block time of the manifest deadline. `None` if there is no limit, if the block of the lease is not complete
+        /// yet, or if only a listing of the cluster can start the deadline.
         deadline: Option<BlockTime>,
-        /// How it came to be known.
+        /// Origin of the lease.
         origin: Origin,
     },
-    /// A lease is over.
+    /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// What the cluster keeps is known anew: a list that was asked for after every question that is open here.
-    /// Leases whose manifest it shows were added as [`Origin::Kept`] before.
+    /// A listing of the cluster that was requested after all open questions of this machine. Leases with a manifest
+    /// in the listing were added as [`Origin::Recorded`] before.
     Listed {
-        /// Leases of which something is there that does not say what to run, and what.
+        /// Leases with an unusable record or workload, with the problem.
         unusable: BTreeMap<LeaseId, Arc<str>>,
-        /// What is not in the list may be taken for missing: false while the list itself is in doubt.
+        /// True if the absence of a lease is evidence. False while the listing itself is in doubt.
         conclusive: bool,
     },
-    /// The chain closed the deployment.
+    /// The deployment was closed on the chain.
     Closed,
-    /// Time passed, in either clock.
+    /// Time passed in either clock.
     Wake,
-    /// Refuse what waits, except a manifest that is being recorded.
+    /// Refuse all queued submissions, except for a manifest that is being recorded.
     Shutdown,
 }
 
-/// What a deployment wants.
+/// Action of the deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A call; its completion comes back as the matching input.
+    /// Make a call. Its completion comes back as the matching input.
     Call(Call),
-    /// Check this submission against this record; answer `Checked` at once.
+    /// Check this submission against this record, and reply with `Checked` immediately.
     Check(Submission, Box<DeploymentRecord>),
-    /// The check's hostname claims are to be undone: nothing was recorded.
-    Undo(Accepted),
-    /// Answer the request of a tenant, granted or refused.
+    /// Undo the hostname claims of the check, because the manifest was not stored.
+    Undo(AcceptedManifest),
+    /// Reply to the request of a tenant.
     Reply(RequestId, Result<(), Refusal>),
-    /// Give a workload what it is to run.
+    /// Pass the specification of an accepted manifest to a workload.
     Deliver {
-        /// What it is to run, with its version.
+        /// Specification with its version.
         deployment: Arc<cluster::WorkloadSpec>,
-        /// Hostnames that the lease gave up with it.
+        /// Hostnames that the lease released with this manifest.
         purge: Vec<String>,
     },
-    /// A lease has no manifest in time.
+    /// Close a lease that got no manifest in time.
     EndLease(LeaseId, CloseReason),
-    /// Its manifest is being recorded, or may be there: it is no longer ended for want of one.
+    /// Cancel the close of a lease, because a manifest is being recorded or may exist.
     CancelEnd(LeaseId),
-    /// A deadline has passed: the cluster is to be listed, and `Listed` with the answer.
-    LookAtCluster,
-    /// Publish a fact about the manifest, or about a record of it.
+    /// List the cluster because a deadline has passed, and reply with `Listed`.
+    ListCluster,
+    /// Publish an event about the manifest or its record.
     Publish(Event),
-    /// This input was not expected in this phase.
+    /// Count an input that is unexpected in this phase.
     Unexpected,
 }
 
-/// The machine of one deployment.
+/// State machine of one deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Deployment {
     id: DeploymentId,
     phase: Phase,
-    leases: Vec<Entry>,
-    line: Vec<Submission>,
+    leases: Vec<LeaseEntry>,
+    queue: Vec<Submission>,
     accepted: Option<(Arc<Manifest>, [u8; 32])>,
     attempts: u32,
-    /// Since when the chain is asked for the first in line.
-    asked_since: Mono,
+    /// Time of the first query for the first submission.
+    fetching_since: Mono,
     idle_since: Option<Mono>,
     closed: bool,
 }
 
 impl Deployment {
-    /// Covers the secrets of manifests.
+    /// Hides the secrets of manifests.
     pub(in crate::engine) fn hide(&mut self, cover: &Cover<'_>) {
         let accepted = self.accepted.iter_mut().map(|(manifest, _)| manifest);
-        let waiting = self.line.iter_mut().map(|submission| &mut submission.manifest);
+        let waiting = self.queue.iter_mut().map(|submission| &mut submission.manifest);
         accepted
             .chain(waiting)
             .for_each(|manifest| hide_in_manifest(manifest, cover));
@@ -172,46 +172,46 @@ impl Deployment {
         }
     }
 
-    /// A deployment without leases.
+    /// Creates the state machine of a deployment without leases.
     #[must_use]
     pub fn new(id: &DeploymentId) -> Self {
         Self {
             id: id.clone(),
             phase: Phase::Idle,
             leases: Vec::new(),
-            line: Vec::new(),
+            queue: Vec::new(),
             accepted: None,
             attempts: 0,
-            asked_since: Mono::default(),
+            fetching_since: Mono::default(),
             idle_since: None,
             closed: false,
         }
     }
 
-    /// What the first request in line waits for.
+    /// Returns the phase of the first submission in the queue.
     #[must_use]
     pub const fn phase(&self) -> &Phase {
         &self.phase
     }
 
-    /// Hash of the manifest accepted last.
+    /// Returns the hash of the last accepted manifest.
     #[must_use]
     pub fn accepted_hash(&self) -> Option<&[u8; 32]> {
         self.accepted.as_ref().map(|(_, hash)| hash)
     }
 
-    /// Our leases of it.
+    /// Returns this provider's leases of the deployment.
     pub fn leases(&self) -> impl Iterator<Item = &LeaseId> {
         self.leases.iter().map(|e| &e.lease)
     }
 
-    /// Earliest block time at which a lease without manifest is given up.
+    /// Returns the earliest block time at which a lease without a manifest is closed.
     #[must_use]
     pub fn manifest_deadline(&self) -> Option<BlockTime> {
-        self.leases.iter().filter_map(Entry::due).min()
+        self.leases.iter().filter_map(LeaseEntry::due).min()
     }
 
-    /// What is wrong with what the cluster has of a lease; `None` where it can be used, or is not there.
+    /// Returns the problem with the lease's record in the cluster. `None` if the record is usable or does not exist.
     #[must_use]
     pub fn unusable(&self, lease: &LeaseId) -> Option<&Arc<str>> {
         let entry = self
@@ -220,19 +220,19 @@ impl Deployment {
             .find(|e| e.lease == *lease && !e.has_manifest)?;
         match &entry.evidence {
             Evidence::Unusable(problem) => Some(problem),
-            Evidence::Missing | Evidence::Unseen | Evidence::Due => None,
+            Evidence::Missing | Evidence::Unlisted | Evidence::Due => None,
         }
     }
 
-    /// True while a list of the cluster is still needed to say whether this lease has a manifest.
+    /// Returns true while a listing of the cluster is needed to determine whether the lease has a manifest.
     #[must_use]
-    pub fn is_unseen(&self, lease: &LeaseId) -> bool {
+    pub fn needs_listing(&self, lease: &LeaseId) -> bool {
         let entry = self.leases.iter().find(|e| e.lease == *lease);
-        entry.is_some_and(|e| !e.has_manifest && e.evidence == Evidence::Unseen)
+        entry.is_some_and(|e| !e.has_manifest && e.evidence == Evidence::Unlisted)
     }
 
-    /// True when nothing is lost with this lease: it was won under the leadership of now, and since then no manifest
-    /// of it was taken, none was tried to be kept, and the cluster has shown nothing of it.
+    /// Returns true if a close of this lease destroys nothing: the lease was won in the current leadership epoch, no
+    /// manifest was accepted or possibly stored since then, and the cluster contains nothing of the lease.
     #[must_use]
     pub fn is_bare(&self, cx: &Cx<'_>, lease: &LeaseId) -> bool {
         let entry = self.leases.iter().find(|e| e.lease == *lease);
@@ -240,31 +240,31 @@ impl Deployment {
         !cx.is_standby() && bare_since == Some(cx.epoch())
     }
 
-    /// Requests of tenants that have no answer yet.
+    /// Returns the number of submissions without a reply.
     #[must_use]
     pub fn waiting(&self) -> u32 {
-        u32::try_from(self.line.iter().filter(|s| s.request.is_some()).count()).unwrap_or(u32::MAX)
+        u32::try_from(self.queue.iter().filter(|s| s.request.is_some()).count()).unwrap_or(u32::MAX)
     }
 
-    /// Monotonic moment at which it wants a `Wake`.
+    /// Returns the monotonic time at which the machine needs a `Wake`.
     #[must_use]
     pub fn mono_deadline(&self) -> Option<Mono> {
         let retry = match self.phase {
             Phase::Fetching { retry_at } => retry_at,
             Phase::Idle | Phase::Checking | Phase::Recording { .. } | Phase::Done => None,
         };
-        retry.or_else(|| self.idle_since.map(|since| since.plus(LINGER)))
+        retry.or_else(|| self.idle_since.map(|since| since.plus(RETENTION)))
     }
 
-    /// Block time at which it wants a `Wake`.
+    /// Returns the block time at which the machine needs a `Wake`.
     #[must_use]
     pub fn block_deadline(&self, cx: &Cx<'_>) -> Option<BlockTime> {
-        // While a manifest is being recorded the tenant has done its part.
+        // The tenant has met the deadline once a manifest is being recorded.
         self.manifest_deadline()
             .filter(|_| cx.may_write() && cx.cluster_known && !self.is_recording())
     }
 
-    /// One step: the input first, then whether anybody needs it any more.
+    /// Processes one input, then checks whether the machine is still needed.
     #[must_use]
     pub fn transition(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         let next = match input {
@@ -305,7 +305,7 @@ impl Deployment {
         } else if self.waiting() >= cx.config.manifest_queue_limit {
             Some(refuse(
                 RefusalKind::Busy,
-                "too many manifests wait for this deployment; submit again later",
+                "too many pending manifests for this deployment; submit again later",
             ))
         } else {
             None
@@ -315,20 +315,20 @@ impl Deployment {
                 out.push(Action::Reply(request, Err(refusal)));
                 self
             }
-            // Nobody waits for an answer, and the tenant can submit it again.
+            // No client waits for a reply, and the tenant can submit the manifest again.
             (Some(_), None) => self,
             (None, _) => {
-                self.line.push(submission);
-                self.next_in_line(cx, out)
+                self.queue.push(submission);
+                self.drive_queue(cx, out)
             }
         }
     }
 
-    fn next_in_line(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
-        if !matches!(self.phase, Phase::Idle) || self.line.is_empty() {
+    fn drive_queue(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+        if !matches!(self.phase, Phase::Idle) || self.queue.is_empty() {
             return self;
         }
-        (self.attempts, self.asked_since) = (0, cx.now.mono);
+        (self.attempts, self.fetching_since) = (0, cx.now.mono);
         out.push(Action::Call(Call::FetchDeployment(self.id.clone())));
         self.phase = Phase::Fetching { retry_at: None };
         self
@@ -343,21 +343,21 @@ impl Deployment {
         if !matches!(self.phase, Phase::Fetching { retry_at: None }) {
             return self.unexpected(out);
         }
-        // A shutdown has answered it meanwhile.
-        let Some(first) = self.line.first() else {
-            return self.settle_line(cx, out);
+        // A shutdown has already refused the submission.
+        let Some(first) = self.queue.first() else {
+            return self.start_next(cx, out);
         };
         match result {
-            // It waited through a change of leaders, and only a leader may keep it.
-            Ok(Some(_)) if cx.is_standby() => self.answer(cx, Err(not_leader()), out),
+            // This instance became a standby in the meantime, and only a leader may store manifests.
+            Ok(Some(_)) if cx.is_standby() => self.reply(cx, Err(not_leader()), out),
             Ok(Some(record)) => {
                 out.push(Action::Check(first.clone(), Box::new(record)));
                 self.phase = Phase::Checking;
                 self
             }
             Ok(None) => {
-                let message = format!("no lease for deployment {}: the chain does not know it", self.id);
-                self.answer(
+                let message = format!("no lease for deployment {}: not found on the chain", self.id);
+                self.reply(
                     cx,
                     Err(Refusal {
                         kind: RefusalKind::NoLease,
@@ -368,18 +368,18 @@ impl Deployment {
             }
             Err(failure) => {
                 self.attempts += 1;
-                let is_short = cx.now.mono.since(self.asked_since) < READ_PATIENCE;
+                let is_short = cx.now.mono.since(self.fetching_since) < READ_TIMEOUT;
                 if failure.transient && is_short && self.attempts < READ_ATTEMPTS {
                     let retry_at = Some(cx.now.mono.plus(backoff::after(self.attempts - 1)));
                     self.phase = Phase::Fetching { retry_at };
                     return self;
                 }
-                // Without the failure: its text has addresses and errors of the provider's connections.
+                // Without the cause, which may contain internal addresses of the provider.
                 let message = format!(
                     "the provider cannot read deployment {} from the chain; submit again",
                     self.id
                 );
-                self.answer(
+                self.reply(
                     cx,
                     Err(Refusal {
                         kind: RefusalKind::Unavailable,
@@ -391,22 +391,27 @@ impl Deployment {
         }
     }
 
-    fn checked(mut self, cx: &Cx<'_>, result: Result<Accepted, Refusal>, out: &mut Vec<Action>) -> Self {
+    fn checked(
+        mut self,
+        cx: &Cx<'_>,
+        result: Result<AcceptedManifest, Refusal>,
+        out: &mut Vec<Action>,
+    ) -> Self {
         if !matches!(self.phase, Phase::Checking) {
             return self.unexpected(out);
         }
         match result {
-            Err(refusal) => self.answer(cx, Err(refusal), out),
+            Err(refusal) => self.reply(cx, Err(refusal), out),
             Ok(accepted) => match accepted.deployments.first() {
                 Some(first) => {
-                    // Before it is recorded: an end that waits would destroy what is about to be kept.
-                    let spared = accepted.deployments.iter().map(|d| d.lease.clone());
-                    out.extend(spared.map(Action::CancelEnd));
+                    // Cancelled before the recording, because a pending close would destroy the new workload.
+                    let leases = accepted.deployments.iter().map(|d| d.lease.clone());
+                    out.extend(leases.map(Action::CancelEnd));
                     out.push(Action::Call(Call::Record(Arc::clone(first))));
                     self.phase = Phase::Recording { accepted, at: 0 };
                     self
                 }
-                None => self.answer(cx, Ok(()), out),
+                None => self.reply(cx, Ok(()), out),
             },
         }
     }
@@ -416,17 +421,17 @@ impl Deployment {
             return self.unexpected(out);
         };
         if let Err(failure) = result {
-            // The one that failed counts as tried: its write may have come through and its answer not.
-            self.not_kept(cx, &accepted, at + 1);
+            // The failed group counts as tried, because the write may have succeeded without a response.
+            self.manifest_not_stored(cx, &accepted, at + 1);
             out.push(Action::Undo(accepted));
-            return self.answer(cx, Err(not_recorded(&failure)), out);
+            return self.reply(cx, Err(not_recorded(&failure)), out);
         }
-        // Another leader may not have seen it, and then what it wrote counts.
+        // Another leader may not know the manifest and may overwrite it.
         let outdated = |d: &Arc<cluster::WorkloadSpec>| d.epoch != cx.epoch();
         if cx.is_standby() || accepted.deployments.iter().any(outdated) {
-            self.not_kept(cx, &accepted, at + 1);
+            self.manifest_not_stored(cx, &accepted, at + 1);
             out.push(Action::Undo(accepted));
-            return self.answer(cx, Err(not_leader()), out);
+            return self.reply(cx, Err(not_leader()), out);
         }
         if let Some(next) = accepted.deployments.get(at + 1) {
             out.push(Action::Call(Call::Record(Arc::clone(next))));
@@ -434,12 +439,12 @@ impl Deployment {
             return self;
         }
         self.deliver(accepted, out);
-        self.answer(cx, Ok(()), out)
+        self.reply(cx, Ok(()), out)
     }
 
-    /// A manifest was not accepted, and its first `tried` groups may be in the cluster all the same. The tenant
-    /// gets time to submit it again.
-    fn not_kept(&mut self, cx: &Cx<'_>, accepted: &Accepted, tried: usize) {
+    /// Updates the leases after a manifest was not accepted. The records of the first `tried` groups may exist in the
+    /// cluster. The tenant gets time to submit again.
+    fn manifest_not_stored(&mut self, cx: &Cx<'_>, accepted: &AcceptedManifest, tried: usize) {
         let again = cx.now.block_time.plus(RECORDING_GRACE);
         for (at, deployment) in accepted.deployments.iter().enumerate() {
             let entry = self.leases.iter_mut().find(|e| e.lease == deployment.lease);
@@ -451,14 +456,14 @@ impl Deployment {
                 entry.bare_since = None;
             }
             if is_known {
-                // One that was due has time again; a list under way does not end it.
+                // An expired deadline is extended, so that a pending listing does not close the lease.
                 entry.evidence = if at < tried {
-                    Evidence::Unseen
+                    Evidence::Unlisted
                 } else {
                     Evidence::Missing
                 };
             }
-            // Where nobody has looked yet, the deadline starts with the look.
+            // Without a listing yet, the deadline starts with the listing.
             if cx.config.manifest_timeout.is_some() && (is_known || entry.deadline.is_some()) {
                 entry.deadline = entry.deadline.max(Some(again));
             }
@@ -475,23 +480,23 @@ impl Deployment {
         let may_end = cx.may_write() && cx.cluster_known && !self.is_recording();
         for entry in self.leases.iter_mut().filter(|e| !e.has_manifest) {
             if let Some(problem) = unusable.get(&entry.lease) {
-                entry.hold(problem, out);
+                entry.mark_unusable(problem, out);
             } else if conclusive {
-                entry.is_not_there(cx, may_end, out);
+                entry.mark_absent(cx, may_end, out);
             } else if entry.evidence == Evidence::Due {
-                entry.evidence = Evidence::Unseen;
+                entry.evidence = Evidence::Unlisted;
             }
         }
         self.wake(cx, out)
     }
 
-    /// A manifest is being recorded, so it is not known yet whether it is accepted.
+    /// Returns true if a manifest is being recorded, so that its acceptance is still open.
     pub(in crate::engine) const fn is_recording(&self) -> bool {
         matches!(self.phase, Phase::Recording { .. })
     }
 
-    fn deliver(&mut self, accepted: Accepted, out: &mut Vec<Action>) {
-        let Some(first) = self.line.first() else { return };
+    fn deliver(&mut self, accepted: AcceptedManifest, out: &mut Vec<Action>) {
+        let Some(first) = self.queue.first() else { return };
         out.push(Action::Publish(Event::ManifestReceived {
             deployment: self.id.clone(),
             hash: data_encoding::HEXLOWER.encode(&accepted.hash),
@@ -501,30 +506,30 @@ impl Deployment {
             if let Some(entry) = self.leases.iter_mut().find(|e| e.lease == deployment.lease) {
                 entry.has_manifest = true;
             }
-            let gone = accepted
+            let released = accepted
                 .purge
                 .iter()
                 .find(|(lease, _)| *lease == deployment.lease);
-            let purge = gone.map(|(_, names)| names.clone()).unwrap_or_default();
+            let purge = released.map(|(_, names)| names.clone()).unwrap_or_default();
             out.push(Action::Deliver { deployment, purge });
         }
     }
 
-    /// Answers the first in line and takes the next.
-    fn answer(mut self, cx: &Cx<'_>, result: Result<(), Refusal>, out: &mut Vec<Action>) -> Self {
-        if !self.line.is_empty() {
-            // The configured limit keeps the line short, so taking its front is cheap.
-            let submission = self.line.remove(0);
+    /// Replies to the first submission and starts the next one.
+    fn reply(mut self, cx: &Cx<'_>, result: Result<(), Refusal>, out: &mut Vec<Action>) -> Self {
+        if !self.queue.is_empty() {
+            // The configured limit bounds the queue, so removing its front is cheap.
+            let submission = self.queue.remove(0);
             if let Some(request) = submission.request {
                 out.push(Action::Reply(request, result));
             }
         }
-        self.settle_line(cx, out)
+        self.start_next(cx, out)
     }
 
-    fn settle_line(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn start_next(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         self.phase = Phase::Idle;
-        self.next_in_line(cx, out)
+        self.drive_queue(cx, out)
     }
 
     fn lease_added(
@@ -535,37 +540,37 @@ impl Deployment {
         origin: Origin,
         out: &mut Vec<Action>,
     ) -> Self {
-        let has_manifest = origin == Origin::Kept;
+        let has_manifest = origin == Origin::Recorded;
         match self.leases.iter_mut().find(|e| e.lease == lease) {
             Some(entry) => {
-                entry.begun |= deadline.is_some();
+                entry.has_started |= deadline.is_some();
                 if has_manifest && !entry.has_manifest {
                     entry.has_manifest = true;
                     if let Evidence::Unusable(_) = entry.evidence {
                         out.push(Action::Publish(Event::RecordUsable { lease }));
                     }
                 } else if entry.has_clock() || deadline > cx.manifest_due() {
-                    // Later than now is that of a record newer than the newest block we were told of.
+                    // A later deadline comes from a record that is newer than the newest processed block.
                     entry.deadline = entry.deadline.max(deadline);
                 }
             }
             None => {
                 let evidence = match origin {
-                    Origin::Won | Origin::Kept => Evidence::Missing,
-                    Origin::Found => Evidence::Unseen,
+                    Origin::Won | Origin::Recorded => Evidence::Missing,
+                    Origin::Found => Evidence::Unlisted,
                 };
-                // Most deployments have one lease with us, and room for four would be kept for each.
+                // Most deployments have one lease with this provider, and `push` alone would allocate space for four.
                 self.leases.reserve_exact(1);
-                self.leases.push(Entry {
+                self.leases.push(LeaseEntry {
                     lease,
                     deadline: deadline.filter(|_| origin == Origin::Won),
                     has_manifest,
                     evidence,
-                    begun: origin != Origin::Won || deadline.is_some(),
-                    // A lease won while the leader before us could still act may have its manifest from there.
+                    has_started: origin != Origin::Won || deadline.is_some(),
+                    // Before `may_close`, the previous leader may still have accepted a manifest for the lease.
                     bare_since: (origin == Origin::Won && cx.may_close).then_some(cx.epoch()),
                 });
-                // A manifest accepted before is sent again for the new lease, if it is still the current one.
+                // An accepted manifest is submitted again for a new lease of the deployment, and checked again.
                 if let (Some((manifest, hash)), false) = (self.accepted.clone(), has_manifest) {
                     return self.submit(
                         cx,
@@ -582,7 +587,7 @@ impl Deployment {
         self
     }
 
-    /// A workload without a known lease is none of ours to count, so it may be missing here.
+    /// Removes a lease. A workload without a known lease has no entry.
     fn lease_removed(mut self, lease: &LeaseId) -> Self {
         self.leases.retain(|e| e.lease != *lease);
         self
@@ -598,21 +603,21 @@ impl Deployment {
         if self.block_deadline(cx).is_none_or(|d| d > cx.now.block_time) {
             return self;
         }
-        // One list of the cluster answers for all that are late.
+        // One listing of the cluster is enough for all expired deadlines.
         let now = cx.now.block_time;
-        let late = |e: &&mut Entry| e.due().is_some_and(|d| d <= now);
+        let late = |e: &&mut LeaseEntry| e.due().is_some_and(|d| d <= now);
         for entry in self.leases.iter_mut().filter(late) {
             entry.evidence = Evidence::Due;
         }
-        out.push(Action::LookAtCluster);
+        out.push(Action::ListCluster);
         self
     }
 
     fn shutdown(mut self, out: &mut Vec<Action>) -> Self {
         let recording = self.is_recording();
-        // A manifest being recorded is durable or not within moments: its answer is awaited.
+        // A recording completes soon, so its result is awaited.
         let keep = usize::from(recording);
-        for submission in self.line.drain(keep.min(self.line.len())..) {
+        for submission in self.queue.drain(keep.min(self.queue.len())..) {
             let message = "the provider is stopping; submit again in a minute".to_owned();
             if let Some(request) = submission.request {
                 out.push(Action::Reply(
@@ -627,17 +632,17 @@ impl Deployment {
         self
     }
 
-    /// Notices when nobody needs it any more.
+    /// Marks the machine as done if it is no longer needed.
     fn settle(mut self, cx: &Cx<'_>) -> Self {
-        let idle = self.leases.is_empty() && self.line.is_empty() && matches!(self.phase, Phase::Idle);
+        let idle = self.leases.is_empty() && self.queue.is_empty() && matches!(self.phase, Phase::Idle);
         if !idle {
             self.idle_since = None;
             return self;
         }
         let since = *self.idle_since.get_or_insert(cx.now.mono);
-        let lingered = cx.now.mono >= since.plus(LINGER);
-        // It lingers for the sake of its manifest, which the lease of a restarted group is given.
-        if self.closed || self.accepted.is_none() || lingered {
+        let expired = cx.now.mono >= since.plus(RETENTION);
+        // The machine is retained for its manifest, which a restarted group reuses.
+        if self.closed || self.accepted.is_none() || expired {
             self.phase = Phase::Done;
         }
         self
@@ -649,7 +654,7 @@ impl Deployment {
     }
 }
 
-/// What a tenant is told: to submit again only where that may help.
+/// Returns the refusal for a manifest that could not be stored. Suggests a retry only where it can succeed.
 fn not_recorded(failure: &Failure) -> Refusal {
     if failure.transient {
         return Refusal {
@@ -657,20 +662,22 @@ fn not_recorded(failure: &Failure) -> Refusal {
             message: "the provider cannot store the manifest at the moment; submit again".to_owned(),
         };
     }
-    // Errors of connections and of the provider's account are for its operator, and in the log.
+    // Connection and account errors are logged for the operator and not shown to tenants.
     let reason = match failure.kind {
-        // Names the part of the manifest.
-        ErrorKind::Invalid => return rejected(format!("the cluster does not take the manifest: {failure}")),
-        ErrorKind::Denied => "it denied the provider access",
-        ErrorKind::Conflict => "another object is in the way",
-        ErrorKind::NotFound => "it has no place for manifests",
-        ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ClusterNotReady => "it cannot be reached",
+        // The failure names the part of the manifest.
+        ErrorKind::Invalid => return rejected(format!("the cluster rejected the manifest: {failure}")),
+        ErrorKind::Denied => "the cluster denied access to the provider",
+        ErrorKind::Conflict => "a conflicting object exists in the cluster",
+        ErrorKind::NotFound => "the cluster has no resource for manifests",
+        ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::ClusterNotReady => {
+            "the cluster is unreachable"
+        }
         ErrorKind::NotRegistered | ErrorKind::Aborted | ErrorKind::Stopped | ErrorKind::Internal => {
-            "the provider failed"
+            "internal error of the provider"
         }
     };
     rejected(format!(
-        "the provider's cluster does not take the manifest: {reason}; only the provider's operator can fix that"
+        "the provider cannot store the manifest: {reason}; contact the provider's operator"
     ))
 }
 
@@ -684,11 +691,11 @@ fn rejected(message: String) -> Refusal {
 fn not_leader() -> Refusal {
     Refusal {
         kind: RefusalKind::NotLeader,
-        message: "this instance is a standby; submit to the leading one".to_owned(),
+        message: "this instance is a standby; submit the manifest to the leader".to_owned(),
     }
 }
 
-/// A tenant whose manifest could not be kept has at least this long to submit it again.
+/// Minimum time for a tenant to submit again after a manifest could not be stored.
 const RECORDING_GRACE: Duration = Duration::from_secs(30);
 
 impl Machine for Deployment {

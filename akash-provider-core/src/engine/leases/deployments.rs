@@ -1,4 +1,4 @@
-//! The engine's side of deployments: their machines and what those want.
+//! Connects the deployment state machines to the engine.
 
 use super::deployment::{Action, Deployment as Machine, Input};
 use super::workload;
@@ -9,15 +9,15 @@ use crate::types::{CloseReason, DeploymentId, Event};
 use std::sync::Arc;
 
 impl Engine {
-    /// The machine of a deployment is there.
-    pub(in crate::engine) fn deployment_slot(&mut self, id: &DeploymentId) {
+    /// Creates the state machine of a deployment if it does not exist.
+    pub(in crate::engine) fn ensure_deployment(&mut self, id: &DeploymentId) {
         if !self.leases.deployments.contains(id) {
             self.changes += 1;
             self.leases.deployments.insert(id, Machine::new(id));
         }
     }
 
-    /// Feeds one input to one deployment; nothing happens where there is none.
+    /// Passes one input to a deployment, if it exists.
     pub(in crate::engine) fn drive_deployment(&mut self, id: &DeploymentId, input: Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
@@ -29,21 +29,21 @@ impl Engine {
             match action {
                 Action::Call(call) => {
                     let effect = self.call(Target::Deployment(id.clone()), call);
-                    self.leases.deployments.sent(id, Lane::Main, effect);
+                    self.leases.deployments.set_pending(id, Lane::Main, effect);
                 }
                 Action::Check(submission, record) => {
                     let checked = self.check(&submission, &record);
-                    // At once, so that nothing comes between the claims of the check and the record of them.
+                    // Immediately, so that no other input comes between the claims and their recording.
                     self.drive_deployment(id, Input::Checked(checked));
                 }
                 Action::Undo(accepted) => {
                     self.undo_claims(&accepted);
-                    // A part of it may be in the cluster all the same, and only a list can say so.
-                    self.scan.doubt_cluster();
+                    // Parts of the manifest may be stored in the cluster, which only a listing shows.
+                    self.scan.request_listing();
                 }
                 Action::Reply(request, result) => {
-                    // An outage is no fault of the manifest and no news of it.
-                    if let Some(refusal) = result.as_ref().err().filter(|r| r.kind.is_of_manifest()) {
+                    // Only refusals caused by the manifest are published, not outages.
+                    if let Some(refusal) = result.as_ref().err().filter(|r| r.kind.is_manifest_error()) {
                         let (deployment, message) = (id.clone(), refusal.message.clone());
                         self.publish(Event::ManifestRefused { deployment, message });
                     }
@@ -55,7 +55,7 @@ impl Engine {
                 Action::CancelEnd(lease) => {
                     self.drive_workload(&lease, workload::Input::CancelEnd(CloseReason::ManifestTimeout));
                 }
-                Action::LookAtCluster => self.scan.doubt_cluster(),
+                Action::ListCluster => self.scan.request_listing(),
                 Action::EndLease(lease, reason) => {
                     self.drive_workload(
                         &lease,
@@ -71,19 +71,19 @@ impl Engine {
         }
     }
 
-    /// A completion of a deployment's call; late ones are dropped.
+    /// Processes the completion of a deployment's call. Late completions are dropped.
     pub(in crate::engine) fn deployment_completed(
         &mut self,
         id: &DeploymentId,
         effect: EffectId,
         input: Input,
     ) {
-        if self.leases.deployments.answered(id, Lane::Main, effect) {
+        if self.leases.deployments.clear_pending(id, Lane::Main, effect) {
             self.drive_deployment(id, input);
         }
     }
 
-    /// A manifest of this deployment is being recorded.
+    /// Returns true if a manifest of this deployment is being recorded.
     pub(in crate::engine) fn is_recording(&self, id: &DeploymentId) -> bool {
         self.leases.deployments.get(id).is_some_and(Machine::is_recording)
     }

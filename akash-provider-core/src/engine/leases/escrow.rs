@@ -1,12 +1,12 @@
-//! The money of one deployment: how long it lasts, and when our leases of it are paid out.
+//! Escrow account of one deployment: balance checks and payouts of this provider's leases.
 //!
 //! ```text
-//!  Idle ─check due─► Checking ─► Idle          (out of funds, or a payout is due: fill the line)
-//!  Idle ─line not empty─► Withdrawing ─► Cooling (a later block) ─► Idle
+//!  Idle ─check due─► Checking ─► Idle          (out of funds, or a payout is due: queue the payouts)
+//!  Idle ─payout queued─► Withdrawing ─► Cooling (until a later block) ─► Idle
 //! ```
-//! The chain fails the second withdrawal of one deployment in a block, so payouts go one at a time, each in a
-//! block of its own. All deadlines are block time: a halted chain owes nothing. When a payout is due follows
-//! from what the chain says is owed, so a restart does not postpone it.
+//! The chain rejects a second withdrawal from one deployment in the same block, so each payout waits for a later block
+//! than the previous payout. All deadlines use block time, because a halted chain accrues no payments. The due time of
+//! a payout is computed from the unpaid amount on the chain, so a restart does not delay the payout.
 
 pub mod funds;
 
@@ -21,81 +21,81 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// A check that failed is repeated after this much block time.
+/// Delay before a failed balance check is repeated, in block time.
 const RETRY_CHECK: Duration = Duration::from_secs(60);
-/// While out of funds, payouts (which make the chain close the lease) are repeated after this much.
+/// Delay before payouts are repeated when the account is out of funds. The payout makes the chain close the lease.
 const RECHECK_EMPTY: Duration = Duration::from_secs(600);
-/// With no more blocks left than this, leases are paid out before the money ends: a payout takes a block or two, and
-/// what comes after the end is never paid.
+/// Number of remaining blocks at which leases are paid out early. A payout takes one or two blocks, and payments due
+/// after the account is empty are lost.
 const LAST_BLOCKS: u64 = 3;
-/// A payout that failed is repeated after this much block time.
+/// Delay before a failed payout is repeated, in block time.
 const RETRY_WITHDRAW: Duration = Duration::from_secs(300);
 
-/// What the deployment's money is doing.
+/// Phase of the escrow account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
-    /// Waits for the next deadline.
+    /// Waiting for the next deadline.
     Idle,
     /// `FetchDeployment` is in flight.
     Checking,
     /// `Broadcast(WithdrawLease)` is in flight.
     Withdrawing(LeaseId),
-    /// A payout landed, or failed, in a block not later than this; the next needs a later one.
+    /// A payout was included or failed, at the latest in a block of this time. The next payout needs a later block.
     Cooling(BlockTime),
-    /// A payout's outcome is unknown; it cannot land after this block time.
+    /// The outcome of a payout is unknown. The transaction expires at this block time.
     Unsure(BlockTime),
-    /// No lease of ours is left.
+    /// This provider has no more leases of the deployment.
     Done,
 }
 
-/// What happens to a deployment's money.
+/// Input of the escrow account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// We have a lease of it.
+    /// This provider got a lease of the deployment.
     LeaseAdded {
-        /// Order and provider of the lease.
+        /// Id of the lease.
         lease: LeaseId,
-        /// When its next payout is due.
+        /// Time of the next payout.
         due: Option<BlockTime>,
-        /// When the money is looked at next.
+        /// Time of the next balance check.
         check_at: BlockTime,
     },
-    /// A lease is over.
+    /// A lease was closed.
     LeaseRemoved(LeaseId),
-    /// Of `FetchDeployment`; one that is not found is asked for again, as after a failure.
+    /// Result of `FetchDeployment`. A missing deployment is handled as a failure, and the query is repeated.
     Fetched(Result<Option<DeploymentRecord>, Failure>),
-    /// Of `Broadcast`, for the lease that is being paid out.
+    /// Result of `Broadcast` for the lease being paid out.
     Tx(Result<TxOutcome, Failure>),
-    /// The account has more money for fees: payouts that failed for the lack of it are repeated.
+    /// The provider's account received funds, so payouts that failed for lack of fees are repeated.
     FeeMoney,
     /// Time passed or permissions changed.
     Wake,
 }
 
-/// What a deployment's money wants.
+/// Action of the escrow account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A call; its completion comes back as the matching input.
+    /// Make a call. Its completion comes back as the matching input.
     Call(Call),
-    /// Publish a fact about the deployment's money.
+    /// Publish an event about the escrow account.
     Publish(Event),
-    /// This input was not expected in this phase.
+    /// Count an input that is unexpected in this phase.
     Unexpected,
 }
 
-/// A lease that is paid out.
+/// A lease that receives payouts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Payee {
     lease: LeaseId,
     due: Option<BlockTime>,
     wanted: bool,
-    /// Why the last payout failed.
+    /// Error of the last payout.
     failed: Option<Box<str>>,
-    /// The last payout failed because the account cannot pay its fee.
+    /// True if the last payout failed because the provider's account cannot pay the fee.
     lacks_fee: bool,
 }
 
-/// The machine of one deployment's money.
+/// State machine of one deployment's escrow account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Escrow {
     id: DeploymentId,
@@ -104,8 +104,10 @@ pub struct Escrow {
     check_at: BlockTime,
 }
 
-/// When a lease's next payout is due, by what the chain says it is owed: blocks since the last payout follow
-/// from amount and rate. Without a payment record the full period starts now.
+/// Returns the time of a lease's next payout.
+///
+/// The number of blocks since the last payout is the unpaid amount divided by the price per block. Without a payment
+/// record, a full withdrawal period starts at `created`.
 #[must_use]
 pub fn payout_due(
     cx: &Cx<'_>,
@@ -126,12 +128,12 @@ pub fn payout_due(
             .minus(funds::blocks_as_time(blocks, cx.block_time)),
         None => created.max(BlockTime(0)),
     };
-    // The blocks are counted as average ones, so the time may come out before the lease began.
+    // The conversion uses the average block time, so the result may be before the creation of the lease.
     Some(last.max(created).plus(period))
 }
 
 impl Escrow {
-    /// A deployment whose first lease is about to be added.
+    /// Creates the state machine of a deployment without leases.
     #[must_use]
     pub fn new(id: &DeploymentId, check_at: BlockTime) -> Self {
         Self {
@@ -142,33 +144,33 @@ impl Escrow {
         }
     }
 
-    /// What it is doing.
+    /// Returns the current phase.
     #[must_use]
     pub const fn phase(&self) -> &Phase {
         &self.phase
     }
 
-    /// Returns why the last payout of a lease failed; `None` after a payout.
+    /// Returns the error of a lease's last payout, or `None` if that payout succeeded.
     #[must_use]
     pub fn failed(&self, lease: &LeaseId) -> Option<&str> {
         let payee = self.payees.iter().find(|p| p.lease == *lease)?;
         payee.failed.as_deref()
     }
 
-    /// Returns true where the last payout of a lease failed because the account cannot pay its fee.
+    /// Returns true if the last payout of a lease failed because the provider's account cannot pay the fee.
     #[must_use]
     pub fn lacks_fee(&self) -> bool {
         self.payees.iter().any(|p| p.lacks_fee)
     }
 
-    /// Block time at which it wants a `Wake`.
+    /// Returns the block time at which the machine needs a `Wake`.
     #[must_use]
     pub fn block_deadline(&self, cx: &Cx<'_>) -> Option<BlockTime> {
         match &self.phase {
             Phase::Idle if !cx.may_write() => None,
             Phase::Idle => {
                 let due = self.payees.iter().filter_map(|p| p.due).min();
-                // What is wanted is overdue at any block time.
+                // A queued payout is always overdue.
                 let wanted = self
                     .payees
                     .iter()
@@ -176,13 +178,13 @@ impl Escrow {
                     .then_some(BlockTime(i64::MIN));
                 [Some(self.check_at), due, wanted].into_iter().flatten().min()
             }
-            // A later block, because the chain fails a second withdrawal in the same one.
+            // The chain rejects a second withdrawal in the same block.
             Phase::Cooling(until) | Phase::Unsure(until) => Some(BlockTime(until.0.saturating_add(1))),
             Phase::Checking | Phase::Withdrawing(_) | Phase::Done => None,
         }
     }
 
-    /// One step: what the input says, then what is due.
+    /// Processes one input, then starts the call that is due.
     #[must_use]
     pub fn transition(mut self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         match input {
@@ -203,7 +205,7 @@ impl Escrow {
     fn added(&mut self, lease: LeaseId, due: Option<BlockTime>, check_at: BlockTime) {
         self.check_at = self.check_at.min(check_at);
         if !self.payees.iter().any(|p| p.lease == lease) {
-            // Most deployments have one lease with us, and room for four would be kept for each.
+            // Most deployments have one lease with this provider, and `push` alone would allocate space for four.
             self.payees.reserve_exact(1);
             self.payees.push(Payee {
                 lease,
@@ -240,7 +242,7 @@ impl Escrow {
         }
         let pause = match blocks_left {
             Some(0) => RECHECK_EMPTY,
-            // A tenth before its end, so that blocks that come faster than they did bring no surprise.
+            // The check is 10 % earlier, because blocks may become faster.
             Some(blocks) if blocks > LAST_BLOCKS => {
                 let before = blocks - (blocks / 10).max(LAST_BLOCKS - 1);
                 funds::next_check(Some(before), cx.config, cx.block_time)
@@ -251,7 +253,8 @@ impl Escrow {
         self.check_at = cx.now.block_time.plus(pause);
     }
 
-    /// A lease that was said to be over and lives is paid out by its schedule again.
+    /// Schedules payouts for active leases without a schedule. A rejected payout of a closed lease removed the
+    /// schedule.
     fn take_up_live(&mut self, cx: &Cx<'_>, record: &DeploymentRecord) {
         let Some(period) = cx.config.withdrawal_period else {
             return;
@@ -297,7 +300,8 @@ impl Escrow {
                     Phase::Cooling(cx.now.block_time),
                 )
             }
-            // There is nothing more to be had of a lease that is over. Should it live, the next look shows that.
+            // A closed lease has no more payouts. If the lease is active after all, the next balance check reschedules
+            // it.
             Ok(TxOutcome::Rejected {
                 error: TxError::LeaseNotActive,
                 code,
@@ -310,9 +314,9 @@ impl Escrow {
                 out.push(failed(format!("{code}: {log}")));
                 (again, Phase::Cooling(cx.now.block_time))
             }
-            // Paid twice is paid once; but not before it can no longer land, or both might meet in a block.
+            // A retry is safe only after the expiry: two withdrawals must not be in the same block.
             Ok(TxOutcome::Unknown { expires }) => {
-                out.push(failed("the outcome of the transaction is unknown".to_owned()));
+                out.push(failed("cannot confirm transaction: outcome unknown".to_owned()));
                 (again, Phase::Unsure(expires))
             }
             Err(failure) => {
@@ -328,7 +332,7 @@ impl Escrow {
         self.phase = phase;
     }
 
-    /// Starts what is due and allowed.
+    /// Starts the call that is due and allowed.
     fn drive(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
         let now = cx.now.block_time;
         match self.phase {
@@ -343,7 +347,7 @@ impl Escrow {
             return;
         }
         for payee in &mut self.payees {
-            // Taken off the schedule, so that it is not due once more while it is paid.
+            // Cleared, so that the payout is not queued a second time.
             if payee.due.is_some_and(|due| due <= now) {
                 payee.wanted = true;
                 payee.due = None;
@@ -352,7 +356,7 @@ impl Escrow {
         if !cx.may_write() {
             return;
         }
-        // Payouts go before the look, because they change what it would find.
+        // Payouts precede the balance check, because they change the balance.
         if let Some(payee) = self.payees.iter_mut().find(|p| p.wanted) {
             payee.wanted = false;
             let id = payee.lease.clone();

@@ -1,24 +1,24 @@
-//! The engine's side of the money of leases.
+//! Connects the escrow state machines to the engine.
 
-use super::arrivals::NewLease;
 use super::escrow::{self, Escrow};
+use super::new_lease::NewLease;
 use crate::engine::table::Lane;
 use crate::engine::{EffectId, Engine, Target};
 use crate::types::DeploymentId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// After a restart the first look at each deployment's money is spread over this much block time.
+/// Period over which the first balance checks after a restart are spread, in seconds of block time.
 const CHECK_SPREAD_S: u64 = 60;
 
 impl Engine {
-    pub(super) fn money_of(&mut self, new: &NewLease<'_>) {
+    pub(super) fn track_escrow(&mut self, new: &NewLease<'_>) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
         let due = escrow::payout_due(&cx, new.payment, new.settled_at, new.created);
-        // By the deployment's number, because the engine has no randomness.
+        // Spread by deployment number, because the engine has no randomness.
         let spread = Duration::from_secs(new.id.deployment().dseq % CHECK_SPREAD_S);
-        let check_at = if new.news.is_none() {
+        let check_at = if new.origin.is_none() {
             self.progress.block_time().plus(spread)
         } else {
             self.progress.block_time()
@@ -37,7 +37,7 @@ impl Engine {
         );
     }
 
-    /// Feeds one input to one deployment's money; nothing happens where there is none.
+    /// Passes one input to the escrow machine of a deployment, if it exists.
     pub(in crate::engine) fn drive_escrow(&mut self, id: &DeploymentId, input: escrow::Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
@@ -48,7 +48,7 @@ impl Engine {
             match action {
                 escrow::Action::Call(call) => {
                     let effect = self.call(Target::Escrow(id.clone()), call);
-                    self.leases.escrows.sent(id, Lane::Main, effect);
+                    self.leases.escrows.set_pending(id, Lane::Main, effect);
                 }
                 escrow::Action::Publish(event) => self.publish(event),
                 escrow::Action::Unexpected => self.outbox.count_unexpected(),
@@ -56,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// Repeats payouts that failed for lack of fee money: the account has more.
+    /// Repeats payouts that failed for lack of fees after the provider's account received funds.
     pub(in crate::engine) fn repeat_payouts(&mut self) {
         let ids = self.leases.escrow_ids().into_iter();
         let lacks_fee = |id: &DeploymentId| self.leases.escrows.get(id).is_some_and(Escrow::lacks_fee);
@@ -65,16 +65,16 @@ impl Engine {
         }
     }
 
-    /// A completion of a call about money; late ones are dropped.
+    /// Processes the completion of an escrow call. Late completions are dropped.
     pub(in crate::engine) fn escrow_completed(
         &mut self,
         id: &DeploymentId,
         effect: EffectId,
         input: escrow::Input,
     ) {
-        // A look at the money shows nowhere, and a payout that fails does.
+        // A balance check does not appear in the status, but a failed payout does.
         self.changes += u64::from(matches!(input, escrow::Input::Tx(_)));
-        if self.leases.escrows.answered(id, Lane::Main, effect) {
+        if self.leases.escrows.clear_pending(id, Lane::Main, effect) {
             self.drive_escrow(id, input);
         }
     }

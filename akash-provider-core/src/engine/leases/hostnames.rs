@@ -1,10 +1,11 @@
-//! Who holds which hostname: a ledger, indexed both ways.
+//! Ledger of the hostnames held by leases, indexed by hostname and by group.
 //!
-//! Names are compared in lower case. As the network's provider has it, the leases of one group (owner, dseq,
-//! gseq) are one holder, so that a resumed group keeps its names; other leases of the same tenant get a name
-//! only by transfer (until then it is withheld from them), and other tenants never while it is held.
+//! Hostnames are compared in lower case. All leases of one group (owner, dseq, gseq) count as one holder, as in the Go
+//! provider, so a resumed group retains its hostnames. Another lease of the same tenant gets a hostname only by
+//! transfer or after its release. Another tenant gets a hostname only after its release.
 //!
-//! A wildcard and the names that it covers are of one tenant, in whichever of its leases: the nearer name leads there.
+//! A wildcard and the hostnames that it covers belong to one tenant, but may belong to different leases. Requests go to
+//! the more specific hostname.
 
 use crate::manifest::{covering, is_within, looks_like, reaches};
 use crate::types::{Address, GroupId, LeaseId};
@@ -16,67 +17,68 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// Why hostnames are refused. Nothing was changed.
+/// Reason why hostnames are refused. The ledger is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostnameError {
-    /// Another tenant holds it.
+    /// Another tenant holds the hostname.
     #[error("host {hostname:?} in use")]
     InUse {
-        /// The name, in lower case.
+        /// Hostname in lower case.
         hostname: String,
     },
-    /// Another tenant holds the wildcard that covers it, or a name that it covers.
-    #[error("host {hostname:?} in use: {held:?} is another tenant's")]
+    /// Another tenant holds a wildcard that covers the hostname, or a hostname that this wildcard covers.
+    #[error("host {hostname:?} in use: another tenant holds {held:?}")]
     Overlaps {
-        /// The name, in lower case.
+        /// Requested hostname in lower case.
         hostname: String,
-        /// What the other one holds.
+        /// Hostname of the other tenant.
         held: String,
     },
-    /// This provider gives it to nobody.
+    /// The provider's configuration blocks the hostname for all tenants.
     #[error("hostname not allowed: {hostname:?} is blocked by this provider")]
     Blocked {
-        /// The name, in lower case.
+        /// Hostname in lower case.
         hostname: String,
     },
 }
 
-/// What a reservation changed.
+/// Changes made by a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Reserved {
-    /// Names that another lease of the same tenant holds; it keeps them.
+pub struct HostnameChanges {
+    /// Requested hostnames that stay with another lease of the same tenant.
     pub withheld: Vec<String>,
-    /// Names the holder had before and gave up.
+    /// Hostnames that the lease held before and released.
     pub released: Vec<String>,
 }
 
-/// The ledger of hostnames.
+/// Ledger of the hostnames held by leases.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HostnameLedger {
-    /// Whole names, and domains without their leading dot.
+    /// Blocked hostnames. `blocked_domains` has the blocked domains without their leading dot.
     blocked: BTreeSet<String>,
     blocked_domains: BTreeSet<String>,
-    /// The name by which tenants reach the provider, as the chain has it.
+    /// Hostname in the provider's record on the chain.
     own: Option<String>,
-    /// Domain of automatic hostnames. The engine refuses the names below it that are not the lease's own.
+    /// Domain of automatic hostnames. The engine refuses all listed hostnames below it except the lease's automatic
+    /// ones.
     #[serde(default)]
     automatic: Option<String>,
     by_name: BTreeMap<Arc<str>, LeaseId>,
     by_group: HashMap<GroupId, BTreeSet<Arc<str>>, FxBuildHasher>,
-    /// Names by the wildcard that covers them, whether anybody holds that or not.
+    /// Held hostnames by the wildcard that covers them, even if no lease holds the wildcard.
     by_cover: HashMap<String, BTreeSet<Arc<str>>, FxBuildHasher>,
 }
 
 impl HostnameLedger {
-    /// An empty ledger. An entry of `blocked` with a leading dot blocks the domain and everything below it but
-    /// automatic hostnames.
+    /// Creates an empty ledger. An entry of `blocked` with a leading dot blocks the domain and all its subdomains,
+    /// except automatic hostnames.
     #[must_use]
     pub fn new(blocked: &[String]) -> Self {
         let mut ledger = Self::default();
         for entry in blocked.iter().map(|e| e.trim().to_lowercase()) {
             match entry.strip_prefix('.') {
-                // A dot alone names no domain.
+                // A single dot does not name a domain.
                 Some("") => {}
                 Some(domain) => drop(ledger.blocked_domains.insert(domain.to_owned())),
                 None if entry.is_empty() => {}
@@ -86,31 +88,31 @@ impl HostnameLedger {
         ledger
     }
 
-    /// Sets the domain of automatic hostnames: names that look like it are blocked.
+    /// Sets the domain of automatic hostnames. Punycode hostnames that look like the domain are blocked.
     #[must_use]
     pub fn with_automatic(mut self, domain: Option<&str>) -> Self {
         self.automatic = domain.map(str::to_lowercase);
         self
     }
 
-    /// Sets the name by which tenants reach the provider, in place of the one before. The name, every name below it
-    /// and every name that looks like one of these is blocked, because its holder could pass for the provider. Automatic
-    /// hostnames below it stay possible, and so do names that are held already.
+    /// Sets the hostname of the provider. Blocks the hostname, its subdomains, and Punycode hostnames that look like
+    /// them, because a tenant could impersonate the provider with them. Automatic hostnames and already held hostnames
+    /// are not affected.
     pub fn set_own(&mut self, hostname: &str) {
         self.own = Some(hostname.to_lowercase());
     }
 
-    /// Forgets who holds what; what is blocked stays so.
+    /// Removes all holders. Blocked hostnames stay blocked.
     pub fn clear(&mut self) {
         self.by_name.clear();
         self.by_group.clear();
         self.by_cover.clear();
     }
 
-    /// Says whether a tenant may have all of these names.
+    /// Checks whether a tenant may hold all of these hostnames.
     ///
     /// # Errors
-    /// The first name that is blocked or held by another tenant.
+    /// Returns the error of the first hostname that is blocked or held by another tenant.
     pub fn can_reserve(&self, hostnames: &[String], owner: &Address) -> Result<(), HostnameError> {
         for name in hostnames.iter().map(|n| n.to_lowercase()) {
             self.check_not_blocked(&name)?;
@@ -120,23 +122,28 @@ impl HostnameLedger {
         Ok(())
     }
 
-    /// True when nobody holds a name, nor another tenant what overlaps with it.
+    /// Returns true if no lease holds the hostname and no other tenant holds an overlapping one.
     #[must_use]
     pub fn is_free(&self, hostname: &str, owner: &Address) -> bool {
         let name = hostname.to_lowercase();
         self.holder(&name).is_none() && self.check_covers(&name, owner).is_ok()
     }
 
-    /// Makes these the names of a lease: all of them or, on an error, none. Names it held and that are not
-    /// listed are given up; names that another lease of the tenant holds are withheld. A name it already holds
-    /// is not refused when it was blocked later.
+    /// Replaces the hostnames of a lease. On an error, nothing changes.
+    ///
+    /// Hostnames that are held but not listed are released. Listed hostnames of another lease of the same tenant are
+    /// returned as `withheld`. A hostname that the lease holds already is accepted even if it was blocked later.
     ///
     /// # Errors
-    /// The first name that is blocked or held by another tenant.
-    pub fn reserve(&mut self, lease: &LeaseId, hostnames: &[String]) -> Result<Reserved, HostnameError> {
+    /// Returns the error of the first hostname that is blocked or held by another tenant.
+    pub fn reserve(
+        &mut self,
+        lease: &LeaseId,
+        hostnames: &[String],
+    ) -> Result<HostnameChanges, HostnameError> {
         let group = &lease.order.group;
         let names: BTreeSet<String> = hostnames.iter().map(|n| n.to_lowercase()).collect();
-        // All checks come before the first change, so that an error leaves the ledger as it was.
+        // All checks precede the first change, so that an error changes nothing.
         for name in &names {
             self.check_owner(name, lease.owner())?;
             if self.holder(name).is_none_or(|h| h.order.group != *group) {
@@ -144,7 +151,7 @@ impl HostnameLedger {
                 self.check_covers(name, lease.owner())?;
             }
         }
-        let mut reserved = Reserved::default();
+        let mut reserved = HostnameChanges::default();
         let held = self.by_group.get(group).into_iter().flatten();
         let given_up: Vec<_> = held.filter(|n| !names.contains(&***n)).cloned().collect();
         for name in given_up {
@@ -161,8 +168,7 @@ impl HostnameLedger {
         Ok(reserved)
     }
 
-    /// Gives up everything a lease holds and returns it. Names that a later lease of the same group has taken
-    /// over stay.
+    /// Releases and returns all hostnames of a lease. Hostnames taken over by a later lease of the same group stay.
     pub fn release(&mut self, lease: &LeaseId) -> Vec<String> {
         let names = self.held_by(lease);
         for name in &names {
@@ -171,18 +177,18 @@ impl HostnameLedger {
         names
     }
 
-    /// Moves names to a lease from wherever its tenant holds them; a name nobody holds is simply taken.
-    /// Returns each name with its former holder.
+    /// Moves hostnames to a lease from other leases of the same tenant. Free hostnames are assigned directly. Returns
+    /// each hostname with its previous holder.
     ///
     /// # Errors
-    /// The first name that another tenant holds, or that nobody holds and is blocked.
+    /// Returns the error of the first hostname that another tenant holds, or that is free but blocked.
     pub fn transfer(
         &mut self,
         lease: &LeaseId,
         hostnames: &[String],
     ) -> Result<Vec<(String, Option<LeaseId>)>, HostnameError> {
         let names: BTreeSet<String> = hostnames.iter().map(|n| n.to_lowercase()).collect();
-        // All checks come before the first change, so that an error leaves the ledger as it was.
+        // All checks precede the first change, so that an error changes nothing.
         for name in &names {
             self.check_owner(name, lease.owner())?;
             if self.holder(name).is_none() {
@@ -197,21 +203,21 @@ impl HostnameLedger {
         Ok(moved.collect())
     }
 
-    /// Takes over what the cluster has declared already, blocked or not. Returns the holder it replaced.
+    /// Assigns a hostname declared in the cluster, even if it is blocked. Returns the replaced holder.
     pub fn adopt(&mut self, hostname: &str, lease: &LeaseId) -> Option<LeaseId> {
         let former = self.assign(&hostname.to_lowercase(), lease);
         former.filter(|f| f != lease)
     }
 
-    /// Who holds a name.
+    /// Returns the lease that holds a hostname.
     #[must_use]
     pub fn holder(&self, hostname: &str) -> Option<&LeaseId> {
-        // Most callers have it in lower case, and need no copy.
+        // Fast path without allocation: most callers pass lower case.
         let found = self.by_name.get(hostname);
         found.or_else(|| self.by_name.get(hostname.to_lowercase().as_str()))
     }
 
-    /// What a lease holds, sorted.
+    /// Returns the hostnames of a lease, sorted.
     #[must_use]
     pub fn held_by(&self, lease: &LeaseId) -> Vec<String> {
         let names = self.by_group.get(&lease.order.group).into_iter().flatten();
@@ -219,15 +225,15 @@ impl HostnameLedger {
         mine.map(ToString::to_string).collect()
     }
 
-    /// Every name with its holder.
+    /// Returns all hostnames with their holders.
     #[must_use]
     pub fn all(&self) -> BTreeMap<String, LeaseId> {
         let names = self.by_name.iter();
         names.map(|(n, lease)| (n.to_string(), lease.clone())).collect()
     }
 
-    /// True when no tenant gets a name: it is blocked, it looks like such a name (Punycode), or it is a wildcard that
-    /// reaches one.
+    /// Returns true if no tenant may hold the hostname: it is blocked, looks like a blocked hostname (Punycode), or is
+    /// a wildcard that covers a blocked hostname.
     #[must_use]
     pub fn is_blocked(&self, hostname: &str) -> bool {
         let name = hostname.to_lowercase();
@@ -248,7 +254,7 @@ impl HostnameLedger {
             || name.contains("xn--") && alike.any(|kept| looks_like(&name, kept))
     }
 
-    /// The wildcard that covers a name, or the names that a wildcard covers, as far as they are held.
+    /// Returns the held hostnames that overlap with `name`: the wildcard that covers it, or the hostnames it covers.
     fn overlapping(&self, name: &str) -> impl Iterator<Item = (&Arc<str>, &LeaseId)> {
         let cover = covering(name).and_then(|cover| self.by_name.get_key_value(cover.as_str()));
         let covered = self.by_cover.get(name).into_iter().flatten();
@@ -284,7 +290,7 @@ impl HostnameLedger {
         Ok(())
     }
 
-    /// Gives a name in lower case to a lease; returns who had it.
+    /// Assigns a lower-case hostname to a lease. Returns the previous holder.
     fn assign(&mut self, name: &str, lease: &LeaseId) -> Option<LeaseId> {
         let former = self.remove(name);
         let name: Arc<str> = name.into();
@@ -301,7 +307,7 @@ impl HostnameLedger {
         let holder = self.by_name.remove(name)?;
         if let Some(names) = self.by_group.get_mut(&holder.order.group) {
             names.remove(name);
-            // Or the index would keep every group that ever had a name.
+            // Empty entries are removed, so that the index does not grow with every group.
             if names.is_empty() {
                 self.by_group.remove(&holder.order.group);
             }

@@ -1,6 +1,6 @@
-//! What a manifest must be to be accepted, as far as the ledgers decide it.
+//! Checks of a submitted manifest against the chain record and the ledgers.
 
-use super::deployment::{Accepted, Submission};
+use super::deployment::{AcceptedManifest, Submission};
 use super::workload::Workload;
 use crate::engine::Engine;
 use crate::engine::input::{Refusal, RefusalKind};
@@ -11,16 +11,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Engine {
-    /// Checks a manifest against the chain's record and claims its hostnames; all or nothing.
+    /// Checks a manifest against the record on the chain, and claims its hostnames. On an error, no claim remains.
     pub(super) fn check(
         &mut self,
         submission: &Submission,
         record: &DeploymentRecord,
-    ) -> Result<Accepted, Refusal> {
-        // It may have waited through a change of leaders: the list that comes would take what it brings for older
-        // than what is there.
+    ) -> Result<AcceptedManifest, Refusal> {
+        // The submission may have waited through a takeover. The pending listing of the cluster would replace the new
+        // manifest with an older record.
         if !self.progress.cluster_known() {
-            let message = "what the cluster runs is not known yet; ask again in a minute".to_owned();
+            let message = "the state of the cluster is not known yet; retry in a minute".to_owned();
             let kind = RefusalKind::Unavailable;
             return Err(Refusal { kind, message });
         }
@@ -31,7 +31,7 @@ impl Engine {
             .collect();
         if ours.is_empty() {
             let message = format!(
-                "no lease for deployment {} with this provider",
+                "no lease for deployment {} at this provider",
                 record.deployment.id
             );
             return Err(Refusal {
@@ -40,7 +40,7 @@ impl Engine {
             });
         }
         let hash = record.deployment.hash;
-        // First, because what follows compares it with the version that the chain has.
+        // Checked first, because the following checks assume the version on the chain.
         if !submission.hashes.contain(&hash) {
             return Err(version_mismatch(&hash, &submission.hashes));
         }
@@ -50,36 +50,36 @@ impl Engine {
         for lease in ours {
             parts.push((lease, self.group_of(lease, &submission.manifest, record)?));
         }
-        // All groups before the first claim, so that most refusals have nothing to undo.
+        // All groups are checked before the first claim, so that most refusals need no rollback.
         for (lease, group) in &parts {
             self.check_group(lease, group)?;
         }
-        let unknown = |(lease, _): &&(&Lease, &Group)| !self.is_promise_known(&lease.id.order);
+        let unknown = |(lease, _): &&(&Lease, &Group)| !self.is_offer_known(&lease.id.order);
         if let Some((lease, _)) = parts.iter().find(unknown) {
             let message = format!(
-                "what was promised to lease {} is being looked up; submit again",
+                "the offer for lease {} is not known yet; submit again in a minute",
                 lease.id
             );
-            // It is in hand from here on, so the scan looks for what was promised to it.
-            self.lease_seen(lease, record);
-            self.scan.soon();
+            // The lease is known from here on, so that the scan looks up its offer.
+            self.add_lease_of_manifest(lease, record);
+            self.scan.schedule_now();
             let kind = RefusalKind::Unavailable;
             return Err(Refusal { kind, message });
         }
-        let mut accepted = Accepted {
+        let mut accepted = AcceptedManifest {
             hash,
             deployments: Vec::new(),
             purge: Vec::new(),
         };
         for (lease, group) in parts {
-            self.lease_seen(lease, record);
+            self.add_lease_of_manifest(lease, record);
             match self.claim(&lease.id, Arc::new(group.clone())) {
                 Ok((deployment, released)) => {
                     accepted.purge.push((lease.id.clone(), released));
                     accepted.deployments.push(Arc::new(deployment));
                 }
                 Err(refusal) => {
-                    // All or nothing: what was claimed for the leases before it goes back.
+                    // Roll back the claims for the previous leases.
                     self.undo_claims(&accepted);
                     return Err(refusal);
                 }
@@ -99,19 +99,19 @@ impl Engine {
         found.ok_or_else(|| Refusal {
             kind: RefusalKind::CrossValidation,
             message: format!(
-                "group {} of the deployment is not in the manifest",
+                "group {} of the deployment is missing in the manifest",
                 lease.id.order.group
             ),
         })
     }
 
-    /// What can be refused without claiming anything.
+    /// Checks a group without claiming anything.
     fn check_group(&self, lease: &Lease, group: &Group) -> Result<(), Refusal> {
         let refuse = |kind, message| Err(Refusal { kind, message });
         let running = self.workload(&lease.id).and_then(Workload::deployment);
         if running.is_some_and(|old| !hosts::same_services(&old.group, group)) {
             let message = format!(
-                "group `{}`: an update keeps the set of service names; close the deployment to change it",
+                "group `{}`: an update cannot add, remove or rename services; create a new deployment instead",
                 group.name
             );
             return refuse(RefusalKind::Rejected, message);
@@ -122,7 +122,7 @@ impl Engine {
         let names = hosts::custom_hosts(group);
         if let Some(name) = self.foreign_automatic(&lease.id, group, &names) {
             let message = format!(
-                "hostname `{name}` is under the provider's own domain, or takes it in; list a name of yours"
+                "hostname `{name}` overlaps with the provider's domain for automatic hostnames; use another hostname"
             );
             return refuse(RefusalKind::Hostname, message);
         }
@@ -132,8 +132,8 @@ impl Engine {
         Ok(())
     }
 
-    /// A listed name under the domain of automatic hostnames that is not this lease's own automatic one: it
-    /// would take over another tenant's address.
+    /// Returns a listed hostname that overlaps with the domain of automatic hostnames and is not an automatic hostname
+    /// of this lease. Such a hostname could take over the address of another tenant.
     fn foreign_automatic<'n>(
         &self,
         lease: &LeaseId,
@@ -142,7 +142,7 @@ impl Engine {
     ) -> Option<&'n String> {
         let domain = self.config.static_hosts_domain.as_deref()?.to_ascii_lowercase();
         let below = |name: &&String| {
-            // A wildcard above it reaches what is below.
+            // A wildcard above the domain covers names below it.
             is_within(name, &domain) || reaches(name, &domain)
         };
         let services = group.services.iter();
@@ -152,10 +152,10 @@ impl Engine {
         names.iter().filter(below).find(|name| !own.contains(*name))
     }
 
-    /// It is known what was promised: no bid of another process of ours may have won instead.
-    fn is_promise_known(&self, order: &OrderId) -> bool {
-        let knows_its_bid = self.market.order(order).is_none_or(Order::knows_its_bid);
-        knows_its_bid && self.reservations.is_promise_known(order)
+    /// Returns true if the offer for an order is known, so that no bid of another instance can have won instead.
+    fn is_offer_known(&self, order: &OrderId) -> bool {
+        let is_bid_known = self.market.order(order).is_none_or(Order::is_bid_known);
+        is_bid_known && self.reservations.is_offer_known(order)
     }
 }
 
@@ -171,7 +171,7 @@ fn version_mismatch(chain: &[u8; 32], got: &Hashes) -> Refusal {
     let dropped = if got.received() == got.known() {
         String::new()
     } else {
-        format!(" (or {} without the fields unknown here)", hex(got.known()))
+        format!(" (or {} without unknown fields)", hex(got.known()))
     };
     let message = format!(
         "manifest version validation failed: the chain has {}, this manifest is {}{dropped}; update the deployment first",

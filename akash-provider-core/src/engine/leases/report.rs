@@ -1,9 +1,9 @@
-//! What the status says of leases, their deployments and the circuit breaker.
+//! Status of leases, deployments and the circuit breaker.
 
 use super::breaker::Breaker;
 use super::workload::{ChainLane, Workload};
 use crate::engine::Engine;
-use crate::engine::status::{BreakerStatus, DeploymentStatus, HeldEnd, LeaseInfo};
+use crate::engine::status::{BreakerStatus, DeploymentStatus, HeldClose, LeaseInfo};
 use crate::types::{LeaseId, Now};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Engine {
                 price: price.clone(),
                 phase: workload.phase(),
                 health: workload.health(),
-                known_unhealthy_ms: u64::try_from(workload.known_bad(now.mono).as_millis())
+                known_unhealthy_ms: u64::try_from(workload.unhealthy_time(now.mono).as_millis())
                     .unwrap_or(u64::MAX),
                 unhealthy_limit_ms: limit,
                 generation: Some(workload.generation()).filter(|deployed| *deployed > 0),
@@ -36,9 +36,9 @@ impl Engine {
         infos
     }
 
-    /// Why ending a lease or tearing it down does not go on by itself.
+    /// Returns the reason why a close or a teardown waits.
     fn waiting_for(&self, id: &LeaseId, workload: &Workload, now: Now) -> Option<String> {
-        if let Some(why) = self.leases.breaker.waits_because(now.mono, id) {
+        if let Some(why) = self.leases.breaker.hold_reason_for(now.mono, id) {
             return Some(why);
         }
         match workload.chain_lane() {
@@ -46,19 +46,19 @@ impl Engine {
                 deadline: Some(_), ..
             } => Some("the reclamation deadline".to_owned()),
             ChainLane::Planned { wake: Some(_), .. } => Some("leadership".to_owned()),
-            ChainLane::Looking { retry_at: Some(_) } => Some("evidence from the chain".to_owned()),
+            ChainLane::Fetching { retry_at: Some(_) } => Some("evidence from the chain".to_owned()),
             ChainLane::Unsure(_) => Some("the outcome of a transaction".to_owned()),
-            ChainLane::AwaitEvent(_) => Some("the chain's event".to_owned()),
+            ChainLane::AwaitEvent(_) => Some("the chain event".to_owned()),
             ChainLane::Idle
             | ChainLane::Planned { .. }
             | ChainLane::Sending
             | ChainLane::SendRetry(_)
-            | ChainLane::Looking { retry_at: None }
+            | ChainLane::Fetching { retry_at: None }
             | ChainLane::Confirmed { .. } => None,
         }
     }
 
-    /// True where the chain shows the lease to be over.
+    /// Returns true if the lease is closed, according to evidence from the chain.
     pub(in crate::engine) fn has_ended(&self, id: &LeaseId) -> bool {
         let lane = self.workload(id).map(Workload::chain_lane);
         matches!(lane, Some(ChainLane::Confirmed { .. }))
@@ -92,7 +92,7 @@ impl Engine {
 
     pub(in crate::engine) fn breaker_status(&self, now: Now) -> BreakerStatus {
         let held = self.leases.breaker.held(now.mono).into_iter();
-        let held = held.map(|(lease, since, because)| HeldEnd {
+        let held = held.map(|(lease, since, because)| HeldClose {
             is_over: self.has_ended(&lease),
             lease,
             since,
@@ -107,7 +107,7 @@ impl Engine {
             waiting: self.leases.breaker.waiting().into_iter().cloned().collect(),
             held: held.collect(),
             records_missing: self.leases.breaker.records_missing().map(str::to_owned),
-            shut_because: self.leases.breaker.shut_because(now.mono),
+            shut_because: self.leases.breaker.hold_reason(now.mono),
         }
     }
 }

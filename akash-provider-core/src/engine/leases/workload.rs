@@ -1,17 +1,17 @@
-//! One lease's workload: deploy, watch, update, end, tear down.
+//! State machine of one lease's workload: deploy, monitor, update, close, tear down.
 //!
-//! Two lanes run side by side, each with at most one call in flight:
+//! Two lanes run concurrently, each with at most one call in flight:
 //! ```text
 //!  cluster:  Idle ─► Deploying ─► Idle …  ─► TearingDown ─► Gone
-//!                        └─► Retry            └─► Retry (nothing is given up, capacity is held)
-//!  chain:    Idle ─► Planned ─► Sending ─► AwaitEvent      (ending it ourselves: close, or reclaim then close)
-//!                        └──► Looking ─► Confirmed         (evidence that the lease is over)
+//!                        └─► Retry            └─► Retry (retried without limit, capacity stays reserved)
+//!  chain:    Idle ─► Planned ─► Sending ─► AwaitEvent      (this provider closes, or reclaims and then closes)
+//!                        └──► Fetching ─► Confirmed         (evidence that the lease is closed)
 //! ```
-//! A workload is torn down only in `Confirmed`: the chain's own record shows the lease over, read at a height
-//! later than what we heard, from nodes that agree (see [`evidence`]). Only known unhealthy time counts towards
-//! giving a lease up.
+//! A workload is torn down only in `Confirmed`. This state requires a record on the chain that shows the lease as
+//! closed, read at a later height than the report of the close, from endpoints that agree (see [`evidence`]). Only
+//! time with known bad health counts toward the limit after which the provider closes the lease.
 //!
-//! Length: one machine; both lanes and what they say to each other are read together.
+//! Length: one state machine. The two lanes affect each other and are easier to review together.
 
 pub mod chain;
 mod desired;
@@ -19,7 +19,7 @@ pub mod evidence;
 mod health;
 
 pub use chain::ChainLane;
-pub use evidence::{Heard, HeardBy};
+pub use evidence::{CloseReport, ReportSource};
 
 use crate::cluster::{Health, Teardown, WorkloadSpec};
 use crate::engine::backoff;
@@ -34,151 +34,151 @@ use crate::types::{
     BlockTime, CloseReason, DecCoin, Event, Height, LeaseId, LeaseRecord, Mono, Observed, Reclamation,
     TxOutcome,
 };
-use desired::Desired;
+use desired::DesiredSpec;
 use health::HealthClock;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How soon a teardown in progress is asked for again.
+/// Interval between teardown calls while a teardown is in progress.
 const TEARDOWN_POLL: Duration = Duration::from_secs(2);
 
-/// What the cluster is doing for this lease.
+/// State of the cluster lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ClusterLane {
-    /// No call is in flight, and none is to be tried again.
+    /// No call is in flight, and no retry is pending.
     Idle,
     /// `Deploy` of this generation is in flight.
     Deploying(u64),
-    /// The last call failed; the next is due then.
+    /// The last call failed. The next call is due at this time.
     Retry(Mono),
     /// `Teardown` is in flight.
     TearingDown,
-    /// Nothing of it is left.
+    /// The workload was removed.
     Gone,
 }
 
-/// We want this lease to end.
+/// Intended close of the lease by this provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ending {
-    /// Reason as the chain records it.
+    /// Reason recorded on the chain.
     pub reason: CloseReason,
-    /// The circuit breaker, or the operator, let it pass.
+    /// True if the circuit breaker or the operator permits the close.
     pub granted: bool,
-    /// The operator wants it, whatever the lease does now.
+    /// True if the operator requested the close. Such a close is never called off.
     pub commanded: bool,
 }
 
-/// What happens to a workload.
+/// Input of the workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// An accepted manifest, and the hostnames that go with the one before.
-    Desire(Arc<WorkloadSpec>, Vec<String>),
-    /// The tenant sent a manifest or moved hostnames: a failed deploy is repeated at once, and the objects of a version that
-    /// was deployed are applied again.
+    /// An accepted manifest, and the hostnames of the previous version to purge.
+    SetSpec(Arc<WorkloadSpec>, Vec<String>),
+    /// The tenant sent a manifest or moved hostnames. A failed deploy is repeated immediately, and a deployed version
+    /// is applied again.
     DeployNow,
-    /// The cluster responds again after an outage: a failed call is repeated soon.
+    /// The cluster is reachable again after an outage. The delay of a pending retry is reset.
     RetrySoon,
-    /// The cluster has it from before.
+    /// A workload found in the cluster. Ignored if a manifest is already known.
     Adopt(Arc<WorkloadSpec>),
-    /// The cluster has it, perhaps from another leader: that counts.
-    Relearn(Arc<WorkloadSpec>),
-    /// Of `Deploy`, of the generation in the lane.
+    /// A workload found in the cluster, perhaps deployed by another leader. Replaces the known manifest.
+    Readopt(Arc<WorkloadSpec>),
+    /// Result of `Deploy`, for the generation in the lane.
     Deployed(Result<(), Failure>),
-    /// Of `Teardown`; one in progress is asked for again.
+    /// Result of `Teardown`. The call is repeated while the teardown is in progress.
     TornDown(Result<Teardown, Failure>),
-    /// What is known of its health.
+    /// Observed health.
     Health(Health),
-    /// It is to end; `granted` when the circuit breaker does not apply.
+    /// Request to close the lease.
     End {
-        /// Reason as the chain records it.
+        /// Reason recorded on the chain.
         reason: CloseReason,
-        /// By command of the operator.
+        /// True for a request of the operator, which needs no permission of the circuit breaker.
         granted: bool,
     },
-    /// The circuit breaker lets its close or teardown pass.
+    /// The circuit breaker granted the close or the teardown.
     Granted,
-    /// This reason to end it is gone.
+    /// The given reason to close the lease no longer applies.
     CancelEnd(CloseReason),
-    /// The chain said it is over, or no longer lists it.
-    Heard(Heard),
-    /// Reclamation has started; from this block time on the lease may be closed.
+    /// The chain or a scan reports that the lease is closed.
+    CloseReported(CloseReport),
+    /// Reclamation has started. The lease may be closed from this block time.
     Reclaiming(BlockTime),
-    /// The chain's record of it, from a snapshot: it is live.
+    /// A snapshot lists the lease as active, with these reclamation terms.
     Live(Option<Reclamation>),
-    /// Of `FetchLease`, with the height it was read at.
-    Seen(Box<Result<Observed<LeaseRecord>, Failure>>),
-    /// Of `Broadcast`, of the announcement or the close.
+    /// Result of `FetchLease`, with the height of the record.
+    LeaseFetched(Box<Result<Observed<LeaseRecord>, Failure>>),
+    /// Result of `Broadcast` of a reclaim or close message.
     Tx(Result<TxOutcome, Failure>),
     /// Time passed or permissions changed.
     Wake,
 }
 
-/// What a workload wants.
+/// Action of the workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A call on the cluster lane.
+    /// Make a call on the cluster lane.
     Cluster(Call),
-    /// A call on the chain lane.
+    /// Make a call on the chain lane.
     Chain(Call),
-    /// Ask the circuit breaker; answer `Granted`, at once or when it is released.
-    AskBreaker,
-    /// The question is moot.
-    CancelBreaker,
-    /// Publish a fact about the lease or its workload.
+    /// Request permission from the circuit breaker. The reply is `Granted`, immediately or after a release.
+    RequestPermission,
+    /// Cancel the request for permission.
+    CancelRequest,
+    /// Publish an event about the lease or its workload.
     Publish(Event),
-    /// The workload of which no lease was known has a live one.
-    Found(Box<LeaseRecord>),
-    /// It is over and nothing is left: forget the lease.
-    Forget(Option<CloseReason>),
-    /// This input was not expected.
+    /// Report an active lease found for a workload without a known lease.
+    LeaseFound(Box<LeaseRecord>),
+    /// Remove the lease, because it is closed and its workload was removed.
+    Remove(Option<CloseReason>),
+    /// Count an unexpected input.
     Unexpected,
 }
 
-/// The machine of one lease.
+/// State machine of one lease's workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Workload {
     lease: LeaseId,
     price: Option<DecCoin>,
     reclamation: Option<Reclamation>,
-    desired: Option<Desired>,
+    desired: Option<DesiredSpec>,
     applied: u64,
-    /// The tenant sent the deployed version again: its objects are applied once more, because others may have changed them.
+    /// True if the deployed version must be applied again, because its objects may have been changed by others.
     applies_again: bool,
     cluster: ClusterLane,
     cluster_attempts: u32,
     chain: ChainLane,
     chain_attempts: u32,
     health: HealthClock,
-    /// Nothing of it runs, and the cluster says that what is wanted can never run.
+    /// True if nothing runs because the cluster rejected the manifest permanently.
     refused: bool,
     ending: Option<Ending>,
-    heard: Option<Heard>,
+    close_report: Option<CloseReport>,
     closed_because: Option<CloseReason>,
     last_error: Option<Arc<str>>,
 }
 
 impl Workload {
-    /// Covers the secrets of its manifest.
+    /// Hides the secrets of the manifest.
     pub(in crate::engine) fn hide(&mut self, cover: &Cover<'_>) {
         if let Some(desired) = &mut self.desired {
             hide_in_spec(&mut desired.deployment, cover);
         }
     }
 
-    /// A lease of ours, without manifest yet.
+    /// Creates the workload of a known lease without a manifest.
     #[must_use]
-    pub fn leased(lease: &LeaseId, price: &DecCoin, reclamation: Option<Reclamation>) -> Self {
+    pub fn for_lease(lease: &LeaseId, price: &DecCoin, reclamation: Option<Reclamation>) -> Self {
         Self {
             price: Some(price.clone()),
             reclamation,
-            ..Self::orphan(lease)
+            ..Self::without_lease(lease)
         }
     }
 
-    /// A workload of which no lease is known: it is looked at, and nothing more without evidence.
+    /// Creates a workload without a known lease. The engine only queries the chain about such a workload.
     #[must_use]
-    pub fn orphan(lease: &LeaseId) -> Self {
+    pub fn without_lease(lease: &LeaseId) -> Self {
         Self {
             lease: lease.clone(),
             price: None,
@@ -193,112 +193,112 @@ impl Workload {
             health: HealthClock::default(),
             refused: false,
             ending: None,
-            heard: None,
+            close_report: None,
             closed_because: None,
             last_error: None,
         }
     }
 
-    /// What the cluster is doing.
+    /// Returns the state of the cluster lane.
     #[must_use]
     pub const fn cluster_lane(&self) -> &ClusterLane {
         &self.cluster
     }
 
-    /// What the chain lane is doing.
+    /// Returns the state of the chain lane.
     #[must_use]
     pub const fn chain_lane(&self) -> &ChainLane {
         &self.chain
     }
 
-    /// Price per block; `None` for an orphan.
+    /// Returns the price per block, or `None` without a known lease.
     #[must_use]
     pub const fn price(&self) -> Option<&DecCoin> {
         self.price.as_ref()
     }
 
-    /// What it is to run, if a manifest is there.
+    /// Returns the specification of the newest manifest, if there is one.
     #[must_use]
     pub fn deployment(&self) -> Option<&Arc<WorkloadSpec>> {
         self.desired.as_ref().map(|d| &d.deployment)
     }
 
-    /// Version the cluster took last; 0 for none.
+    /// Returns the version that the cluster accepted last, or 0 for none.
     #[must_use]
     pub const fn generation(&self) -> u64 {
         self.applied
     }
 
-    /// True when the cluster took the newest version and no call is due or in flight.
+    /// Returns true if the cluster accepted the newest version and no call is due or in flight.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let newest = self.desired.as_ref().map(|d| d.generation);
         self.cluster == ClusterLane::Idle && newest == Some(self.applied)
     }
 
-    /// What is known of its health.
+    /// Returns the observed health.
     #[must_use]
     pub const fn health(&self) -> Health {
         self.health.health()
     }
 
-    /// Known unhealthy time up to `now`.
+    /// Returns the unhealthy time counted until `now`.
     #[must_use]
-    pub fn known_bad(&self, now: Mono) -> Duration {
-        self.health.known_bad(now)
+    pub fn unhealthy_time(&self, now: Mono) -> Duration {
+        self.health.unhealthy_time(now)
     }
 
-    /// Why and how far we are ending it.
+    /// Returns the intended close by this provider, if there is one.
     #[must_use]
     pub const fn ending(&self) -> Option<&Ending> {
         self.ending.as_ref()
     }
 
-    /// Lowers the height that evidence of its end must be above.
+    /// Lowers the minimum height of evidence for the close to at most `to`.
     pub(crate) fn lower_heights(&mut self, to: Height) {
-        if let Some(heard) = &mut self.heard {
-            heard.height = to.min(heard.height);
+        if let Some(report) = &mut self.close_report {
+            report.height = to.min(report.height);
         }
     }
 
-    /// What we heard of its end.
+    /// Returns the report that the lease is closed, if there is one.
     #[must_use]
-    pub const fn heard(&self) -> Option<&Heard> {
-        self.heard.as_ref()
+    pub const fn close_report(&self) -> Option<&CloseReport> {
+        self.close_report.as_ref()
     }
 
-    /// Last error of the backend.
+    /// Returns the last error of the backend.
     #[must_use]
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
     }
 
-    /// True while nothing says that the lease is over.
+    /// Returns true if the lease is known and no report of a close exists.
     #[must_use]
     pub const fn is_live(&self) -> bool {
-        self.heard.is_none() && self.price.is_some()
+        self.close_report.is_none() && self.price.is_some()
     }
 
-    /// The phase as a status says it.
+    /// Returns the phase for the status.
     #[must_use]
     pub fn phase(&self) -> LeasePhase {
         match (&self.cluster, &self.chain) {
             (ClusterLane::Gone, _) => LeasePhase::Gone,
             (ClusterLane::TearingDown, _) | (_, ChainLane::Confirmed { .. }) => LeasePhase::Teardown,
-            (_, ChainLane::Looking { .. }) => LeasePhase::Checking,
+            (_, ChainLane::Fetching { .. }) => LeasePhase::Checking,
             (ClusterLane::Deploying(_), _) => LeasePhase::Deploying,
             (ClusterLane::Retry(_), _) => LeasePhase::Retrying,
             (ClusterLane::Idle, _) if self.ending.is_some() => LeasePhase::Ending,
             (ClusterLane::Idle, _) => match &self.desired {
                 None => LeasePhase::WaitingForManifest,
-                // A standby, or one that is told too little, does not deploy; nor is it known how the last one ended.
+                // Not deployed by this instance: it is a standby, or does not know the state of the cluster.
                 Some(desired) if desired.generation > self.applied => LeasePhase::Pending,
                 Some(_) => LeasePhase::Running,
             },
         }
     }
 
-    /// Monotonic moment at which it wants a `Wake`.
+    /// Returns the monotonic time at which the machine needs a `Wake`.
     #[must_use]
     pub fn mono_deadline(&self, cx: &Cx<'_>) -> Option<Mono> {
         let cluster = match self.cluster {
@@ -316,17 +316,17 @@ impl Workload {
             .min()
     }
 
-    /// Block time at which it wants a `Wake`.
+    /// Returns the block time at which the machine needs a `Wake`.
     #[must_use]
     pub fn block_deadline(&self) -> Option<BlockTime> {
         self.chain.block_deadline()
     }
 
-    /// One step: the input first, then what is due on either lane.
+    /// Processes one input, then starts the calls that are due on each lane.
     #[must_use]
     pub fn transition(mut self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         match input {
-            Input::Desire(deployment, purge) => self.desire(cx, deployment, purge, out),
+            Input::SetSpec(deployment, purge) => self.desire(cx, deployment, purge, out),
             Input::DeployNow => self.deploy_now(),
             Input::RetrySoon => self.retry_soon(cx),
             Input::Adopt(deployment) => {
@@ -334,7 +334,7 @@ impl Workload {
                     self.desire(cx, deployment, Vec::new(), out);
                 }
             }
-            Input::Relearn(deployment) => {
+            Input::Readopt(deployment) => {
                 if let Some(desired) = &mut self.desired {
                     desired.purge = Vec::new();
                 }
@@ -342,18 +342,18 @@ impl Workload {
             }
             Input::Deployed(result) => self.deployed(cx, result, out),
             Input::TornDown(result) => self.torn_down(cx, result, out),
-            Input::Health(health) => self.health_seen(cx, health, out),
+            Input::Health(health) => self.health_reported(cx, health, out),
             Input::End { reason, granted } => self.end(reason, granted, out),
             Input::Granted => self.granted(out),
-            Input::CancelEnd(reason) => self.call_off(reason, out),
-            Input::Heard(heard) => self.hear(heard, out),
+            Input::CancelEnd(reason) => self.cancel_end(reason, out),
+            Input::CloseReported(report) => self.record_close_report(report, out),
             Input::Reclaiming(deadline) => self.reclaiming(deadline),
             Input::Live(reclamation) => self.live(reclamation),
-            Input::Seen(result) => self.seen(cx, *result, out),
+            Input::LeaseFetched(result) => self.lease_fetched(cx, *result, out),
             Input::Tx(result) => self.sent(cx, result, out),
             Input::Wake => self.watch_health(cx, out),
         }
-        // The chain lane first: what it finds decides whether anything is deployed still.
+        // The chain lane runs first, because its result decides whether a deploy is still allowed.
         self.drive_chain(cx, out);
         self.drive_cluster(cx, out);
         self
@@ -368,15 +368,15 @@ impl Workload {
     ) {
         let before = self.desired.as_ref().map(|d| &d.deployment.group);
         if before.is_some_and(|group| *group != deployment.group) {
-            // How long the old one did not run says nothing of the new one.
+            // Unhealthy time of the previous version does not count for the new version.
             if std::mem::take(&mut self.refused) {
-                self.health.see(cx.now.mono, Health::Unknown);
+                self.health.record(cx.now.mono, Health::Unknown);
             }
             self.health.restart(cx.now.mono);
-            self.call_off(CloseReason::Unstable, out);
+            self.cancel_end(CloseReason::Unstable, out);
         }
-        self.desired = Some(Desired::after(self.desired.take(), deployment, purge));
-        self.call_off(CloseReason::ManifestTimeout, out);
+        self.desired = Some(DesiredSpec::replacing(self.desired.take(), deployment, purge));
+        self.cancel_end(CloseReason::ManifestTimeout, out);
     }
 
     fn deploy_now(&mut self) {
@@ -387,12 +387,12 @@ impl Workload {
         }
     }
 
-    /// The reason to end it is gone: what was not sent yet is not sent, nor sent again.
-    fn call_off(&mut self, reason: CloseReason, out: &mut Vec<Action>) {
+    /// Cancels an intended close that has not been sent, because its reason no longer applies.
+    fn cancel_end(&mut self, reason: CloseReason, out: &mut Vec<Action>) {
         if let Some(ending) = self.ending.filter(|e| e.reason == reason && !e.commanded) {
             self.ending = None;
             if !ending.granted {
-                out.push(Action::CancelBreaker);
+                out.push(Action::CancelRequest);
             }
             if let ChainLane::Planned { .. } = self.chain {
                 self.chain = ChainLane::Idle;
@@ -407,7 +407,7 @@ impl Workload {
         match result {
             Ok(()) => {
                 if self.applied == 0 {
-                    // Before, it could not run.
+                    // Time before the first deploy is not unhealthy time.
                     self.health.restart(cx.now.mono);
                 }
                 self.refused = false;
@@ -433,20 +433,20 @@ impl Workload {
                     lease: self.lease.clone(),
                     message,
                 }));
-                let for_ever = failure.kind == ErrorKind::Invalid && !failure.transient;
-                if for_ever && self.applied == 0 && !self.refused {
-                    // It is tried on, and the time until it succeeds is known to be bad. Of an update that is refused
-                    // the version before runs on, and its health is what counts.
+                let is_permanent = failure.kind == ErrorKind::Invalid && !failure.transient;
+                if is_permanent && self.applied == 0 && !self.refused {
+                    // The time until a retry succeeds counts as unhealthy. After a rejected update, the previous
+                    // version continues to run, and its health counts.
                     self.refused = true;
                     self.health.restart(cx.now.mono);
-                    self.health_seen(cx, Health::Bad, out);
+                    self.health_reported(cx, Health::Bad, out);
                 }
                 self.cluster_failed(cx, failure);
             }
         }
     }
 
-    /// The deploy that is in flight was not made yet: it becomes one of what is wanted now, if that is another.
+    /// Replaces a queued deploy by a deploy of the newest version. Returns `None` if the queued deploy is current.
     pub(in crate::engine) fn deploy_newest(&mut self, epoch: u64) -> Option<Call> {
         let desired = self.desired.as_mut()?;
         let is_older = matches!(self.cluster, ClusterLane::Deploying(flying) if flying < desired.generation);
@@ -463,9 +463,9 @@ impl Workload {
         }
         match result {
             Ok(Teardown::Done) => {
-                // Only from here on may its capacity and names go to others.
+                // Capacity and hostnames are released only from here on.
                 self.cluster = ClusterLane::Gone;
-                out.push(Action::Forget(self.closed_because));
+                out.push(Action::Remove(self.closed_because));
             }
             Ok(Teardown::InProgress) => self.cluster = ClusterLane::Retry(cx.now.mono.plus(TEARDOWN_POLL)),
             Err(failure) => self.cluster_failed(cx, failure),
@@ -486,24 +486,24 @@ impl Workload {
         }
     }
 
-    fn health_seen(&mut self, cx: &Cx<'_>, health: Health, out: &mut Vec<Action>) {
-        // What a refused deploy left half done may run well, or lack a part; the requested version does not run.
+    fn health_reported(&mut self, cx: &Cx<'_>, health: Health, out: &mut Vec<Action>) {
+        // Parts of a rejected deploy may run or be missing. In both cases, the requested version does not run.
         let health = match health {
             Health::Good | Health::Out(_) if self.refused => Health::Bad,
             Health::Good | Health::Bad | Health::Unknown | Health::Out(_) => health,
         };
-        if !self.health.see(cx.now.mono, health) {
+        if !self.health.record(cx.now.mono, health) {
             return;
         }
-        // What is being torn down is expected to stop; that is no news.
-        if self.heard.is_none() {
+        // A workload in teardown is expected to stop, so no event is published.
+        if self.close_report.is_none() {
             out.push(Action::Publish(Event::HealthChanged {
                 lease: self.lease.clone(),
                 health,
             }));
         }
         if health == Health::Good {
-            self.call_off(CloseReason::Unstable, out);
+            self.cancel_end(CloseReason::Unstable, out);
         }
         self.watch_health(cx, out);
     }
@@ -511,29 +511,29 @@ impl Workload {
     fn watch_health(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
         if self
             .health_limit(cx)
-            .is_some_and(|limit| self.health.known_bad(cx.now.mono) >= limit)
+            .is_some_and(|limit| self.health.unhealthy_time(cx.now.mono) >= limit)
         {
             self.end(CloseReason::Unstable, false, out);
         }
     }
 
-    /// The limit of known unhealthy time, where it applies.
+    /// Returns the limit of unhealthy time, or `None` if the limit does not apply now.
     fn health_limit(&self, cx: &Cx<'_>) -> Option<Duration> {
-        // What the cluster neither took nor refused for good cannot be unhealthy yet.
+        // A manifest that was not accepted or permanently rejected yet cannot be unhealthy.
         let deployed = self.applied > 0 || self.refused;
-        let watch = self.ending.is_none() && self.heard.is_none() && deployed && cx.may_write();
+        let watch = self.ending.is_none() && self.close_report.is_none() && deployed && cx.may_write();
         cx.config.unhealthy_limit.filter(|_| watch)
     }
 
     fn end(&mut self, reason: CloseReason, granted: bool, out: &mut Vec<Action>) {
-        // It is over already; what the breaker is asked for now is the teardown.
+        // The lease is closed already. The breaker is now asked about the teardown.
         if let ChainLane::Confirmed { .. } = self.chain {
             return;
         }
         match &mut self.ending {
             Some(ending) if granted => {
                 if !ending.granted {
-                    out.push(Action::CancelBreaker);
+                    out.push(Action::CancelRequest);
                 }
                 *ending = Ending {
                     reason,
@@ -553,7 +553,7 @@ impl Workload {
                     reason,
                 }));
                 if !granted {
-                    out.push(Action::AskBreaker);
+                    out.push(Action::RequestPermission);
                 }
             }
         }
@@ -583,9 +583,9 @@ impl Workload {
         }
         if self.chain == (ChainLane::Confirmed { granted: true }) {
             if cx.is_standby() {
-                // The leader tears it down; if it fails to, the next leader's full scan finds it.
+                // The leader tears the workload down. If it fails, the full scan of the next leader finds the workload.
                 self.cluster = ClusterLane::Gone;
-                out.push(Action::Forget(self.closed_because));
+                out.push(Action::Remove(self.closed_because));
             } else if cx.may_write() {
                 self.cluster = ClusterLane::TearingDown;
                 out.push(Action::Cluster(Call::Teardown(self.lease.clone())));
@@ -596,14 +596,14 @@ impl Workload {
             return;
         };
         let wanted = desired.generation > self.applied || self.applies_again;
-        // Nothing new is started under a lease that may be over, or that nobody knows; nor before it is known
-        // what another leader had the cluster run.
+        // A deploy needs a known lease without a report of a close. After a takeover, the workloads of the previous
+        // leader must be known first.
         let may = cx.may_write() && cx.cluster_known;
-        if wanted && may && self.heard.is_none() && self.price.is_some() {
+        if wanted && may && self.close_report.is_none() && self.price.is_some() {
             self.cluster = ClusterLane::Deploying(desired.generation);
             out.push(Action::Cluster(desired.deploy(cx.epoch())));
         } else if let ClusterLane::Retry(_) = self.cluster {
-            // Whatever failed is no longer wanted or not allowed now; the next wake starts afresh.
+            // The retry is no longer needed or not allowed now. The next wake starts again.
             self.cluster = ClusterLane::Idle;
         }
     }
@@ -623,7 +623,7 @@ impl Machine for Workload {
     }
 
     fn is_done(&self) -> bool {
-        // It asks to be forgotten.
+        // The workload requests its removal with `Action::Remove`.
         false
     }
 }

@@ -1,6 +1,6 @@
-//! The engine's side of workloads, from the first to the last moment, and of the circuit breaker.
+//! Connects the workload state machines and the circuit breaker to the engine.
 
-use super::workload::{Action, Heard, HeardBy, Input, Workload};
+use super::workload::{Action, CloseReport, Input, ReportSource, Workload};
 use super::{breaker, deployment, escrow};
 use crate::cluster::{ClusterChange, Health, Outage, WorkloadSpec};
 use crate::engine::input::{Refusal, RefusalKind, Reply, Response};
@@ -12,7 +12,7 @@ use deployment::Origin;
 use std::sync::Arc;
 
 impl Engine {
-    /// Feeds one input to one workload; nothing happens where there is none.
+    /// Passes one input to a workload, if it exists.
     pub(in crate::engine) fn drive_workload(&mut self, id: &LeaseId, input: Input) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
@@ -24,26 +24,26 @@ impl Engine {
             match action {
                 Action::Cluster(call) => {
                     let effect = self.call(Target::WorkloadCluster(id.clone()), call);
-                    self.leases.workloads.sent(id, Lane::Main, effect);
+                    self.leases.workloads.set_pending(id, Lane::Main, effect);
                 }
                 Action::Chain(call) => {
                     let effect = self.call(Target::WorkloadChain(id.clone()), call);
-                    self.leases.workloads.sent(id, Lane::Chain, effect);
+                    self.leases.workloads.set_pending(id, Lane::Chain, effect);
                 }
-                Action::AskBreaker => self.ask_breaker(id),
-                Action::CancelBreaker => self.leases.breaker.cancel(id),
+                Action::RequestPermission => self.request_permission(id),
+                Action::CancelRequest => self.leases.breaker.cancel(id),
                 Action::Publish(event) => self.publish(event),
-                Action::Found(record) => {
+                Action::LeaseFound(record) => {
                     let at = self.progress.block_time();
-                    self.lease_found(&record, None, at, None);
+                    self.add_recorded_lease(&record, None, at, None);
                 }
-                Action::Forget(reason) => self.lease_forget(id, reason),
+                Action::Remove(reason) => self.remove_lease(id, reason),
                 Action::Unexpected => self.outbox.count_unexpected(),
             }
         }
     }
 
-    /// A completion of one of a workload's two lanes; late ones are dropped.
+    /// Processes the completion of a call of a workload. Late completions are dropped.
     pub(in crate::engine) fn workload_completed(
         &mut self,
         id: &LeaseId,
@@ -52,29 +52,29 @@ impl Engine {
         input: Input,
     ) {
         if lane == Lane::Main {
-            self.scan.wrote(id);
+            self.scan.record_write(id);
         }
-        if self.leases.workloads.answered(id, lane, effect) {
+        if self.leases.workloads.clear_pending(id, lane, effect) {
             self.drive_workload(id, input);
         }
     }
 
-    fn ask_breaker(&mut self, id: &LeaseId) {
+    fn request_permission(&mut self, id: &LeaseId) {
         let leases = self.leases.workloads.len();
         let is_over = self.has_ended(id);
-        let wanted = breaker::Wanted {
+        let request = breaker::CloseRequest {
             lease: id,
             is_over,
             destroys_nothing: self.destroys_nothing(id),
         };
         let now = self.progress.now();
         let awaited = self.leases.breaker.awaits_release(id);
-        let pass = self.leases.breaker.ask(&self.config, now, leases, &wanted);
-        match pass {
-            breaker::Pass::Granted => self.drive_workload(id, Input::Granted),
-            breaker::Pass::Held => {}
-            breaker::Pass::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),
-            breaker::Pass::TrippedFor(wanted) => {
+        let decision = self.leases.breaker.request(&self.config, now, leases, &request);
+        match decision {
+            breaker::Decision::Granted => self.drive_workload(id, Input::Granted),
+            breaker::Decision::Held => {}
+            breaker::Decision::Tripped(wanted) => self.publish(Event::BreakerTripped { wanted }),
+            breaker::Decision::TrippedFor(wanted) => {
                 let owner = id.owner().clone();
                 self.publish(Event::BreakerTrippedFor { owner, wanted });
             }
@@ -82,33 +82,33 @@ impl Engine {
         let breaker = &self.leases.breaker;
         if !awaited
             && breaker.awaits_release(id)
-            && let Some(message) = breaker.waits_because(now.mono, id)
+            && let Some(message) = breaker.hold_reason_for(now.mono, id)
         {
             let lease = id.clone();
             self.publish(Event::EndHeld { lease, message });
         }
     }
 
-    /// It ends for want of a manifest, and there never was anything of it here.
+    /// Returns true if the lease is closed for lack of a manifest and never had a workload here.
     fn destroys_nothing(&self, id: &LeaseId) -> bool {
-        let for_want = |w: &Workload| {
+        let lacks_manifest = |w: &Workload| {
             let reason = w.ending().map(|e| e.reason);
             reason == Some(CloseReason::ManifestTimeout) && w.deployment().is_none()
         };
         let machine = self.leases.deployments.get(id.deployment());
         let cx = self.cx(&self.config);
-        self.workload(id).is_some_and(for_want) && machine.is_some_and(|m| m.is_bare(&cx, id))
+        self.workload(id).is_some_and(lacks_manifest) && machine.is_some_and(|m| m.is_bare(&cx, id))
     }
 
-    /// The first minutes after the start are over: whoever asked meanwhile asks again.
+    /// Repeats the requests that the breaker held during its warm-up period.
     pub(in crate::engine) fn drive_breaker(&mut self) {
         for id in self.leases.breaker.take_due(self.progress.mono()) {
             self.changes += 1;
-            self.ask_breaker(&id);
+            self.request_permission(&id);
         }
     }
 
-    /// Releases the breaker by command; what waited goes on.
+    /// Releases the breaker on command of the operator, and continues all held closes.
     pub(in crate::engine) fn release_breaker(&mut self) {
         let waiting = self.leases.breaker.release();
         self.publish(Event::BreakerReleased);
@@ -117,11 +117,11 @@ impl Engine {
         }
     }
 
-    /// The breaker is as was kept; what changes by that is told, so that everybody who keeps it hears it.
-    pub(in crate::engine) fn remind(&mut self, kept: &Kept) {
+    /// Restores the stored state of the breaker, and publishes the resulting changes so that all stores are updated.
+    pub(in crate::engine) fn restore(&mut self, kept: &Kept) {
         let breaker = &mut self.leases.breaker;
         let (was_tripped, mut were_held) = (breaker.is_tripped(), breaker.held_owners().clone());
-        breaker.remind(kept.breaker_tripped, kept.breaker_held_owners.clone());
+        breaker.restore(kept.breaker_tripped, kept.breaker_held_owners.clone());
         let (is_tripped, are_held) = (breaker.is_tripped(), breaker.held_owners().clone());
         if was_tripped && !is_tripped {
             self.publish(Event::BreakerReleased);
@@ -141,10 +141,10 @@ impl Engine {
         }
     }
 
-    /// The same for one owner; refused when it was not shut for him alone.
+    /// Releases the breaker for one owner. Refused if the breaker has not tripped for that owner alone.
     pub(in crate::engine) fn release_breaker_for(&mut self, owner: &Address) -> Response {
         let Some(waiting) = self.leases.breaker.release_owner(self.progress.mono(), owner) else {
-            let message = format!("the circuit breaker is not shut for {owner} alone");
+            let message = format!("the circuit breaker has not tripped for {owner} alone");
             let kind = RefusalKind::Rejected;
             return Err(Refusal { kind, message });
         };
@@ -156,13 +156,13 @@ impl Engine {
         Ok(Reply::Done)
     }
 
-    fn lease_forget(&mut self, id: &LeaseId, reason: Option<CloseReason>) {
+    fn remove_lease(&mut self, id: &LeaseId, reason: Option<CloseReason>) {
         self.changes += 1;
-        // First, so that nothing of what follows finds it.
+        // Removed first, so that the following steps do not find the lease.
         self.leases.workloads.remove(id);
         self.leases.breaker.cancel(id);
-        self.leases.withheld.forget(id);
-        // Not before this moment: what was torn down is gone, or is left to the leader to tear down.
+        self.leases.hostname_queue.remove_lease(id);
+        // Released only now: the workload was torn down, or its teardown is the leader's task.
         self.reservations.unreserve(&id.order);
         self.market.capacity_freed();
         let freed = self.leases.hostnames.release(id);
@@ -173,32 +173,38 @@ impl Engine {
         self.publish(Event::LeaseClosed { lease, reason });
     }
 
-    /// The chain's own event, or a scan, says that a lease of ours is over.
-    pub(in crate::engine) fn lease_over(&mut self, id: &LeaseId, by: HeardBy, reason: Option<CloseReason>) {
-        let heard = Heard {
+    /// Passes the report that a lease of this provider was closed, from a chain event or a scan, to its workload.
+    pub(in crate::engine) fn report_lease_closed(
+        &mut self,
+        id: &LeaseId,
+        by: ReportSource,
+        reason: Option<CloseReason>,
+    ) {
+        let report = CloseReport {
             height: self.progress.height(),
             since: self.progress.mono(),
             by,
             reason,
         };
-        self.drive_workload(id, Input::Heard(heard));
+        self.drive_workload(id, Input::CloseReported(report));
     }
 
-    /// The cluster said something about health.
+    /// Processes a change in the cluster.
     pub(in crate::engine) fn cluster_changed(&mut self, change: ClusterChange) {
         match change {
             ClusterChange::Health { lease, health } => self.drive_workload(&lease, Input::Health(health)),
             ClusterChange::Snapshot { health } => {
-                self.scan.cluster_answers(self.progress.mono());
+                self.scan.cluster_reachable(self.progress.mono());
                 let lost = |(id, workload): (&LeaseId, &Workload)| {
                     workload.is_live() && workload.generation() > 0 && !health.contains_key(id)
                 };
-                // It was deployed and is not there: the cluster may have lost it, with its record or without.
+                // A deployed workload is missing: the cluster may have lost it, with or without its record.
                 if self.progress.cluster_known() && self.leases.workloads.iter().any(lost) {
-                    self.scan.look_soon(self.progress.mono());
+                    self.scan.list_soon(self.progress.mono());
                 }
                 for id in self.leases.workloads.ids() {
-                    // No container of the tenant fails where nothing is there: the scan deploys it again.
+                    // A missing workload is an outage, not a failure of the tenant's container. The scan deploys it
+                    // again.
                     let missing = Health::Out(Outage::Missing);
                     let health = health.get(&id).copied().unwrap_or(missing);
                     self.drive_workload(&id, Input::Health(health));
@@ -215,7 +221,7 @@ impl Engine {
             }
             ClusterChange::RecordsLost => {
                 if self.progress.cluster_known() {
-                    self.scan.look_soon(self.progress.mono());
+                    self.scan.list_soon(self.progress.mono());
                 }
                 self.retry_soon();
             }
@@ -228,26 +234,26 @@ impl Engine {
         }
     }
 
-    /// The cluster has this from before, or from another leader (`fresh`: then it counts, whatever was to run).
-    /// What it may be for is known from the chain.
-    pub(in crate::engine) fn workload_found(&mut self, deployment: &Arc<WorkloadSpec>, fresh: bool) {
+    /// Processes a workload found in the cluster. With `fresh`, the workload may be from another leader and replaces
+    /// the known state.
+    pub(in crate::engine) fn adopt_workload(&mut self, deployment: &Arc<WorkloadSpec>, fresh: bool) {
         let id = &deployment.lease;
         let unknown = !self.leases.workloads.contains(id);
         if unknown {
-            self.leases.workloads.insert(id, Workload::orphan(id));
+            self.leases.workloads.insert(id, Workload::without_lease(id));
         } else {
             self.reservations.set_params(&id.order, &deployment.params);
         }
-        let adopted = self.with_held_names(deployment);
+        let adopted = self.without_lost_hostnames(deployment);
         let input = if fresh {
-            Input::Relearn(adopted)
+            Input::Readopt(adopted)
         } else {
             Input::Adopt(adopted)
         };
         self.drive_workload(id, input);
         if unknown {
-            return self.lease_over(id, HeardBy::Scan, None);
+            return self.report_lease_closed(id, ReportSource::Scan, None);
         }
-        self.tell_deployment(id, None, Origin::Kept);
+        self.notify_deployment(id, None, Origin::Recorded);
     }
 }

@@ -1,60 +1,60 @@
-//! How many bids an order has, counted as they are told: who follows an order from its beginning needs to ask
-//! nobody. Of other orders, those from before a start or a gap, nothing is known here.
+//! Number of bids on each order, counted from events, so that most orders need no query. The count is unknown for
+//! orders created before a start or before a gap in the event stream.
 
 use crate::types::{Address, BidId, OrderId};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Orders counted at most; for others the node is asked.
+/// Maximum number of orders with a count. The engine queries the node for further orders.
 const ORDERS_MAX: usize = 4096;
-/// Bidders counted at most for one order: the chain takes far fewer.
+/// Maximum number of counted bidders of one order. The chain's own limit is much lower.
 const BIDDERS_MAX: usize = 256;
 
-/// The bidders of orders that were heard of from their beginning.
+/// Bidders of each order that was observed since its creation.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(in crate::engine) struct Bids {
+pub(in crate::engine) struct BidCounts {
     bidders: FxHashMap<OrderId, BTreeSet<Address>>,
 }
 
-impl Bids {
-    /// An order begins; told a second time, what was counted stays.
-    pub(in crate::engine) fn begin(&mut self, id: &OrderId) {
-        // Past the limit nothing is wrong: an order that is not here is counted by a question to the node.
+impl BidCounts {
+    /// Starts counting the bids of a new order. A repeated event does not reset the count.
+    pub(in crate::engine) fn start(&mut self, id: &OrderId) {
+        // Above the limit, orders are not counted here, and the engine queries the node for them.
         if self.bidders.len() < ORDERS_MAX {
             self.bidders.entry(id.clone()).or_default();
         }
     }
 
-    /// Somebody has bid. A bid that is closed again still counts, and nobody bids twice.
+    /// Counts a bid. A closed bid still counts, and each provider bids at most once.
     pub(in crate::engine) fn add(&mut self, bid: &BidId) {
-        // At the limit the order has been full for long, and one bidder more changes no answer.
+        // At this limit, the order accepts no more bids, so further bidders do not matter.
         let bidders = self.bidders.get_mut(&bid.order);
         if let Some(bidders) = bidders.filter(|bidders| bidders.len() < BIDDERS_MAX) {
             bidders.insert(bid.provider.clone());
         }
     }
 
-    /// The bids of others; `None` where not all of them were told.
-    pub(in crate::engine) fn of_others(&self, id: &OrderId, us: &Address) -> Option<u32> {
+    /// Returns the number of bids by other providers, or `None` if the count is incomplete.
+    pub(in crate::engine) fn count_others(&self, id: &OrderId, us: &Address) -> Option<u32> {
         let bidders = self.bidders.get(id)?;
-        // Ours is left out, because the question is whether another one gets in.
+        // This provider's bid is excluded, because the caller needs to know whether it can be added.
         let others = bidders.len() - usize::from(bidders.contains(us));
         Some(u32::try_from(others).unwrap_or(u32::MAX))
     }
 
-    /// The order is over.
-    pub(in crate::engine) fn end(&mut self, id: &OrderId) {
+    /// Removes the count of a closed order.
+    pub(in crate::engine) fn remove(&mut self, id: &OrderId) {
         self.bidders.remove(id);
     }
 
-    /// What was told has a gap.
-    pub(in crate::engine) fn forget(&mut self) {
+    /// Removes all counts after a gap in the event stream.
+    pub(in crate::engine) fn clear(&mut self) {
         self.bidders.clear();
     }
 
-    /// Keeps these, and those that are newer than what shows them.
-    pub(in crate::engine) fn keep(&mut self, keep: impl Fn(&OrderId) -> bool) {
+    /// Retains the counts of orders that match the predicate.
+    pub(in crate::engine) fn retain(&mut self, keep: impl Fn(&OrderId) -> bool) {
         self.bidders.retain(|id, _| keep(id));
     }
 }

@@ -1,4 +1,4 @@
-//! One order, from the first look to a lease or a reasoned end.
+//! State machine of one order, from its creation to a lease or another outcome.
 //!
 //! ```text
 //!  Looking ─► Judging ─► Reserving ─► Counting ─► Pricing ─► Ready ─► Bidding ─► Open ─► (won | lost | closed)
@@ -6,10 +6,13 @@
 //!     └──────────┴───────────┴───────────┴───────────┴─declined┘         ▼ │        ▼ bid timeout
 //!                                                               Unsure ─► Checking ─► Closing ─► closed
 //! ```
-//! `Ready` is a priced order that may not be written yet (standby). `Unfunded` is one whose deposit the account
-//! cannot pay: with money it goes back to `Counting`. `Unsure` is a transaction whose outcome
-//! is unknown: it may land until it expires, so its reservation stays. `Checking` looks at the bid itself.
-//! At most one call is in flight at a time, and the phase says which. The steps are in a room of their own.
+//! - `Ready`: the order has a price, but this instance may not send the bid (standby).
+//! - `Unfunded`: the account cannot pay the deposit. The order returns to `Counting` once it can.
+//! - `Unsure`: the outcome of a transaction is unknown. The transaction may be included until it expires, so the
+//!   reservation stays.
+//! - `Checking`: the bid is being read from the chain.
+//!
+//! At most one call is in flight at a time, and the phase determines which. The module `steps` has the transitions.
 
 use crate::bidding::Decline;
 use crate::engine::OrderPhase;
@@ -28,103 +31,103 @@ use crate::engine::effect::Call;
 use crate::engine::table::Machine;
 use crate::engine::timers::Deadlines;
 
-/// Failed reads before an order is declined as undecided; it is looked at again after a while.
+/// Number of failed reads after which an order is declined as undecided. Such an order is retried later.
 const READ_ATTEMPTS: u32 = 5;
-/// Questions for the number of bids that may fail before the order is bid on without it: the chain refuses a bid
-/// too many by itself, and who waits longer bids too late.
+/// Number of failed bid counts after which the provider bids without a count. The chain rejects a bid above the limit,
+/// and further retries would delay the bid too long.
 const COUNT_ATTEMPTS: u32 = 2;
-/// Transactions for one bid whose outcome stayed unknown before waiting for their expiry.
+/// Number of bid transactions with unknown outcome after which the order waits for their expiry.
 const BID_ATTEMPTS: u32 = 3;
 
-/// Where an order stands.
+/// Phase of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
-    /// `FetchOrder` is in flight, or tried again at `retry_at`.
+    /// `FetchOrder` is in flight or waits for a retry.
     Looking {
-        /// When to try again; `None` while the call is in flight.
+        /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
-    /// The engine is judging it, or waits for facts about us.
+    /// The engine decides whether to bid, or waits for audits of this provider.
     Judging,
-    /// The engine is reserving, or waits until capacity is known.
+    /// The engine reserves capacity, or waits for the first inventory update.
     Reserving,
-    /// The engine counts the bids, for an order takes only so many, or asks for their number again at `retry_at`.
-    /// Holds the reservation, like all that follow.
+    /// The engine counts the bids, because the chain limits their number per order, or waits for a retry. This and all
+    /// later phases hold the reservation.
     Counting {
-        /// When to try again; `None` while the answer is in flight.
+        /// Time of the retry, or `None` while the count is in progress.
         retry_at: Option<Mono>,
     },
     /// `CalculatePrice` is in flight.
     Pricing,
-    /// May not write; or sending failed and is tried again at `retry_at`.
+    /// The bid waits for permission to send, or for a retry after a failure.
     Ready {
-        /// When to try again; `None` while only leadership is missing.
+        /// Time of the retry, or `None` while the bid waits for permission.
         retry_at: Option<Mono>,
     },
-    /// The account cannot pay the deposit: once it can, the bids are counted and the price is asked for anew.
+    /// The account cannot pay the deposit. Once it can, the bids are counted and the price is calculated again.
     Unfunded,
     /// `Broadcast(CreateBid)` is in flight.
     Bidding {
-        /// The order ended meanwhile.
-        ending: Option<End>,
+        /// Set if the order ended in the meantime.
+        ending: Option<Outcome>,
     },
-    /// The bid's outcome is unknown.
+    /// The outcome of the bid transaction is unknown.
     Unsure {
-        /// It cannot land after this block time.
+        /// Block time at which the transaction expires.
         expires: BlockTime,
-        /// The order ended meanwhile.
-        ending: Option<End>,
-        /// Try again (or look) once a block later than this is processed.
+        /// Set if the order ended in the meantime.
+        ending: Option<Outcome>,
+        /// The bid is sent again or read once a later block than this is processed.
         again_after: BlockTime,
     },
-    /// `FetchBid` is in flight, or tried again at `retry_at`.
+    /// `FetchBid` is in flight or waits for a retry.
     Checking {
-        /// When to try again; `None` while the call is in flight.
+        /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
-        /// The order ended, so an open bid is to be closed.
-        ending: Option<End>,
-        /// A transaction may still land until then; not finding the bid decides nothing before.
+        /// Set if the order ended, so that an open bid must be closed.
+        ending: Option<Outcome>,
+        /// Block time until which a transaction may be included. Before, a missing bid is not evidence.
         expires: BlockTime,
     },
-    /// The bid is on the chain and open.
+    /// The bid is open on the chain.
     Open {
-        /// Block time at which it is taken back.
+        /// Block time at which the bid is closed.
         deadline: Option<BlockTime>,
     },
-    /// `Broadcast(CloseBid)` is in flight, or tried again at `retry_at`.
+    /// `Broadcast(CloseBid)` is in flight or waits for a retry.
     Closing {
-        /// When to try again; `None` while the call is in flight.
+        /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
-        /// What ends it, which decides what follows.
-        ending: End,
+        /// Outcome of the order, which determines the further processing.
+        ending: Outcome,
     },
-    /// Over; the engine forgets it.
-    Done(End),
+    /// The order is finished, and the engine removes it.
+    Done(Outcome),
 }
 
-/// How an order ended for us.
+/// Outcome of an order for this provider.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum End {
-    /// We have the lease.
+pub enum Outcome {
+    /// This provider has the lease.
     Won,
-    /// Another provider has it.
+    /// Another provider has the lease.
     Lost,
-    /// The order, its group or its deployment is over.
+    /// The order, its group or its deployment was closed.
     OrderClosed,
-    /// Our bid is over without the order being over.
+    /// This provider's bid was closed, but not the order.
     BidClosed,
-    /// Nobody took our bid in time.
+    /// The bid was not accepted in time.
     BidTimeout,
-    /// We do not bid.
+    /// The provider does not bid.
     Declined(Box<Decline>),
-    /// We are stopping and nothing is on the chain.
+    /// The provider is stopping, and there is no bid on the chain.
     Stopped,
 }
 
-impl End {
-    /// How it ended for a bid of ours that was sent; `None` where there is nothing to say of it.
+impl Outcome {
+    /// Returns the outcome of a bid that was sent, or `None` if no event is published for it.
     #[must_use]
-    pub const fn of_bid(&self) -> Option<BidOutcome> {
+    pub const fn bid_outcome(&self) -> Option<BidOutcome> {
         match self {
             Self::Lost => Some(BidOutcome::Lost),
             Self::OrderClosed => Some(BidOutcome::OrderClosed),
@@ -135,77 +138,77 @@ impl End {
     }
 }
 
-/// What happens to an order.
+/// Input of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// Of `FetchOrder`; `None` when the node does not know the order.
+    /// Result of `FetchOrder`: `None` if the node does not have the order.
     Fetched(Result<Option<Arc<types::Order>>, Failure>),
-    /// The engine has judged.
+    /// Decision of the engine whether to bid.
     Judged(Result<(), Decline>),
-    /// The engine has counted the bids and weighed their number.
+    /// Result of counting the bids: an error if there are too many.
     Counted(Result<Result<(), Decline>, Failure>),
-    /// The engine has reserved.
+    /// Result of reserving capacity.
     Reserved(Result<Arc<Vec<ResourceUnit>>, Decline>),
-    /// Of `CalculatePrice`: per block, for the whole group.
+    /// Result of `CalculatePrice`: the price per block for the whole group.
     Priced(Result<DecCoin, Failure>),
-    /// Of `Broadcast`, of the bid as of its close.
+    /// Result of `Broadcast`, for the bid or its close.
     Tx(Result<TxOutcome, Failure>),
-    /// Of `FetchBid`, with the height it was read at.
-    Found(Result<Observed<Bid>, Failure>),
-    /// The chain shows our bid.
-    BidSeen,
-    /// The chain closed our bid.
+    /// Result of `FetchBid`, with the height of the record.
+    BidFetched(Result<Observed<Bid>, Failure>),
+    /// The chain shows this provider's bid.
+    BidObserved,
+    /// This provider's bid was closed on the chain.
     BidClosed,
-    /// The chain closed the order (or its group).
+    /// The order or its group was closed on the chain.
     OrderClosed,
     /// Another provider has the lease.
     Lost,
-    /// We have the lease.
+    /// This provider has the lease.
     Won,
-    /// The chain's records do not show our bid although we think it is open.
-    Doubt,
+    /// A snapshot does not contain this provider's bid, although the bid should be open.
+    BidMissing,
     /// Time passed or permissions changed.
     Wake,
-    /// Finish what is in flight.
+    /// Request to finish the call in flight and stop.
     Shutdown,
 }
 
-/// What an order wants.
+/// Action of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A call; its completion comes back as the matching input.
+    /// Make a call. Its completion comes back as the matching input.
     Call(Call),
-    /// Judge it; answer `Judged`, at once or when facts are there.
+    /// Decide whether to bid, and reply with `Judged`, immediately or after the required audits were read.
     Judge,
-    /// Reserve; answer `Reserved`, at once or when capacity is known.
+    /// Reserve capacity, and reply with `Reserved`, immediately or after the first inventory update.
     Reserve,
-    /// Count the bids; answer `Counted`, at once or when the node has been asked.
+    /// Count the bids, and reply with `Counted`, immediately or after a query.
     Count,
-    /// Reserve what the bid on the chain promises, should it be another thing.
-    Promised(Vec<ResourceUnit>),
-    /// Give the reservation back.
+    /// Adjust the reservation to the offer of the bid on the chain.
+    AdjustReservation(Vec<ResourceUnit>),
+    /// Release the reservation.
     Unreserve,
-    /// The chain refused the bid because the account cannot pay the deposit.
-    MoneyRefused {
-        /// Deposit of the refused bid.
+    /// Report that the chain rejected the bid because the account cannot pay the deposit.
+    DepositRejected {
+        /// Deposit of the rejected bid.
         deposit: Coin,
-        /// Code and text of the chain.
+        /// Code and log of the chain.
         reason: String,
     },
-    /// The account cannot pay the deposit: wake the order when the balance has changed.
-    AwaitMoney {
-        /// The order waits for the first time.
-        is_news: bool,
+    /// Wake the order when the account can pay the deposit.
+    AwaitBalance {
+        /// True if the order waits for the first time.
+        is_first: bool,
     },
-    /// The chain refused the bid by parameters that differ from the known ones: look at the order once they were read.
+    /// Retry the order after the next read of the parameters, because the chain rejected the bid by other parameters.
     AwaitParameters,
-    /// Publish a fact about the order or the bid on it.
+    /// Publish an event about the order or its bid.
     Publish(Event),
-    /// This input was not expected in this phase.
+    /// Count an input that is unexpected in this phase.
     Unexpected,
 }
 
-/// The machine of one order.
+/// State machine of one order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Order {
     id: OrderId,
@@ -213,98 +216,102 @@ pub struct Order {
     order: Option<Arc<types::Order>>,
     units: Option<Arc<Vec<ResourceUnit>>>,
     price: Option<DecCoin>,
-    /// Of the last bid that was sent.
+    /// Deposit of the last bid that was sent.
     deposit: Option<Coin>,
-    /// It has waited for money.
+    /// True if the order has waited for the deposit before.
     was_unfunded: bool,
     attempts: u32,
-    /// The chain has shown, or accepted, our bid: from then on not finding it decides nothing.
-    landed: bool,
-    /// Readings of a lower height say nothing of the bid.
-    shows_from: Option<Height>,
-    /// A transaction of this process brought the bid to the chain.
+    /// True if the chain has shown or accepted the bid. From then on, a missing bid is not evidence.
+    is_on_chain: bool,
+    /// Minimum height of a record that can prove the absence of the bid.
+    min_read_height: Option<Height>,
+    /// True if a transaction of this process created the bid.
     committed: bool,
-    /// An earlier transaction for the bid, of unknown outcome, may land until then.
-    may_land: Option<BlockTime>,
-    /// The clock of an open bid starts when this height, which is that of its block or later, is processed.
-    clock_from: Option<Height>,
-    /// What was known of us when it was judged.
-    facts: u32,
+    /// Expiry of an earlier bid transaction with unknown outcome.
+    pending_expiry: Option<BlockTime>,
+    /// Height of the bid's block or later. The bid timeout starts when this height is processed.
+    timeout_from: Option<Height>,
+    /// Version of the provider's data at the time of the decision.
+    provider_version: u32,
 }
 
 impl Order {
-    /// An order heard of in an event: it is fetched.
-    pub fn heard(id: &OrderId, out: &mut Vec<Action>) -> Self {
+    /// Creates an order from an event. The record is fetched.
+    pub fn from_event(id: &OrderId, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::OrderSeen { order: id.clone() }));
         out.push(Action::Call(Call::FetchOrder(id.clone())));
-        Self::at(id, Phase::Looking { retry_at: None })
+        Self::with_phase(id, Phase::Looking { retry_at: None })
     }
 
-    /// An open order known from a snapshot, without a bid of ours.
-    pub fn known(order: &Arc<types::Order>, out: &mut Vec<Action>) -> Self {
+    /// Creates an open order from a snapshot, without a bid of this provider.
+    pub fn from_record(order: &Arc<types::Order>, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::OrderSeen {
             order: order.id.clone(),
         }));
         out.push(Action::Judge);
         Self {
             order: Some(Arc::clone(order)),
-            ..Self::at(&order.id, Phase::Judging)
+            ..Self::with_phase(&order.id, Phase::Judging)
         }
     }
 
-    /// An open bid of ours from before, on an open order; its reservation is adopted by the engine.
-    pub fn adopted(bid: &Bid, deadline: Option<BlockTime>, out: &mut Vec<Action>) -> Self {
+    /// Creates an open order with an existing open bid of this provider. The engine adopts the reservation.
+    pub fn from_open_bid(bid: &Bid, deadline: Option<BlockTime>, out: &mut Vec<Action>) -> Self {
         out.push(Action::Publish(Event::BidAdopted {
             bid: bid.id.clone(),
             price: bid.price.clone(),
         }));
         Self {
             price: Some(bid.price.clone()),
-            landed: true,
-            ..Self::at(&bid.id.order, Phase::Open { deadline })
+            is_on_chain: true,
+            ..Self::with_phase(&bid.id.order, Phase::Open { deadline })
         }
     }
 
-    /// A bid of ours was told in the block of this height that was not sent here: it is read. One that is not there
-    /// from that height on holds nothing, and the order gets no other bid.
-    pub fn observed(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
+    /// Creates an order with a bid of this provider that was observed in the block at `height` but not sent by this
+    /// process. The bid is read. If the bid is missing from that height on, the reservation is released, and the order
+    /// gets no other bid.
+    pub fn from_bid_event(id: &BidId, height: Height, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(id.clone())));
         let phase = Phase::Checking {
             retry_at: None,
             ending: None,
-            // Not sent from here, so there is no expiry to wait for.
+            // Not sent by this process, so there is no expiry to wait for.
             expires: BlockTime::default(),
         };
         Self {
-            shows_from: Some(height),
-            ..Self::at(&id.order, phase)
+            min_read_height: Some(height),
+            ..Self::with_phase(&id.order, phase)
         }
     }
 
-    /// An open bid of ours on an order that is over: it is looked at and closed.
-    pub fn stray(bid: &Bid, out: &mut Vec<Action>) -> Self {
+    /// Creates a closed order with an open bid of this provider. The bid is read and closed.
+    pub fn from_stray_bid(bid: &Bid, out: &mut Vec<Action>) -> Self {
         out.push(Action::Call(Call::FetchBid(bid.id.clone())));
         let phase = Phase::Checking {
             retry_at: None,
-            ending: Some(End::OrderClosed),
-            // Not sent from here, so there is no expiry to wait for.
+            ending: Some(Outcome::OrderClosed),
+            // Not sent by this process, so there is no expiry to wait for.
             expires: BlockTime::default(),
         };
         Self {
             price: Some(bid.price.clone()),
-            landed: true,
-            ..Self::at(&bid.id.order, phase)
+            is_on_chain: true,
+            ..Self::with_phase(&bid.id.order, phase)
         }
     }
 
-    /// Lowers the heights from which readings and blocks count.
+    /// Lowers all stored heights to at most `to`.
     pub(crate) fn lower_heights(&mut self, to: Height) {
-        for height in [&mut self.shows_from, &mut self.clock_from].into_iter().flatten() {
+        for height in [&mut self.min_read_height, &mut self.timeout_from]
+            .into_iter()
+            .flatten()
+        {
             *height = to.min(*height);
         }
     }
 
-    fn at(id: &OrderId, phase: Phase) -> Self {
+    fn with_phase(id: &OrderId, phase: Phase) -> Self {
         Self {
             id: id.clone(),
             phase,
@@ -314,24 +321,24 @@ impl Order {
             deposit: None,
             was_unfunded: false,
             attempts: 0,
-            landed: false,
-            shows_from: None,
+            is_on_chain: false,
+            min_read_height: None,
             committed: false,
-            may_land: None,
-            clock_from: None,
-            facts: 0,
+            pending_expiry: None,
+            timeout_from: None,
+            provider_version: 0,
         }
     }
 
-    /// The phase it is in, with what that phase waits for.
+    /// Returns the current phase.
     #[must_use]
     pub const fn phase(&self) -> &Phase {
         &self.phase
     }
 
-    /// How it ended, once it has.
+    /// Returns the outcome, or `None` before the order is finished.
     #[must_use]
-    pub const fn ended(&self) -> Option<&End> {
+    pub const fn outcome(&self) -> Option<&Outcome> {
         if let Phase::Done(end) = &self.phase {
             Some(end)
         } else {
@@ -339,25 +346,25 @@ impl Order {
         }
     }
 
-    /// Price bid, once there is one.
+    /// Returns the price of the bid, or `None` before it is calculated.
     #[must_use]
     pub const fn price(&self) -> Option<&DecCoin> {
         self.price.as_ref()
     }
 
-    /// Deposit of the last bid that was sent.
+    /// Returns the deposit of the last bid that was sent.
     #[must_use]
     pub const fn deposit(&self) -> Option<&Coin> {
         self.deposit.as_ref()
     }
 
-    /// The order's record, once known.
+    /// Returns the record of the order, if it was read.
     #[must_use]
     pub const fn record(&self) -> Option<&Arc<types::Order>> {
         self.order.as_ref()
     }
 
-    /// True when it may hold a reservation.
+    /// Returns true if the order may hold a reservation.
     #[must_use]
     pub const fn holds_reservation(&self) -> bool {
         match self.phase {
@@ -374,20 +381,20 @@ impl Order {
         }
     }
 
-    /// True when the bid on the chain is known to promise what is reserved. Until it has been read, or our own has
-    /// landed, it may be one from before a restart.
+    /// Returns true if the reservation is known to match the offer of the bid on the chain. An unread bid may be from
+    /// before a restart, with another offer.
     #[must_use]
-    pub const fn knows_its_bid(&self) -> bool {
+    pub const fn is_bid_known(&self) -> bool {
         matches!(self.phase, Phase::Open { .. })
     }
 
-    /// True when the bid was sent by this process, so that nobody can have served its lease before.
+    /// Returns true if this process sent the bid, so that no other instance can have served its lease.
     #[must_use]
     pub const fn is_own_bid(&self) -> bool {
         self.committed
     }
 
-    /// True when a bid of ours is, or may be, on the chain.
+    /// Returns true if this provider has a bid on the chain, or may have one.
     #[must_use]
     pub const fn may_have_bid(&self) -> bool {
         match self.phase {
@@ -407,14 +414,14 @@ impl Order {
         }
     }
 
-    /// The phase as a status says it.
+    /// Returns the phase for the status.
     #[must_use]
-    pub const fn shown_phase(&self) -> OrderPhase {
+    pub const fn status_phase(&self) -> OrderPhase {
         match self.phase {
             Phase::Looking { .. } => OrderPhase::Looking,
             Phase::Judging => OrderPhase::Judging,
             Phase::Reserving => OrderPhase::Reserving,
-            // What is counted is about to be priced, and holds what a priced order holds.
+            // A counted order is about to be priced and holds the same reservation.
             Phase::Counting { .. } | Phase::Pricing => OrderPhase::Pricing,
             Phase::Ready { .. } => OrderPhase::Ready,
             Phase::Unfunded => OrderPhase::Unfunded,
@@ -427,7 +434,7 @@ impl Order {
         }
     }
 
-    /// Monotonic moment at which it wants a `Wake`.
+    /// Returns the monotonic time at which the machine needs a `Wake`.
     #[must_use]
     pub const fn mono_deadline(&self) -> Option<Mono> {
         match self.phase {
@@ -447,11 +454,11 @@ impl Order {
         }
     }
 
-    /// Block time at which it wants a `Wake`.
+    /// Returns the block time at which the machine needs a `Wake`.
     #[must_use]
     pub const fn block_deadline(&self) -> Option<BlockTime> {
         match self.phase {
-            // One later, because a transaction may still land in the block of its expiry.
+            // A later block, because the transaction may still be included in the block of its expiry.
             Phase::Unsure { again_after, .. } => Some(BlockTime(again_after.0.saturating_add(1))),
             Phase::Open { deadline } => deadline,
             Phase::Looking { .. }
@@ -483,7 +490,7 @@ impl Machine for Order {
     }
 
     fn is_done(&self) -> bool {
-        // Its end is told after what it wants is done.
+        // The engine removes the order after its last actions.
         false
     }
 }

@@ -1,8 +1,8 @@
-//! The engine's side of orders: which there are, what their machines want, and which are worth another look.
+//! Connects the order state machines to the engine, and stores the results of finished orders.
 
-use super::order::{Action, End, Input, Order, Phase};
-use super::retries::{Moment, Retries};
-use super::{bids, facts};
+use super::order::{Action, Input, Order, Outcome, Phase};
+use super::retries::{Retries, Sequence};
+use super::{bids, provider_data};
 use crate::bidding::{self, Decline};
 use crate::engine::cx::Cx;
 use crate::engine::table::{Lane, Table};
@@ -13,174 +13,186 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Declines kept for people to read.
+/// Number of recent declines in the status.
 const RECENT_DECLINES: usize = 256;
 
-/// How an order that is still open on the chain ended for us.
+/// Result of an order that is still open on the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Ended {
-    /// We have bid: never again.
-    Spent,
-    /// Declined for a reason that stays until our record changes.
+enum OrderResult {
+    /// This provider has used its only bid on the order.
+    BidUsed,
+    /// Declined for a reason that stays until the provider record changes.
     Declined,
     /// Declined for a reason that may pass.
-    MayPass,
+    Retryable,
 }
 
-/// All orders in hand, and what is remembered of the others.
+/// Orders in progress, and the results of finished orders.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Orders {
     machines: Table<Order>,
-    ended: FxHashMap<OrderId, Ended>,
+    finished: FxHashMap<OrderId, OrderResult>,
     pub(in crate::engine) retries: Retries,
-    /// The last decline of each, so that the same one is told once.
+    /// Last decline of each order, so that a repeated decline is published once.
     last_decline: FxHashMap<OrderId, Decline>,
     waiting_for_capacity: Vec<OrderId>,
-    /// The order of a bid that the chain has just refused by parameters that are not known here.
+    /// Order with a bid that the chain just rejected because of unknown parameters.
     awaits_parameters: Option<OrderId>,
-    /// When orders in hand were reserved.
-    reserved: FxHashMap<OrderId, Moment>,
-    pub(in crate::engine) bids: bids::Bids,
+    /// Sequence number of the reservation of each order in progress.
+    reserved: FxHashMap<OrderId, Sequence>,
+    pub(in crate::engine) bids: bids::BidCounts,
     pub(in crate::engine) decline_counts: BTreeMap<DeclineCode, u64>,
     pub(in crate::engine) recent_declines: VecDeque<(OrderId, Decline)>,
 }
 
 impl Orders {
-    /// All ids in hand, sorted.
+    /// Returns the ids of all orders in progress, sorted.
     pub(in crate::engine) fn ids(&self) -> Vec<OrderId> {
         self.machines.ids()
     }
 
-    /// The machine of an order.
+    /// Returns the state machine of an order.
     pub(in crate::engine) fn get(&self, id: &OrderId) -> Option<&Order> {
         self.machines.get(id)
     }
 
-    /// Machines in the order of their ids.
+    /// Returns the state machines, sorted by id.
     pub(in crate::engine) fn machines(&self) -> Vec<(&OrderId, &Order)> {
         let mut all: Vec<_> = self.machines.iter().collect();
-        // The table hashes its ids; what is done for one order after another must be repeatable.
+        // Sorted, because the table's order depends on hashing.
         all.sort_unstable_by_key(|(id, _)| *id);
         all
     }
 
-    /// Earliest monotonic deadline of one in hand.
+    /// Returns the earliest monotonic deadline.
     pub(in crate::engine) fn next_mono(&self) -> Option<Mono> {
         self.machines.next_mono()
     }
 
-    /// Whether a deadline of any order has come.
+    /// Returns true if the deadline of any order has expired.
     pub(in crate::engine) fn is_due(&self, now: Now) -> bool {
         self.machines.is_due(now)
     }
 
-    /// Deadlines that have come, in the monotonic clock, in their order.
+    /// Returns the expired monotonic deadlines in order.
     pub(in crate::engine) fn due_mono(&self, now: Now) -> impl Iterator<Item = &(Mono, OrderId)> {
         self.machines.due_mono(now)
     }
 
-    /// The same in block time.
+    /// Returns the expired block-time deadlines in order.
     pub(in crate::engine) fn due_block(&self, now: Now) -> impl Iterator<Item = &(BlockTime, OrderId)> {
         self.machines.due_block(now)
     }
 
-    /// True when the order has had its end already and is not worth another look.
-    pub(in crate::engine) fn is_ended(&self, id: &OrderId) -> bool {
-        matches!(self.ended.get(id), Some(Ended::Spent | Ended::Declined))
+    /// Returns true if the order is finished and will not be retried.
+    pub(in crate::engine) fn is_finished(&self, id: &OrderId) -> bool {
+        matches!(
+            self.finished.get(id),
+            Some(OrderResult::BidUsed | OrderResult::Declined)
+        )
     }
 
-    /// True when it is remembered as declined for a passing reason.
-    pub(in crate::engine) fn may_pass(&self, id: &OrderId) -> bool {
-        matches!(self.ended.get(id), Some(Ended::MayPass))
+    /// Returns true if the order was declined for a reason that may pass.
+    pub(in crate::engine) fn is_retryable(&self, id: &OrderId) -> bool {
+        matches!(self.finished.get(id), Some(OrderResult::Retryable))
     }
 
-    /// A bid of ours on it has ended.
-    pub(in crate::engine) fn spend(&mut self, id: &OrderId) {
-        self.retries.forget(id);
-        self.ended.insert(id.clone(), Ended::Spent);
+    /// Records that this provider has used its only bid on the order.
+    pub(in crate::engine) fn mark_bid_used(&mut self, id: &OrderId) {
+        self.retries.remove(id);
+        self.finished.insert(id.clone(), OrderResult::BidUsed);
     }
 
-    /// The chain says it is over.
-    pub(in crate::engine) fn forget_ended(&mut self, id: &OrderId) {
-        self.ended.remove(id);
-        self.retries.forget(id);
+    /// Removes the result of an order that was closed on the chain.
+    pub(in crate::engine) fn remove_finished(&mut self, id: &OrderId) {
+        self.finished.remove(id);
+        self.retries.remove(id);
         self.last_decline.remove(id);
     }
 
-    /// Lowers the heights that orders wait for.
+    /// Lowers all stored heights to at most `to`.
     pub(in crate::engine) fn lower_heights(&mut self, to: Height) {
         self.machines
             .each_mut()
             .for_each(|machine| machine.lower_heights(to));
     }
 
-    /// Keeps memories of these only.
-    pub(in crate::engine) fn keep_ended(&mut self, open: &BTreeSet<&OrderId>) {
-        self.ended.retain(|id, _| open.contains(id));
+    /// Removes the results of orders that are no longer open.
+    pub(in crate::engine) fn retain_open(&mut self, open: &BTreeSet<&OrderId>) {
+        self.finished.retain(|id, _| open.contains(id));
         self.bids
-            .keep(|id| open.contains(id) || self.machines.contains(id));
-        self.retries.keep(open);
+            .retain(|id| open.contains(id) || self.machines.contains(id));
+        self.retries.retain_open(open);
         self.last_decline.retain(|id, _| open.contains(id));
     }
 
-    /// Our record changed: what was declined may be accepted.
-    pub(in crate::engine) fn forget_declines(&mut self) {
-        let declined = self.ended.iter().filter(|(_, e)| **e == Ended::Declined);
+    /// Queues all declined orders for a retry after the provider record changed.
+    pub(in crate::engine) fn retry_declined(&mut self) {
+        let declined = self.finished.iter().filter(|(_, e)| **e == OrderResult::Declined);
         for id in sorted(declined.map(|(id, _)| id)) {
-            // Through the queue, which takes a few at a time: one new record must not start all of them at once.
-            self.ended.insert(id.clone(), Ended::MayPass);
-            self.retries.when_capacity_comes(&id);
+            // The queue retries in batches, so that a changed record does not start all orders at once.
+            self.finished.insert(id.clone(), OrderResult::Retryable);
+            self.retries.await_capacity(&id);
         }
         self.retries.capacity_freed();
     }
 
-    /// `may_know`: what could not be found out may be there when it is asked for again.
-    /// `prices_follow_capacity`: a price that was too high may be lower once capacity comes back.
-    fn remember_end(
+    /// Stores the result of a finished order and schedules its retry.
+    ///
+    /// - `retry_undecided`: an undecided order is retried, because the missing information may become available.
+    /// - `prices_follow_capacity`: an order with a too high price is retried after capacity is released.
+    fn store_outcome(
         &mut self,
         now: Mono,
         id: &OrderId,
-        end: &End,
-        (may_know, prices_follow_capacity): (bool, bool),
+        end: &Outcome,
+        (retry_undecided, prices_follow_capacity): (bool, bool),
     ) {
-        let memory = match end {
-            End::Won | End::Lost | End::OrderClosed | End::Stopped => None,
-            End::BidClosed | End::BidTimeout => Some(Ended::Spent),
-            End::Declined(decline) if **decline == Decline::AlreadyBid => Some(Ended::Spent),
-            // A bid that could not land is none.
-            End::Declined(decline) if decline.may_pass() => Some(Ended::MayPass),
-            End::Declined(_) => Some(Ended::Declined),
+        let result = match end {
+            Outcome::Won | Outcome::Lost | Outcome::OrderClosed | Outcome::Stopped => None,
+            Outcome::BidClosed | Outcome::BidTimeout => Some(OrderResult::BidUsed),
+            Outcome::Declined(decline) if **decline == Decline::AlreadyBid => Some(OrderResult::BidUsed),
+            // A bid that was never included on the chain does not count as a bid.
+            Outcome::Declined(decline) if decline.may_pass() => Some(OrderResult::Retryable),
+            Outcome::Declined(_) => Some(OrderResult::Declined),
         };
-        let Some(memory) = memory else {
-            return self.forget_ended(id);
+        let Some(result) = result else {
+            return self.remove_finished(id);
         };
-        self.ended.insert(id.clone(), memory);
+        self.finished.insert(id.clone(), result);
         let awaits_parameters = self.awaits_parameters.take_if(|order| order == id).is_some();
         let decline = match end {
-            End::Declined(decline) => Some(&**decline),
-            End::Won | End::Lost | End::OrderClosed | End::Stopped | End::BidClosed | End::BidTimeout => None,
+            Outcome::Declined(decline) => Some(&**decline),
+            Outcome::Won
+            | Outcome::Lost
+            | Outcome::OrderClosed
+            | Outcome::Stopped
+            | Outcome::BidClosed
+            | Outcome::BidTimeout => None,
         };
-        match (memory, decline) {
-            // The same bid would be refused again: the next full scan reads the parameters and looks at the order.
-            (Ended::MayPass, _) if awaits_parameters => {}
-            (Ended::MayPass, Some(Decline::Price { .. })) => {
-                self.retries.unpriced(now, id);
-                self.retries.when_prices_change(id);
+        match (result, decline) {
+            // The same bid would be rejected again. The next full scan reads the parameters and retries the order.
+            (OrderResult::Retryable, _) if awaits_parameters => {}
+            (OrderResult::Retryable, Some(Decline::Price { .. })) => {
+                self.retries.price_failed(now, id);
+                self.retries.await_prices(id);
             }
-            (Ended::MayPass, Some(Decline::PriceTooHigh { .. } | Decline::PriceDenom { .. })) => {
-                self.retries.forget(id);
+            (OrderResult::Retryable, Some(Decline::PriceTooHigh { .. } | Decline::PriceDenom { .. })) => {
+                self.retries.remove(id);
                 if prices_follow_capacity {
-                    self.retries.when_capacity_comes(id);
+                    self.retries.await_capacity(id);
                 }
-                self.retries.when_prices_change(id);
+                self.retries.await_prices(id);
             }
-            (Ended::MayPass, Some(Decline::Unknown { .. })) if may_know => self.retries.undecided(now, id),
-            (Ended::MayPass, _) => self.retries.when_capacity_comes(id),
-            (Ended::Spent | Ended::Declined, _) => self.retries.forget(id),
+            (OrderResult::Retryable, Some(Decline::Unknown { .. })) if retry_undecided => {
+                self.retries.decision_failed(now, id)
+            }
+            (OrderResult::Retryable, _) => self.retries.await_capacity(id),
+            (OrderResult::BidUsed | OrderResult::Declined, _) => self.retries.remove(id),
         }
     }
 
-    /// Counts a decline; true when it is news.
+    /// Counts a decline. Returns false if it repeats the last decline of the order.
     fn count_decline(&mut self, id: &OrderId, decline: &Decline) -> bool {
         if self.last_decline.insert(id.clone(), decline.clone()).as_ref() == Some(decline) {
             return false;
@@ -195,84 +207,84 @@ impl Orders {
 }
 
 impl Engine {
-    /// An order was heard of.
-    pub(in crate::engine) fn order_heard(&mut self, id: &OrderId) {
-        let known = self.market.orders.machines.contains(id) || self.market.orders.is_ended(id);
+    /// Processes an order seen in an event.
+    pub(in crate::engine) fn order_seen(&mut self, id: &OrderId) {
+        let known = self.market.orders.machines.contains(id) || self.market.orders.is_finished(id);
         if known || self.role.is_stopping() {
             return;
         }
         self.read_wallet_for_orders();
         let mut actions = Vec::new();
-        let machine = Order::heard(id, &mut actions);
-        self.order_new(id, machine, actions);
+        let machine = Order::from_event(id, &mut actions);
+        self.insert_order(id, machine, actions);
     }
 
-    /// An open order from a snapshot, without a bid of ours.
-    pub(in crate::engine) fn order_known(&mut self, order: &Arc<types::Order>) {
+    /// Processes an open order in a snapshot, without a bid of this provider.
+    pub(in crate::engine) fn order_listed(&mut self, order: &Arc<types::Order>) {
         if self.role.is_stopping() {
             return;
         }
         self.read_wallet_for_orders();
         let mut actions = Vec::new();
-        let machine = Order::known(order, &mut actions);
-        self.order_new(&order.id, machine, actions);
+        let machine = Order::from_record(order, &mut actions);
+        self.insert_order(&order.id, machine, actions);
     }
 
-    /// A machine with its first actions.
-    pub(in crate::engine) fn order_new(&mut self, id: &OrderId, machine: Order, actions: Vec<Action>) {
+    /// Inserts an order with its first actions.
+    pub(in crate::engine) fn insert_order(&mut self, id: &OrderId, machine: Order, actions: Vec<Action>) {
         self.changes += 1;
-        self.market.orders.ended.remove(id);
-        self.market.orders.retries.picked_up(id);
+        self.market.orders.finished.remove(id);
+        self.market.orders.retries.start_retry(id);
         self.market.of_group.insert(id.group.clone(), id.clone());
         self.market.orders.machines.insert(id, machine);
         let config = Arc::clone(&self.config);
-        self.market.orders.machines.settle(&self.cx(&config), id);
+        self.market.orders.machines.set_deadlines(&self.cx(&config), id);
         self.order_actions(id, actions, false);
     }
 
-    /// Feeds one input to one order; nothing happens where there is none.
+    /// Passes one input to an order, if it exists.
     pub(in crate::engine) fn drive_order(&mut self, id: &OrderId, input: Input) {
         let config = Arc::clone(&self.config);
-        // Weighed for the machine, which knows neither capacity nor the bids of others.
+        // Determined here, because the machine has no access to the capacity and to the bids of others.
         let displaced = self.reservations.displaced(id).or_else(|| self.full(id));
-        let displaced =
-            displaced.or_else(|| bidding::check_deposit(self.market.facts.params()?, &self.config).err());
+        let displaced = displaced
+            .or_else(|| bidding::check_deposit(self.market.provider_data.params()?, &self.config).err());
         let cx = Cx {
             displaced: displaced.as_ref(),
             ..self.cx(&config)
         };
-        // Asked before the step, after which the phase does not tell any more.
+        // Read before the step, because the step changes the phase.
         let had_bid = self.market.orders.get(id).is_some_and(Order::may_have_bid);
         let Some(actions) = self.market.orders.machines.drive(&cx, id, input) else {
             return;
         };
         self.changes += 1;
-        // The end is kept, and told after the machine's last actions.
-        let done = self.market.orders.get(id).and_then(Order::ended).cloned();
+        // The outcome is processed after the machine's last actions.
+        let done = self.market.orders.get(id).and_then(Order::outcome).cloned();
         self.order_actions(id, actions, had_bid);
         if let Some(end) = done {
             self.order_done(id, &end, had_bid);
         }
     }
 
-    fn order_done(&mut self, id: &OrderId, end: &End, had_bid: bool) {
+    fn order_done(&mut self, id: &OrderId, end: &Outcome, had_bid: bool) {
         self.market.orders.reserved.remove(id);
         self.market.wallet.sent(id, false);
         self.market.orders.machines.remove(id);
-        // A newer order of the group may have taken the place.
+        // A newer order of the group may have replaced the entry.
         if self.market.of_group.get(&id.group) == Some(id) {
             self.market.of_group.remove(&id.group);
         }
-        self.market.orders.remember_end(
+        self.market.orders.store_outcome(
             self.progress.mono(),
             id,
             end,
             (
-                self.market.facts.is_registered(),
+                self.market.provider_data.is_registered(),
                 self.config.prices_follow_capacity,
             ),
         );
-        if let End::Declined(decline) = end
+        if let Outcome::Declined(decline) = end
             && self.market.orders.count_decline(id, decline)
         {
             self.publish(Event::OrderDeclined {
@@ -281,8 +293,8 @@ impl Engine {
                 message: decline.to_string(),
             });
         }
-        // A bid that was never sent has no end to be told of.
-        if let Some(outcome) = end.of_bid().filter(|_| had_bid) {
+        // A bid that was never sent gets no event.
+        if let Some(outcome) = end.bid_outcome().filter(|_| had_bid) {
             let bid = BidId {
                 order: id.clone(),
                 provider: self.config.provider.clone(),
@@ -296,47 +308,49 @@ impl Engine {
             match action {
                 Action::Call(mut call) => {
                     if let Call::Broadcast(Msg::CreateBid { deposit, .. }) = &call {
-                        // At once, so that the next order does not count on the same money.
+                        // Immediately, so that the next order does not use the same balance.
                         self.market.wallet.send(id, deposit, &self.config.bid_fee);
                     }
                     if let Call::CalculatePrice(request) = &mut call {
-                        // As late as this, so that the amounts are those of the moment of asking.
+                        // Set last, so that the utilization is current.
                         request.utilization = self.reservations.utilization(id).map(Box::new);
-                        // A decline is judged again by the prices of the moment.
+                        // An order that was declined before uses current prices.
                         let order = self.market.orders.get(id).and_then(Order::record);
                         let is_first = !self.market.orders.last_decline.contains_key(id);
                         request.height = order.filter(|_| is_first).map(|order| order.created_at);
                     }
                     let effect = self.call(Target::Order(id.clone()), call);
-                    self.market.orders.machines.sent(id, Lane::Main, effect);
+                    self.market.orders.machines.set_pending(id, Lane::Main, effect);
                 }
                 Action::Judge => self.judge(id),
                 Action::Reserve => self.reserve(id),
                 Action::Count => self.count_bids(id),
-                Action::Promised(offer) => self.reservations.keep_promise(id, &offer),
+                Action::AdjustReservation(offer) => self.reservations.apply_offer(id, &offer),
                 Action::Unreserve => {
                     self.reservations.unreserve(id);
-                    // Held without a bid, it kept out only those that were declined since.
+                    // A reservation without a bid blocked only the orders that were declined after it.
                     match self.market.orders.reserved.remove(id) {
-                        Some(moment) if !had_bid => self.market.orders.retries.freed_since(moment),
+                        Some(sequence) if !had_bid => {
+                            self.market.orders.retries.capacity_freed_since(sequence)
+                        }
                         _ => self.market.orders.retries.capacity_freed(),
                     }
                 }
-                // An order looked at again is no news until the answer is another one.
+                // A retried order is published again only if its result changes.
                 Action::Publish(Event::OrderSeen { .. })
                     if self.market.orders.last_decline.contains_key(id) => {}
                 Action::Publish(event) => self.publish(event),
-                Action::MoneyRefused { deposit, reason } => self.money_refused(deposit, reason),
-                Action::AwaitMoney { is_news } => self.money_awaited(id, is_news),
+                Action::DepositRejected { deposit, reason } => self.deposit_rejected(deposit, reason),
+                Action::AwaitBalance { is_first } => self.balance_awaited(id, is_first),
                 Action::AwaitParameters => self.market.orders.awaits_parameters = Some(id.clone()),
                 Action::Unexpected => self.outbox.count_unexpected(),
             }
         }
     }
 
-    /// A completion of an order's call; late ones of a call nobody waits for any more are dropped.
+    /// Processes the completion of an order's call. Late completions are dropped.
     pub(in crate::engine) fn order_completed(&mut self, id: &OrderId, effect: EffectId, input: Input) {
-        if !self.market.orders.machines.answered(id, Lane::Main, effect) {
+        if !self.market.orders.machines.clear_pending(id, Lane::Main, effect) {
             return;
         }
         let mut is_proof = false;
@@ -354,23 +368,27 @@ impl Engine {
         let Some(order) = self.market.orders.get(id).and_then(Order::record).map(Arc::clone) else {
             return;
         };
-        // Before anybody is asked, because the size of an order is its tenant's choice.
+        // The size is checked before any query, because the tenant determines it.
         if let Err(decline) = bidding::check_size(&order.spec) {
             return self.drive_order(id, Input::Judged(Err(decline)));
         }
-        let judged = match self.market.facts.needs(self.progress.mono(), id, &order.spec) {
-            facts::Needs::Ready(audited) => {
+        let judged = match self
+            .market
+            .provider_data
+            .required_audits(self.progress.mono(), id, &order.spec)
+        {
+            provider_data::AuditRequirement::Ready(audited) => {
                 let facts = bidding::Facts {
-                    attributes: self.market.facts.attributes(),
+                    attributes: self.market.provider_data.attributes(),
                     audited: &audited,
-                    params: self.market.facts.params(),
-                    // Counted once it is reserved.
+                    params: self.market.provider_data.params(),
+                    // The bids are counted after the reservation.
                     bids: None,
                 };
                 bidding::should_bid(&order, &facts, &self.config)
             }
-            facts::Needs::Failed(message) => Err(Decline::Unknown { message }),
-            facts::Needs::Ask(auditors) => {
+            provider_data::AuditRequirement::Failed(message) => Err(Decline::Unknown { message }),
+            provider_data::AuditRequirement::Query(auditors) => {
                 for auditor in auditors {
                     self.call(Target::Audit(auditor.clone()), Call::FetchAudit(auditor));
                 }
@@ -391,57 +409,56 @@ impl Engine {
         let Some(order) = self.market.orders.get(id).and_then(Order::record).map(Arc::clone) else {
             return;
         };
-        // Taken before the reservation: only later declines can be its doing.
+        // Read before the reservation, because only later declines can result from it.
         self.market
             .orders
             .reserved
-            .insert(id.clone(), self.market.orders.retries.moment());
+            .insert(id.clone(), self.market.orders.retries.sequence());
         let reserved = self.reservations.reserve(id, &order.spec);
         self.drive_order(id, Input::Reserved(reserved));
     }
 
-    /// Counts the bids of an order: from what was told, or by a question, which only a bid is worth that costs
-    /// something when the chain refuses it.
+    /// Counts the bids of an order from events, or with a query. The query is skipped if a rejected bid is free.
     fn count_bids(&mut self, id: &OrderId) {
-        let told = self
+        let is_counted = self
             .market
             .orders
             .bids
-            .of_others(id, &self.config.provider)
+            .count_others(id, &self.config.provider)
             .is_some();
-        if told || self.config.refused_bids_are_free {
+        if is_counted || self.config.refused_bids_are_free {
             let counted = self.full(id).map_or(Ok(()), Err);
             return self.drive_order(id, Input::Counted(Ok(counted)));
         }
         let effect = self.call(Target::Order(id.clone()), Call::CountBids(id.clone()));
-        self.market.orders.machines.sent(id, Lane::Main, effect);
+        self.market.orders.machines.set_pending(id, Lane::Main, effect);
     }
 
-    /// Why an order takes no bid of ours any more, as far as its bids were told.
+    /// Returns the decline of an order with too many bids, if the count is known.
     fn full(&self, id: &OrderId) -> Option<Decline> {
-        let bids = self.market.orders.bids.of_others(id, &self.config.provider)?;
-        bidding::check_bid_count(bids, self.market.facts.params()?).err()
+        let bids = self.market.orders.bids.count_others(id, &self.config.provider)?;
+        bidding::check_bid_count(bids, self.market.provider_data.params()?).err()
     }
 
-    /// An auditor has answered: orders that waited for it are judged.
+    /// Decides the orders that waited for an audit.
     pub(in crate::engine) fn judge_waiting_for(&mut self, auditor: &str) {
-        let waiting = self.market.facts.take_waiting_for(auditor);
+        let waiting = self.market.provider_data.take_waiting_for(auditor);
         self.judge_all(waiting);
     }
 
-    /// A snapshot was applied: orders that waited for facts about us are judged, and those that were declined by
-    /// facts that are others are looked at again.
+    /// Decides all waiting orders after a snapshot, and retries declined orders if the snapshot changed the provider's
+    /// data.
     pub(in crate::engine) fn judge_waiting(&mut self) {
-        if self.market.facts.take_changed() {
-            self.market.orders.forget_declines();
+        if self.market.provider_data.take_changed() {
+            self.market.orders.retry_declined();
         }
-        let waiting = self.market.facts.take_waiting();
+        let waiting = self.market.provider_data.take_waiting();
         self.judge_all(waiting);
     }
 
     fn judge_all(&mut self, waiting: BTreeSet<OrderId>) {
         for id in waiting {
-            // It may have ended, or been judged, while it waited.
+            // The order may have ended or been decided while it waited.
             if matches!(
                 self.market.orders.get(&id).map(Order::phase),
                 Some(Phase::Judging)
@@ -451,10 +468,10 @@ impl Engine {
         }
     }
 
-    /// Capacity is known, or changed.
-    pub(in crate::engine) fn capacity_known(&mut self) {
+    /// Processes an inventory update: reserves for waiting orders and retries declined ones.
+    pub(in crate::engine) fn inventory_updated(&mut self) {
         for id in std::mem::take(&mut self.market.orders.waiting_for_capacity) {
-            // It may have ended while it waited.
+            // The order may have ended while it waited.
             if matches!(
                 self.market.orders.get(&id).map(Order::phase),
                 Some(Phase::Reserving)
@@ -462,26 +479,26 @@ impl Engine {
                 self.reserve(&id);
             }
         }
-        // After those in hand, which have waited since before capacity was known.
+        // After the orders in progress, which have waited longer.
         self.market.orders.retries.capacity_freed();
     }
 
-    /// The prices changed: orders that were declined for theirs are looked at again.
+    /// Retries the orders that were declined because of their price.
     pub(in crate::engine) fn prices_changed(&mut self) {
         self.market.orders.retries.prices_changed();
     }
 
-    /// Looks again at orders that were declined for a passing reason, a few at a time.
-    pub(in crate::engine) fn orders_retry(&mut self) {
+    /// Retries a batch of orders that were declined for a reason that may pass.
+    pub(in crate::engine) fn retry_orders(&mut self) {
         if self.role.is_stopping() {
             return;
         }
         for id in self.market.orders.retries.take_due(self.progress.mono()) {
-            // It may have been taken up, or be over, since it was put in the queue.
+            // The order may have been retried or closed since it was queued.
             let still_declined =
-                self.market.orders.may_pass(&id) && !self.market.orders.machines.contains(&id);
+                self.market.orders.is_retryable(&id) && !self.market.orders.machines.contains(&id);
             if still_declined {
-                self.order_heard(&id);
+                self.order_seen(&id);
             }
         }
     }

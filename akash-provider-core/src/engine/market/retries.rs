@@ -1,6 +1,5 @@
-//! Declined orders that are worth another look, and when: some once capacity comes back, those that could not be
-//! decided or had no price by themselves, ever more rarely. However many there are, only a few are looked at at a
-//! time.
+//! Queue of declined orders to retry: after capacity is released, after prices change, or with back-off if a decision
+//! or a price failed. Orders are retried in small batches.
 
 use crate::engine::backoff;
 use crate::types::{Mono, OrderId};
@@ -9,86 +8,87 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Orders remembered at most for either reason.
+/// Maximum number of stored orders for each reason.
 const MAX: usize = 4096;
-/// Orders looked at again at once, and how often at most.
+/// Maximum number of orders per batch, and pause between batches.
 const BATCH: usize = 16;
 const PAUSE: Duration = Duration::from_secs(5);
-/// The first look after a failure is 8 seconds later, the longest pause a minute.
+/// Initial back-off step: the first retry is after 8 seconds, the longest pause is one minute.
 const FIRST_STEP: u32 = 3;
-/// Prices asked for in vain before an order without one is left to the full scans: what fails for minutes mostly
-/// fails for ever, and each question may be a program that runs.
+/// Number of failed price calculations after which only full scans retry the order. A longer failure is likely
+/// permanent, and each calculation may run an external program.
 const PRICES_TRIED: u32 = 6;
 
-/// Counts declines, so that it is known which came after a reservation.
-pub(in crate::engine) type Moment = u64;
+/// Sequence number of a decline, to compare it with the time of a reservation.
+pub(in crate::engine) type Sequence = u64;
 
-/// Orders to look at again.
+/// Queue of declined orders to retry.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Retries {
-    /// Until capacity comes back, by when they were declined.
-    capacity: BTreeMap<Moment, OrderId>,
-    declined: FxHashMap<OrderId, Moment>,
-    moment: Moment,
-    /// What was needed could not be found out: at this time again.
+    /// Orders waiting for capacity, by sequence number.
+    capacity: BTreeMap<Sequence, OrderId>,
+    declined: FxHashMap<OrderId, Sequence>,
+    sequence: Sequence,
+    /// Orders with a failed decision, by time of the next attempt.
     undecided: BTreeSet<(Mono, OrderId)>,
-    /// How often that was so in a row, and when the next look is due.
+    /// Number of consecutive failures of each order, and time of the next attempt.
     failures: FxHashMap<OrderId, (u32, Mono)>,
-    /// Until the prices change.
+    /// Orders waiting for a price change.
     #[serde(default)]
     prices: BTreeSet<OrderId>,
-    /// To be looked at now, a few at a time.
+    /// Orders to retry now, in batches.
     queue: VecDeque<OrderId>,
     next: Mono,
 }
 
 impl Retries {
-    /// Declined for want of something that may come back.
-    pub(in crate::engine) fn when_capacity_comes(&mut self, id: &OrderId) {
-        self.forget(id);
-        // Past the limit an order is left to the full scans.
+    /// Stores an order that was declined for lack of capacity.
+    pub(in crate::engine) fn await_capacity(&mut self, id: &OrderId) {
+        self.remove(id);
+        // Above the limit, only full scans retry the order.
         if self.capacity.len() < MAX {
-            self.moment += 1;
-            self.capacity.insert(self.moment, id.clone());
-            self.declined.insert(id.clone(), self.moment);
+            self.sequence += 1;
+            self.capacity.insert(self.sequence, id.clone());
+            self.declined.insert(id.clone(), self.sequence);
         }
     }
 
-    /// Declined for its price.
-    pub(in crate::engine) fn when_prices_change(&mut self, id: &OrderId) {
-        // Past the limit an order is left to the full scans.
+    /// Stores an order that was declined because of its price.
+    pub(in crate::engine) fn await_prices(&mut self, id: &OrderId) {
+        // Above the limit, only full scans retry the order.
         if self.prices.len() < MAX {
             self.prices.insert(id.clone());
         }
     }
 
-    /// Queues orders declined for their price after the prices changed.
+    /// Queues the orders that were declined because of their price.
     pub(in crate::engine) fn prices_changed(&mut self) {
         for id in std::mem::take(&mut self.prices) {
-            self.forget(&id);
+            self.remove(&id);
             self.queue.push_back(id);
         }
     }
 
-    /// The moment of a reservation: whoever is declined from here on may be so because of it.
-    pub(in crate::engine) const fn moment(&self) -> Moment {
-        self.moment
+    /// Returns the current sequence number. Orders declined later may have been declined because of a reservation made
+    /// now.
+    pub(in crate::engine) const fn sequence(&self) -> Sequence {
+        self.sequence
     }
 
-    /// No price could be had.
-    pub(in crate::engine) fn unpriced(&mut self, now: Mono, id: &OrderId) {
+    /// Stores an order for which the price calculation failed.
+    pub(in crate::engine) fn price_failed(&mut self, now: Mono, id: &OrderId) {
         let tried = self.failures.get(id).map_or(0, |(failures, _)| *failures);
         if tried + 1 < PRICES_TRIED {
-            self.undecided(now, id);
+            self.decision_failed(now, id);
         } else {
-            self.picked_up(id);
+            self.start_retry(id);
         }
     }
 
-    /// It could not be decided.
-    pub(in crate::engine) fn undecided(&mut self, now: Mono, id: &OrderId) {
-        self.picked_up(id);
-        // Past the limit an order is left to the full scans.
+    /// Stores an order for which the decision failed.
+    pub(in crate::engine) fn decision_failed(&mut self, now: Mono, id: &OrderId) {
+        self.start_retry(id);
+        // Above the limit, only full scans retry the order.
         if self.failures.len() >= MAX && !self.failures.contains_key(id) {
             return;
         }
@@ -98,25 +98,25 @@ impl Retries {
         self.undecided.insert((at, id.clone()));
     }
 
-    /// It is being looked at; how often that was in vain is still known.
-    pub(in crate::engine) fn picked_up(&mut self, id: &OrderId) {
+    /// Removes an order that is being retried. Its number of failures is preserved.
+    pub(in crate::engine) fn start_retry(&mut self, id: &OrderId) {
         self.prices.remove(id);
-        if let Some(moment) = self.declined.remove(id) {
-            self.capacity.remove(&moment);
+        if let Some(sequence) = self.declined.remove(id) {
+            self.capacity.remove(&sequence);
         }
         if let Some((_, at)) = self.failures.get(id) {
             self.undecided.remove(&(*at, id.clone()));
         }
     }
 
-    /// It has had its end.
-    pub(in crate::engine) fn forget(&mut self, id: &OrderId) {
-        self.picked_up(id);
+    /// Removes an order and its number of failures.
+    pub(in crate::engine) fn remove(&mut self, id: &OrderId) {
+        self.start_retry(id);
         self.failures.remove(id);
     }
 
-    /// Forgets what is remembered of orders that are not open.
-    pub(in crate::engine) fn keep(&mut self, open: &BTreeSet<&OrderId>) {
+    /// Removes all orders that are no longer open.
+    pub(in crate::engine) fn retain_open(&mut self, open: &BTreeSet<&OrderId>) {
         self.capacity.retain(|_, id| open.contains(id));
         self.declined.retain(|id, _| open.contains(id));
         self.undecided.retain(|(_, id)| open.contains(id));
@@ -124,30 +124,31 @@ impl Retries {
         self.prices.retain(|id| open.contains(id));
     }
 
-    /// Capacity came back: whoever was declined for want of it is queued.
+    /// Queues all orders that were declined for lack of capacity.
     pub(in crate::engine) fn capacity_freed(&mut self) {
-        self.freed_since(0);
+        self.capacity_freed_since(0);
     }
 
-    /// What was reserved at that moment, and never for a bid, is free: it kept out only who came after it.
-    pub(in crate::engine) fn freed_since(&mut self, moment: Moment) {
-        // Ordered by moment, so that one cut takes all later declines, the earliest first.
-        let since = self.capacity.split_off(&moment.saturating_add(1));
+    /// Queues the orders that were declined for lack of capacity after `sequence`, because a reservation of that time was
+    /// released without a bid.
+    pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
+        // Ordered by sequence number, so one split returns all later declines, earliest first.
+        let since = self.capacity.split_off(&sequence.saturating_add(1));
         for id in since.into_values() {
             self.declined.remove(&id);
             self.queue.push_back(id);
         }
     }
 
-    /// When some may be looked at again.
+    /// Returns the time of the next batch.
     pub(in crate::engine) fn deadline(&self) -> Option<Mono> {
         let queued = (!self.queue.is_empty()).then_some(self.next);
-        // What is due within the pause waits for its end.
+        // Orders due within the pause wait for its end.
         let undecided = self.undecided.first().map(|(at, _)| (*at).max(self.next));
         [queued, undecided].into_iter().flatten().min()
     }
 
-    /// Those to look at now.
+    /// Removes and returns the next batch of orders.
     pub(in crate::engine) fn take_due(&mut self, now: Mono) -> Vec<OrderId> {
         if self.deadline().is_none_or(|at| at > now) {
             return Vec::new();
@@ -155,7 +156,7 @@ impl Retries {
         while self.undecided.first().is_some_and(|(at, _)| *at <= now) {
             self.queue.extend(self.undecided.pop_first().map(|(_, id)| id));
         }
-        // Counted from now and not from the deadline, so that a late wake brings one batch and not several.
+        // The pause starts now and not at the deadline, so that a late wake yields one batch.
         self.next = now.plus(PAUSE);
         let batch = BATCH.min(self.queue.len());
         self.queue.drain(..batch).collect()
@@ -179,12 +180,12 @@ mod tests {
     fn declined(orders: impl IntoIterator<Item = usize>) -> Retries {
         let mut retries = Retries::default();
         for dseq in orders {
-            retries.when_capacity_comes(&order(dseq));
+            retries.await_capacity(&order(dseq));
         }
         retries
     }
 
-    /// Everything that is looked at from now on, with the pause after each batch.
+    /// Runs all retries due from `now`, and returns the sizes of the batches.
     fn drained(retries: &mut Retries, mut now: Mono) -> Vec<usize> {
         let mut batches = Vec::new();
         while retries.deadline().is_some_and(|due| due <= now) {
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_are_looked_at_at_a_time() {
+    fn retries_in_batches() {
         let mut retries = declined(0..=BATCH);
         assert_eq!(retries.deadline(), None);
         retries.capacity_freed();
@@ -208,51 +209,51 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_limit_wait_for_capacity() {
+    fn limits_number_of_orders_waiting_for_capacity() {
         let mut retries = declined(0..=MAX);
         retries.capacity_freed();
         assert_eq!(drained(&mut retries, at(0)), [BATCH; MAX / BATCH]);
     }
 
     #[test]
-    fn who_was_declined_before_a_reservation_does_not_wait_for_it() {
+    fn releasing_a_reservation_retries_only_later_declines() {
         let mut retries = declined([1]);
-        let moment = retries.moment();
-        retries.when_capacity_comes(&order(2));
-        retries.freed_since(moment);
+        let sequence = retries.sequence();
+        retries.await_capacity(&order(2));
+        retries.capacity_freed_since(sequence);
         assert_eq!(retries.take_due(at(0)), [order(2)]);
         retries.capacity_freed();
         assert_eq!(retries.take_due(at(5)), [order(1)]);
     }
 
     #[test]
-    fn what_could_not_be_decided_is_looked_at_ever_more_rarely() {
+    fn failed_decisions_are_retried_with_back_off() {
         let (mut retries, mut now) = (Retries::default(), at(0));
         for pause in [8, 16, 32, 60, 60] {
-            retries.undecided(now, &order(1));
+            retries.decision_failed(now, &order(1));
             let due = now.plus(Duration::from_secs(pause));
             assert_eq!(retries.deadline(), Some(due));
             assert!(retries.take_due(Mono(due.0 - 1)).is_empty());
             assert_eq!(retries.take_due(due), [order(1)]);
             now = due;
         }
-        // Told again before it was due, it waits once.
-        retries.undecided(now, &order(1));
-        retries.undecided(now, &order(1));
+        // A second failure before the retry is due does not queue the order twice.
+        retries.decision_failed(now, &order(1));
+        retries.decision_failed(now, &order(1));
         assert_eq!(drained(&mut retries, now.plus(Duration::from_secs(60))), [1]);
-        // Once it has had its end nothing is known of how often that was in vain.
-        retries.undecided(now, &order(1));
-        retries.forget(&order(1));
+        // After removal, the back-off starts again.
+        retries.decision_failed(now, &order(1));
+        retries.remove(&order(1));
         assert_eq!(retries.deadline(), None);
-        retries.undecided(at(1000), &order(1));
+        retries.decision_failed(at(1000), &order(1));
         assert_eq!(retries.deadline(), Some(at(1008)));
     }
 
     #[test]
-    fn two_that_are_due_are_looked_at_together_and_after_the_pause() {
+    fn due_orders_are_retried_together_after_the_pause() {
         let mut retries = declined([3]);
-        retries.undecided(at(0), &order(1));
-        retries.undecided(at(1), &order(2));
+        retries.decision_failed(at(0), &order(1));
+        retries.decision_failed(at(1), &order(2));
         retries.capacity_freed();
         assert_eq!(retries.take_due(at(7)), [order(3)]);
         assert_eq!(retries.deadline(), Some(at(12)));
@@ -260,41 +261,41 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_limit_are_undecided() {
+    fn limits_number_of_undecided_orders() {
         let mut retries = Retries::default();
         for dseq in 0..=MAX {
-            retries.undecided(at(0), &order(dseq));
+            retries.decision_failed(at(0), &order(dseq));
         }
         assert_eq!(drained(&mut retries, at(60)), [BATCH; MAX / BATCH]);
-        // Those that are known may come again.
-        retries.undecided(at(60), &order(MAX));
+        // Stored orders are accepted above the limit.
+        retries.decision_failed(at(60), &order(MAX));
         assert_eq!(retries.deadline(), None);
-        retries.undecided(at(60), &order(0));
+        retries.decision_failed(at(60), &order(0));
         assert_eq!(retries.take_due(at(2000)), [order(0)]);
     }
 
     #[test]
-    fn a_price_is_asked_for_in_vain_six_times() {
+    fn failed_price_is_retried_six_times() {
         let (mut retries, mut now) = (Retries::default(), at(0));
-        let mut looks = 1;
+        let mut attempts = 1;
         loop {
-            retries.unpriced(now, &order(1));
+            retries.price_failed(now, &order(1));
             let Some(due) = retries.deadline() else { break };
             assert_eq!(retries.take_due(due), [order(1)]);
             now = due;
-            looks += 1;
+            attempts += 1;
         }
-        assert_eq!(looks, PRICES_TRIED);
+        assert_eq!(attempts, PRICES_TRIED);
     }
 
     #[test]
-    fn whoever_was_declined_for_its_price_is_looked_at_once_when_prices_change() {
+    fn price_change_retries_each_order_once() {
         let mut retries = declined([1]);
-        retries.when_prices_change(&order(1));
-        retries.unpriced(at(0), &order(2));
-        retries.when_prices_change(&order(2));
-        retries.when_prices_change(&order(3));
-        retries.picked_up(&order(3));
+        retries.await_prices(&order(1));
+        retries.price_failed(at(0), &order(2));
+        retries.await_prices(&order(2));
+        retries.await_prices(&order(3));
+        retries.start_retry(&order(3));
         retries.prices_changed();
         retries.prices_changed();
         retries.capacity_freed();
@@ -303,16 +304,16 @@ mod tests {
     }
 
     #[test]
-    fn orders_that_are_not_open_are_forgotten() {
+    fn removes_orders_that_are_no_longer_open() {
         let mut retries = declined([1, 2]);
-        retries.undecided(at(0), &order(3));
-        retries.undecided(at(0), &order(4));
+        retries.decision_failed(at(0), &order(3));
+        retries.decision_failed(at(0), &order(4));
         let (one, three) = (order(1), order(3));
-        retries.keep(&[&one, &three].into());
+        retries.retain_open(&[&one, &three].into());
         retries.capacity_freed();
         assert_eq!(retries.take_due(at(100)), [order(1), order(3)]);
-        // Nothing is known of how often the other was looked at in vain.
-        retries.undecided(at(100), &order(4));
+        // The number of failures of the other order was removed.
+        retries.decision_failed(at(100), &order(4));
         assert_eq!(retries.deadline(), Some(at(108)));
         assert_eq!(retries.declined.len(), 0);
     }

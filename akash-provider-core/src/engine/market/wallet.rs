@@ -1,17 +1,18 @@
-//! Balance of our account, for the deposits of bids. A bid that the account cannot pay is not sent, because its refusal
-//! costs a fee: the order waits until the balance changes.
+//! Account balance for the deposits of bids. A bid that the account cannot pay is not sent, because a rejected
+//! transaction costs a fee. The order waits until the balance changes.
 //!
-//! The balance is the last reading, minus the deposits and fees of bids sent since. The estimate is never too high, and
-//! where it is too low the account is read again. Bids wait for the first reading.
+//! The estimated balance is the last read balance minus the deposits and fees of bids sent since. The estimate is never
+//! too high. If it is too low, the account is read again. Bids wait for the first read.
 //!
-//! After the chain refused a deposit or a fee, the coin is not used again until a reading shows more money, or until the
-//! parameters of the market are read again although a reading shows enough money: then the refusal has another cause.
+//! After the chain rejected a deposit or a fee, its denomination is not used until a read shows a higher balance. If
+//! the read shows a sufficient balance, the rejection has another cause, and the denomination is used again after the
+//! next read of the market parameters.
 //!
-//! Two things leave the balance uncertain: a failed reading, and a refusal in spite of enough money. Then one bid goes
-//! alone, and the others wait until it is on the chain: at most one transaction fails.
+//! The balance is uncertain after a failed read, and after a rejection in spite of a sufficient balance. In these
+//! cases, a single bid is sent, and the others wait for its result. At most one transaction fails.
 //!
-//! Bids of one block still fail together when someone else with the key empties the account in the same block. Bids of
-//! one transaction would fail as one, but then any tenant who closes an order could make all of them fail.
+//! Several bids of one block can still fail if another process with the same key spends the balance in that block. The
+//! bids are not combined into one transaction, because then any tenant who closes an order could make all of them fail.
 
 use super::order::{Input, Order, Phase};
 use crate::bidding;
@@ -23,64 +24,64 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Longest time between two readings while an order waits for money.
-const LOOK: Duration = Duration::from_secs(10);
-/// Longest time between two readings otherwise.
-const REST: Duration = Duration::from_secs(60);
-/// Delay of a reading after a transaction, and after a block while an order waits for money: chains with short blocks cost
-/// one query a second.
-const SOON: Duration = Duration::from_secs(1);
+/// Maximum time between two reads while an order waits for the balance.
+const READ_INTERVAL_WAITING: Duration = Duration::from_secs(10);
+/// Maximum time between two reads otherwise.
+const READ_INTERVAL: Duration = Duration::from_secs(60);
+/// Delay of a read after a transaction, and after a block while an order waits for the balance. Limits the load on
+/// chains with short block times to one query per second.
+const READ_DELAY: Duration = Duration::from_secs(1);
 
-/// Balance of the account, and when it is read again.
+/// Estimated account balance, and the schedule of its reads.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Wallet {
-    /// The last reading minus the deposits and fees of bids sent since; `None` before the first reading.
+    /// Last read balance minus the deposits and fees of bids sent since. `None` before the first read.
     coins: Option<BTreeMap<Denom, u128>>,
-    /// The last reading, for comparison with the next one.
+    /// Last read balance, for comparison with the next one.
     read: BTreeMap<Denom, u128>,
-    /// A reading is in flight.
-    asked: bool,
-    /// Deposits that the reading in flight may lack: of bids under way when the reading was requested, and of bids sent
-    /// since.
-    unread: BTreeMap<OrderId, Coin>,
-    /// Height at which the last reading was requested, and whether events of the next block were received already.
-    asked_at: Option<(Height, bool)>,
-    /// The chain refused a deposit while a reading was in flight, so the reading may be older than the refusal.
+    /// True while a read is in flight.
+    is_reading: bool,
+    /// Deposits that the read in flight may not include: of bids in flight when the read was requested, and of bids
+    /// sent since.
+    unconfirmed: BTreeMap<OrderId, Coin>,
+    /// Height at which the last read was requested, and whether events of the next block were already received.
+    requested_at: Option<(Height, bool)>,
+    /// True if the chain rejected a deposit while a read was in flight. The read may be older than the rejection.
     is_outdated: bool,
-    /// The last reading failed.
+    /// True if the last read failed.
     has_failed: bool,
-    /// When to read again.
+    /// Time of the next read.
     next: Option<Mono>,
-    /// An order or a payout waits for money.
-    is_awaited: bool,
-    /// A transaction ended while a reading was in flight.
+    /// True if an order or a payout waits for the balance.
+    has_waiting: bool,
+    /// True if a transaction completed while a read was in flight.
     is_changed: bool,
-    /// Denominations that the chain refused as deposits for lack of money.
-    refused: BTreeMap<Denom, Refusal>,
-    /// The chain refused a transaction because the account cannot pay its fee.
-    fee_refused: Option<Refusal>,
-    /// The chain refused a bid although the account had enough, and has taken none since.
+    /// Denominations that the chain rejected as deposits for insufficient balance.
+    rejected: BTreeMap<Denom, Rejection>,
+    /// Rejection of a transaction because the account cannot pay its fee.
+    fee_rejected: Option<Rejection>,
+    /// True if the chain rejected a bid in spite of a sufficient balance, and has accepted none since.
     is_unexplained: bool,
-    /// The order whose bid goes alone.
-    alone: Option<OrderId>,
-    /// Orders that wait for the reading in flight before they reserve.
+    /// Order with the single bid that is sent while the balance is uncertain.
+    single_bid: Option<OrderId>,
+    /// Orders that wait for the read in flight before they reserve capacity.
     waiting: BTreeSet<OrderId>,
 }
 
-/// A deposit or fee that the chain refused for lack of money.
+/// Rejection of a deposit or a fee for insufficient balance.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Refusal {
-    /// Deposit or fee, and reason, for operators.
+struct Rejection {
+    /// Description with the amount and the reason, for operators.
     message: String,
-    /// Money that was missing, as far as is known.
+    /// Missing amount.
     missing: Coin,
-    /// The account was read after the refusal.
+    /// True if the account was read after the rejection.
     is_read: bool,
-    /// The account had enough at that reading.
+    /// True if the account had a sufficient balance at that read.
     is_unexplained: bool,
 }
 
-impl Refusal {
+impl Rejection {
     fn new(missing: Coin, what: &str, mut reason: String) -> Self {
         bidding::cut(&mut reason);
         Self {
@@ -91,8 +92,8 @@ impl Refusal {
         }
     }
 
-    /// Returns true where the account lacked the money at the first reading and has it now.
-    fn is_over(&self, held: &BTreeMap<Denom, u128>) -> bool {
+    /// Returns true if the first read after the rejection showed too little, and `held` is sufficient.
+    fn is_resolved(&self, held: &BTreeMap<Denom, u128>) -> bool {
         let has_enough = amount(held, &self.missing.denom) >= self.missing.amount;
         self.is_read && !self.is_unexplained && has_enough
     }
@@ -110,7 +111,7 @@ fn amount(held: &BTreeMap<Denom, u128>, denom: &Denom) -> u128 {
 }
 
 impl Wallet {
-    /// Returns the deposit of the next bid: the first of the configured ones that the chain takes and the account can
+    /// Returns the deposit of the next bid: the first configured deposit that the chain accepts and the account can
     /// pay.
     pub(in crate::engine) fn deposit<'a>(
         &self,
@@ -121,23 +122,23 @@ impl Wallet {
         bidding::deposits(config, params).find(|coin| self.sendable(coin, fee) > 0)
     }
 
-    /// Returns how many bids with this deposit may be sent now.
+    /// Returns the number of bids with this deposit that may be sent now.
     fn sendable(&self, deposit: &Coin, fee: &Coin) -> u128 {
         let payable = self.payable(deposit, fee);
         if self.is_uncertain() {
-            payable.min(u128::from(self.alone.is_none()))
+            payable.min(u128::from(self.single_bid.is_none()))
         } else {
             payable
         }
     }
 
-    /// Returns how many bids with this deposit the account can pay, as far as is known.
+    /// Returns the number of bids with this deposit that the account can pay, by the estimated balance.
     fn payable(&self, deposit: &Coin, fee: &Coin) -> u128 {
-        if self.refused.contains_key(&deposit.denom) || self.fee_refused.is_some() {
+        if self.rejected.contains_key(&deposit.denom) || self.fee_rejected.is_some() {
             return 0;
         }
         let Some(coins) = &self.coins else { return 1 };
-        // What costs nothing can be paid without end.
+        // A cost of zero does not limit the number.
         let times = |denom, cost| amount(coins, denom).checked_div(cost).unwrap_or(u128::MAX);
         if deposit.denom == fee.denom {
             return times(&deposit.denom, deposit.amount.saturating_add(fee.amount));
@@ -145,85 +146,89 @@ impl Wallet {
         times(&deposit.denom, deposit.amount).min(times(&fee.denom, fee.amount))
     }
 
-    /// True while one bid goes alone.
+    /// Returns true if only a single bid may be sent.
     const fn is_uncertain(&self) -> bool {
         self.has_failed || self.is_unexplained
     }
 
-    /// The chain refused this deposit for lack of money.
-    fn refuse(&mut self, deposit: Coin, reason: String, now: Mono) {
+    /// Records that the chain rejected a deposit for insufficient balance.
+    fn reject_deposit(&mut self, deposit: Coin, reason: String, now: Mono) {
         let what = format!("{deposit} and the fee");
         let denom = Denom::clone(&deposit.denom);
-        self.refused.insert(denom, Refusal::new(deposit, &what, reason));
-        self.refused_at(now);
+        self.rejected
+            .insert(denom, Rejection::new(deposit, &what, reason));
+        self.read_after_rejection(now);
     }
 
-    /// The chain refused a transaction because the account cannot pay its fee.
-    fn refuse_fee(&mut self, fee: &Coin, reason: String, now: Mono) {
+    /// Records that the chain rejected a transaction because the account cannot pay its fee.
+    fn reject_fee(&mut self, fee: &Coin, reason: String, now: Mono) {
         let what = format!("the fee of a transaction in {}", fee.denom);
-        self.fee_refused = Some(Refusal::new(fee.clone(), &what, reason));
-        self.refused_at(now);
+        self.fee_rejected = Some(Rejection::new(fee.clone(), &what, reason));
+        self.read_after_rejection(now);
     }
 
-    fn refused_at(&mut self, now: Mono) {
-        self.is_outdated |= self.asked;
-        self.is_awaited = true;
+    fn read_after_rejection(&mut self, now: Mono) {
+        self.is_outdated |= self.is_reading;
+        self.has_waiting = true;
         self.next = Some(now);
     }
 
-    /// The parameters of the market were read.
+    /// Clears rejections with another cause after the market parameters were read.
     pub(in crate::engine) fn parameters_read(&mut self) {
-        // Where too little is left, only more money helps.
-        let stands = |refusal: &Refusal| !refusal.is_unexplained;
-        self.refused.retain(|_, refusal| stands(refusal));
-        self.fee_refused.take_if(|refusal| !stands(refusal));
+        // A rejection for insufficient balance is cleared only by a higher balance.
+        let stands = |rejection: &Rejection| !rejection.is_unexplained;
+        self.rejected.retain(|_, rejection| stands(rejection));
+        self.fee_rejected.take_if(|rejection| !stands(rejection));
     }
 
-    /// A block has ended.
+    /// Schedules a read at the end of a block if it is needed.
     pub(in crate::engine) fn block(&mut self, now: Mono) {
-        if self.is_awaited || self.next.is_none() {
+        if self.has_waiting || self.next.is_none() {
             self.read_soon(now);
         }
     }
 
     fn read_soon(&mut self, now: Mono) {
-        let soon = now.plus(SOON);
+        let soon = now.plus(READ_DELAY);
         self.next = Some(self.next.map_or(soon, |at| at.min(soon)));
     }
 
-    /// A bid of this order with this deposit is on its way.
+    /// Subtracts the deposit and the fee of a bid that is being sent.
     pub(in crate::engine) fn send(&mut self, order: &OrderId, deposit: &Coin, fee: &Coin) {
         self.spend(deposit);
         self.spend(fee);
-        if self.asked {
-            self.unread.insert(order.clone(), deposit.clone());
+        if self.is_reading {
+            self.unconfirmed.insert(order.clone(), deposit.clone());
         }
         if self.is_uncertain() {
-            self.alone = Some(order.clone());
+            self.single_bid = Some(order.clone());
         }
     }
 
-    /// A bid of this order has its outcome, or the order is over. Returns true where the bid went alone.
+    /// Processes the result of a bid, or the end of its order. Returns true if the bid was sent as the single one.
     pub(in crate::engine) fn sent(&mut self, order: &OrderId, has_landed: bool) -> bool {
-        let was_alone = self.alone.take_if(|alone| alone == order).is_some();
-        if was_alone && has_landed {
+        let was_single = self
+            .single_bid
+            .take_if(|single_bid| single_bid == order)
+            .is_some();
+        if was_single && has_landed {
             self.is_unexplained = false;
-            // The next reading may fail too, but bids go through.
+            // Bids succeed, so the next reads need not succeed.
             self.has_failed = false;
         }
-        was_alone
+        was_single
     }
 
     fn spend(&mut self, coin: &Coin) {
         let held = self.coins.as_mut().and_then(|coins| coins.get_mut(&coin.denom));
         if let Some(held) = held {
-            // What is known errs towards too little, so it may be less than what is spent.
+            // The estimate may be too low, so the subtraction saturates.
             *held = held.saturating_sub(coin.amount);
         }
     }
 
-    /// Stores a reading and returns true where it shows more money for fees. Deposits and fees that the reading may lack
-    /// are subtracted.
+    /// Stores a balance, minus the deposits and fees that the read may not include. Returns true if the balance for
+    /// fees has increased.
     fn take(&mut self, balances: Vec<Coin>, fee: &Coin) -> bool {
         let read: BTreeMap<Denom, u128> = balances.into_iter().map(|c| (c.denom, c.amount)).collect();
         let before = std::mem::replace(&mut self.read, read.clone());
@@ -231,29 +236,29 @@ impl Wallet {
         let is_more = |denom: &Denom| is_first || amount(&read, denom) > amount(&before, denom);
         let has_more = read.keys().any(is_more);
         if !self.is_outdated {
-            // Also where an outdated reading showed the money before, so that it is not more now.
-            self.refused.retain(|_, refusal| !refusal.is_over(&read));
-            let refusals = self.refused.values_mut().chain(&mut self.fee_refused);
-            for refusal in refusals {
-                refusal.read(&read);
-                self.is_unexplained |= refusal.is_unexplained;
+            // Required in addition to `has_more`, because an outdated read may already have shown the balance.
+            self.rejected.retain(|_, rejection| !rejection.is_resolved(&read));
+            let rejections = self.rejected.values_mut().chain(&mut self.fee_rejected);
+            for rejection in rejections {
+                rejection.read(&read);
+                self.is_unexplained |= rejection.is_unexplained;
             }
             if has_more {
-                self.refused.clear();
+                self.rejected.clear();
             }
-            self.fee_refused.take_if(|_| is_more(&fee.denom));
+            self.fee_rejected.take_if(|_| is_more(&fee.denom));
         }
         let has_more_fee = is_more(&fee.denom);
         self.coins = Some(read);
-        for deposit in std::mem::take(&mut self.unread).values() {
+        for deposit in std::mem::take(&mut self.unconfirmed).values() {
             self.spend(deposit);
             self.spend(fee);
         }
         has_more_fee
     }
 
-    /// What is there, for people.
-    fn shown(&self) -> String {
+    /// Formats the balance for messages.
+    fn format_balance(&self) -> String {
         let coin = |(denom, amount): (&Denom, &u128)| format!("{amount}{denom}");
         let coins: Vec<String> = self.coins.iter().flatten().map(coin).collect();
         if coins.is_empty() {
@@ -263,58 +268,58 @@ impl Wallet {
         }
     }
 
-    /// When it is read again.
+    /// Returns the time of the next read.
     pub(in crate::engine) fn deadline(&self) -> Option<Mono> {
-        self.next.filter(|_| !self.asked)
+        self.next.filter(|_| !self.is_reading)
     }
 }
 
 impl Engine {
-    /// Reads the account, unless a reading is in flight.
+    /// Reads the account balance, unless a read is in flight.
     pub(in crate::engine) fn read_wallet(&mut self) {
-        if self.market.wallet.asked || self.role.is_stopping() {
+        if self.market.wallet.is_reading || self.role.is_stopping() {
             return;
         }
         let deposits = self.config.bid_deposits().map(|c| &c.denom);
         let fee = Some(&self.config.bid_fee.denom).filter(|denom| !denom.is_empty());
         let mut denoms: Vec<Denom> = deposits.chain(fee).cloned().collect();
         denoms.sort_unstable();
-        // Two deposits in one denomination take one query.
+        // Several deposits in one denomination need one query.
         denoms.dedup();
         let machines = self.market.orders.machines().into_iter();
-        let under_way = machines.filter_map(|(id, m)| Some((id.clone(), m.deposit_under_way()?.clone())));
-        self.market.wallet.unread = under_way.collect();
-        self.market.wallet.asked = true;
-        self.market.wallet.asked_at = Some(self.within());
+        let in_flight = machines.filter_map(|(id, m)| Some((id.clone(), m.deposit_in_flight()?.clone())));
+        self.market.wallet.unconfirmed = in_flight.collect();
+        self.market.wallet.is_reading = true;
+        self.market.wallet.requested_at = Some(self.position());
         self.market.wallet.next = None;
         self.call(Target::Wallet, Call::FetchBalances(denoms));
     }
 
-    /// Reads the account before the bids of a block that brings orders: money may have left it unnoticed, and each
-    /// refused bid costs a fee.
+    /// Reads the account balance before bidding on the orders of a block. The balance may have been spent by others,
+    /// and each rejected bid costs a fee.
     pub(in crate::engine) fn read_wallet_for_orders(&mut self) {
-        let is_fresh = self.market.wallet.asked_at == Some(self.within());
+        let is_fresh = self.market.wallet.requested_at == Some(self.position());
         if !is_fresh && self.cx(&self.config).may_bid() {
             self.read_wallet();
         }
     }
 
-    fn within(&self) -> (Height, bool) {
+    fn position(&self) -> (Height, bool) {
         (self.progress.height(), self.progress.within_block())
     }
 
-    /// True when the order has to wait for a reading; the order reserves once the reading came.
+    /// Returns true if the order must wait for a read. The order reserves capacity after the read.
     pub(in crate::engine) fn awaits_wallet(&mut self, id: &OrderId) -> bool {
         let wallet = &mut self.market.wallet;
-        // Where readings fail, no bid waits for one.
-        let waits = wallet.asked && !wallet.has_failed;
+        // If reads fail, bids do not wait for them.
+        let waits = wallet.is_reading && !wallet.has_failed;
         if waits {
             wallet.waiting.insert(id.clone());
         }
         waits
     }
 
-    /// Reads the account where a reading is due.
+    /// Reads the account balance if a read is due.
     pub(in crate::engine) fn drive_wallet(&mut self) {
         let now = self.progress.mono();
         if self.market.wallet.next.is_none_or(|at| at > now) {
@@ -323,35 +328,36 @@ impl Engine {
         if self.cx(&self.config).may_write() {
             self.read_wallet();
         } else {
-            self.market.wallet.next = Some(now.plus(REST));
+            self.market.wallet.next = Some(now.plus(READ_INTERVAL));
         }
     }
 
-    /// A transaction of ours has its outcome, so the balance is another one.
+    /// Processes the result of any transaction, which changes the balance.
     pub(in crate::engine) fn transaction_ended(&mut self, result: &Result<TxOutcome, Failure>) {
         let now = self.progress.mono();
         let wallet = &mut self.market.wallet;
         match result {
-            // It was not sent.
+            // Not sent, so the balance is unchanged.
             Err(_) => {}
             Ok(TxOutcome::Rejected {
                 error: TxError::FeeUnpaid,
                 code,
                 log,
             }) => {
-                wallet.refuse_fee(&self.config.bid_fee, format!("{code}: {log}"), now);
+                wallet.reject_fee(&self.config.bid_fee, format!("{code}: {log}"), now);
             }
             Ok(TxOutcome::Committed { .. } | TxOutcome::Rejected { .. } | TxOutcome::Unknown { .. }) => {
-                wallet.is_changed |= wallet.asked;
+                wallet.is_changed |= wallet.is_reading;
                 wallet.read_soon(now);
             }
         }
     }
 
-    /// The account was read: as many orders go on as it can pay for. A failure changes nothing that is known.
+    /// Processes the result of `FetchBalances`, and wakes as many orders as the balance can pay. A failure changes
+    /// nothing.
     pub(in crate::engine) fn wallet_read(&mut self, result: Result<Vec<Coin>, Failure>) {
         let missing = self.deposit_missing();
-        self.market.wallet.asked = false;
+        self.market.wallet.is_reading = false;
         self.market.wallet.has_failed = result.is_err();
         let mut has_more_fee = false;
         if let Ok(balances) = result {
@@ -359,18 +365,18 @@ impl Engine {
         }
         let is_outdated = std::mem::take(&mut self.market.wallet.is_outdated);
         let is_changed = std::mem::take(&mut self.market.wallet.is_changed);
-        // Nothing else of a reading shows in the status.
+        // The status contains nothing else of the balance.
         self.changes += u64::from(self.deposit_missing() != missing);
         self.reserve_waiting();
-        let is_unfunded = !self.unfunded().is_empty();
+        let is_unfunded = !self.unfunded_orders().is_empty();
         let wallet = &mut self.market.wallet;
-        wallet.is_awaited = is_unfunded || wallet.fee_refused.is_some();
-        let pause = match (is_outdated, is_changed, wallet.is_awaited) {
+        wallet.has_waiting = is_unfunded || wallet.fee_rejected.is_some();
+        let pause = match (is_outdated, is_changed, wallet.has_waiting) {
             (true, ..) => Duration::ZERO,
-            (_, true, _) => SOON,
-            // After a failure too: as long as something waits, the account is read.
-            (_, _, true) => LOOK,
-            (false, false, false) => REST,
+            (_, true, _) => READ_DELAY,
+            // Also after a failure: the account is read while orders wait.
+            (_, _, true) => READ_INTERVAL_WAITING,
+            (false, false, false) => READ_INTERVAL,
         };
         wallet.next = Some(self.progress.mono().plus(pause));
         self.wake_unfunded();
@@ -379,29 +385,29 @@ impl Engine {
         }
     }
 
-    fn unfunded(&self) -> Vec<OrderId> {
+    fn unfunded_orders(&self) -> Vec<OrderId> {
         let machines = self.market.orders.machines().into_iter();
         let unfunded = machines.filter(|(_, m)| *m.phase() == Phase::Unfunded);
         unfunded.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Wakes as many orders as the account can pay for: the refusal of any other may cost a fee.
+    /// Wakes as many orders as the balance can pay. More bids would be rejected and cost fees.
     pub(in crate::engine) fn wake_unfunded(&mut self) {
         let fee = &self.config.bid_fee;
-        let deposits = bidding::deposits(&self.config, self.market.facts.params());
+        let deposits = bidding::deposits(&self.config, self.market.provider_data.params());
         let sendable = deposits.map(|coin| self.market.wallet.sendable(coin, fee));
-        // Where the chain takes none of the deposits, no money helps, and every order is declined for it.
+        // Without an accepted deposit, a higher balance does not help, and each order is declined.
         let sendable = sendable.reduce(u128::saturating_add).unwrap_or(u128::MAX);
         let sendable = usize::try_from(sendable).unwrap_or(usize::MAX);
-        for id in self.unfunded().into_iter().take(sendable) {
+        for id in self.unfunded_orders().into_iter().take(sendable) {
             self.drive_order(&id, Input::Wake);
         }
     }
 
-    /// Orders that waited for the reading go on.
+    /// Continues the orders that waited for a read.
     fn reserve_waiting(&mut self) {
         for id in std::mem::take(&mut self.market.wallet.waiting) {
-            // The order may have ended meanwhile.
+            // The order may have ended in the meantime.
             let phase = self.market.orders.get(&id).map(Order::phase);
             if matches!(phase, Some(Phase::Reserving)) {
                 self.reserve(&id);
@@ -409,62 +415,62 @@ impl Engine {
         }
     }
 
-    /// Balance and cost of a bid, and what the chain refused.
-    fn too_little(&self) -> String {
+    /// Describes the balance, the cost of a bid and the rejections.
+    fn describe_shortage(&self) -> String {
         let wallet = &self.market.wallet;
         let fee = &self.config.bid_fee;
-        let wanted = bidding::deposits(&self.config, self.market.facts.params());
+        let wanted = bidding::deposits(&self.config, self.market.provider_data.params());
         let wanted: Vec<String> = wanted.map(ToString::to_string).collect();
-        let mut message = format!("a bid takes {}", wanted.join(" or "));
+        let mut message = format!("a bid requires {}", wanted.join(" or "));
         if fee.amount > 0 {
             message.push_str(&format!(" and about {fee} for its fee"));
         }
-        message.push_str(&format!(", the account has {}", wallet.shown()));
-        for refusal in wallet.refused.values().chain(&wallet.fee_refused) {
+        message.push_str(&format!(", the account has {}", wallet.format_balance()));
+        for rejection in wallet.rejected.values().chain(&wallet.fee_rejected) {
             message.push_str("; ");
-            message.push_str(&refusal.message);
+            message.push_str(&rejection.message);
         }
-        if wallet.is_uncertain() && wallet.alone.is_some() {
+        if wallet.is_uncertain() && wallet.single_bid.is_some() {
             message.push_str("; one bid is tried before the others, because the balance is uncertain");
         }
         message
     }
 
-    /// Returns why no bid can be paid; `None` where one can, or where nothing is known of the balance.
+    /// Returns the reason why no bid can be paid, or `None` if one can be paid or the balance is unknown.
     pub(in crate::engine) fn deposit_missing(&self) -> Option<String> {
         let wallet = &self.market.wallet;
-        let mut deposits = bidding::deposits(&self.config, self.market.facts.params()).peekable();
-        // Where the chain takes none of the deposits, no money helps.
+        let mut deposits = bidding::deposits(&self.config, self.market.provider_data.params()).peekable();
+        // Without an accepted deposit, a higher balance does not help.
         deposits.peek()?;
         let is_payable = deposits.any(|coin| wallet.payable(coin, &self.config.bid_fee) > 0);
-        (!is_payable).then(|| self.too_little())
+        (!is_payable).then(|| self.describe_shortage())
     }
 
-    /// The chain refused this deposit for lack of money.
-    pub(in crate::engine) fn money_refused(&mut self, deposit: Coin, reason: String) {
+    /// Records that the chain rejected a deposit for insufficient balance.
+    pub(in crate::engine) fn deposit_rejected(&mut self, deposit: Coin, reason: String) {
         let now = self.progress.mono();
-        self.market.wallet.refuse(deposit, reason, now);
+        self.market.wallet.reject_deposit(deposit, reason, now);
     }
 
-    /// An order waits for money.
-    pub(in crate::engine) fn money_awaited(&mut self, id: &OrderId, is_news: bool) {
-        if is_news {
-            let (order, message) = (id.clone(), self.too_little());
+    /// Records that an order waits for the balance.
+    pub(in crate::engine) fn balance_awaited(&mut self, id: &OrderId, is_first: bool) {
+        if is_first {
+            let (order, message) = (id.clone(), self.describe_shortage());
             self.publish(Event::BidUnfunded { order, message });
         }
-        // Money may have come back since the last reading.
+        // The balance may have increased since the last read.
         let now = self.progress.mono();
         let wallet = &mut self.market.wallet;
-        if !wallet.is_awaited {
-            wallet.is_awaited = true;
+        if !wallet.has_waiting {
+            wallet.has_waiting = true;
             wallet.next = Some(now);
         }
     }
 }
 
 impl Order {
-    /// The deposit of a bid that may be on its way.
-    fn deposit_under_way(&self) -> Option<&Coin> {
+    /// Returns the deposit of a bid that may be in flight.
+    fn deposit_in_flight(&self) -> Option<&Coin> {
         let sent = matches!(self.phase(), Phase::Bidding { .. } | Phase::Unsure { .. });
         self.deposit().filter(|_| sent)
     }

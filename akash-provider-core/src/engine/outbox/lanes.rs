@@ -1,13 +1,13 @@
-//! Calls to the cluster for one lease go one at a time, whoever wants them: a tenant may send a new manifest
-//! while the old one is being deployed.
+//! Per-lease queues of cluster calls. The engine sends the calls of one lease one at a time, because a tenant may
+//! submit a new manifest while the previous one is being deployed.
 //!
-//! A deploy that declares a hostname also waits for the deploys of other leases that still declare it: one that was
-//! under way when the name moved would take it back. Whoever waits has the higher number, so nobody waits in a
-//! circle.
+//! A deploy that declares a hostname also waits for the deploys of other leases that declare the same hostname.
+//! Otherwise, a deploy in flight could take a transferred hostname back. Only a call with a higher id waits for a call
+//! with a lower id, so deadlocks cannot occur.
 //!
-//! A deploy writes the record of what it deploys. So none of a lease goes between the recording of a new manifest
-//! and its acceptance, and one that has waited goes with the newest manifest: what was accepted is never written
-//! over with what was before.
+//! A deploy writes the record of its workload. No deploy of a lease starts between the recording and the acceptance of
+//! a new manifest, and a queued deploy uses the newest manifest. An older manifest therefore never overwrites an
+//! accepted one.
 
 use crate::cluster::WorkloadSpec;
 use crate::engine::{Call, Completion, Effect, EffectId, Engine};
@@ -20,13 +20,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-/// What a call does to a workload.
+/// Workload that a call affects.
 enum Subject<'a> {
-    /// It brings this: the workload is recorded, or deployed.
+    /// Workload that the call records or deploys.
     Deployment(&'a WorkloadSpec),
-    /// It takes away what this lease has.
+    /// Lease with the workload that the call tears down.
     Lease(&'a LeaseId),
-    /// It is about none.
+    /// No workload.
     None,
 }
 
@@ -50,7 +50,7 @@ impl Call {
         }
     }
 
-    /// The lease whose workload it is about.
+    /// Returns the lease of the workload that the call affects.
     fn workload(&self) -> Option<&LeaseId> {
         match self.subject() {
             Subject::Deployment(deployment) => Some(&deployment.lease),
@@ -60,39 +60,38 @@ impl Call {
     }
 }
 
-/// A call that waits.
+/// A call waiting in a lane.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Queued {
+struct QueuedCall {
     id: EffectId,
     call: Call,
-    /// Deploys of other leases that end before it goes.
+    /// Deploys of other leases that must complete first.
     after: BTreeSet<EffectId>,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Lane {
     in_flight: Option<EffectId>,
-    /// A manifest was recorded that is not accepted yet: no deploy goes.
+    /// True if a manifest was recorded but not yet accepted. Deploys wait in this case.
     recording: bool,
-    queue: VecDeque<Queued>,
+    queue: VecDeque<QueuedCall>,
 }
 
-/// The calls to the cluster that have not ended, by lease.
+/// Incomplete calls to the cluster, by lease.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Lanes {
     by_lease: FxHashMap<LeaseId, Lane>,
     lease_of: FxHashMap<EffectId, LeaseId>,
     deploys: FxHashMap<EffectId, Arc<WorkloadSpec>>,
-    /// What is declared by deploys that have not ended. Names of equal hash wait for each other for nothing, which
-    /// costs a moment.
+    /// Hashes of the hostnames that incomplete deploys declare. A hash collision only delays a deploy.
     declaring: BTreeSet<(u64, EffectId)>,
     followers: FxHashMap<EffectId, BTreeSet<LeaseId>>,
-    /// Leases of which a manifest was recorded that is not accepted yet.
+    /// Leases with a manifest that was recorded but not yet accepted.
     recording: FxHashMap<DeploymentId, BTreeSet<LeaseId>>,
 }
 
 impl Lanes {
-    /// Covers the secrets of manifests.
+    /// Hides the secrets of manifests.
     pub(super) fn hide(&mut self, cover: &Cover<'_>) {
         for queued in self.by_lease.values_mut().flat_map(|lane| &mut lane.queue) {
             hide_in_call(&mut queued.call, cover);
@@ -102,7 +101,7 @@ impl Lanes {
             .for_each(|spec| hide_in_spec(spec, cover));
     }
 
-    /// Takes a call in and says which of its lease may go now.
+    /// Queues a call, and returns the call of this lease that can be sent now.
     fn enter(&mut self, id: EffectId, lease: LeaseId, call: Call) -> Option<(EffectId, Call)> {
         // Records and teardowns declare no hostnames.
         let after = if let Call::Deploy { deployment, .. } = &call {
@@ -115,11 +114,11 @@ impl Lanes {
         }
         self.lease_of.insert(id, lease.clone());
         let lane = self.by_lease.entry(lease.clone()).or_default();
-        lane.queue.push_back(Queued { id, call, after });
+        lane.queue.push_back(QueuedCall { id, call, after });
         self.next(&lease)
     }
 
-    /// Remembers what a deploy declares; returns the deploys of other leases that declare the same.
+    /// Stores the hostnames that a deploy declares, and returns the deploys of other leases that declare any of them.
     fn declare(
         &mut self,
         id: EffectId,
@@ -139,20 +138,20 @@ impl Lanes {
         after
     }
 
-    /// The next call of a lease, where it may go now.
+    /// Removes and returns the next call of a lease, or `None` if no call can be sent now.
     fn next(&mut self, lease: &LeaseId) -> Option<(EffectId, Call)> {
         let lane = self.by_lease.get_mut(lease)?;
         if lane.in_flight.is_some() {
             return None;
         }
-        let held = lane.recording;
-        let may_go = |first: &Queued| {
+        let recording = lane.recording;
+        let may_go = |first: &QueuedCall| {
             let is_deploy = matches!(first.call, Call::Deploy { .. });
-            first.after.is_empty() && !(held && is_deploy)
+            first.after.is_empty() && !(recording && is_deploy)
         };
         let may_go = lane.queue.front().is_some_and(may_go);
         let Some(first) = may_go.then(|| lane.queue.pop_front()).flatten() else {
-            if lane.queue.is_empty() && !held {
+            if lane.queue.is_empty() && !recording {
                 self.by_lease.remove(lease);
             }
             return None;
@@ -166,8 +165,8 @@ impl Lanes {
         Some((first.id, first.call))
     }
 
-    /// A deployment's manifest was accepted, or given up; returns the leases of which another call may go now.
-    fn recording_ended(&mut self, id: &DeploymentId) -> BTreeSet<LeaseId> {
+    /// Unblocks the deploys of a deployment after its manifest was accepted or rejected. Returns the affected leases.
+    fn end_recording(&mut self, id: &DeploymentId) -> BTreeSet<LeaseId> {
         let leases = self.recording.remove(id).unwrap_or_default();
         for lease in &leases {
             if let Some(lane) = self.by_lease.get_mut(lease) {
@@ -177,8 +176,8 @@ impl Lanes {
         leases
     }
 
-    /// A call has ended; returns the leases of which another may go now.
-    fn ended(&mut self, id: EffectId) -> Vec<LeaseId> {
+    /// Removes a completed call, and returns the leases that may be able to send their next call.
+    fn complete(&mut self, id: EffectId) -> Vec<LeaseId> {
         let Some(lease) = self.lease_of.remove(&id) else {
             return Vec::new();
         };
@@ -205,7 +204,7 @@ fn hashes(deployment: &WorkloadSpec) -> impl Iterator<Item = u64> {
 }
 
 impl Engine {
-    /// Lets a call go, now or when those before it have ended.
+    /// Sends a call now, or queues the call behind earlier calls of its lease.
     pub(super) fn send(&mut self, id: EffectId, call: Call) {
         let Some(lease) = call.workload().cloned() else {
             return self.outbox.emit(Effect::Call(id, call));
@@ -217,64 +216,64 @@ impl Engine {
         }
     }
 
-    /// A call for this lease may go, if one waits.
-    pub(super) fn next_in_lane(&mut self, lease: &LeaseId) {
+    /// Sends the next call of a lease if one is ready.
+    pub(super) fn send_next(&mut self, lease: &LeaseId) {
         if let Some((id, call)) = self.outbox.lanes.next(lease) {
             self.send_queued(id, call);
         }
     }
 
-    /// A call for the cluster has ended and what follows of it is known.
-    pub(super) fn call_ended(&mut self, id: EffectId) {
+    /// Updates the lanes after the completion of a call was processed.
+    pub(super) fn call_completed(&mut self, id: EffectId) {
         let lease = self.outbox.lanes.lease_of.get(&id).cloned();
-        let mut next = self.outbox.lanes.ended(id);
+        let mut next = self.outbox.lanes.complete(id);
         if let Some(deployment) = lease.as_ref().map(LeaseId::deployment)
             && !self.is_recording(deployment)
         {
-            next.extend(self.outbox.lanes.recording_ended(deployment));
+            next.extend(self.outbox.lanes.end_recording(deployment));
         }
         for lease in next {
-            self.next_in_lane(&lease);
+            self.send_next(&lease);
         }
     }
 
-    /// A deploy that has waited is made of what is wanted now; nothing where that is the same.
-    fn newest(&mut self, call: &Call, epoch: u64) -> Option<Call> {
+    /// Returns a deploy of the newest manifest in place of a queued deploy, or `None` if the queued deploy is current.
+    fn newest_deploy(&mut self, call: &Call, epoch: u64) -> Option<Call> {
         let Call::Deploy { deployment, .. } = call else {
             return None;
         };
         self.leases.deploy_newest(&deployment.lease, epoch)
     }
 
-    /// A call that has waited goes, or fails where it may no longer be made.
+    /// Sends a queued call, or fails the call if this instance may no longer make it.
     fn send_queued(&mut self, id: EffectId, call: Call) {
         let config = Arc::clone(&self.config);
         let cx = self.cx(&config);
-        // What was wanted before another led may no longer be right.
+        // A call queued under an earlier leadership epoch may be outdated.
         let outdated = match call.subject() {
             Subject::Deployment(deployment) => deployment.epoch != cx.epoch(),
             Subject::Lease(_) | Subject::None => false,
         };
         if cx.may_write() && !outdated {
-            let Some(newest) = self.newest(&call, cx.epoch()) else {
+            let Some(newest) = self.newest_deploy(&call, cx.epoch()) else {
                 return self.outbox.emit(Effect::Call(id, call));
             };
-            // It may declare other names, so it may have others to wait for.
-            let next = self.outbox.lanes.ended(id);
+            // The newest manifest may declare other hostnames, so the deploy is queued again.
+            let next = self.outbox.lanes.complete(id);
             self.send(id, newest);
             for lease in next {
-                self.next_in_lane(&lease);
+                self.send_next(&lease);
             }
             return;
         }
         let failure = Failure {
             kind: ErrorKind::Unavailable,
             transient: true,
-            message: "it may no longer be made by this instance".to_owned(),
+            message: "this instance no longer leads, or is stopping".to_owned(),
         };
         let completion = match call.subject() {
             Subject::Lease(_) => Completion::Teardown(Err(failure)),
-            // Whatever waits here is about a workload.
+            // Every queued call affects a workload.
             Subject::Deployment(_) | Subject::None => Completion::Cluster(Err(failure)),
         };
         self.completed(id, completion);
@@ -287,7 +286,7 @@ mod tests {
     use crate::sdl;
 
     #[test]
-    fn nothing_secret_is_left_of_calls_that_run_and_of_calls_that_wait() {
+    fn hides_secrets_of_queued_and_running_calls() {
         let text = include_str!("../../../tests/data/sdl/ports-and-proxy.yaml");
         let lease: LeaseId =
             "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm/1/1/1/akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm"

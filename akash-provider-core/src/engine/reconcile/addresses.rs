@@ -1,15 +1,15 @@
-//! Leased addresses: what is declared, held against what leases were deployed with.
+//! Comparison of declared IP addresses with the addresses that leases were deployed with.
 
 use crate::cluster::{IpDeclaration, WorkloadSpec};
 use crate::types::LeaseId;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 
-/// What a list of the cluster shows of addresses.
+/// Declared IP addresses in a listing of the cluster.
 #[derive(Debug)]
 pub(in crate::engine) struct Addresses<'a> {
     of_lease: FxHashMap<&'a LeaseId, BTreeSet<&'a IpDeclaration>>,
-    /// Addresses with a lease that holds them.
+    /// Lease of each address.
     holders: FxHashMap<&'a str, &'a LeaseId>,
 }
 
@@ -27,8 +27,8 @@ impl<'a> Addresses<'a> {
         }
     }
 
-    /// An address that a lease was deployed with and that is not declared so, or one that is declared and not
-    /// wanted. One that another lease holds is not missed: it moves only on the tenant's command.
+    /// Returns a difference between the deployed and the declared addresses of a lease. An address held by another
+    /// lease is not a difference, because it moves only on the tenant's request.
     pub(in crate::engine) fn difference(&self, deployment: &WorkloadSpec) -> Option<String> {
         let nothing = BTreeSet::new();
         let declared = self.of_lease.get(&deployment.lease).unwrap_or(&nothing);

@@ -1,7 +1,6 @@
-//! From a list of what the cluster has to machines and claims of hostnames.
+//! Applies a listing of the cluster to the workloads and the hostname claims.
 //!
-//! What the list lacks, or has otherwise than it is wanted, is deployed anew; what it has that cannot be used ends
-//! nothing.
+//! Missing or different workloads are deployed again. An unusable record closes no lease.
 
 use super::addresses::Addresses;
 use crate::cluster::{DeclaredHostname, Listing, Remains, Unusable, WorkloadSpec};
@@ -14,15 +13,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Engine {
-    /// Takes over what the cluster has of ours, and deploys anew what it lost.
+    /// Adopts the workloads of this provider in the cluster, and deploys missing workloads again.
     pub(in crate::engine) fn apply_workloads(&mut self, workloads: Workloads) {
         let fresh = !self.progress.cluster_known();
-        if fresh && !self.scan.shows_all() {
-            // Another leader may have written after this list was made; a newer one is on its way.
+        if fresh && !self.scan.is_listing_complete() {
+            // Another leader may have written after this listing. A newer listing has been requested.
             return;
         }
-        // Compared with what is wanted before any of it is taken over.
-        let misled = self.misled(&workloads);
+        // Compared before the listing changes the machines.
+        let misrouted = self.misrouted_workloads(&workloads);
         let Listing {
             deployments,
             unusable,
@@ -34,47 +33,47 @@ impl Engine {
         let deployments = deployments.into_iter().filter(|d| ours(&d.lease));
         let deployments: Vec<_> = deployments.map(Arc::new).collect();
         let mut declared = workloads.hostnames.unwrap_or_default();
-        // Automatic names follow from their lease and are claimed by nobody.
+        // Automatic hostnames derive from the lease id and are not claimed.
         declared.retain(|h| ours(&h.lease) && !self.is_automatic(&h.hostname));
         let unusable = self.unusable_leases(&unusable);
-        self.judge_records(fresh, &deployments, &unusable, place);
+        self.check_records(fresh, &deployments, &unusable, place);
         let there: BTreeSet<&LeaseId> = deployments.iter().map(|d| &d.lease).collect();
         if fresh {
-            self.leases.forget_names();
+            self.leases.clear_hostnames();
         } else {
-            let mut lost = self.lost_workloads(&there, &incomplete);
-            lost.extend(misled.into_iter().map(|(lease, _)| lease));
-            // Each once, whatever it lacks, in an order that can be repeated.
+            let mut lost = self.missing_workloads(&there, &incomplete);
+            lost.extend(misrouted.into_iter().map(|(lease, _)| lease));
+            // Each lease once, in a deterministic order.
             for id in BTreeSet::from_iter(lost) {
                 self.redeploy(&id);
             }
         }
-        // Claims before machines, because a machine deploys with the names its lease holds.
+        // Hostnames are claimed first, because a deploy uses the hostnames that its lease holds.
         self.adopt_declared(&declared, &deployments);
         for deployment in &deployments {
             if fresh || !self.has_manifest(&deployment.lease) {
-                self.adopt_names(deployment);
+                self.adopt_hostnames(deployment);
             }
         }
-        // Before the workloads are taken over, because nothing is deployed while this is not so.
+        // Set before the workloads are processed, because deploys require it.
         self.progress.set_cluster_known(true);
         for deployment in &deployments {
-            self.workload_found(deployment, fresh);
+            self.adopt_workload(deployment, fresh);
         }
         if fresh {
-            self.keep_unlisted(&there);
+            self.redeploy_unlisted(&there);
         }
-        self.take_back_unwanted(&declared);
-        self.hand_out_names();
-        self.tell_deployments(&unusable);
+        self.purge_unwanted_hostnames(&declared);
+        self.assign_free_hostnames();
+        self.notify_deployments(&unusable);
     }
 
-    /// Live leases of which the cluster has something that cannot be used, and what.
+    /// Returns the active leases with an unusable record or workload, with the problem.
     fn unusable_leases(&self, unusable: &[Unusable]) -> BTreeMap<LeaseId, (Remains, Arc<str>)> {
         if unusable.is_empty() {
             return BTreeMap::new();
         }
-        // By what they say, and by their names: one that does not say whose it is has the name of its lease.
+        // An object without a lease id is assigned by its name.
         let named: BTreeMap<String, LeaseId> = self
             .leases
             .workloads()
@@ -89,9 +88,10 @@ impl Engine {
         found.filter(|(lease, _)| self.has_lease(lease)).collect()
     }
 
-    /// A start that finds leases on the chain and no record of any of them looks in a wrong place, or has lost
-    /// everything: nothing is ended until a record is found, or an operator says that it is so.
-    fn judge_records(
+    /// Holds all closes if the chain has leases but the cluster has no record of any of them. The provider may use a
+    /// wrong cluster, or all records were lost. The hold ends when a record is found or an operator releases the
+    /// breaker.
+    fn check_records(
         &mut self,
         fresh: bool,
         deployments: &[Arc<WorkloadSpec>],
@@ -106,31 +106,37 @@ impl Engine {
             self.leases
                 .breaker_mut()
                 .start(&self.config, self.progress.mono());
-            let leases = self.unseen_leases();
+            let leases = self.unlisted_leases();
             if leases > 0 && live.is_empty() {
-                self.leases.breaker_mut().miss_records(place.clone());
+                self.leases.breaker_mut().set_records_missing(place.clone());
                 return self.publish(Event::RecordsNotFound { leases, place });
             }
         }
-        // One that was recorded here would prove nothing.
-        if live.iter().any(|lease| self.is_unseen(lease)) && self.leases.breaker_mut().find_records() {
+        // A record written by this instance is not evidence.
+        if live.iter().any(|lease| self.needs_listing(lease))
+            && self.leases.breaker_mut().clear_records_missing()
+        {
             self.publish(Event::RecordsFound);
         }
     }
 
-    fn unseen_leases(&self) -> u32 {
-        let unseen = self.live_leases().iter().filter(|id| self.is_unseen(id)).count();
-        u32::try_from(unseen).unwrap_or(u32::MAX)
+    fn unlisted_leases(&self) -> u32 {
+        let unlisted = self
+            .live_leases()
+            .iter()
+            .filter(|id| self.needs_listing(id))
+            .count();
+        u32::try_from(unlisted).unwrap_or(u32::MAX)
     }
 
-    fn is_unseen(&self, lease: &LeaseId) -> bool {
+    fn needs_listing(&self, lease: &LeaseId) -> bool {
         let machine = self.leases.deployment(lease.deployment());
-        machine.is_some_and(|m| m.is_unseen(lease))
+        machine.is_some_and(|m| m.needs_listing(lease))
     }
 
-    /// What the list shows of every lease without a manifest, or does not.
-    fn tell_deployments(&mut self, unusable: &BTreeMap<LeaseId, (Remains, Arc<str>)>) {
-        let shown = self.scan.shows_all();
+    /// Reports the listing to all deployments with leases without a manifest.
+    fn notify_deployments(&mut self, unusable: &BTreeMap<LeaseId, (Remains, Arc<str>)>) {
+        let shown = self.scan.is_listing_complete();
         let conclusive = self.leases.breaker().records_missing().is_none();
         let mut of_deployment = BTreeMap::<&DeploymentId, BTreeMap<LeaseId, Arc<str>>>::new();
         for (lease, (_, problem)) in unusable {
@@ -149,13 +155,13 @@ impl Engine {
             self.drive_deployment(&id, input);
         }
         if !conclusive || !unusable.is_empty() {
-            // Somebody is at work on it, perhaps.
-            self.scan.look_again(self.progress.mono());
+            // The listing is repeated soon, because an operator may be fixing the problem.
+            self.scan.list_again(self.progress.mono());
         }
     }
 
-    /// Names that lead to a lease are its own, unless its manifest no longer lists them. What is in hand has its
-    /// claims; the list may be older than they are.
+    /// Assigns declared hostnames to their leases, unless the manifest no longer lists them. Leases with a known
+    /// manifest have their claims, which may be newer than the listing.
     fn adopt_declared(&mut self, declared: &[DeclaredHostname], deployments: &[Arc<WorkloadSpec>]) {
         let listed: BTreeMap<&LeaseId, BTreeSet<String>> = deployments
             .iter()
@@ -164,16 +170,16 @@ impl Engine {
         for DeclaredHostname { hostname, lease } in declared {
             let wanted = listed.get(lease).is_none_or(|names| names.contains(hostname));
             let in_hand = self.progress.cluster_known() && self.has_manifest(lease);
-            // The list may be older than the end of the lease, which then would hold its names for ever.
+            // The listing may contain a closed lease, which must not hold hostnames permanently.
             let is_known = self.has_lease(lease) || listed.contains_key(lease);
             if wanted && is_known && !in_hand && self.leases.holder(hostname).is_none() {
-                self.leases.adopt_name(hostname, lease);
+                self.leases.adopt_hostname(hostname, lease);
             }
         }
     }
 
-    /// What was to run before another led and is not in the cluster: it is deployed anew.
-    fn keep_unlisted(&mut self, there: &BTreeSet<&LeaseId>) {
+    /// Deploys known workloads that are missing in the first listing after a takeover.
+    fn redeploy_unlisted(&mut self, there: &BTreeSet<&LeaseId>) {
         for id in self.leases.workload_ids() {
             if !there.contains(&id) {
                 self.redeploy(&id);
@@ -181,8 +187,8 @@ impl Engine {
         }
     }
 
-    /// A name that leads to a lease which no longer wants it goes, however it came to stay.
-    fn take_back_unwanted(&mut self, declared: &[DeclaredHostname]) {
+    /// Removes declared hostnames that their lease no longer uses.
+    fn purge_unwanted_hostnames(&mut self, declared: &[DeclaredHostname]) {
         if self.role.is_standby() {
             return;
         }
@@ -204,7 +210,7 @@ impl Engine {
         for (id, names) in unwanted {
             let deployment = self.workload(id).and_then(Workload::deployment).map(Arc::clone);
             if let Some(deployment) = deployment {
-                self.drive_workload(id, Input::Desire(deployment, names));
+                self.drive_workload(id, Input::SetSpec(deployment, names));
             }
         }
     }
@@ -215,11 +221,11 @@ impl Engine {
         label.is_some_and(|label| label.ends_with('.'))
     }
 
-    /// Leases that were deployed with names or addresses that are not declared so, each with one of them. A deploy
-    /// that was under way when a name moved may have taken it back.
-    pub(in crate::engine) fn misled(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
+    /// Returns the leases with a hostname or address that is not declared as deployed, each with one difference. A
+    /// deploy in flight during a hostname transfer can cause such a difference.
+    pub(in crate::engine) fn misrouted_workloads(&self, workloads: &Workloads) -> Vec<(LeaseId, String)> {
         if self.role.is_standby() {
-            // What runs is another's to say.
+            // The leader repairs differences.
             return Vec::new();
         }
         let holders = workloads.hostnames.as_ref().map(|declared| {
@@ -227,7 +233,7 @@ impl Engine {
             holders.collect::<FxHashMap<_, _>>()
         });
         let addresses = workloads.ips.as_deref().map(Addresses::new);
-        let mut misled = Vec::new();
+        let mut misrouted = Vec::new();
         for id in self.leases.workload_ids() {
             let is_comparable = |w: &&Workload| w.is_live() && w.is_settled() && !self.scan.is_outdated(&id);
             let workload = self.workload(&id).filter(is_comparable);
@@ -239,13 +245,13 @@ impl Engine {
             let name = names.find(|name| elsewhere(name));
             let name = name.map(|name| format!("hostname {name}"));
             let address = addresses.as_ref().and_then(|a| a.difference(deployment));
-            misled.extend(name.or(address).map(|what| (id.clone(), what)));
+            misrouted.extend(name.or(address).map(|what| (id.clone(), what)));
         }
-        misled
+        misrouted
     }
 
-    /// Deployed, at rest, and yet not in the cluster, or not whole there.
-    pub(in crate::engine) fn lost_workloads(
+    /// Returns the leases with a deployed and idle workload that is missing or incomplete in the cluster.
+    pub(in crate::engine) fn missing_workloads(
         &self,
         there: &BTreeSet<&LeaseId>,
         incomplete: &[LeaseId],

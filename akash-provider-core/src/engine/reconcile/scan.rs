@@ -1,7 +1,7 @@
-//! The full scan: chain, cluster and ledger compared, by the clock, after every resync and on demand.
+//! Full scan: compares chain, cluster and ledger periodically, after every resync and on request.
 //!
-//! Events only make the engine faster; this is what makes it right. A scan should find nothing, and says so
-//! loudly when it does. A dry run only reports.
+//! Events make the engine fast, and full scans make it correct. A scan normally finds no difference, and every finding
+//! is published. A dry run only reports findings.
 
 use crate::engine::input::{Refusal, RefusalKind, Reply, RequestId};
 use crate::engine::order::Phase;
@@ -14,48 +14,48 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How soon the cluster is listed again while something in it keeps leases from going on.
-const LOOK_AGAIN: Duration = Duration::from_secs(20);
-/// Findings told at most; the rest is counted.
+/// Interval between listings of the cluster while a problem in it blocks leases.
+const LISTING_INTERVAL: Duration = Duration::from_secs(20);
+/// Maximum number of reported findings. Further findings are counted.
 const FINDINGS_MAX: usize = 100;
 
-/// A scan under way.
+/// A scan in progress.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Running {
-    /// Only the cluster is asked: the chain's present was just given.
+struct ScanInProgress {
+    /// True if only the cluster is listed, because a chain snapshot was just applied.
     cluster_only: bool,
     dry_run: bool,
-    /// Who gets its answer: those who had asked when it began.
+    /// Requests that were pending at the start of the scan and get its result.
     requests: Vec<RequestId>,
     snapshot: Option<Result<Arc<Snapshot>, Failure>>,
     workloads: Option<Result<Workloads, Failure>>,
-    /// Leases with a write to the cluster that ended after the list was requested: the list may be older.
+    /// Leases with a cluster write that completed after the listing was requested. The listing may be older.
     #[serde(default)]
     written: BTreeSet<LeaseId>,
 }
 
-/// When to scan, what is under way, what was found last.
+/// Schedule and state of full scans.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(in crate::engine) struct Scan {
     next: Option<Mono>,
     cluster_wanted: bool,
-    /// When only the cluster is looked at again.
-    look_again: Option<Mono>,
-    running: Option<Running>,
+    /// Time of the next listing of the cluster alone.
+    list_again: Option<Mono>,
+    running: Option<ScanInProgress>,
     attempts: u32,
     requests: Vec<(RequestId, bool)>,
-    /// A write to the cluster failed, and no list that was asked for since is here.
-    doubted: bool,
-    /// The last scan failed for want of the cluster's half.
-    lacks_list: bool,
-    /// Leases for which the newest list is not evidence.
+    /// True if a cluster write failed, and no listing requested afterwards was received.
+    needs_listing: bool,
+    /// True if the last scan failed because the cluster could not be listed.
+    has_listing_failed: bool,
+    /// Leases for which the newest listing is not evidence.
     #[serde(default)]
     outdated: BTreeSet<LeaseId>,
     findings: Vec<String>,
 }
 
 impl Scan {
-    /// Covers the secrets of manifests.
+    /// Hides the secrets of manifests.
     pub(in crate::engine) fn hide(&mut self, cover: &Cover<'_>) {
         let listed = self
             .running
@@ -68,69 +68,69 @@ impl Scan {
         }
     }
 
-    /// Something makes a scan worth while at once.
-    pub(in crate::engine) fn soon(&mut self) {
-        // Before any moment there is, so it is due at once.
+    /// Schedules a scan immediately.
+    pub(in crate::engine) fn schedule_now(&mut self) {
+        // The minimum time is always due.
         self.next = Some(Mono(0));
     }
 
-    /// The chain's present was given; the cluster's is asked for.
+    /// Schedules a listing of the cluster after a resync.
     pub(in crate::engine) fn after_resync(&mut self) {
         self.cluster_wanted = true;
     }
 
-    /// Nobody knows what a failed write has left in the cluster: it is asked.
-    pub(in crate::engine) fn doubt_cluster(&mut self) {
+    /// Schedules a listing of the cluster, because the state after a failed write is unknown.
+    pub(in crate::engine) fn request_listing(&mut self) {
         self.cluster_wanted = true;
-        self.doubted = true;
+        self.needs_listing = true;
     }
 
-    /// Something in the cluster wants mending: it is looked at again soon, and not when the next scan is due.
-    pub(in crate::engine) fn look_again(&mut self, now: Mono) {
-        self.look_again = Some(now.plus(LOOK_AGAIN));
+    /// Schedules a listing of the cluster after a short interval, because of a problem in it.
+    pub(in crate::engine) fn list_again(&mut self, now: Mono) {
+        self.list_again = Some(now.plus(LISTING_INTERVAL));
     }
 
-    /// Something that was deployed is not there: the cluster is looked at, once for all that goes at the same time.
-    pub(in crate::engine) fn look_soon(&mut self, now: Mono) {
+    /// Schedules a listing of the cluster within a second, because a deployed workload is missing. Several calls share
+    /// one listing.
+    pub(in crate::engine) fn list_soon(&mut self, now: Mono) {
         let soon = now.plus(backoff::after(0));
-        self.look_again = Some(self.look_again.map_or(soon, |at| at.min(soon)));
+        self.list_again = Some(self.list_again.map_or(soon, |at| at.min(soon)));
     }
 
-    /// The cluster shows that it answers: a list that it owes is not waited for any longer, but asked for no more
-    /// than once a second, however often it shows that.
-    pub(in crate::engine) fn cluster_answers(&mut self, now: Mono) {
-        if self.lacks_list {
+    /// Retries a failed listing within a second, because the cluster is reachable again.
+    pub(in crate::engine) fn cluster_reachable(&mut self, now: Mono) {
+        if self.has_listing_failed {
             self.attempts = 0;
             let soon = now.plus(backoff::after(0));
             self.next = self.next.map(|at| at.min(soon));
         }
     }
 
-    /// True when the list at hand shows what every write that ended has left.
-    pub(in crate::engine) const fn shows_all(&self) -> bool {
-        !self.doubted
+    /// Returns true if the current listing includes the results of all completed writes.
+    pub(in crate::engine) const fn is_listing_complete(&self) -> bool {
+        !self.needs_listing
     }
 
-    /// A write to the cluster for a lease has ended.
-    pub(in crate::engine) fn wrote(&mut self, lease: &LeaseId) {
+    /// Records the completion of a cluster write for a lease.
+    pub(in crate::engine) fn record_write(&mut self, lease: &LeaseId) {
         if let Some(running) = &mut self.running {
             running.written.insert(lease.clone());
         }
     }
 
-    /// Returns true if the newest list may be older than the last write for a lease.
+    /// Returns true if the newest listing may be older than the last write for a lease.
     pub(in crate::engine) fn is_outdated(&self, lease: &LeaseId) -> bool {
         self.outdated.contains(lease)
     }
 
-    /// What the last one found.
+    /// Returns the findings of the last scan.
     pub(in crate::engine) fn findings(&self) -> &[String] {
         &self.findings
     }
 
-    /// When the next one is due.
+    /// Returns the time of the next scan or listing.
     pub(in crate::engine) fn deadline(&self) -> Option<Mono> {
-        let next = [self.next, self.look_again].into_iter().flatten().min();
+        let next = [self.next, self.list_again].into_iter().flatten().min();
         next.filter(|_| self.running.is_none())
     }
 }
@@ -140,29 +140,29 @@ impl Engine {
         self.scan.requests.push((id, dry_run));
     }
 
-    /// Starts a scan that is due.
+    /// Starts a scan if one is due.
     pub(in crate::engine) fn drive_scan(&mut self) {
         if self.scan.running.is_some() || !self.progress.chain_known() || self.role.is_stopping() {
             return;
         }
         let now = self.progress.mono();
-        if self.scan.look_again.take_if(|at| *at <= now).is_some() {
+        if self.scan.list_again.take_if(|at| *at <= now).is_some() {
             self.scan.cluster_wanted = true;
         }
         let due = self.scan.next.is_some_and(|at| at <= now);
-        let asked = !self.scan.requests.is_empty();
-        let cluster_only = self.scan.cluster_wanted && !asked && !due;
-        if !due && !asked && !cluster_only {
+        let is_requested = !self.scan.requests.is_empty();
+        let cluster_only = self.scan.cluster_wanted && !is_requested && !due;
+        if !due && !is_requested && !cluster_only {
             return;
         }
-        // One that is due anyway is made in full, though all that was asked for is a look.
-        let dry_run = asked && !due && self.scan.requests.iter().all(|(_, dry)| *dry);
+        // A scan that is due anyway is not a dry run, even if only dry runs were requested.
+        let dry_run = is_requested && !due && self.scan.requests.iter().all(|(_, dry)| *dry);
         let requests = if cluster_only {
             Vec::new()
         } else {
             self.scan.requests.drain(..).map(|(id, _)| id).collect()
         };
-        self.scan.running = Some(Running {
+        self.scan.running = Some(ScanInProgress {
             cluster_only,
             dry_run,
             requests,
@@ -170,10 +170,10 @@ impl Engine {
             workloads: None,
             written: BTreeSet::new(),
         });
-        // A dry run applies nothing, so it settles no doubt.
+        // A dry run applies nothing, so a listing is still needed afterwards.
         if !dry_run {
             self.scan.cluster_wanted = false;
-            self.scan.doubted = false;
+            self.scan.needs_listing = false;
             self.scan.next = Some(self.progress.mono().plus(self.config.scan_interval));
         }
         self.call(Target::Scan, Call::ListWorkloads);
@@ -197,11 +197,11 @@ impl Engine {
     }
 
     fn scan_finish(&mut self) {
-        let complete = |r: &Running| r.workloads.is_some() && (r.cluster_only || r.snapshot.is_some());
+        let complete = |r: &ScanInProgress| r.workloads.is_some() && (r.cluster_only || r.snapshot.is_some());
         let Some(running) = self.scan.running.take_if(|r| complete(r)) else {
             return;
         };
-        let Running {
+        let ScanInProgress {
             cluster_only,
             dry_run,
             requests,
@@ -210,7 +210,7 @@ impl Engine {
             written,
         } = running;
         self.scan.outdated = written;
-        self.scan.lacks_list = matches!(workloads, Some(Err(_)));
+        self.scan.has_listing_failed = matches!(workloads, Some(Err(_)));
         if cluster_only {
             return match workloads {
                 Some(Ok(workloads)) => self.scan_succeeded(None, workloads, false, requests),
@@ -219,9 +219,9 @@ impl Engine {
             };
         }
         let usable = snapshot
-            .unwrap_or_else(|| Err(lagging("nobody answered".to_owned())))
+            .unwrap_or_else(|| Err(unavailable("no snapshot was received".to_owned())))
             .and_then(|snapshot| match self.snapshot_problem(&snapshot) {
-                Some(message) => Err(lagging(message)),
+                Some(message) => Err(unavailable(message)),
                 None => Ok(snapshot),
             });
         match (usable, workloads) {
@@ -229,7 +229,7 @@ impl Engine {
                 self.scan_succeeded(Some(&snapshot), workloads, dry_run, requests);
             }
             (Err(failure), workloads) => {
-                // The cluster's half is worth having by itself.
+                // The listing is useful without a snapshot.
                 if let (Some(Ok(workloads)), false) = (workloads, dry_run) {
                     self.apply_workloads(workloads);
                 }
@@ -248,7 +248,10 @@ impl Engine {
             self.is_past(snapshot.height) || self.progress.is_before_snapshot(snapshot.height, snapshot.time);
         past.then(|| {
             let known = self.progress.known_height();
-            format!("the node is at height {}, {known} is known", snapshot.height)
+            format!(
+                "the node is at height {}, behind the known height {known}",
+                snapshot.height
+            )
         })
     }
 
@@ -261,9 +264,10 @@ impl Engine {
     ) {
         self.scan.attempts = 0;
         let mut findings = workloads.listing.remarks.clone();
-        // That there is something is no drift on the very first look at the cluster.
+        // The first listing after a start contains no drift, because nothing is known before.
         if self.progress.cluster_known() {
-            // Events explain a snapshot that is ahead of them. A requested scan reports what differs now.
+            // A snapshot ahead of the event stream differs without drift. A requested scan reports the current
+            // differences.
             let is_followed = |s: &&Snapshot| !requests.is_empty() || s.height <= self.progress.height();
             let compared = snapshot.map(|s| &**s).filter(is_followed);
             self.compare(compared, &workloads, &mut findings);
@@ -273,15 +277,15 @@ impl Engine {
         if more > 0 {
             findings.push(format!("and {more} more"));
         }
-        // The findings are complete: from here on the differences are mended.
+        // The findings are complete. From here on, the differences are repaired.
         if !dry_run {
-            // The chain first, because what runs is judged by the leases there are.
+            // The chain first, because the workloads are compared with the leases.
             if let Some(snapshot) = snapshot {
                 self.apply_snapshot(snapshot);
             }
             self.apply_workloads(workloads);
-            // Last, because either half may have brought the owner.
-            for order in self.ownerless_reservations() {
+            // Last, because chain or cluster may have provided the owner.
+            for order in self.reservations_without_owner() {
                 self.reservations.unreserve(&order);
             }
         }
@@ -294,7 +298,7 @@ impl Engine {
     fn scan_failed(&mut self, failure: &Failure, requests: Vec<RequestId>) {
         self.scan.next = Some(self.progress.mono().plus(backoff::after(self.scan.attempts)));
         self.scan.attempts = self.scan.attempts.saturating_add(1);
-        let message = format!("the scan could not be made: {failure}; ask again");
+        let message = format!("scan failed: {failure}; retry");
         self.fail_scans(requests, RefusalKind::Unavailable, &message);
     }
 
@@ -319,16 +323,16 @@ impl Engine {
     }
 
     pub(in crate::engine) fn report_findings(&mut self, findings: Vec<String>) {
-        // All are remembered and only new ones told: a difference that stays is no news.
-        let told = std::mem::replace(&mut self.scan.findings, findings.clone());
-        let is_new = |finding: &String| !told.contains(finding);
+        // All findings are stored, but only new ones are published.
+        let published = std::mem::replace(&mut self.scan.findings, findings.clone());
+        let is_new = |finding: &String| !published.contains(finding);
         let findings: Vec<String> = findings.into_iter().filter(is_new).collect();
         if !findings.is_empty() {
             self.publish(Event::DriftFound { findings });
         }
     }
 
-    /// Differences, one line each; changes nothing.
+    /// Appends the differences, one line each. Changes nothing.
     fn compare(&self, snapshot: Option<&Snapshot>, workloads: &Workloads, findings: &mut Vec<String>) {
         if let Some(snapshot) = snapshot {
             self.compare_leases(snapshot, findings);
@@ -338,9 +342,7 @@ impl Engine {
         let there: BTreeSet<&LeaseId> = listing.deployments.iter().map(|d| &d.lease).collect();
         for lease in there.iter().filter(|l| l.provider == self.config.provider) {
             if !self.leases.has_workload(lease) {
-                findings.push(format!(
-                    "workload {lease} runs without a known lease: its lease is looked at"
-                ));
+                findings.push(format!("workload {lease} has no known lease: querying the lease"));
             }
         }
         for thing in &listing.unusable {
@@ -350,42 +352,42 @@ impl Engine {
                 .filter(|l| l.provider == self.config.provider);
             if let Some(lease) = lease.filter(|l| !self.has_lease(l)) {
                 findings.push(format!(
-                    "{}; no live lease {lease} is known: it is left alone",
+                    "{}; no active lease {lease} is known: not changed",
                     thing.problem
                 ));
             }
         }
-        for lease in self.lost_workloads(&there, &listing.incomplete) {
+        for lease in self.missing_workloads(&there, &listing.incomplete) {
             findings.push(format!(
-                "lease {lease} is deployed but not in the cluster, or not whole there: it is deployed again"
+                "workload of lease {lease} is missing or incomplete in the cluster: deploying again"
             ));
         }
-        for (lease, what) in self.misled(workloads) {
+        for (lease, difference) in self.misrouted_workloads(workloads) {
             findings.push(format!(
-                "{what} is not declared as lease {lease} was deployed: it is deployed again"
+                "{difference} of lease {lease} is not declared as deployed: deploying again"
             ));
         }
         let breaker = self.leases.breaker();
         for (lease, since, why) in breaker.held(self.progress.mono()) {
-            // The first minutes pass by themselves.
+            // The warm-up period ends without an operator.
             if !breaker.awaits_release(&lease) && breaker.records_missing().is_none() {
                 continue;
             }
-            let what = if self.has_ended(&lease) {
-                "lease is over and its workload is still there"
+            let problem = if self.has_ended(&lease) {
+                "lease is closed but its workload is not removed"
             } else {
-                "lease is to be closed and stays open"
+                "close of the lease is held"
             };
             let since = since.0;
-            findings.push(format!("{lease}: {what} since block time {since} ms: {why}"));
+            findings.push(format!("{lease}: {problem} since block time {since} ms: {why}"));
         }
-        for order in self.ownerless_reservations() {
-            findings.push(format!("reservation {order} has no owner: it is released"));
+        for order in self.reservations_without_owner() {
+            findings.push(format!("reservation {order} has no owner: releasing"));
         }
     }
 
-    /// Reservations that neither an order nor a workload accounts for.
-    pub(in crate::engine) fn ownerless_reservations(&self) -> Vec<OrderId> {
+    /// Returns the reservations without an order or a workload.
+    pub(in crate::engine) fn reservations_without_owner(&self) -> Vec<OrderId> {
         let leased: BTreeSet<&OrderId> = self.leases.orders().collect();
         let owned = |order: &OrderId| {
             leased.contains(order)
@@ -411,13 +413,13 @@ impl Engine {
         for lease in live.iter().filter(|l| l.provider == self.config.provider) {
             if !self.leases.has_workload(lease) {
                 findings.push(format!(
-                    "lease {lease} is live on the chain and was not known: it is taken over"
+                    "lease {lease} is active on the chain but was unknown: adopting"
                 ));
             }
         }
         for lease in self.live_leases().iter().filter(|l| !live.contains(l)) {
             findings.push(format!(
-                "lease {lease} is not among the live ones on the chain: its record is looked at"
+                "lease {lease} is not in the chain's list of active leases: querying its record"
             ));
         }
     }
@@ -427,27 +429,27 @@ impl Engine {
         for order in &snapshot.orders {
             let id = &order.id;
             let machine = self.market.order(id);
-            let known = machine.is_some() || self.market.is_ended(id) || self.market.may_pass(id);
+            let known = machine.is_some() || self.market.is_finished(id) || self.market.is_retryable(id);
             if !known {
-                findings.push(format!("order {id} is open and was not known: it is looked at"));
+                findings.push(format!("order {id} is open but was unknown: processing"));
             }
             let open = machine.is_some_and(|m| matches!(m.phase(), Phase::Open { .. }));
             if open && !bid_on.contains(id) {
-                findings.push(format!("our bid on {id} is not on the chain: it is looked at"));
+                findings.push(format!("bid on order {id} is missing on the chain: querying"));
             }
         }
         let open: BTreeSet<&OrderId> = snapshot.orders.iter().map(|o| &o.id).collect();
         for (id, machine) in self.market.orders() {
             if matches!(machine.phase(), Phase::Open { .. }) && !open.contains(id) {
                 findings.push(format!(
-                    "order {id} is over and our bid was thought open: it is looked at"
+                    "order {id} is closed but the bid was considered open: querying the bid"
                 ));
             }
         }
     }
 }
 
-fn lagging(message: String) -> Failure {
+fn unavailable(message: String) -> Failure {
     Failure {
         kind: crate::error::ErrorKind::Unavailable,
         transient: true,

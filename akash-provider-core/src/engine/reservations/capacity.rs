@@ -1,4 +1,4 @@
-//! Whether a group has room: the ledger asks and takes what fits, a copy is asked and takes nothing.
+//! Checks whether a group fits: for a reservation in the ledger, or against a copy of the free capacity.
 
 use super::commit::committed_units;
 use super::pools::{Claim, Pools};
@@ -9,34 +9,34 @@ use crate::inventory::{AdjustOptions, Allocation, Explanation, Inventory};
 use crate::pricing::Utilization;
 use crate::types::{GroupSpec, OrderId, ResourceUnit};
 
-/// What is left at one moment. It is a copy: whoever has it may take its time elsewhere, and nothing is reserved.
+/// Free capacity at one point in time. A copy, which can be used on another thread and reserves nothing.
 #[derive(Debug)]
 pub struct Capacity {
     config: Config,
     pools: Pools,
-    first: First,
+    blocking: BlockingOrders,
     left: Box<dyn Inventory>,
     in_use: Utilization,
 }
 
-/// The orders that come before a new one.
+/// Orders that block new reservations.
 #[derive(Debug, Clone, Default)]
-pub(super) struct First {
-    /// A lease of which it was not read yet what it holds.
+pub(super) struct BlockingOrders {
+    /// A lease with unknown resources.
     pub(super) unread: Option<OrderId>,
-    /// One that was promised GPUs and finds no place.
-    pub(super) owed_gpus: Option<OrderId>,
+    /// An order with reserved GPUs and replicas that fit on no node.
+    pub(super) unplaced_gpus: Option<OrderId>,
 }
 
 impl Reservations {
-    /// What is left now; `None` while capacity is not known.
+    /// Returns a copy of the free capacity, or `None` before the first inventory update.
     #[must_use]
     pub fn capacity(&self) -> Option<Capacity> {
         let known = self.known.as_ref()?;
         Some(Capacity {
             config: self.config.clone(),
             pools: self.pools.clone(),
-            first: self.first(),
+            blocking: self.blocking_orders(),
             left: known.left.dup(),
             in_use: self.in_use(None)?,
         })
@@ -44,23 +44,23 @@ impl Reservations {
 }
 
 impl Capacity {
-    /// The settings it is judged by.
+    /// Returns the configuration used for the checks.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What would be reserved for a group: what [`Reservations::reserve`] would answer.
+    /// Returns the units that [`Reservations::reserve`] would reserve for a group, without reserving them.
     ///
     /// # Errors
-    /// What is missing: room on the nodes, external ports, leased IPs, or the knowledge of them.
+    /// Returns the missing resource: capacity, external ports or leased IPs. Also fails while one of them is unknown.
     pub fn fit(&mut self, spec: &GroupSpec) -> Result<Vec<ResourceUnit>, Decline> {
         let only_try = AdjustOptions { dry_run: true };
-        check(spec, &self.pools, &self.first)?;
+        check(spec, &self.pools, &self.blocking)?;
         Ok(place(spec, &self.config, &mut *self.left, only_try)?.units)
     }
 
-    /// How much of the cluster is in use now, and would be with these units.
+    /// Returns the utilization of the cluster now, and with these units added.
     #[must_use]
     pub fn utilization(&self, units: &[ResourceUnit]) -> Utilization {
         let mut in_use = self.in_use.clone();
@@ -68,12 +68,12 @@ impl Capacity {
         in_use
     }
 
-    /// Why a group would or would not fit: ports and addresses, then node by node.
+    /// Explains why a group fits or does not fit: ports and addresses, then each node.
     #[must_use]
     pub fn explain(&self, spec: &GroupSpec) -> Explanation {
         let mut explanation = self.left.explain(&committed_units(&self.config, spec));
-        // The nodes know nothing of ports and addresses.
-        if let Err(decline) = check(spec, &self.pools, &self.first) {
+        // The inventory does not include ports and addresses.
+        if let Err(decline) = check(spec, &self.pools, &self.blocking) {
             explanation.fits = false;
             explanation.offers.clear();
             explanation.cluster.push(decline.to_string());
@@ -82,25 +82,25 @@ impl Capacity {
     }
 }
 
-/// What a group takes from the pools, when nothing but the nodes can speak against it.
-pub(super) fn check(spec: &GroupSpec, pools: &Pools, first: &First) -> Result<Claim, Decline> {
+/// Checks everything except the nodes, and returns the group's claim on the pools.
+pub(super) fn check(spec: &GroupSpec, pools: &Pools, blocking: &BlockingOrders) -> Result<Claim, Decline> {
     if spec.resources.is_empty() {
         return Err(Decline::InvalidGroup {
             problem: "it asks for no resources".to_owned(),
         });
     }
-    if let Some(order) = &first.unread {
-        return Err(not_read(order));
+    if let Some(order) = &blocking.unread {
+        return Err(unread_lease(order));
     }
     let claim = claim(&spec.resources);
     pools.check(claim)?;
-    match &first.owed_gpus {
-        Some(order) if wants_gpus(&spec.resources) => Err(gpus_are_owed(order)),
+    match &blocking.unplaced_gpus {
+        Some(order) if requests_gpus(&spec.resources) => Err(gpus_reserved_for(order)),
         _ => Ok(claim),
     }
 }
 
-/// Places the units of a group, commit levels applied.
+/// Places the units of a group, with commit levels applied.
 pub(super) fn place(
     spec: &GroupSpec,
     config: &Config,
@@ -113,20 +113,20 @@ pub(super) fn place(
     })
 }
 
-pub(super) fn wants_gpus(units: &[ResourceUnit]) -> bool {
+pub(super) fn requests_gpus(units: &[ResourceUnit]) -> bool {
     units.iter().any(|unit| unit.resources.gpu.units > 0)
 }
 
-/// Nothing is for sale while it is not known what is left of it.
-pub(super) fn not_read(order: &OrderId) -> Decline {
+/// Returns the decline of new orders while the resources of an existing lease are unknown.
+pub(super) fn unread_lease(order: &OrderId) -> Decline {
     Decline::Unknown {
-        message: format!("what the lease of {order} holds is not known before the next full scan"),
+        message: format!("the reservation of lease {order} is not known before the next full scan"),
     }
 }
 
-/// GPUs are not for sale while a reservation that was promised some finds no place.
-pub(super) fn gpus_are_owed(order: &OrderId) -> Decline {
+/// Returns the decline of GPU orders while an existing GPU reservation fits on no node.
+pub(super) fn gpus_reserved_for(order: &OrderId) -> Decline {
     Decline::InsufficientCapacity {
-        message: format!("GPUs are owed to {order}, which finds no place for all its replicas"),
+        message: format!("GPUs are reserved for order {order}, which has replicas without a node"),
     }
 }

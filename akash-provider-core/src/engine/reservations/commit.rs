@@ -3,21 +3,21 @@
 use crate::config::Config;
 use crate::types::{GroupSpec, ResourceUnit};
 
-/// The amount that is reserved for `value` when `percent` more is sold than there is (50 % sells 1.5 times):
-/// `value / (1 + percent / 100)`, halves rounded up, and at least 1 of what is not zero.
+/// Returns the amount to reserve for `value` at an overcommit of `percent`: `value / (1 + percent / 100)`, rounded half
+/// up. The result is at least 1 unless `value` is 0. An overcommit of 50 % sells 1.5 times the capacity.
 #[must_use]
 pub fn committed(value: u64, percent: u32) -> u64 {
     if percent == 0 || value == 0 {
         return value;
     }
-    // In 128 bits: 200 times a 64-bit amount does not fit 64.
+    // 128 bits, because 200 times a 64-bit amount can overflow.
     let factor = 100 + u128::from(percent);
-    // Half the divisor is added first, which rounds halves up.
+    // Half the divisor is added to round half up.
     let rounded = (u128::from(value) * 200 + factor) / (2 * factor);
     u64::try_from(rounded).map_or(value, |r| r.max(1))
 }
 
-/// The units of a group as they are reserved. GPUs are never divided.
+/// Returns the units of a group with commit levels applied. GPUs are never overcommitted.
 #[must_use]
 pub fn committed_units(config: &Config, spec: &GroupSpec) -> Vec<ResourceUnit> {
     let mut units = spec.resources.clone();
@@ -39,7 +39,7 @@ mod tests {
     use crate::types::Address;
 
     #[test]
-    fn each_resource_has_a_factor_of_its_own() {
+    fn each_resource_has_its_own_commit_level() {
         let mut config = Config::new(Address::from_bytes(&[7; 20]).unwrap(), "commit");
         config.overcommit_cpu_percent = 100;
         config.overcommit_memory_percent = 300;
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn w10_fractions_of_a_factor_count() {
+    fn w10_fractional_commit_levels_are_applied() {
         for (value, percent, expected) in [
             (100, 0, 100),
             (100, 100, 50),

@@ -1,4 +1,4 @@
-//! Scheduling facts, each kept once: most reservations have nothing special and share one value.
+//! Scheduler parameters of reservations. Equal values share one allocation.
 
 use crate::inventory::gpu::{Want, wants};
 use crate::manifest::SchedulerParamsById;
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Values kept for sharing; beyond it each reservation has its own.
-const SHARED_LIMIT: usize = 256;
+/// Maximum number of shared values. Further values are not shared.
+const SHARED_MAX: usize = 256;
 
-/// Keeps one copy of each value, for all reservations that have an equal one.
+/// Stores one copy of each value for all reservations with equal parameters.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Shared {
-    known: BTreeSet<Arc<SchedulerParamsById>>,
+pub(super) struct ParamsInterner {
+    values: BTreeSet<Arc<SchedulerParamsById>>,
 }
 
-impl Shared {
+impl ParamsInterner {
     pub(super) fn intern(&mut self, params: SchedulerParamsById) -> Arc<SchedulerParamsById> {
-        if let Some(known) = self.known.get(&params) {
+        if let Some(known) = self.values.get(&params) {
             return Arc::clone(known);
         }
-        if self.known.len() >= SHARED_LIMIT {
-            // Those that nobody else holds are of reservations that are gone.
-            self.known.retain(|p| Arc::strong_count(p) > 1);
+        if self.values.len() >= SHARED_MAX {
+            // Values without other references belong to released reservations.
+            self.values.retain(|p| Arc::strong_count(p) > 1);
         }
         let params = Arc::new(params);
-        if self.known.len() < SHARED_LIMIT {
-            self.known.insert(Arc::clone(&params));
+        if self.values.len() < SHARED_MAX {
+            self.values.insert(Arc::clone(&params));
         }
         params
     }
 }
 
-/// The facts that units promise by themselves: a GPU attribute that names one model is a promise.
-pub(super) fn promised(units: &[ResourceUnit]) -> SchedulerParamsById {
+/// Returns the scheduler parameters determined by the units: a GPU attribute with a single model fixes the model.
+pub(super) fn fixed_params(units: &[ResourceUnit]) -> SchedulerParamsById {
     let of_unit = |unit: &ResourceUnit| {
         let gpu = &unit.resources.gpu;
         match wants(&gpu.attributes).as_slice() {
@@ -45,7 +45,7 @@ pub(super) fn promised(units: &[ResourceUnit]) -> SchedulerParamsById {
     units.iter().map(|u| (u.resources.id, of_unit(u))).collect()
 }
 
-/// Narrows units to the GPUs that params promise. True when that changed something.
+/// Narrows the units to the GPU models in `params`. Returns true if a unit changed.
 pub(super) fn narrow(units: &mut [ResourceUnit], params: &SchedulerParamsById) -> bool {
     let mut changed = false;
     for unit in units.iter_mut().filter(|u| u.resources.gpu.units > 0) {
@@ -59,8 +59,8 @@ pub(super) fn narrow(units: &mut [ResourceUnit], params: &SchedulerParamsById) -
     changed
 }
 
-/// True when some units are what an offer promises. An offer that leaves the GPU open is kept by any.
-pub(super) fn same_promise(units: &[ResourceUnit], offer: &[ResourceUnit]) -> bool {
+/// Returns true if the units satisfy an offer. An offer with several possible GPU models accepts any of them.
+pub(super) fn matches_offer(units: &[ResourceUnit], offer: &[ResourceUnit]) -> bool {
     let same = |promised: &ResourceUnit| {
         let unit = units.iter().find(|u| u.resources.id == promised.resources.id);
         unit.is_some_and(|unit| {

@@ -1,4 +1,4 @@
-//! External ports and leased IPs: counted, not placed.
+//! Pools of external ports and leased IPs, which are counted without placement.
 
 use crate::bidding::Decline;
 use crate::config::Config;
@@ -6,25 +6,25 @@ use crate::engine::status::LeasedIpStatus;
 use crate::inventory::LeasedIpUsage;
 use serde::{Deserialize, Serialize};
 
-/// What a reservation takes from the pools.
+/// Ports and IP addresses of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Claim {
     pub(super) ports: u32,
     pub(super) ips: u32,
-    /// The addresses are assigned, so that the pool's own count has them.
+    /// True if the addresses are assigned, so that the pool's own count includes them.
     pub(super) confirmed: bool,
 }
 
-/// How much of ports and addresses there is, and how much of it is promised.
+/// Sizes of the pools and reserved amounts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Pools {
     ports: u64,
     ports_taken: u64,
     has_ips: bool,
     usage: Option<(u32, u32)>,
-    /// Addresses promised and not in the pool's own count.
+    /// Number of reserved addresses that the pool's own count does not include.
     ips_unconfirmed: u64,
-    /// Addresses given back since the pool was counted.
+    /// Number of addresses released since the last count of the pool.
     ips_returned: u64,
 }
 
@@ -40,7 +40,7 @@ impl Pools {
         }
     }
 
-    /// A new count of the addresses; claims are added afresh afterwards.
+    /// Stores a new count of the addresses, and resets the reserved amounts. The caller adds all claims again.
     pub(super) fn recount(&mut self, usage: Option<&LeasedIpUsage>) {
         if let Some(usage) = usage {
             self.usage = Some((usage.total, usage.in_use));
@@ -58,7 +58,7 @@ impl Pools {
                 free,
             });
         }
-        // Who wants no address is not held back by what is not known of them.
+        // Without requested addresses, an unknown usage does not matter.
         if claim.ips == 0 {
             return Ok(());
         }
@@ -79,8 +79,8 @@ impl Pools {
         Ok(())
     }
 
-    /// Why a claim that was taken cannot be kept: more is promised of what it needs than there is.
-    pub(super) fn overdrawn(&self, claim: Claim) -> Option<Decline> {
+    /// Returns the decline for a reserved claim if its pool is overcommitted.
+    pub(super) fn check_overcommit(&self, claim: Claim) -> Option<Decline> {
         if claim.ports > 0 && self.ports_taken > self.ports {
             return Some(Decline::ExternalPortsExhausted {
                 wanted: claim.ports,
@@ -101,10 +101,10 @@ impl Pools {
         }
     }
 
-    pub(super) fn give_back(&mut self, claim: Claim) {
+    pub(super) fn release(&mut self, claim: Claim) {
         self.ports_taken = self.ports_taken.saturating_sub(u64::from(claim.ports));
         if claim.confirmed {
-            // The pool's last count still has them.
+            // The last count of the pool still includes them.
             self.ips_returned += u64::from(claim.ips);
         } else {
             self.ips_unconfirmed = self.ips_unconfirmed.saturating_sub(u64::from(claim.ips));
@@ -117,7 +117,7 @@ impl Pools {
 
     pub(super) fn ips(&self) -> Option<LeasedIpStatus> {
         let (total, in_use) = self.usage.filter(|_| self.has_ips)?;
-        // More may come back than the last count had.
+        // More addresses may be released than the last count included.
         let used = u64::from(in_use).saturating_sub(self.ips_returned);
         let allocated = u32::try_from(used + self.ips_unconfirmed).unwrap_or(u32::MAX);
         Some(LeasedIpStatus {
@@ -127,7 +127,7 @@ impl Pools {
         })
     }
 
-    /// What is taken, for comparing with a count from scratch.
+    /// Returns the reserved amounts, for the comparison with a count from scratch.
     pub(super) fn taken(&self) -> (u64, u64) {
         (self.ports_taken, self.ips_unconfirmed)
     }

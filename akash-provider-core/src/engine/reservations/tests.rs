@@ -7,8 +7,8 @@ use crate::types::{
 };
 use proptest::prelude::*;
 
-mod owed;
 mod pools;
+mod unplaced;
 
 const GIB: i64 = 1 << 30;
 
@@ -129,7 +129,7 @@ fn free_cpu(ledger: &Reservations) -> Vec<u64> {
 }
 
 #[test]
-fn nothing_is_reserved_before_capacity_is_known() {
+fn reserves_nothing_before_first_inventory_update() {
     let mut ledger = Reservations::new(&config());
     assert!(!ledger.is_known());
     assert!(matches!(
@@ -141,7 +141,7 @@ fn nothing_is_reserved_before_capacity_is_known() {
 }
 
 #[test]
-fn w8_release_returns_capacity_at_once() {
+fn w8_release_frees_capacity_immediately() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     ledger.reserve(&order(1), &one(4000)).unwrap();
     let full = ledger.reserve(&order(2), &one(4000));
@@ -153,7 +153,7 @@ fn w8_release_returns_capacity_at_once() {
 }
 
 #[test]
-fn a_lease_that_runs_is_counted_where_its_pods_are_whatever_is_known_first() {
+fn running_lease_is_counted_on_nodes_of_its_pods() {
     let update = || pods(capacity(&[("a", 1240), ("b", 1240)]), 1, &[("a", 1), ("b", 1)]);
     let spec = group(vec![unit(1, 100, 2)]);
     let mut chain_first = Reservations::new(&config());
@@ -168,7 +168,7 @@ fn a_lease_that_runs_is_counted_where_its_pods_are_whatever_is_known_first() {
 }
 
 #[test]
-fn a_second_reserve_of_an_order_is_the_first() {
+fn second_reserve_returns_existing_reservation() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     let first = ledger.reserve(&order(1), &one(3000)).unwrap();
     let second = ledger.reserve(&order(1), &one(3000)).unwrap();
@@ -177,7 +177,7 @@ fn a_second_reserve_of_an_order_is_the_first() {
 }
 
 #[test]
-fn w10_half_an_overcommit_is_half() {
+fn w10_overcommit_of_half_reserves_two_thirds() {
     let config = Config {
         overcommit_cpu_percent: 50,
         overcommit_memory_percent: 150,
@@ -195,7 +195,7 @@ fn w10_half_an_overcommit_is_half() {
 }
 
 #[test]
-fn w10_an_adopted_offer_is_not_divided_again() {
+fn w10_adopted_offer_is_not_divided_again() {
     let config = Config {
         overcommit_cpu_percent: 100,
         ..config()
@@ -222,7 +222,7 @@ fn two_models() -> ClusterSpec {
 }
 
 #[test]
-fn w15_the_promised_gpu_survives_every_update() {
+fn w15_reserved_gpu_model_survives_every_update() {
     let mut ledger = ledger(of_spec(&two_models()));
     let any = group(vec![with_gpu(unit(1, 100, 1), &["vendor/nvidia/model/*"])]);
     let promised = ledger.reserve(&order(1), &any).unwrap();
@@ -234,11 +234,11 @@ fn w15_the_promised_gpu_survives_every_update() {
     let mut without = two_models();
     without.nodes.remove(0);
     ledger.update(of_spec(&without));
-    assert_eq!(ledger.available().overcommitted_replicas, 1, "no other a100");
+    assert_eq!(ledger.available().overcommitted_replicas, 1, "no a100 is left");
     assert_eq!(
         ledger.available().nodes[0].gpu.available,
         2,
-        "the h100 are not touched"
+        "the h100 GPUs are not used"
     );
     ledger.update(of_spec(&two_models()));
     assert_eq!(ledger.units(&order(1)).unwrap(), promised);
@@ -249,7 +249,7 @@ fn w15_the_promised_gpu_survives_every_update() {
 }
 
 #[test]
-fn w15_a_lease_is_counted_once_whatever_its_pods_do() {
+fn w15_lease_is_counted_once_for_any_pods() {
     let nodes = || capacity(&[("a", 4000), ("b", 4000)]);
     let mut ledger = ledger(nodes());
     let spec = group(vec![unit(1, 1000, 2)]);
@@ -271,7 +271,7 @@ fn w15_a_lease_is_counted_once_whatever_its_pods_do() {
 }
 
 #[test]
-fn w15_a_replica_whose_pod_is_gone_stays_where_it_was() {
+fn w15_replica_without_pod_stays_on_its_node() {
     let nodes = || capacity(&[("a", 2000), ("b", 4000)]);
     let mut ledger = ledger(nodes());
     ledger.reserve(&order(1), &group(vec![unit(1, 1000, 3)])).unwrap();
@@ -282,12 +282,12 @@ fn w15_a_replica_whose_pod_is_gone_stays_where_it_was() {
     assert_eq!(
         free_cpu(&ledger),
         [0, 3000],
-        "pods of nobody we know are not ours"
+        "pods without a known lease are ignored"
     );
 }
 
 #[test]
-fn capacity_that_shrinks_is_overcommitted_and_nothing_is_lost() {
+fn shrinking_capacity_is_overcommitted_without_losing_reservations() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     let spec = group(vec![unit(1, 1000, 4)]);
     ledger.reserve(&order(1), &spec).unwrap();
@@ -303,14 +303,14 @@ fn capacity_that_shrinks_is_overcommitted_and_nothing_is_lost() {
     assert_eq!(
         ledger.available().overcommitted_replicas,
         1,
-        "as many as fit find a place"
+        "as many replicas as fit are placed"
     );
     assert_eq!(free_cpu(&ledger), [0]);
     assert!(ledger.recount_matches());
 }
 
 #[test]
-fn replicas_without_a_place_come_before_new_orders() {
+fn unplaced_replicas_precede_new_orders() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     ledger.reserve(&order(1), &one(4000)).unwrap();
     ledger.adopt(&order(2), &[unit(1, 3000, 1)], None);
@@ -321,7 +321,7 @@ fn replicas_without_a_place_come_before_new_orders() {
 }
 
 #[test]
-fn only_replicas_without_a_place_are_given_one() {
+fn places_only_unplaced_replicas() {
     let mut ledger = ledger(capacity(&[("a", 9000)]));
     ledger.reserve(&order(1), &one(6500)).unwrap();
     ledger.adopt(&order(2), &[unit(1, 1000, 4)], None);
@@ -333,12 +333,12 @@ fn only_replicas_without_a_place_are_given_one() {
 }
 
 #[test]
-fn params_of_a_running_deployment_are_taken_over() {
+fn merges_params_of_running_deployment() {
     let mut ledger = ledger(of_spec(&two_models()));
     let open = with_gpu(unit(1, 100, 1), &["vendor/nvidia/model/*"]);
     ledger.adopt(&order(1), &[open], None);
     let h100 = with_gpu(unit(1, 100, 1), &["vendor/nvidia/model/h100"]);
-    let params = params::promised(&[h100]);
+    let params = params::fixed_params(&[h100]);
     assert!(ledger.set_params(&order(1), &params));
     assert!(!ledger.set_params(&order(2), &params));
     assert!(ledger.set_params(&order(1), &SchedulerParamsById::from([(1, None)])));
@@ -346,7 +346,7 @@ fn params_of_a_running_deployment_are_taken_over() {
     assert_eq!(
         *ledger.params(&order(1)).unwrap(),
         params,
-        "silence takes nothing back"
+        "empty parameters remove nothing"
     );
     let free: Vec<_> = ledger.available().nodes.iter().map(|n| n.gpu.available).collect();
     assert_eq!(free, [2, 1]);
@@ -354,7 +354,7 @@ fn params_of_a_running_deployment_are_taken_over() {
 }
 
 #[test]
-fn what_is_not_bid_yet_gives_way_to_a_promise_that_comes_to_light() {
+fn adjusted_offer_displaces_reservation_without_bid() {
     let mut ledger = ledger(of_spec(&two_models()));
     let h100 = |count| {
         let mut unit = with_gpu(unit(1, 100, count), &["vendor/nvidia/model/h100"]);
@@ -366,42 +366,42 @@ fn what_is_not_bid_yet_gives_way_to_a_promise_that_comes_to_light() {
     ledger.reserve(&order(2), &group(vec![h100(2)])).unwrap();
     ledger.reserve(&order(3), &one(10)).unwrap();
     assert_eq!(ledger.displaced(&order(2)), None);
-    ledger.keep_promise(&order(1), &[h100(1)]);
+    ledger.apply_offer(&order(1), &[h100(1)]);
     assert!(matches!(
         ledger.displaced(&order(2)),
         Some(Decline::InsufficientCapacity { .. })
     ));
-    assert_eq!(ledger.displaced(&order(3)), None, "it needs none of what is owed");
+    assert_eq!(ledger.displaced(&order(3)), None, "needs no GPU");
     ledger.unreserve(&order(2));
     assert_eq!(ledger.displaced(&order(1)), None);
     assert!(ledger.recount_matches());
 }
 
 #[test]
-fn a_doubted_promise_is_known_once_the_bid_was_read() {
+fn rechecked_offer_is_known_after_bid_was_read() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     ledger.reserve(&order(1), &one(10)).unwrap();
-    assert!(ledger.is_promise_known(&order(1)));
+    assert!(ledger.is_offer_known(&order(1)));
     ledger.recheck_offer(&order(1));
-    assert!(!ledger.is_promise_known(&order(1)));
-    ledger.keep_promise(&order(1), &[unit(1, 20, 1)]);
-    assert!(ledger.is_promise_known(&order(1)));
+    assert!(!ledger.is_offer_known(&order(1)));
+    ledger.apply_offer(&order(1), &[unit(1, 20, 1)]);
+    assert!(ledger.is_offer_known(&order(1)));
     assert_eq!(ledger.units(&order(1)).unwrap()[0].resources.cpu.units, 20);
     ledger.adopt(&order(2), &[], None);
-    assert!(!ledger.is_promise_known(&order(2)), "nothing is known of it");
+    assert!(!ledger.is_offer_known(&order(2)), "unknown resources");
 }
 
 #[test]
-fn an_offer_that_says_nothing_or_the_same_changes_nothing() {
+fn empty_or_equal_offer_changes_nothing() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     let units = ledger.reserve(&order(1), &one(10)).unwrap();
-    ledger.keep_promise(&order(1), &[]);
-    ledger.keep_promise(&order(1), &[unit(1, 10, 1)]);
+    ledger.apply_offer(&order(1), &[]);
+    ledger.apply_offer(&order(1), &[unit(1, 10, 1)]);
     assert!(Arc::ptr_eq(&units, &ledger.units(&order(1)).unwrap()));
 }
 
 #[test]
-fn reservations_with_nothing_special_share_their_params() {
+fn equal_params_are_shared() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     ledger.reserve(&order(1), &one(10)).unwrap();
     ledger.reserve(&order(2), &one(20)).unwrap();
@@ -414,14 +414,17 @@ fn reservations_with_nothing_special_share_their_params() {
 }
 
 #[test]
-fn a_reservation_is_small() {
-    let each = size_of::<(OrderId, Held)>();
+fn reservation_is_small() {
+    let each = size_of::<(OrderId, Reservation)>();
     let heap = 16 + size_of::<Vec<ResourceUnit>>() + size_of::<ResourceUnit>() + size_of::<Place>();
-    assert!(each <= 96 && heap <= 320, "{each} in the map, {heap} beside it");
+    assert!(
+        each <= 96 && heap <= 320,
+        "{each} bytes in the map, {heap} on the heap"
+    );
 }
 
 #[test]
-fn status_tells_active_from_pending_in_order() {
+fn status_separates_active_from_pending_reservations() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     for dseq in [3, 1, 2] {
         ledger.reserve(&order(dseq), &one(100 * dseq)).unwrap();
@@ -438,7 +441,7 @@ fn status_tells_active_from_pending_in_order() {
 }
 
 #[test]
-fn explain_names_ports_and_addresses_too() {
+fn explains_ports_and_addresses() {
     let capacity = ledger(with_ips(capacity(&[("a", 4000)]), 1, 1, &[]))
         .capacity()
         .unwrap();
@@ -453,7 +456,7 @@ fn explain_names_ports_and_addresses_too() {
 }
 
 #[test]
-fn a_copy_answers_as_the_ledger_of_the_moment_it_was_made_and_reserves_nothing() {
+fn copy_of_capacity_reserves_nothing_and_does_not_change() {
     let mut ledger = ledger(with_ips(capacity(&[("a", 4000)]), 1, 1, &[]));
     let mut before = ledger.capacity().unwrap();
     ledger.reserve(&order(1), &one(4000)).unwrap();
@@ -501,7 +504,7 @@ fn world(cpus: &[i64]) -> InventoryUpdate {
     of_spec(&ClusterSpec::of_nodes(NODES.iter().zip(cpus).map(node)))
 }
 
-/// What a copy says would be reserved is what is reserved.
+/// Reserves, and asserts that a copy of the capacity predicted the result.
 fn reserved_as_tried(
     ledger: &mut Reservations,
     dseq: u64,
@@ -518,7 +521,7 @@ fn reserved_as_tried(
 
 proptest! {
     #[test]
-    fn any_order_of_calls_equals_a_recount(steps in prop::collection::vec(step(), 1..40)) {
+    fn any_order_of_calls_matches_recount(steps in prop::collection::vec(step(), 1..40)) {
         let mut ledger = Reservations::new(&config());
         let mut cpus = vec![4000, 4001];
         for step in steps {

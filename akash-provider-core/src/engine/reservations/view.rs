@@ -1,7 +1,7 @@
-//! What the ledger says of itself.
+//! Read access to the ledger: status, utilization and consistency check.
 
 use super::pools::Pools;
-use super::{Held, Reservations, pins};
+use super::{Reservation, Reservations, pins};
 use crate::engine::status::{InventoryStatus, ReservationStatus};
 use crate::inventory::Metrics;
 use crate::pricing::Utilization;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 impl Reservations {
-    /// Everything that is held and what is left.
+    /// Returns all reservations and the free capacity.
     #[must_use]
     pub fn status(&self) -> InventoryStatus {
         let of = |active: bool| {
@@ -28,8 +28,8 @@ impl Reservations {
         }
     }
 
-    /// How much of the cluster is in use without an order and with what it holds; `None` while capacity is not known, or
-    /// where the order holds nothing.
+    /// Returns the utilization of the cluster without an order and with its reservation. Returns `None` without
+    /// inventory or reservation.
     #[must_use]
     pub fn utilization(&self, order: &OrderId) -> Option<Utilization> {
         let units = Arc::clone(&self.held.get(order)?.units);
@@ -38,7 +38,7 @@ impl Reservations {
         Some(in_use)
     }
 
-    /// What is in use, but for what one order holds.
+    /// Returns the utilization of the cluster, excluding one order.
     pub(super) fn in_use(&self, without: Option<&OrderId>) -> Option<Utilization> {
         let mut in_use = self.known.as_ref()?.in_use.clone();
         for (_, held) in self.held.iter().filter(|(order, _)| Some(*order) != without) {
@@ -47,7 +47,7 @@ impl Reservations {
         Some(in_use)
     }
 
-    /// What is left; empty while capacity is not known.
+    /// Returns the free capacity. Empty before the first inventory update.
     #[must_use]
     pub fn available(&self) -> Metrics {
         self.known
@@ -55,7 +55,7 @@ impl Reservations {
             .map_or_else(Metrics::default, |k| k.left.metrics())
     }
 
-    /// Counts everything from scratch and says whether the ledger agrees; false is a defect.
+    /// Recomputes the ledger from scratch and compares the results. `false` indicates a defect.
     #[must_use]
     pub fn recount_matches(&self) -> bool {
         let mut pools = Pools::new(&self.config);
@@ -65,18 +65,18 @@ impl Reservations {
         let Some(known) = &self.known else {
             return pools.taken() == self.pools.taken();
         };
-        // Both ways: the base less everything held, and what is left with everything given back.
+        // In both directions: the base minus all reservations, and the free capacity plus all reservations.
         let (mut left, mut back) = (known.base.dup(), known.left.dup());
         for held in self.held.values() {
             left.restore(&held.allocation());
             back.release(&held.allocation());
         }
-        let homeless = |(_, h): &(&OrderId, &Held)| pins::incomplete(&h.units, &h.places);
-        let homeless: BTreeSet<_> = self.held.iter().filter(homeless).map(|(o, _)| o).collect();
+        let unplaced = |(_, h): &(&OrderId, &Reservation)| pins::incomplete(&h.units, &h.places);
+        let unplaced: BTreeSet<_> = self.held.iter().filter(unplaced).map(|(o, _)| o).collect();
         pools.taken() == self.pools.taken()
             && left.metrics() == known.left.metrics()
             && back.metrics() == known.base.metrics()
-            && self.homeless.iter().eq(homeless)
+            && self.unplaced.iter().eq(unplaced)
     }
 }
 

@@ -219,7 +219,7 @@ fn leases_without_a_manifest_wait_in_the_first_minutes_like_all() {
         world.blocks(5, BLOCK);
         assert_eq!(world.closes(), []);
         let waits = world.status().leases[0].waiting_for.clone().unwrap();
-        assert!(waits.contains("first minutes"), "{waits}");
+        assert!(waits.contains("warm-up period"), "{waits}");
         world.wait(11 * MINUTE);
         assert_eq!(world.closes().len(), 5, "by themselves");
     }

@@ -368,7 +368,7 @@ fn a_name_that_a_late_deploy_took_back_is_declared_again() {
     world.undeclared = true;
     world.wait(11 * MINUTE);
     assert!(world.count(is_deploy) > deploys);
-    let about_it = |f: &String| f.contains(" is not declared as lease") && f.contains(&lease.to_string());
+    let about_it = |f: &String| f.contains("is not declared as deployed") && f.contains(&lease.to_string());
     let told = |e: &Event| matches!(e, Event::DriftFound { findings } if findings.iter().any(about_it));
     assert!(world.facts.iter().any(told));
     world.undeclared = false;

@@ -241,7 +241,7 @@ fn nothing_is_ended_in_the_first_minutes_after_a_start() {
     assert_eq!(world.closes(), []);
     let status = world.status();
     let waits = status.leases[0].waiting_for.clone().unwrap();
-    assert!(waits.contains("first minutes"), "{waits}");
+    assert!(waits.contains("warm-up period"), "{waits}");
     world.wait(2 * MINUTE);
     assert_eq!(world.closes().len(), 1, "by itself");
 }

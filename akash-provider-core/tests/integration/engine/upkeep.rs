@@ -61,8 +61,7 @@ fn a_workload_that_the_cluster_lost_is_deployed_again() {
     world.cluster.clear();
     world.wait(11 * MINUTE);
     assert!(world.cluster.contains_key(&lease));
-    let lost =
-        |e: &Event| matches!(e, Event::DriftFound { findings } if findings[0].contains("not in the cluster"));
+    let lost = |e: &Event| matches!(e, Event::DriftFound { findings } if findings[0].contains("missing or incomplete in the cluster"));
     assert_eq!(world.told(lost), 1);
 }
 

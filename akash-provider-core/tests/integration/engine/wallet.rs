@@ -94,7 +94,7 @@ fn an_order_waits_for_money_and_is_bid_on_when_it_comes() {
     let (_, message) = unfunded(&world).pop().unwrap();
     assert_eq!(
         message,
-        "a bid takes 500000uact or 500000uakt, the account has 400000uact and 3uakt"
+        "a bid requires 500000uact or 500000uakt, the account has 400000uact and 3uakt"
     );
     let before = world.count(is_look);
     world.wait(10 * MINUTE);
@@ -561,7 +561,7 @@ fn without_money_for_the_fee_no_bid_is_sent_and_the_reason_is_the_fee() {
     let missing = world.status().deposit_missing.unwrap();
     assert_eq!(
         missing,
-        "a bid takes 500000uact or 500000uakt and about 5000uakt for its fee, the account has 100000000uact and 1000uakt"
+        "a bid requires 500000uact or 500000uakt and about 5000uakt for its fee, the account has 100000000uact and 1000uakt"
     );
     world.market.fund(&us(), &uakt(4_000));
     world.wait(Duration::from_secs(11));

@@ -193,7 +193,7 @@ pub(crate) fn settings() -> Config {
     let mut config = Config::new(us(), CHAIN);
     config.static_hosts_domain = Some("ingress.example".to_owned());
     config.unhealthy_limit = Some(HOUR);
-    // The first minutes have tests of their own.
+    // The warm-up period of the breaker has its own tests.
     config.breaker_warmup = Duration::ZERO;
     config
 }

@@ -95,7 +95,7 @@ pub(super) fn refused(refusal: &Refusal) -> Reply {
             StatusCode::SERVICE_UNAVAILABLE
         }
         // A kind without a code of its own still shows clients whether to send another manifest.
-        kind if kind.is_of_manifest() => StatusCode::UNPROCESSABLE_ENTITY,
+        kind if kind.is_manifest_error() => StatusCode::UNPROCESSABLE_ENTITY,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
     let mut reply = reply::text(status, &refusal.message);

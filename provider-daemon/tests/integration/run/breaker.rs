@@ -105,7 +105,7 @@ fn it_stays_shut_for_one_owner_over_restarts_until_it_is_released_for_him() {
     let other = Address::from_bytes(&[9; 20]).unwrap();
     let (code, said, problem) = stage.ran(&["breaker", "release", "--owner", other.as_str()]);
     assert!(
-        code == 1 && problem.contains("is not shut for"),
+        code == 1 && problem.contains("has not tripped for"),
         "{said}{problem}"
     );
     let (code, said, problem) = stage.ran(&["breaker", "release", "--owner", ADDRESS]);

@@ -227,7 +227,7 @@ fn money_for_a_deposit_is_waited_for() {
     stage.start_node(Some(Duration::from_millis(250)));
     let much = "--bid-deposit=9000000000000000000uact";
     let provider = stage.provider("provider", &[much]);
-    provider.says("money for a bid: a bid takes 9000000000000000000uact and about 3750uakt for its fee, the account has");
+    provider.says("money for a bid: a bid requires 9000000000000000000uact and about 3750uakt for its fee, the account has");
     assert!(
         !provider.output().contains("ready: bidding"),
         "{}",

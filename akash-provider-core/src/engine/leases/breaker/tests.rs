@@ -1,4 +1,4 @@
-//! What passes, counted by owner.
+//! Tests of the circuit breaker's limits per owner.
 
 use super::*;
 use crate::types::{DeploymentId, GroupId, OrderId};
@@ -26,7 +26,7 @@ fn lease(number: u8, dseq: u64) -> LeaseId {
     }
 }
 
-/// So many may pass.
+/// Returns a configuration with this limit.
 fn config(allowed: u32) -> Config {
     let mut config = Config::new(owner(200), "here");
     config.breaker_window = WINDOW;
@@ -41,8 +41,14 @@ fn open(config: &Config) -> Breaker {
     breaker
 }
 
-fn wants(breaker: &mut Breaker, config: &Config, now: Mono, lease: &LeaseId, destroys_nothing: bool) -> Pass {
-    let wanted = Wanted {
+fn request(
+    breaker: &mut Breaker,
+    config: &Config,
+    now: Mono,
+    lease: &LeaseId,
+    destroys_nothing: bool,
+) -> Decision {
+    let request = CloseRequest {
         lease,
         is_over: false,
         destroys_nothing,
@@ -51,53 +57,59 @@ fn wants(breaker: &mut Breaker, config: &Config, now: Mono, lease: &LeaseId, des
         mono: now,
         ..Now::default()
     };
-    breaker.ask(config, now, 0, &wanted)
+    breaker.request(config, now, 0, &request)
 }
 
-/// What these owners get, one after the other.
-fn of(allowed: u32, owners: &[u8]) -> Vec<Pass> {
+/// Returns the decisions for requests of these owners, in order.
+fn decisions(allowed: u32, owners: &[u8]) -> Vec<Decision> {
     let config = config(allowed);
     let mut breaker = open(&config);
-    let one = |(dseq, number): (u64, &u8)| {
+    let decide = |(dseq, number): (u64, &u8)| {
         let lease = lease(*number, dseq);
-        wants(&mut breaker, &config, Mono(0), &lease, false)
+        request(&mut breaker, &config, Mono(0), &lease, false)
     };
-    (0..).zip(owners).map(one).collect()
+    (0..).zip(owners).map(decide).collect()
 }
 
 #[test]
-fn one_owner_shuts_it_for_himself_and_two_for_all() {
-    use Pass::{Granted, Held, Tripped, TrippedFor};
+fn trips_for_one_owner_alone_and_for_all_after_second_owner() {
+    use Decision::{Granted, Held, Tripped, TrippedFor};
     let three = [Granted; 3];
-    assert_eq!(of(3, &[1; 5])[3..], [TrippedFor(4), Held]);
+    assert_eq!(decisions(3, &[1; 5])[3..], [TrippedFor(4), Held]);
     assert_eq!(
-        of(3, &[1, 1, 1, 1, 2, 1]),
+        decisions(3, &[1, 1, 1, 1, 2, 1]),
         [&three[..], &[TrippedFor(4), Granted, Held]].concat()
     );
-    assert_eq!(of(3, &[1, 1, 1, 2, 2, 3])[3..], [Granted, Tripped(5), Held]);
-    assert_eq!(of(3, &[1, 2, 1, 2])[2..], [Granted, Tripped(4)]);
     assert_eq!(
-        of(3, &[1, 2, 3, 4])[2..],
+        decisions(3, &[1, 1, 1, 2, 2, 3])[3..],
+        [Granted, Tripped(5), Held]
+    );
+    assert_eq!(decisions(3, &[1, 2, 1, 2])[2..], [Granted, Tripped(4)]);
+    assert_eq!(
+        decisions(3, &[1, 2, 3, 4])[2..],
         [Granted, Tripped(4)],
         "as of one owner"
     );
-    // He has had his half, the other has not: the other's only end is not turned against him.
-    assert_eq!(of(3, &[1, 1, 2, 1, 3])[2..], [Granted, TrippedFor(3), Tripped(4)]);
-    let ten = of(10, &[[1; 11], [2; 11]].concat());
+    // The first owner reached half and the second did not, so the second is not affected.
+    assert_eq!(
+        decisions(3, &[1, 1, 2, 1, 3])[2..],
+        [Granted, TrippedFor(3), Tripped(4)]
+    );
+    let ten = decisions(10, &[[1; 11], [2; 11]].concat());
     assert_eq!(ten.iter().filter(|p| **p == Granted).count(), 15);
     assert_eq!((ten[10], ten[16]), (TrippedFor(11), Tripped(16)));
-    assert_eq!(of(0, &[1, 2])[..], [TrippedFor(1), TrippedFor(1)]);
-    assert_eq!(of(1, &[1, 1, 2])[1..], [TrippedFor(2), Tripped(2)]);
+    assert_eq!(decisions(0, &[1, 2])[..], [TrippedFor(1), TrippedFor(1)]);
+    assert_eq!(decisions(1, &[1, 1, 2])[1..], [TrippedFor(2), Tripped(2)]);
 }
 
 #[test]
-fn the_release_of_an_owner_is_for_him_alone() {
+fn release_of_one_owner_affects_that_owner_only() {
     let config = config(3);
     let mut breaker = open(&config);
     for number in [1, 2] {
         let now = Mono(0).plus(WINDOW * u32::from(number));
         for dseq in 0..5 {
-            wants(&mut breaker, &config, now, &lease(number, dseq), false);
+            request(&mut breaker, &config, now, &lease(number, dseq), false);
         }
     }
     assert_eq!(breaker.held_owners().len(), 2);
@@ -108,45 +120,48 @@ fn the_release_of_an_owner_is_for_him_alone() {
         Some(vec![lease(1, 3), lease(1, 4)])
     );
     assert_eq!(breaker.waiting().len(), 2);
-    let why = breaker.waits_because(now, &lease(2, 3)).unwrap();
+    let why = breaker.hold_reason_for(now, &lease(2, 3)).unwrap();
     assert!(why.contains(&owner(2).to_string()), "{why}");
-    assert_eq!(breaker.shut_because(now), None);
-    // Where nothing at all passes, he waits with all.
-    breaker.miss_records("here".to_owned());
+    assert_eq!(breaker.hold_reason(now), None);
+    // While records are missing, the requests of the released owner stay held.
+    breaker.set_records_missing("here".to_owned());
     assert_eq!(breaker.release_owner(now, &owner(2)), Some(vec![]));
     assert!(breaker.take_due(now).is_empty());
-    assert!(breaker.find_records());
+    assert!(breaker.clear_records_missing());
     assert_eq!(breaker.take_due(now), [lease(2, 3), lease(2, 4)]);
     let mut breaker = Breaker::new(true, BTreeSet::from([owner(1)]));
     breaker.start(&config, Mono(0));
-    assert_eq!(wants(&mut breaker, &config, now, &lease(1, 1), false), Pass::Held);
+    assert_eq!(
+        request(&mut breaker, &config, now, &lease(1, 1), false),
+        Decision::Held
+    );
     assert_eq!(
         breaker.release_owner(now, &owner(1)),
         Some(vec![]),
-        "it is shut for all"
+        "tripped for all owners"
     );
     assert_eq!(breaker.release(), [lease(1, 1)]);
 }
 
 #[test]
-fn so_many_owners_are_held_alone_and_with_one_more_it_is_shut_for_all() {
+fn trips_for_all_when_too_many_owners_are_held() {
     let config = config(0);
     let mut breaker = open(&config);
     for number in 0..64 {
-        let pass = wants(&mut breaker, &config, Mono(0), &lease(number, 1), false);
-        assert_eq!(pass, Pass::TrippedFor(1));
+        let decision = request(&mut breaker, &config, Mono(0), &lease(number, 1), false);
+        assert_eq!(decision, Decision::TrippedFor(1));
     }
     let kept = Breaker::new(false, breaker.held_owners().clone());
     assert!(!kept.is_tripped() && kept.held_owners().len() == HELD_OWNERS_MAX);
-    let pass = wants(&mut breaker, &config, Mono(0), &lease(100, 1), false);
-    assert_eq!((pass, breaker.is_tripped()), (Pass::Tripped(1), true));
+    let decision = request(&mut breaker, &config, Mono(0), &lease(100, 1), false);
+    assert_eq!((decision, breaker.is_tripped()), (Decision::Tripped(1), true));
     let more = (0..65).map(owner).collect();
     assert!(Breaker::new(false, more).is_tripped());
 }
 
 proptest! {
     #[test]
-    fn nobody_shuts_it_for_all_by_himself_and_never_pass_more_than_half_as_many_again(
+    fn one_owner_never_trips_for_all_and_limit_is_exceeded_by_half_at_most(
         allowed in 0..12_u32,
         asks in proptest::collection::vec((0..4_u8, 0..4_u32, any::<bool>()), 1..120),
     ) {
@@ -156,10 +171,10 @@ proptest! {
         for (dseq, (number, minutes, bare)) in (0..).zip(asks) {
             now = now.plus(MINUTE * minutes);
             let before = breaker.clone();
-            let pass = wants(&mut breaker, &config, now, &lease(number, dseq), bare);
+            let decision = request(&mut breaker, &config, now, &lease(number, dseq), bare);
             passed.retain(|(at, _)| now.since(*at) < WINDOW);
             if bare {
-                prop_assert_eq!(pass, Pass::Granted);
+                prop_assert_eq!(decision, Decision::Granted);
                 prop_assert_eq!((breaker.is_tripped(), breaker.held_owners()), (before.is_tripped(), before.held_owners()));
                 continue;
             }
@@ -168,24 +183,24 @@ proptest! {
                 u32::try_from(count).unwrap()
             };
             let all = u32::try_from(passed.len()).unwrap();
-            match pass {
-                Pass::Granted => {
+            match decision {
+                Decision::Granted => {
                     prop_assert!(of(number) < allowed && all < allowed + allowed / 2);
                     passed.push((now, number));
                 }
-                // Those who are left when any one of them is taken away wanted half of it.
-                Pass::Tripped(wanted) => {
+                // Without any single owner, the remaining owners still requested half.
+                Decision::Tripped(wanted) => {
                     prop_assert_eq!(wanted, all + 1);
                     for one in 0..4 {
                         let rest = all - of(one) + u32::from(one != number);
                         prop_assert!(rest >= (allowed / 2).max(1), "{rest} without {one}");
                     }
                 }
-                Pass::TrippedFor(wanted) => {
+                Decision::TrippedFor(wanted) => {
                     prop_assert_eq!(wanted, of(number) + 1);
                     prop_assert!(of(number) >= allowed.div_ceil(2));
                 }
-                Pass::Held => {
+                Decision::Held => {
                     prop_assert!(before.is_tripped() || before.held_owners().contains(&owner(number)));
                 }
             }
@@ -197,7 +212,7 @@ proptest! {
 }
 
 #[test]
-fn a_tenth_of_a_thousand_leases_is_no_small_number() {
+fn limit_is_bounded_for_many_leases() {
     let config = Config::new(owner(200), "local");
     let allowed = [1, 30, 50, 100, 1_000, usize::MAX].map(|n| Breaker::allowed(&config, n));
     assert_eq!(allowed, [3, 3, 5, 10, 10, 10]);

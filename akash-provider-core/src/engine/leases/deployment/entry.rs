@@ -1,4 +1,4 @@
-//! A lease of a deployment, and what is known of its manifest.
+//! Entry of a deployment for one lease, with the evidence about its manifest.
 
 use super::Action;
 use crate::engine::cx::Cx;
@@ -6,61 +6,61 @@ use crate::types::{BlockTime, CloseReason, Event, LeaseId};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// How a lease came to be known, as far as its manifest is concerned.
+/// Origin of a lease, with respect to its manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Origin {
-    /// Won while this engine followed the chain: no manifest of it was accepted yet.
+    /// Won while this engine followed the chain. No manifest was accepted yet.
     Won,
-    /// On the chain before this engine was: the cluster may have its manifest.
+    /// On the chain before this engine started. The cluster may have a manifest.
     Found,
-    /// The cluster has its manifest.
-    Kept,
+    /// The cluster has the manifest of the lease.
+    Recorded,
 }
 
-/// What is known of a manifest that was not accepted here.
+/// Evidence about a manifest that was not accepted by this engine.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Evidence {
-    /// There is none; the deadline runs.
+    /// There is no manifest, and the deadline runs.
     Missing,
-    /// The cluster may have one, and nobody has looked since that is so.
-    Unseen,
-    /// The deadline has passed; the cluster is looked at once more.
+    /// The cluster may have a manifest, and no listing was completed since.
+    Unlisted,
+    /// The deadline has passed, and the cluster is being listed again.
     Due,
-    /// Something of the lease is in the cluster and does not say what to run.
+    /// The cluster has a record or workload of the lease that does not specify what to run.
     Unusable(Arc<str>),
 }
 
-/// A lease of ours.
+/// Entry for one lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct LeaseEntry {
     pub(super) lease: LeaseId,
     pub(super) deadline: Option<BlockTime>,
     pub(super) has_manifest: bool,
     pub(super) evidence: Evidence,
-    /// It was won in this epoch of ours, and nothing was tried to be kept for it since, nor found of it.
+    /// Leadership epoch in which the lease was won, if no manifest was possibly stored or found since.
     pub(super) bare_since: Option<u64>,
-    /// The block it was won in is complete; before that its deadline does not run.
-    pub(super) begun: bool,
+    /// True if the block of the lease is complete. The deadline does not run before.
+    pub(super) has_started: bool,
 }
 
-impl Entry {
+impl LeaseEntry {
     pub(super) fn waits(&self) -> bool {
         !self.has_manifest && self.evidence == Evidence::Missing
     }
 
-    /// When its time for a manifest is over.
+    /// Returns the manifest deadline if it is running.
     pub(super) fn due(&self) -> Option<BlockTime> {
-        self.deadline.filter(|_| self.begun && self.waits())
+        self.deadline.filter(|_| self.has_started && self.waits())
     }
 
-    /// Its time for a manifest has a beginning, which may be earlier than what its record says.
+    /// Returns true if the deadline was already started, possibly earlier than the recorded creation of the lease.
     pub(super) fn has_clock(&self) -> bool {
         self.evidence == Evidence::Missing || self.deadline.is_some()
     }
 
-    /// Something of it is there that cannot be used: it is told once, and nothing is ended for it.
-    pub(super) fn hold(&mut self, problem: &Arc<str>, out: &mut Vec<Action>) {
-        // Lists come again and again; the same problem is told once.
+    /// Marks the record of the lease as unusable, publishes the problem once, and stops the deadline.
+    pub(super) fn mark_unusable(&mut self, problem: &Arc<str>, out: &mut Vec<Action>) {
+        // Listings repeat, but each problem is published once.
         if self.evidence == Evidence::Unusable(Arc::clone(problem)) {
             return;
         }
@@ -75,11 +75,11 @@ impl Entry {
         }));
     }
 
-    /// Neither a record nor a workload of it is there: its time runs from this moment, or is over.
-    pub(super) fn is_not_there(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<Action>) {
+    /// Processes the absence of the lease in a listing: starts the deadline, or closes the lease after the deadline.
+    pub(super) fn mark_absent(&mut self, cx: &Cx<'_>, may_end: bool, out: &mut Vec<Action>) {
         match self.evidence {
             Evidence::Missing => {}
-            Evidence::Unseen | Evidence::Unusable(_) => {
+            Evidence::Unlisted | Evidence::Unusable(_) => {
                 self.evidence = Evidence::Missing;
                 self.deadline = self.deadline.or_else(|| cx.manifest_due());
             }

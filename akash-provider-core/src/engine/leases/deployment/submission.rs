@@ -1,4 +1,4 @@
-//! A manifest on its way to the workloads: sent, and accepted.
+//! Submitted and accepted manifests.
 
 use crate::cluster;
 use crate::engine::input::RequestId;
@@ -7,24 +7,24 @@ use crate::types::LeaseId;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// A manifest that waits to be looked at.
+/// A submitted manifest in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Submission {
-    /// Who to answer; `None` for one accepted before, sent again for a new lease.
+    /// Request to reply to, or `None` for an accepted manifest that is submitted again for a new lease.
     pub request: Option<RequestId>,
-    /// The manifest, with all groups of the deployment.
+    /// Manifest with all groups of the deployment.
     pub manifest: Arc<Manifest>,
-    /// What its hash on the chain may be.
+    /// Hashes that the chain may store for this manifest.
     pub hashes: Hashes,
 }
 
-/// A manifest that passed, lease by lease.
+/// A manifest that passed the check, with a workload for each lease.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Accepted {
-    /// The manifest's hash on the chain.
+pub struct AcceptedManifest {
+    /// Hash of the manifest on the chain.
     pub hash: [u8; 32],
-    /// What each lease is to run.
+    /// Workload of each lease.
     pub deployments: Vec<Arc<cluster::WorkloadSpec>>,
-    /// Hostnames each lease gave up with it.
+    /// Hostnames that each lease released with this manifest.
     pub purge: Vec<(LeaseId, Vec<String>)>,
 }

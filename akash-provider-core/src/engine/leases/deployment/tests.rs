@@ -1,6 +1,6 @@
 use super::*;
 
-fn told(kind: ErrorKind, transient: bool) -> Refusal {
+fn refusal_for(kind: ErrorKind, transient: bool) -> Refusal {
     not_recorded(&Failure {
         kind,
         transient,
@@ -9,15 +9,19 @@ fn told(kind: ErrorKind, transient: bool) -> Refusal {
 }
 
 #[test]
-fn a_tenant_is_told_to_submit_again_only_where_that_may_help() {
-    let away = told(ErrorKind::Unavailable, true);
-    assert_eq!(away.kind, RefusalKind::Unavailable);
-    assert!(away.message.ends_with("; submit again"), "{}", away.message);
-    let invalid = told(ErrorKind::Invalid, false);
+fn suggests_retry_only_for_transient_failures() {
+    let unavailable = refusal_for(ErrorKind::Unavailable, true);
+    assert_eq!(unavailable.kind, RefusalKind::Unavailable);
+    assert!(
+        unavailable.message.ends_with("; submit again"),
+        "{}",
+        unavailable.message
+    );
+    let invalid = refusal_for(ErrorKind::Invalid, false);
     assert_eq!(invalid.kind, RefusalKind::Rejected);
     assert_eq!(
         invalid.message,
-        "the cluster does not take the manifest: record: service web: why"
+        "the cluster rejected the manifest: record: service web: why"
     );
     for kind in [
         ErrorKind::Denied,
@@ -26,7 +30,7 @@ fn a_tenant_is_told_to_submit_again_only_where_that_may_help() {
         ErrorKind::Unavailable,
         ErrorKind::Internal,
     ] {
-        let refused = told(kind, false);
+        let refused = refusal_for(kind, false);
         assert!(!refused.message.contains("why"), "{}", refused.message);
         assert_eq!(refused.kind, RefusalKind::Rejected);
         assert!(

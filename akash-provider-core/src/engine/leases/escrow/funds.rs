@@ -1,21 +1,21 @@
-//! How long a deployment's money lasts, in whole blocks and exact decimals.
+//! Remaining run time of a deployment's escrow account, in whole blocks with exact decimal arithmetic.
 
 use crate::config::Config;
 use crate::types::{Dec, DeploymentRecord, Height};
 use std::time::Duration;
 
-/// Blocks until the money is used up, counted from `height`; zero or less when it is. `None` when nothing is
-/// owed per block (no live lease, or all at price zero), which is not "out of funds".
+/// Returns the number of blocks after `height` until the escrow account is empty: zero if it is empty now, negative if
+/// it is overdrawn. Returns `None` if the total price per block is zero, because such an account never runs out.
 ///
-/// Every live lease of the deployment counts, active and reclaiming, of every provider. The money is looked
-/// up in the leases' own denomination; a denomination without an entry counts as zero.
+/// All active and reclaiming leases of the deployment count, for every provider. Each price is paid from the balance in
+/// its own denomination. A missing balance counts as zero.
 #[must_use]
 pub fn blocks_left(record: &DeploymentRecord, height: Height) -> Option<i128> {
     let mut shortest: Option<i128> = None;
     let live = || record.leases.iter().filter(|l| l.state.is_live());
     for (index, lease) in live().enumerate() {
         let denom = &lease.price.denom;
-        // Each denomination once, where it is met first.
+        // Each denomination is processed once.
         if live().take(index).any(|l| l.price.denom == *denom) {
             continue;
         }
@@ -25,11 +25,11 @@ pub fn blocks_left(record: &DeploymentRecord, height: Height) -> Option<i128> {
         if rate.is_zero() || rate.is_negative() {
             continue;
         }
-        // The record may be settled later than the height processed here.
+        // The record may be settled at a later height than the processed one.
         let since = i128::from(height.saturating_sub(record.escrow.settled_at));
         let balance = record.escrow.funds.get(denom).copied().unwrap_or(Dec::ZERO);
         let owed = rate.checked_mul_int(since);
-        // An amount beyond all numbers is owed: nothing can be left.
+        // On overflow of the amount due, nothing is left.
         let left = owed
             .and_then(|o| balance.checked_sub(o))
             .and_then(|r| r.div_floor_int(rate))
@@ -39,14 +39,14 @@ pub fn blocks_left(record: &DeploymentRecord, height: Height) -> Option<i128> {
     shortest
 }
 
-/// The same as a number of blocks that can be told: nothing below zero, and no end beyond what counts.
+/// Converts the result of [`blocks_left`] to `u64`: zero if negative, saturating at the maximum.
 #[must_use]
 pub fn whole_blocks(left: i128) -> u64 {
     u64::try_from(left.max(0)).unwrap_or(u64::MAX)
 }
 
-/// When to look again where a block takes this long: after as many blocks as the money lasts, at most the
-/// configured interval, and never within a block.
+/// Returns the delay until the next balance check: the remaining time of the balance, at most the configured interval
+/// and at least one block.
 #[must_use]
 pub fn next_check(blocks_left: Option<u64>, config: &Config, block: Duration) -> Duration {
     let in_interval = config.balance_check_interval.as_millis() / block.as_millis().max(1);
@@ -57,7 +57,7 @@ pub fn next_check(blocks_left: Option<u64>, config: &Config, block: Duration) ->
     )
 }
 
-/// That many average blocks as time; saturates.
+/// Converts a number of blocks to time. Saturates.
 #[must_use]
 pub fn blocks_as_time(blocks: u64, average_block_time: Duration) -> Duration {
     let millis = u64::try_from(average_block_time.as_millis()).unwrap_or(u64::MAX);
@@ -77,7 +77,7 @@ mod tests {
         Config::new(Address::from_bytes(&[7; 20]).unwrap(), "funds")
     }
 
-    /// A lease of the group with this number: its price, and whose it is.
+    /// Returns a lease of the group `gseq` with this price and provider.
     fn lease(gseq: u32, denom: &str, price: &str, state: LeaseState, provider: u8) -> Lease {
         let owner = Address::from_bytes(&[1; 20]).unwrap();
         let group = GroupId {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_networks_vectors_hold() {
+    fn matches_known_values_of_network() {
         let mut config = config();
         let full = blocks_left(&one("5000000", 900, "100"), 1000);
         assert_eq!((full, seconds(full, &config)), (Some(49_900), 598.0));
@@ -145,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn an_overdrawn_account_is_below_zero_and_not_above() {
+    fn overdrawn_account_has_negative_blocks_left() {
         assert_eq!(blocks_left(&one("1000", 900, "100"), 1000), Some(-90));
         assert_eq!(blocks_left(&one("0", 1000, "100"), 1000), Some(0));
     }
 
     #[test]
-    fn w24_money_is_looked_up_in_the_leases_own_denomination() {
+    fn w24_balance_is_read_in_denomination_of_lease() {
         let uakt = lease(1, "uakt", "100", LeaseState::Active, 7);
         let paid = record(&[("uakt", "5000")], 1000, vec![uakt.clone()]);
         assert_eq!(blocks_left(&paid, 1000), Some(50));
@@ -162,12 +162,12 @@ mod tests {
         assert_eq!(
             blocks_left(&both, 1000),
             Some(20),
-            "the denomination that ends first counts"
+            "the denomination that runs out first counts"
         );
     }
 
     #[test]
-    fn w45_every_live_lease_counts_of_any_provider_and_while_it_is_reclaimed() {
+    fn w45_counts_active_and_reclaiming_leases_of_all_providers() {
         let leases = vec![
             lease(1, "uact", "10", LeaseState::Active, 7),
             lease(2, "uact", "10", LeaseState::Reclaiming, 7),
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn w45_a_rate_of_zero_is_neither_an_end_nor_a_division() {
+    fn w45_rate_of_zero_never_runs_out() {
         let closed = lease(1, "uact", "100", LeaseState::Closed, 7);
         let free = lease(2, "uact", "0", LeaseState::Active, 7);
         for leases in [vec![], vec![closed], vec![free]] {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn more_blocks_than_can_be_counted_are_no_end() {
+    fn block_count_saturates() {
         let left = blocks_left(&one("100000000000000000000", 1, "0.000000000000000001"), 1);
         assert!(left > Some(i128::from(u64::MAX)), "{left:?}");
         assert_eq!(left.map(whole_blocks), Some(u64::MAX));
@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_takes_longer_than_the_interval_is_waited_for() {
+    fn check_waits_at_least_one_block() {
         let hour = Duration::from_secs(3600);
         assert_eq!(next_check(Some(5), &config(), hour), hour);
         assert_eq!(next_check(None, &config(), hour), hour);
     }
 
     #[test]
-    fn fractions_of_a_token_are_exact_and_absurd_amounts_are_no_panic() {
+    fn fractions_are_exact_and_huge_amounts_do_not_panic() {
         assert_eq!(
             blocks_left(&one("1", 1, "0.000000000000000003"), 1),
             Some(333_333_333_333_333_333)

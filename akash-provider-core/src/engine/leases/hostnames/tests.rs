@@ -17,7 +17,7 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn w40_blocked_names_and_domains_are_refused_in_any_case() {
+fn w40_blocked_hostnames_and_domains_are_refused_in_any_case() {
     let ledger = HostnameLedger::new(&names(&["FooBar.com", ".BobsDefi.com", " ", "."]));
     let refused = |name: &str| ledger.can_reserve(&names(&[name]), &owner(1));
     for blocked in [
@@ -42,7 +42,7 @@ fn w40_blocked_names_and_domains_are_refused_in_any_case() {
 }
 
 #[test]
-fn the_providers_names_what_is_below_and_what_looks_like_them_are_blocked() {
+fn provider_hostname_its_subdomains_and_lookalikes_are_blocked() {
     let blocked = names(&["bank.example", ".closed.example", ".host.akash.example"]);
     let mut ledger = HostnameLedger::new(&blocked).with_automatic(Some("apps.akash.example"));
     ledger.set_own("akash.example");
@@ -75,7 +75,7 @@ fn the_providers_names_what_is_below_and_what_looks_like_them_are_blocked() {
 }
 
 #[test]
-fn automatic_names_below_a_blocked_domain_are_not_blocked() {
+fn automatic_hostnames_below_blocked_domain_are_allowed() {
     let ledger = HostnameLedger::new(&names(&[".akash.example"])).with_automatic(Some("apps.akash.example"));
     for (name, blocked) in [
         ("abc.apps.akash.example", false),
@@ -88,14 +88,14 @@ fn automatic_names_below_a_blocked_domain_are_not_blocked() {
 }
 
 #[test]
-fn the_same_lease_may_reserve_more_names() {
+fn same_lease_may_reserve_more_hostnames() {
     let mut ledger = HostnameLedger::default();
     let mine = lease(1, 5, 1);
     ledger
         .reserve(&mine, &names(&["meow.com", "kittens.com"]))
         .unwrap();
     let more = ledger.reserve(&mine, &names(&["meow.com", "kittens.com", "cats.com"]));
-    assert_eq!(more, Ok(Reserved::default()));
+    assert_eq!(more, Ok(HostnameChanges::default()));
     assert_eq!(
         ledger.held_by(&mine),
         names(&["cats.com", "kittens.com", "meow.com"])
@@ -103,7 +103,7 @@ fn the_same_lease_may_reserve_more_names() {
 }
 
 #[test]
-fn another_lease_of_the_tenant_has_the_shared_name_withheld() {
+fn shared_hostname_is_withheld_from_second_lease_of_tenant() {
     let mut ledger = HostnameLedger::default();
     ledger
         .reserve(&lease(1, 5, 1), &names(&["meow.com", "kittens.com"]))
@@ -117,7 +117,7 @@ fn another_lease_of_the_tenant_has_the_shared_name_withheld() {
 }
 
 #[test]
-fn another_tenant_is_refused_and_nothing_changes() {
+fn refused_reservation_changes_nothing() {
     let mut ledger = HostnameLedger::default();
     ledger.reserve(&lease(1, 5, 1), &names(&["kittens.com"])).unwrap();
     ledger.reserve(&lease(2, 5, 1), &names(&["old.com"])).unwrap();
@@ -129,7 +129,7 @@ fn another_tenant_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn a_name_is_free_after_release_or_an_update_without_it() {
+fn hostname_is_free_after_release_or_update_without_it() {
     let mut ledger = HostnameLedger::default();
     let wanted = names(&["kittens.com"]);
     ledger.reserve(&lease(1, 5, 1), &wanted).unwrap();
@@ -137,14 +137,17 @@ fn a_name_is_free_after_release_or_an_update_without_it() {
     assert_eq!(update.released, wanted);
     ledger.reserve(&lease(2, 1, 1), &wanted).unwrap();
     assert_eq!(ledger.release(&lease(2, 1, 1)), wanted);
-    assert_eq!(ledger.reserve(&lease(3, 1, 1), &wanted), Ok(Reserved::default()));
+    assert_eq!(
+        ledger.reserve(&lease(3, 1, 1), &wanted),
+        Ok(HostnameChanges::default())
+    );
     ledger.release(&lease(3, 1, 1));
     ledger.release(&lease(1, 5, 1));
     assert_eq!(ledger, HostnameLedger::default());
 }
 
 #[test]
-fn transfer_stays_within_the_tenant() {
+fn transfer_is_limited_to_one_tenant() {
     let mut ledger = HostnameLedger::new(&names(&["bad.org"]));
     ledger.reserve(&lease(1, 5, 1), &names(&["kittens.org"])).unwrap();
     ledger.reserve(&lease(2, 5, 1), &names(&["dogs.org"])).unwrap();
@@ -166,29 +169,32 @@ fn transfer_stays_within_the_tenant() {
 }
 
 #[test]
-fn a_resumed_group_keeps_its_names_when_the_old_lease_goes() {
+fn resumed_group_retains_its_hostnames() {
     let mut ledger = HostnameLedger::default();
     let wanted = names(&["kittens.com"]);
     ledger.reserve(&lease(1, 5, 1), &wanted).unwrap();
     let resumed = ledger.reserve(&lease(1, 5, 2), &wanted).unwrap();
-    assert_eq!(resumed, Reserved::default());
+    assert_eq!(resumed, HostnameChanges::default());
     assert_eq!(ledger.release(&lease(1, 5, 1)), names(&[]));
     assert_eq!(ledger.holder("kittens.com"), Some(&lease(1, 5, 2)));
 }
 
 #[test]
-fn w40_a_withheld_name_can_be_claimed_once_it_is_free() {
+fn w40_withheld_hostname_can_be_claimed_after_release() {
     let mut ledger = HostnameLedger::default();
     let wanted = names(&["kittens.com"]);
     ledger.reserve(&lease(1, 5, 1), &wanted).unwrap();
     assert_eq!(ledger.reserve(&lease(1, 6, 1), &wanted).unwrap().withheld, wanted);
     assert_eq!(ledger.release(&lease(1, 5, 1)), wanted);
-    assert_eq!(ledger.reserve(&lease(1, 6, 1), &wanted), Ok(Reserved::default()));
+    assert_eq!(
+        ledger.reserve(&lease(1, 6, 1), &wanted),
+        Ok(HostnameChanges::default())
+    );
     assert_eq!(ledger.holder("kittens.com"), Some(&lease(1, 6, 1)));
 }
 
 #[test]
-fn what_the_cluster_declares_is_adopted() {
+fn adopts_hostnames_declared_in_cluster() {
     let mut ledger = HostnameLedger::new(&names(&["kittens.com"]));
     assert_eq!(ledger.adopt("Kittens.com", &lease(1, 5, 1)), None);
     assert_eq!(ledger.adopt("kittens.com", &lease(1, 5, 1)), None);
@@ -198,5 +204,9 @@ fn what_the_cluster_declares_is_adopted() {
         BTreeMap::from([("kittens.com".to_owned(), lease(2, 5, 1))])
     );
     let again = ledger.reserve(&lease(2, 5, 1), &names(&["kittens.com"]));
-    assert_eq!(again, Ok(Reserved::default()), "blocked later, held already");
+    assert_eq!(
+        again,
+        Ok(HostnameChanges::default()),
+        "blocked later, but already held"
+    );
 }

@@ -1,6 +1,6 @@
-//! The chain lane of a workload: ending the lease ourselves, and gathering evidence that it is over.
+//! Chain lane of a workload: closes the lease, and collects evidence that the lease is closed.
 
-use super::evidence::{self, Heard, HeardBy, Verdict};
+use super::evidence::{self, CloseReport, ReportSource, Verdict};
 use super::{Action, Workload};
 use crate::engine::backoff;
 use crate::engine::cx::Cx;
@@ -12,62 +12,62 @@ use crate::types::{
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long after our close or reclaim landed we look at the record, should its event not come.
-const EVENT_PATIENCE: Duration = Duration::from_secs(30);
-/// How often an end that may not be sent yet asks again whether it may.
+/// Time to wait for the event of a committed close or reclaim message. The record is read afterwards.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Interval at which a close without permission checks again whether it may be sent.
 const PERMISSION_POLL: Duration = Duration::from_secs(5);
 
-/// What the chain lane is doing.
+/// State of the chain lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ChainLane {
-    /// Nothing is sent, and nothing is looked for.
+    /// No message or query is in progress.
     Idle,
-    /// An end is wanted and waits for permission (`wake`) or for the reclamation deadline.
+    /// A close is intended, and waits for permission or for the reclamation deadline.
     Planned {
-        /// When to ask for permission again.
+        /// Time of the next check for permission.
         wake: Option<Mono>,
         /// Block time of the reclamation deadline.
         deadline: Option<BlockTime>,
     },
     /// `Broadcast(StartReclaim | CloseBid)` is in flight.
     Sending,
-    /// Sending failed; again then.
+    /// Sending failed. The next attempt is due at this time.
     SendRetry(Mono),
-    /// Its outcome is unknown; it cannot land after this block time.
+    /// The outcome of the message is unknown. The transaction expires at this block time.
     Unsure(BlockTime),
-    /// It landed; the event follows, or we look then.
+    /// The message was committed. If no event arrives, the record is read at this time.
     AwaitEvent(Mono),
-    /// `FetchLease` is in flight, or tried again at `retry_at`.
-    Looking {
-        /// When to try again; `None` while the call is in flight.
+    /// `FetchLease` is in flight or waits for a retry.
+    Fetching {
+        /// Time of the retry, or `None` while the call is in flight.
         retry_at: Option<Mono>,
     },
-    /// The lease is over, by evidence. With `granted` its workload may be torn down.
+    /// The lease is closed, according to evidence. With `granted`, its workload may be torn down.
     Confirmed {
-        /// A chain event or confirmed evidence ended the lease, or the circuit breaker let the teardown pass.
+        /// True if a chain event or confirmed evidence shows the close, or the circuit breaker granted the teardown.
         granted: bool,
     },
 }
 
 impl ChainLane {
-    /// True when a call is in flight.
+    /// Returns true if a call is in flight.
     #[must_use]
-    pub const fn owes_call(&self) -> bool {
-        matches!(self, Self::Sending | Self::Looking { retry_at: None })
+    pub const fn has_call_in_flight(&self) -> bool {
+        matches!(self, Self::Sending | Self::Fetching { retry_at: None })
     }
 
-    /// Monotonic moment at which it wants a `Wake`.
+    /// Returns the monotonic time at which the lane needs a `Wake`.
     #[must_use]
     pub const fn mono_deadline(&self) -> Option<Mono> {
         match self {
             Self::Planned { wake, .. } => *wake,
             Self::SendRetry(at) | Self::AwaitEvent(at) => Some(*at),
-            Self::Looking { retry_at } => *retry_at,
+            Self::Fetching { retry_at } => *retry_at,
             Self::Idle | Self::Sending | Self::Unsure(_) | Self::Confirmed { .. } => None,
         }
     }
 
-    /// Block time at which it wants a `Wake`.
+    /// Returns the block time at which the lane needs a `Wake`.
     #[must_use]
     pub const fn block_deadline(&self) -> Option<BlockTime> {
         match self {
@@ -77,25 +77,25 @@ impl ChainLane {
             | Self::Sending
             | Self::SendRetry(_)
             | Self::AwaitEvent(_)
-            | Self::Looking { .. }
+            | Self::Fetching { .. }
             | Self::Confirmed { .. } => None,
         }
     }
 }
 
 impl Workload {
-    pub(super) fn hear(&mut self, heard: Heard, out: &mut Vec<Action>) {
-        match &mut self.heard {
-            // The chain's word is worth more than a scan's silence.
-            Some(old) if old.by == HeardBy::Scan && heard.by == HeardBy::Chain => *old = heard,
+    pub(super) fn record_close_report(&mut self, report: CloseReport, out: &mut Vec<Action>) {
+        match &mut self.close_report {
+            // A report from the chain is stronger evidence than an absence in a scan.
+            Some(old) if old.by == ReportSource::Scan && report.by == ReportSource::Chain => *old = report,
             Some(_) => {}
-            None => self.heard = Some(heard),
+            None => self.close_report = Some(report),
         }
-        match (&mut self.chain, heard.by) {
-            (ChainLane::Confirmed { granted }, HeardBy::Chain) => *granted = true,
-            // The second endpoint may be back: the record is read again.
-            (ChainLane::Confirmed { granted: false }, HeardBy::Scan) => {
-                out.push(Action::CancelBreaker);
+        match (&mut self.chain, report.by) {
+            (ChainLane::Confirmed { granted }, ReportSource::Chain) => *granted = true,
+            // The record is read again, because the second endpoint may be reachable now.
+            (ChainLane::Confirmed { granted: false }, ReportSource::Scan) => {
+                out.push(Action::CancelRequest);
                 self.chain = ChainLane::Idle;
             }
             _ => {}
@@ -110,80 +110,80 @@ impl Workload {
             deadline: Some(deadline),
             reason: recorded.or_else(|| self.ending.map(|e| e.reason)),
         });
-        // It has landed; the next step waits for the deadline.
+        // The reclaim message was committed. The close waits for the deadline.
         if let ChainLane::AwaitEvent(_) = self.chain {
             self.chain = ChainLane::Idle;
         }
     }
 
-    /// The record says on which terms the lease may be taken back, whatever our bids offer by now. A deadline that
-    /// was heard of is newer than a record without one.
-    fn terms_are(&mut self, recorded: Option<Reclamation>) {
+    /// Sets the reclamation terms from the record, which override the terms of the current bid configuration. A
+    /// deadline from an event is newer than a record without a deadline.
+    fn set_terms(&mut self, recorded: Option<Reclamation>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
         if recorded.is_some() || !announced {
             self.reclamation = recorded;
         }
     }
 
-    /// A snapshot lists the lease among the live ones.
+    /// Processes a snapshot that lists the lease as active.
     pub(super) fn live(&mut self, reclamation: Option<Reclamation>) {
-        self.terms_are(reclamation);
-        // A list that has the lease refutes a list that had it not. The chain's own word needs a look at the record.
-        if self.heard.is_some_and(|h| h.by == HeardBy::Scan) && !self.chain.owes_call() {
-            self.heard = None;
-            if let ChainLane::Looking { .. } = self.chain {
+        self.set_terms(reclamation);
+        // The snapshot refutes an absence in an earlier scan. A report from the chain requires a read of the record.
+        if self.close_report.is_some_and(|h| h.by == ReportSource::Scan) && !self.chain.has_call_in_flight() {
+            self.close_report = None;
+            if let ChainLane::Fetching { .. } = self.chain {
                 self.chain = ChainLane::Idle;
             }
         }
     }
 
-    /// Only we can have announced an end, perhaps before a restart, and nobody else closes the lease at the
-    /// deadline. It is closed for the reason that the record keeps.
+    /// Resumes a close announced before a restart. Only this provider can have started the reclamation, and no other
+    /// party closes the lease at the deadline. The reason is taken from the record.
     fn take_up_announced_end(&mut self, out: &mut Vec<Action>) {
         let announced = self.reclamation.as_ref().is_some_and(|r| r.deadline.is_some());
-        if announced && self.price.is_some() && self.heard.is_none() && self.ending.is_none() {
+        if announced && self.price.is_some() && self.close_report.is_none() && self.ending.is_none() {
             let reason = self.reclamation.as_ref().and_then(|r| r.reason);
             self.end(reason.unwrap_or(CloseReason::Unspecified), true, out);
         }
     }
 
-    /// Starts the next thing on the chain lane that is due and allowed.
+    /// Starts the next message or query on the chain lane that is due and allowed.
     pub(super) fn drive_chain(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
         self.take_up_announced_end(out);
         let due = |at: Mono| at <= cx.now.mono;
         match self.chain {
-            ChainLane::Sending | ChainLane::Looking { retry_at: None } | ChainLane::Confirmed { .. } => {}
-            ChainLane::Looking { retry_at: Some(at) } => {
+            ChainLane::Sending | ChainLane::Fetching { retry_at: None } | ChainLane::Confirmed { .. } => {}
+            ChainLane::Fetching { retry_at: Some(at) } => {
                 if due(at) {
-                    self.look(out);
+                    self.fetch_lease(out);
                 }
             }
             ChainLane::Idle | ChainLane::Planned { .. } => self.plan(cx, out),
-            // News of its end is worth more than waiting for a message of our own.
-            _ if self.heard.is_some() => self.look(out),
-            ChainLane::AwaitEvent(at) if due(at) => self.look(out),
-            ChainLane::Unsure(expires) if cx.now.block_time > expires => self.look(out),
+            // A report of the close takes precedence over waiting for a message of this provider.
+            _ if self.close_report.is_some() => self.fetch_lease(out),
+            ChainLane::AwaitEvent(at) if due(at) => self.fetch_lease(out),
+            ChainLane::Unsure(expires) if cx.now.block_time > expires => self.fetch_lease(out),
             ChainLane::SendRetry(at) if due(at) => self.plan(cx, out),
             ChainLane::AwaitEvent(_) | ChainLane::Unsure(_) | ChainLane::SendRetry(_) => {}
         }
     }
 
-    fn look(&mut self, out: &mut Vec<Action>) {
+    fn fetch_lease(&mut self, out: &mut Vec<Action>) {
         out.push(Action::Chain(Call::FetchLease(self.lease.clone())));
-        self.chain = ChainLane::Looking { retry_at: None };
+        self.chain = ChainLane::Fetching { retry_at: None };
     }
 
-    fn look_again(&mut self, cx: &Cx<'_>) {
+    fn fetch_later(&mut self, cx: &Cx<'_>) {
         let retry_at = Some(cx.now.mono.plus(backoff::after(self.chain_attempts)));
         self.chain_attempts = self.chain_attempts.saturating_add(1);
-        self.chain = ChainLane::Looking { retry_at };
+        self.chain = ChainLane::Fetching { retry_at };
     }
 
-    /// Decides the next step of ending it, or of finding out.
+    /// Determines the next step of a close or of a query for evidence.
     fn plan(&mut self, cx: &Cx<'_>, out: &mut Vec<Action>) {
-        if self.heard.is_some() {
+        if self.close_report.is_some() {
             self.chain_attempts = 0;
-            return self.look(out);
+            return self.fetch_lease(out);
         }
         let Some(ending) = self.ending else {
             self.chain = ChainLane::Idle;
@@ -232,7 +232,7 @@ impl Workload {
                 if reclaimed && self.reclaim_running(cx) {
                     ChainLane::Idle
                 } else {
-                    ChainLane::AwaitEvent(cx.now.mono.plus(EVENT_PATIENCE))
+                    ChainLane::AwaitEvent(cx.now.mono.plus(EVENT_TIMEOUT))
                 }
             }
             Ok(TxOutcome::Unknown { expires }) => ChainLane::Unsure(expires),
@@ -240,23 +240,25 @@ impl Workload {
                 error: TxError::UnknownBid | TxError::LeaseNotActive,
                 ..
             }) => {
-                // A refusal for want of the lease is the chain's word, as its event is.
+                // The rejection states that the lease is not active, which is as strong as a chain event.
                 let (height, since) = (cx.height, cx.now.mono);
-                let heard = Heard {
+                let report = CloseReport {
                     height,
                     since,
-                    by: HeardBy::Chain,
+                    by: ReportSource::Chain,
                     reason: None,
                 };
-                self.hear(heard, out);
-                // A node that still has the lease must not bring the next message at once.
+                self.record_close_report(report, out);
+                // The back-off increases, so that a node that still shows the lease does not trigger the next message
+                // at once.
                 self.chain_attempts = self.chain_attempts.saturating_add(1);
-                return self.look(out);
+                return self.fetch_lease(out);
             }
-            // The record knows better than we do what comes next.
+            // The record on the chain determines the next step.
             Ok(TxOutcome::Rejected { code, log, .. }) => {
-                self.last_error = Some(format!("the chain refused to end the lease: {code}: {log}").into());
-                self.look_again(cx);
+                self.last_error =
+                    Some(format!("cannot close lease: rejected by the chain: {code}: {log}").into());
+                self.fetch_later(cx);
                 return;
             }
             Err(failure) => {
@@ -268,7 +270,7 @@ impl Workload {
         };
     }
 
-    /// The announcement's event came before its completion: the deadline is known and lies ahead.
+    /// Returns true if the event of the reclaim message arrived before its completion: the deadline is known and ahead.
     fn reclaim_running(&self, cx: &Cx<'_>) -> bool {
         self.reclamation
             .as_ref()
@@ -276,59 +278,65 @@ impl Workload {
             .is_some_and(|at| at > cx.now.block_time)
     }
 
-    pub(super) fn seen(
+    pub(super) fn lease_fetched(
         &mut self,
         cx: &Cx<'_>,
         result: Result<Observed<LeaseRecord>, Failure>,
         out: &mut Vec<Action>,
     ) {
-        if self.chain != (ChainLane::Looking { retry_at: None }) {
+        if self.chain != (ChainLane::Fetching { retry_at: None }) {
             return out.push(Action::Unexpected);
         }
         let Ok(observed) = result else {
-            return self.look_again(cx);
+            return self.fetch_later(cx);
         };
-        match evidence::weigh(cx.config, cx.now.mono, self.heard.as_ref(), observed) {
-            Verdict::Undecided(_) => self.look_again(cx),
+        match evidence::assess(cx.config, cx.now.mono, self.close_report.as_ref(), observed) {
+            Verdict::Undecided(_) => self.fetch_later(cx),
             Verdict::Live(record) => {
-                self.heard = None;
+                self.close_report = None;
                 if self.price.is_none() {
-                    out.push(Action::Found(Box::new((*record).clone())));
+                    out.push(Action::LeaseFound(Box::new((*record).clone())));
                 }
-                self.terms_are(record.lease.reclamation.clone());
-                // What was refused before is not sent again at once.
+                self.set_terms(record.lease.reclamation.clone());
+                // A message that was rejected before is sent again only after a back-off.
                 self.chain = match self.ending {
                     Some(_) => ChainLane::SendRetry(cx.now.mono.plus(backoff::after(self.chain_attempts))),
                     None => ChainLane::Idle,
                 };
             }
-            Verdict::Over { reason, confirmed } => self.over(cx, reason, confirmed, out),
+            Verdict::Closed { reason, confirmed } => self.lease_closed(cx, reason, confirmed, out),
         }
     }
 
-    fn over(&mut self, cx: &Cx<'_>, reason: Option<CloseReason>, confirmed: bool, out: &mut Vec<Action>) {
+    fn lease_closed(
+        &mut self,
+        cx: &Cx<'_>,
+        reason: Option<CloseReason>,
+        confirmed: bool,
+        out: &mut Vec<Action>,
+    ) {
         let (height, since) = (cx.height, cx.now.mono);
-        // Without anything heard this is the first evidence; a later reading must agree.
-        let Some(heard) = self.heard else {
-            self.heard = Some(Heard {
+        // Without an earlier report, this result is only the first report. A later read must confirm it.
+        let Some(report) = self.close_report else {
+            self.close_report = Some(CloseReport {
                 height,
                 since,
-                by: HeardBy::Scan,
+                by: ReportSource::Scan,
                 reason,
             });
-            return self.look_again(cx);
+            return self.fetch_later(cx);
         };
-        // The record knows the reason even where the news gave none.
-        self.closed_because = reason.or(heard.reason);
-        // The breaker limits teardowns that a scan found and no second endpoint confirmed.
-        let granted = confirmed || heard.by == HeardBy::Chain;
+        // The record has the reason even if the report has none.
+        self.closed_because = reason.or(report.reason);
+        // The breaker limits teardowns found by a scan without confirmation by a second endpoint.
+        let granted = confirmed || report.by == ReportSource::Chain;
         self.chain = ChainLane::Confirmed { granted };
-        // It is over, as was wanted; what the breaker is asked for from here on is the teardown.
+        // The intended close has taken place. Only the teardown still needs permission.
         if self.ending.take().is_some_and(|e| !e.granted) {
-            out.push(Action::CancelBreaker);
+            out.push(Action::CancelRequest);
         }
         if !granted {
-            out.push(Action::AskBreaker);
+            out.push(Action::RequestPermission);
         }
     }
 }

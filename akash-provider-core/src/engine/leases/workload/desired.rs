@@ -1,24 +1,28 @@
-//! What is to run of a lease, and since which of its manifests.
+//! Newest accepted specification of a workload, with its version number.
 
 use crate::cluster::WorkloadSpec;
 use crate::engine::effect::Call;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The newest manifest that was accepted.
+/// Newest accepted specification of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Desired {
+pub(super) struct DesiredSpec {
     pub(super) deployment: Arc<WorkloadSpec>,
-    /// Hostnames to take away when it is deployed.
+    /// Hostnames to purge with the next deploy.
     pub(super) purge: Vec<String>,
     pub(super) generation: u64,
 }
 
-impl Desired {
-    /// Follows what was wanted before.
-    pub(super) fn after(before: Option<Self>, deployment: Arc<WorkloadSpec>, mut purge: Vec<String>) -> Self {
+impl DesiredSpec {
+    /// Creates the successor of a specification, with the next generation.
+    pub(super) fn replacing(
+        before: Option<Self>,
+        deployment: Arc<WorkloadSpec>,
+        mut purge: Vec<String>,
+    ) -> Self {
         let generation = before.as_ref().map_or(1, |d| d.generation + 1);
-        // Names an undeployed version gave up are still to be purged, unless they are wanted again.
+        // Hostnames of a version that was never deployed still need a purge, unless the new version declares them.
         if let Some(old) = before {
             purge.extend(old.purge);
         }
@@ -26,7 +30,7 @@ impl Desired {
             let wanted = deployment.names();
             purge.retain(|name| !wanted.contains(name.as_str()));
         }
-        // Sorted, so that the same names make the same call.
+        // Sorted for determinism.
         purge.sort();
         purge.dedup();
         Self {
@@ -36,9 +40,9 @@ impl Desired {
         }
     }
 
-    /// The call that deploys it, in this epoch.
+    /// Returns the call that deploys this specification in a leadership epoch.
     pub(super) fn deploy(&mut self, epoch: u64) -> Call {
-        // Copied only where the epoch is another one, because the status and the ledgers share it.
+        // Cloned only if the epoch changed, because the specification is shared with the status and the ledgers.
         if self.deployment.epoch != epoch {
             Arc::make_mut(&mut self.deployment).epoch = epoch;
         }

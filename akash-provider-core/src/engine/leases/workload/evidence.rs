@@ -1,60 +1,65 @@
-//! What it takes to believe that a lease is over.
+//! Rules for the evidence that a lease is closed.
 //!
-//! Not found is never evidence. A record in a final state counts when it was read at a height later than what
-//! made us look, and no second endpoint disputes it; a second endpoint that stays unreachable for the
-//! configured grace no longer counts.
+//! A missing record is never evidence. A record in a final state is evidence if it was read at a later height than the
+//! report of the close, and no second endpoint disputes it. A second endpoint that is unreachable for the configured
+//! grace period is ignored.
 
 use crate::config::Config;
 use crate::types::{Agreement, CloseReason, Height, LeaseRecord, Mono, Observed};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Who said that a lease is over.
+/// Source of a report that a lease is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum HeardBy {
-    /// The chain, by an event or by refusing a message for it.
+pub enum ReportSource {
+    /// Chain event, or rejection of a message for the lease.
     Chain,
-    /// A full scan that did not find it among the live ones.
+    /// Full scan that did not find the lease among the active leases.
     Scan,
 }
 
-/// What made us look.
+/// Report that a lease is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Heard {
-    /// Height it is about.
+pub struct CloseReport {
+    /// Chain height of the report.
     pub height: Height,
-    /// When we heard it.
+    /// Time at which the report was received.
     pub since: Mono,
-    /// Whether the chain said so, or a scan did not find it.
-    pub by: HeardBy,
-    /// The reason given, if any.
+    /// Source of the report.
+    pub by: ReportSource,
+    /// Close reason, if the report contains one.
     pub reason: Option<CloseReason>,
 }
 
-/// What a reading of the record is worth.
+/// Result of assessing a lease record.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// The lease is over.
-    Over {
-        /// Reason that the record names.
+    /// The lease is closed.
+    Closed {
+        /// Close reason in the record.
         reason: Option<CloseReason>,
-        /// False when a second endpoint is configured and unreachable.
+        /// False if a second endpoint is configured but unreachable.
         confirmed: bool,
     },
-    /// The lease is live: what we heard is refuted.
+    /// The lease is active, which refutes the report.
     Live(Arc<LeaseRecord>),
-    /// It decides nothing; ask again.
+    /// The record is not conclusive and must be read again.
     Undecided(&'static str),
 }
 
-/// Weighs a reading of the lease's record against what was heard of its end.
+/// Assesses a lease record against an earlier report that the lease is closed.
 #[must_use]
-pub fn weigh(config: &Config, now: Mono, heard: Option<&Heard>, seen: Observed<LeaseRecord>) -> Verdict {
+pub fn assess(
+    config: &Config,
+    now: Mono,
+    report: Option<&CloseReport>,
+    seen: Observed<LeaseRecord>,
+) -> Verdict {
     let Some(record) = seen.value else {
         return Verdict::Undecided("the record was not found");
     };
-    // A node that is no further than the news may show the record as it was before.
-    if heard.is_some_and(|h| seen.height <= h.height) {
+    // A node at the height of the report, or below, may return the record from before the close.
+    if report.is_some_and(|h| seen.height <= h.height) {
         return Verdict::Undecided("the record was read at an older height");
     }
     let confirmed = matches!(seen.agreement, Agreement::Single | Agreement::Confirmed);
@@ -62,8 +67,8 @@ pub fn weigh(config: &Config, now: Mono, heard: Option<&Heard>, seen: Observed<L
         Agreement::Single | Agreement::Confirmed => {}
         Agreement::Disputed => return Verdict::Undecided("two endpoints disagree"),
         Agreement::Unreachable => {
-            // Where nothing was heard, the grace has not begun.
-            let waited = heard.map(|h| now.since(h.since)).unwrap_or_default();
+            // Without a report, the grace period has not started.
+            let waited = report.map(|h| now.since(h.since)).unwrap_or_default();
             if !record.lease.state.is_live() && waited < config.witness_grace {
                 return Verdict::Undecided("the second endpoint is unreachable");
             }
@@ -73,6 +78,6 @@ pub fn weigh(config: &Config, now: Mono, heard: Option<&Heard>, seen: Observed<L
         Verdict::Live(Arc::new(record))
     } else {
         let reason = record.lease.reason;
-        Verdict::Over { reason, confirmed }
+        Verdict::Closed { reason, confirmed }
     }
 }

@@ -1,11 +1,11 @@
-//! Health as a clock that counts known unhealthy time only.
+//! Clock that measures time with known bad health.
 
 use crate::cluster::Health;
 use crate::types::Mono;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Known health since when, and the known unhealthy time before that.
+/// Observed health, and the unhealthy time counted before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub(crate) struct HealthClock {
     health: Health,
@@ -14,43 +14,43 @@ pub(crate) struct HealthClock {
 }
 
 impl HealthClock {
-    /// What is known now.
+    /// Returns the current health.
     #[must_use]
     pub(crate) const fn health(&self) -> Health {
         self.health
     }
 
-    /// Takes a new reading; true when it differs from the one before.
-    pub(crate) fn see(&mut self, now: Mono, health: Health) -> bool {
+    /// Records a health reading. Returns true if the health changed.
+    pub(crate) fn record(&mut self, now: Mono, health: Health) -> bool {
         if self.health == health {
             return false;
         }
-        // Only known good health forgives; while nothing is known, what was counted stays.
+        // Only good health resets the counted time. Unknown health preserves it.
         self.bad_before = match health {
             Health::Good => Duration::ZERO,
-            Health::Bad | Health::Unknown | Health::Out(_) => self.known_bad(now),
+            Health::Bad | Health::Unknown | Health::Out(_) => self.unhealthy_time(now),
         };
         self.health = health;
         self.since = now;
         true
     }
 
-    /// What is looked at is another from now on: the time before does not count.
+    /// Resets the counted time, because the workload was replaced by a new version.
     pub(crate) fn restart(&mut self, now: Mono) {
         self.bad_before = Duration::ZERO;
         self.since = now;
     }
 
-    /// Known unhealthy time since it was last known to be good.
+    /// Returns the unhealthy time counted since the last good health.
     #[must_use]
-    pub(crate) fn known_bad(&self, now: Mono) -> Duration {
+    pub(crate) fn unhealthy_time(&self, now: Mono) -> Duration {
         if self.health.is_counted() {
             return self.bad_before.saturating_add(now.since(self.since));
         }
         self.bad_before
     }
 
-    /// When the known unhealthy time reaches `limit` if nothing changes.
+    /// Returns the time at which the unhealthy time reaches `limit`, if the health does not change.
     #[must_use]
     pub(crate) fn deadline(&self, limit: Duration) -> Option<Mono> {
         let rest = limit.saturating_sub(self.bad_before);
@@ -63,17 +63,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn w35_unknown_time_does_not_count_as_unhealthy() {
+    fn w35_unknown_health_does_not_count_as_unhealthy() {
         let mut clock = HealthClock::default();
         let s = |n: u64| Mono(n * 1000);
-        assert!(clock.see(s(10), Health::Bad));
-        assert!(!clock.see(s(12), Health::Bad));
-        assert!(clock.see(s(15), Health::Unknown));
-        assert_eq!(clock.known_bad(s(100)), Duration::from_secs(5));
+        assert!(clock.record(s(10), Health::Bad));
+        assert!(!clock.record(s(12), Health::Bad));
+        assert!(clock.record(s(15), Health::Unknown));
+        assert_eq!(clock.unhealthy_time(s(100)), Duration::from_secs(5));
         assert_eq!(clock.deadline(Duration::from_secs(8)), None);
-        assert!(clock.see(s(100), Health::Bad));
+        assert!(clock.record(s(100), Health::Bad));
         assert_eq!(clock.deadline(Duration::from_secs(8)), Some(s(103)));
-        assert!(clock.see(s(102), Health::Good));
-        assert_eq!(clock.known_bad(s(200)), Duration::ZERO);
+        assert!(clock.record(s(102), Health::Good));
+        assert_eq!(clock.unhealthy_time(s(200)), Duration::ZERO);
     }
 }

@@ -1,8 +1,8 @@
-//! The steps of an order: what each input does in each phase.
+//! Transitions of an order for each input in each phase.
 //!
-//! Length: one machine, read from top to bottom; every input has its function, and every phase is named in it.
+//! Length: one state machine. Each input has one function, which handles all phases.
 
-use super::{Action, BID_ATTEMPTS, COUNT_ATTEMPTS, End, Input, Order, Phase, READ_ATTEMPTS};
+use super::{Action, BID_ATTEMPTS, COUNT_ATTEMPTS, Input, Order, Outcome, Phase, READ_ATTEMPTS};
 use crate::bidding::{self, Decline};
 use crate::engine::backoff;
 use crate::engine::cx::Cx;
@@ -15,7 +15,7 @@ use crate::types::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a close that may not be sent yet asks again.
+/// Interval at which a close without permission is tried again.
 const CLOSE_RECHECK: Duration = Duration::from_secs(5);
 
 impl Order {
@@ -26,7 +26,7 @@ impl Order {
         }
     }
 
-    /// One step: what an input does in the phase that the order is in.
+    /// Processes one input.
     #[must_use]
     pub fn transition(self, cx: &Cx<'_>, input: Input, out: &mut Vec<Action>) -> Self {
         match input {
@@ -36,18 +36,18 @@ impl Order {
             Input::Reserved(result) => self.reserved(result, out),
             Input::Priced(result) => self.priced(cx, result, out),
             Input::Tx(result) => self.sent(cx, result, out),
-            Input::Found(result) => self.found(cx, result, out),
-            Input::BidSeen => self.bid_seen(cx, out),
-            Input::BidClosed => self.bid_over(out),
-            Input::OrderClosed => self.order_over(cx, out),
-            Input::Lost => self.end(End::Lost, out),
-            // The reservation goes to the lease.
+            Input::BidFetched(result) => self.bid_fetched(cx, result, out),
+            Input::BidObserved => self.bid_observed(cx, out),
+            Input::BidClosed => self.bid_closed(out),
+            Input::OrderClosed => self.order_closed(cx, out),
+            Input::Lost => self.end(Outcome::Lost, out),
+            // The lease takes over the reservation.
             Input::Won => self.won(cx, out),
-            Input::Doubt => self.doubt(cx, out),
+            Input::BidMissing => self.bid_missing(cx, out),
             Input::Wake => self.wake(cx, out),
-            // A bid that may be on the chain is seen to its end, stopping or not.
+            // A bid that may be on the chain is followed to its outcome, even during shutdown.
             Input::Shutdown if self.may_have_bid() => self,
-            Input::Shutdown => self.end(End::Stopped, out),
+            Input::Shutdown => self.end(Outcome::Stopped, out),
         }
     }
 
@@ -63,15 +63,15 @@ impl Order {
         match result {
             Ok(Some(order)) if order.state == OrderState::Open => {
                 self.order = Some(order);
-                // The attempts of one question do not count for the next.
+                // Attempts count for each query separately.
                 self.attempts = 0;
                 out.push(Action::Judge);
                 self.goto(Phase::Judging)
             }
-            Ok(Some(_)) => self.end(End::OrderClosed, out),
-            // The event says it is there; a node that does not know it yet lags.
-            Ok(None) => self.look_again(cx, "the node does not know the order yet", out),
-            Err(failure) if failure.transient => self.look_again(cx, &failure.message, out),
+            Ok(Some(_)) => self.end(Outcome::OrderClosed, out),
+            // The event proves that the order exists, so the node lags behind.
+            Ok(None) => self.fetch_later(cx, "order not found: the node is behind", out),
+            Err(failure) if failure.transient => self.fetch_later(cx, &failure.message, out),
             Err(failure) => self.decline(
                 Decline::Unknown {
                     message: failure.message,
@@ -81,7 +81,7 @@ impl Order {
         }
     }
 
-    fn look_again(mut self, cx: &Cx<'_>, why: &str, out: &mut Vec<Action>) -> Self {
+    fn fetch_later(mut self, cx: &Cx<'_>, why: &str, out: &mut Vec<Action>) -> Self {
         self.attempts += 1;
         if self.attempts >= READ_ATTEMPTS {
             return self.decline(
@@ -101,8 +101,8 @@ impl Order {
         };
         match result {
             Ok(()) => {
-                // Kept, because a refusal of the bid counts only while these facts are the ones known.
-                self.facts = cx.facts;
+                // Stored, because a rejection of the bid is final only if the data has not changed.
+                self.provider_version = cx.provider_version;
                 out.push(Action::Reserve);
                 self.goto(Phase::Reserving)
             }
@@ -125,20 +125,20 @@ impl Order {
             return self.unexpected(out);
         };
         match result {
-            Ok(Ok(())) => self.ask_price(out),
+            Ok(Ok(())) => self.request_price(out),
             Ok(Err(decline)) => self.decline(decline, out),
             Err(failure) if failure.transient && self.attempts + 1 < COUNT_ATTEMPTS => {
                 self.attempts += 1;
                 let retry_at = self.retry_at(cx);
                 self.goto(Phase::Counting { retry_at })
             }
-            // The chain refuses a bid too many by itself; not knowing is no reason to leave the order to others.
+            // The chain rejects a bid above the limit, so a failed count is no reason to decline.
             Err(failure) => {
                 out.push(Action::Publish(Event::BidsNotCounted {
                     order: self.id.clone(),
                     message: failure.message,
                 }));
-                self.ask_price(out)
+                self.request_price(out)
             }
         }
     }
@@ -157,7 +157,7 @@ impl Order {
         }
     }
 
-    fn ask_price(self, out: &mut Vec<Action>) -> Self {
+    fn request_price(self, out: &mut Vec<Action>) -> Self {
         let (Some(order), Some(units)) = (&self.order, &self.units) else {
             return self.unexpected(out);
         };
@@ -179,25 +179,25 @@ impl Order {
                 self.attempts = 0;
                 self.bid(cx, out)
             }
-            // What was reserved is given back meanwhile: without a price it is asked again later, as a declined order.
+            // Declined, so that the reservation is free while the order waits for a retry of the price.
             Err(decline) => self.decline(decline, out),
         }
     }
 
-    /// Sends the bid, if we may.
+    /// Sends the bid if permitted.
     fn bid(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         let (Some(price), true) = (&self.price, cx.may_bid()) else {
-            // A wake goes on from here once bids may be sent.
+            // A wake continues here once bids may be sent.
             return self.goto(Phase::Ready { retry_at: None });
         };
-        // Nothing of this bid is on its way yet, so it may be left.
+        // No transaction of this bid exists yet, so the order can be declined.
         if let (Some(decline), false) = (cx.displaced, self.may_have_bid()) {
             return self.decline(decline.clone(), out);
         }
-        // What may be on its way already is sent again with what it had.
+        // A repeated transaction uses the deposit of the first one.
         let sent = self.deposit.as_ref().filter(|_| self.may_have_bid());
         let Some(deposit) = sent.or(cx.deposit).cloned() else {
-            return self.await_money(out);
+            return self.await_balance(out);
         };
         out.push(Action::Call(Call::Broadcast(Msg::CreateBid {
             id: self.bid_id(cx),
@@ -210,10 +210,10 @@ impl Order {
         self.goto(Phase::Bidding { ending: None })
     }
 
-    fn await_money(mut self, out: &mut Vec<Action>) -> Self {
-        let is_news = !std::mem::replace(&mut self.was_unfunded, true);
+    fn await_balance(mut self, out: &mut Vec<Action>) -> Self {
+        let is_first = !std::mem::replace(&mut self.was_unfunded, true);
         self.attempts = 0;
-        out.push(Action::AwaitMoney { is_news });
+        out.push(Action::AwaitBalance { is_first });
         self.goto(Phase::Unfunded)
     }
 
@@ -225,19 +225,19 @@ impl Order {
                 ending,
             } => match result {
                 Ok(TxOutcome::Committed { .. }) => self.end(ending, out),
-                // The bid is over, the fee is missing, or a node is behind: the next reading of the bid, and the next
-                // close, come after a back-off.
+                // The bid is closed, the fee is missing, or a node is behind. The bid is read and possibly closed again
+                // after a back-off.
                 Ok(TxOutcome::Rejected { .. }) => {
-                    self.landed = true;
+                    self.is_on_chain = true;
                     self.check_again(cx, Some(ending), BlockTime::default())
                 }
-                // Look at the bid once the transaction can no longer land; closing twice is harmless.
+                // The bid is read after the expiry. A second close is harmless.
                 Ok(TxOutcome::Unknown { expires }) => self.goto(Phase::Unsure {
                     expires,
                     ending: Some(ending),
                     again_after: expires,
                 }),
-                // An error means that it was certainly not sent, so nothing has to expire first.
+                // An error means that the transaction was not sent, so there is no expiry to wait for.
                 Err(_) => {
                     self.attempts += 1;
                     let retry_at = self.retry_at(cx);
@@ -263,22 +263,23 @@ impl Order {
         mut self,
         cx: &Cx<'_>,
         result: Result<TxOutcome, Failure>,
-        ending: Option<End>,
+        ending: Option<Outcome>,
         out: &mut Vec<Action>,
     ) -> Self {
         self.committed |= matches!(result, Ok(TxOutcome::Committed { .. }));
-        self.tell_lack_of_money(&result, out);
+        self.report_insufficient_funds(&result, out);
         match (result, ending) {
             (Ok(TxOutcome::Committed { height }), None) => self.opened(cx, height, out),
-            // It landed after the order had ended, so the bid is looked at, and closed where it is open.
-            (Ok(TxOutcome::Committed { .. }), ending) => self.check_landed(cx, ending, out),
-            // An earlier transaction has landed, whatever became of this one.
-            (_, ending) if self.landed => self.check_landed(cx, ending, out),
+            // The bid was included after the order ended, so the bid is read, and closed if open.
+            (Ok(TxOutcome::Committed { .. }), ending) => self.check_existing(cx, ending, out),
+            // An earlier transaction was included, independent of this result.
+            (_, ending) if self.is_on_chain => self.check_existing(cx, ending, out),
             (Ok(TxOutcome::Unknown { expires }), ending) => {
                 self.attempts += 1;
-                // The latest of them, because any of the tries may land.
-                self.may_land = self.may_land.max(Some(expires));
-                // Trying again is harmless, for the chain takes one bid ever. After the last try the expiry decides.
+                // The latest expiry, because any of the transactions may be included.
+                self.pending_expiry = self.pending_expiry.max(Some(expires));
+                // Sending again is harmless, because the chain accepts one bid per order. The last attempt waits for
+                // the expiry.
                 let last = self.attempts >= BID_ATTEMPTS || ending.is_some();
                 let again_after = if last { expires } else { cx.now.block_time };
                 self.goto(Phase::Unsure {
@@ -287,17 +288,17 @@ impl Order {
                     again_after,
                 })
             }
-            // Perhaps by an earlier transaction of our own: the bid is read, not given up.
+            // An earlier transaction of this provider may have created the bid, so the bid is read.
             (
                 Ok(TxOutcome::Rejected {
                     error: TxError::BidExists,
                     ..
                 }),
                 ending,
-            ) => self.check_landed(cx, ending, out),
-            // This one is nothing, but an earlier one may still land.
-            (Ok(TxOutcome::Rejected { .. }) | Err(_), ending) if self.earlier_may_land(cx).is_some() => {
-                let expires = self.earlier_may_land(cx).unwrap_or_default();
+            ) => self.check_existing(cx, ending, out),
+            // This transaction failed, but an earlier one may still be included.
+            (Ok(TxOutcome::Rejected { .. }) | Err(_), ending) if self.earlier_expiry(cx).is_some() => {
+                let expires = self.earlier_expiry(cx).unwrap_or_default();
                 let again_after = expires;
                 self.goto(Phase::Unsure {
                     expires,
@@ -325,57 +326,58 @@ impl Order {
         }
     }
 
-    /// The chain takes no bid of ours on the order.
+    /// Processes the rejection of a bid by the chain.
     fn refused(self, cx: &Cx<'_>, error: TxError, message: String, out: &mut Vec<Action>) -> Self {
         if error == TxError::OrderNotOpen {
-            // It may be active by a bid of ours from before a restart, which this one would have doubled.
-            return self.check(cx, Some(End::OrderClosed), BlockTime::default(), out);
+            // An earlier bid of this provider, sent before a restart, may have won the order.
+            return self.check(cx, Some(Outcome::OrderClosed), BlockTime::default(), out);
         }
         if matches!(error, TxError::InsufficientFunds | TxError::FeeUnpaid) {
-            return self.await_money(out);
+            return self.await_balance(out);
         }
-        let is_by_known_facts = self.facts == cx.facts;
-        if is_by_known_facts && is_by_parameters(error) {
+        let is_by_current_data = self.provider_version == cx.provider_version;
+        if is_by_current_data && is_by_parameters(error) {
             out.push(Action::AwaitParameters);
         }
-        let decline = if is_by_known_facts && !is_by_parameters(error) {
+        let decline = if is_by_current_data && !is_by_parameters(error) {
             Decline::Refused { message }
         } else {
-            // What was judged is no longer what the chain says of us or of itself, so the refusal may not stand.
+            // The decision was based on outdated data, so the rejection may not be final.
             Decline::Unknown { message }
         };
         self.decline(decline, out)
     }
 
-    /// Whatever becomes of this order, others must not bid with the same coin. A missing fee concerns every transaction,
-    /// so the engine notes it itself.
-    fn tell_lack_of_money(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
+    /// Reports a deposit that the account cannot pay, so that no other order bids with it. The engine handles a missing
+    /// fee, which affects every transaction.
+    fn report_insufficient_funds(&self, result: &Result<TxOutcome, Failure>, out: &mut Vec<Action>) {
         if let Ok(TxOutcome::Rejected { error, code, log }) = result
             && *error == TxError::InsufficientFunds
             && let Some(deposit) = self.deposit.clone()
         {
             let reason = format!("{code}: {log}");
-            out.push(Action::MoneyRefused { deposit, reason });
+            out.push(Action::DepositRejected { deposit, reason });
         }
     }
 
-    fn earlier_may_land(&self, cx: &Cx<'_>) -> Option<BlockTime> {
-        self.may_land.filter(|expires| *expires >= cx.now.block_time)
+    fn earlier_expiry(&self, cx: &Cx<'_>) -> Option<BlockTime> {
+        self.pending_expiry
+            .filter(|expires| *expires >= cx.now.block_time)
     }
 
     fn won(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
-        let is_unanswered = matches!(
+        let is_pending = matches!(
             self.phase,
             Phase::Bidding { .. } | Phase::Unsure { ending: None, .. }
         );
-        if is_unanswered {
-            // The lease was told before the transaction's own answer.
-            self.tell_placed(cx, out);
+        if is_pending {
+            // The lease event arrived before the result of the transaction.
+            self.publish_placed(cx, out);
         }
-        self.goto(Phase::Done(End::Won))
+        self.goto(Phase::Done(Outcome::Won))
     }
 
-    fn tell_placed(&self, cx: &Cx<'_>, out: &mut Vec<Action>) {
+    fn publish_placed(&self, cx: &Cx<'_>, out: &mut Vec<Action>) {
         if let Some(price) = &self.price {
             out.push(Action::Publish(Event::BidPlaced {
                 bid: self.bid_id(cx),
@@ -384,22 +386,28 @@ impl Order {
         }
     }
 
-    /// The bid is on the chain since about now.
+    /// Processes a bid that is now open on the chain.
     fn opened(mut self, cx: &Cx<'_>, height: Height, out: &mut Vec<Action>) -> Self {
-        self.tell_placed(cx, out);
+        self.publish_placed(cx, out);
         self.attempts = 0;
-        self.landed = true;
-        self.clock_from = cx.config.bid_timeout.map(|_| height);
+        self.is_on_chain = true;
+        self.timeout_from = cx.config.bid_timeout.map(|_| height);
         let deadline = self.bid_deadline(cx);
         self.goto(Phase::Open { deadline })
     }
 
-    fn check_landed(mut self, cx: &Cx<'_>, ending: Option<End>, out: &mut Vec<Action>) -> Self {
-        self.landed = true;
+    fn check_existing(mut self, cx: &Cx<'_>, ending: Option<Outcome>, out: &mut Vec<Action>) -> Self {
+        self.is_on_chain = true;
         self.check(cx, ending, BlockTime::default(), out)
     }
 
-    fn check(mut self, cx: &Cx<'_>, ending: Option<End>, expires: BlockTime, out: &mut Vec<Action>) -> Self {
+    fn check(
+        mut self,
+        cx: &Cx<'_>,
+        ending: Option<Outcome>,
+        expires: BlockTime,
+        out: &mut Vec<Action>,
+    ) -> Self {
         self.attempts = 0;
         out.push(Action::Call(Call::FetchBid(self.bid_id(cx))));
         self.goto(Phase::Checking {
@@ -409,7 +417,12 @@ impl Order {
         })
     }
 
-    fn found(mut self, cx: &Cx<'_>, result: Result<Observed<Bid>, Failure>, out: &mut Vec<Action>) -> Self {
+    fn bid_fetched(
+        mut self,
+        cx: &Cx<'_>,
+        result: Result<Observed<Bid>, Failure>,
+        out: &mut Vec<Action>,
+    ) -> Self {
         let Phase::Checking {
             retry_at: None,
             ending,
@@ -422,51 +435,51 @@ impl Order {
             Ok(seen) => (seen.value, seen.height),
             Err(_) => return self.check_again(cx, ending, expires),
         };
-        // Seen once is there for good, whatever a later reading lacks.
-        self.landed |= bid.is_some();
+        // A bid once observed exists, even if a later read does not return it.
+        self.is_on_chain |= bid.is_some();
         let state = bid.as_ref().map(|b| b.state);
         if let Some(bid) = bid.filter(|b| matches!(b.state, BidState::Open | BidState::Active)) {
-            // One from before a restart may have promised another thing.
-            out.push(Action::Promised(bid.resources_offer));
+            // A bid from before a restart may have another offer.
+            out.push(Action::AdjustReservation(bid.resources_offer));
             self.price = Some(bid.price);
         }
         match (state, ending) {
             (Some(BidState::Open), None) => self.opened(cx, height, out),
-            // It may have ended with its order since; the node has not seen that yet.
+            // The order may have closed the bid, and the node has not processed that yet.
             (Some(BidState::Open), ending) if cx.is_past(height) => self.check_again(cx, ending, expires),
             (Some(BidState::Open), Some(ending)) => self.close(cx, ending, out),
-            (Some(BidState::Closed), ending) => self.end(ending.unwrap_or(End::BidClosed), out),
-            (Some(BidState::Lost), _) => self.end(End::Lost, out),
-            // The lease's own event or the next snapshot hands it over; until then the reservation stays.
+            (Some(BidState::Closed), ending) => self.end(ending.unwrap_or(Outcome::BidClosed), out),
+            (Some(BidState::Lost), _) => self.end(Outcome::Lost, out),
+            // The reservation stays until the lease event or the next snapshot.
             (Some(BidState::Active), _) => self.goto(Phase::Open { deadline: None }),
-            // Not found is evidence only where the bid never showed, the reading is not older than what was
-            // processed, and nothing can land any more: the transaction has expired, or the order is over.
+            // A missing bid is evidence only if the bid was never observed, the read is not older than the processed
+            // height, and no transaction can be included any more: it has expired, or the order is closed.
             (None, ending)
-                if !self.landed
-                    && height >= cx.height.max(self.shows_from.unwrap_or(0))
-                    && self.cannot_land(cx, ending.as_ref(), expires) =>
+                if !self.is_on_chain
+                    && height >= cx.height.max(self.min_read_height.unwrap_or(0))
+                    && self.cannot_be_included(cx, ending.as_ref(), expires) =>
             {
-                let end = ending.unwrap_or_else(|| self.did_not_land());
+                let end = ending.unwrap_or_else(|| self.outcome_of_missing_bid());
                 self.end(end, out)
             }
             (None, ending) => self.check_again(cx, ending, expires),
         }
     }
 
-    fn did_not_land(&self) -> End {
-        if self.shows_from.is_some() {
-            // One node told of it and one has it not. It holds nothing any longer, and the order gets no other.
-            return End::BidClosed;
+    fn outcome_of_missing_bid(&self) -> Outcome {
+        if self.min_read_height.is_some() {
+            // One node reported the bid and another does not have it. The order gets no other bid.
+            return Outcome::BidClosed;
         }
-        let message = "the bid's transaction expired without landing".to_owned();
-        End::Declined(Box::new(Decline::Unknown { message }))
+        let message = "the bid transaction expired without being included in a block".to_owned();
+        Outcome::Declined(Box::new(Decline::Unknown { message }))
     }
 
-    fn cannot_land(&self, cx: &Cx<'_>, ending: Option<&End>, expires: BlockTime) -> bool {
-        cx.now.block_time > expires || ending == Some(&End::OrderClosed)
+    fn cannot_be_included(&self, cx: &Cx<'_>, ending: Option<&Outcome>, expires: BlockTime) -> bool {
+        cx.now.block_time > expires || ending == Some(&Outcome::OrderClosed)
     }
 
-    fn check_again(mut self, cx: &Cx<'_>, ending: Option<End>, expires: BlockTime) -> Self {
+    fn check_again(mut self, cx: &Cx<'_>, ending: Option<Outcome>, expires: BlockTime) -> Self {
         self.attempts += 1;
         let retry_at = self.retry_at(cx);
         self.goto(Phase::Checking {
@@ -476,8 +489,8 @@ impl Order {
         })
     }
 
-    fn close(self, cx: &Cx<'_>, ending: End, out: &mut Vec<Action>) -> Self {
-        // While stopping it stays open: whoever starts next takes it over.
+    fn close(self, cx: &Cx<'_>, ending: Outcome, out: &mut Vec<Action>) -> Self {
+        // During shutdown the bid stays open. The next instance adopts it.
         if !cx.may_close || cx.stopping {
             let retry_at = Some(cx.now.mono.plus(CLOSE_RECHECK));
             return self.goto(Phase::Closing { retry_at, ending });
@@ -493,47 +506,50 @@ impl Order {
         })
     }
 
-    fn bid_seen(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn bid_observed(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         match self.phase.clone() {
-            // Its own completion follows.
+            // The completion of the call follows.
             Phase::Bidding { .. } | Phase::Checking { .. } | Phase::Open { .. } | Phase::Closing { .. } => {
-                Self { landed: true, ..self }
+                Self {
+                    is_on_chain: true,
+                    ..self
+                }
             }
-            Phase::Unsure { ending: None, .. } => self.check_landed(cx, None, out),
-            // It has landed, so there is no expiry left to wait for.
+            Phase::Unsure { ending: None, .. } => self.check_existing(cx, None, out),
+            // The bid was included, so there is no expiry to wait for.
             Phase::Unsure {
                 ending: Some(ending), ..
             } => self.close(cx, ending, out),
-            // Another instance with our key bid first: take its bid over.
+            // Another instance with the same key has bid: adopt the bid.
             Phase::Counting { .. } | Phase::Pricing | Phase::Ready { .. } | Phase::Unfunded => {
-                self.check_landed(cx, None, out)
+                self.check_existing(cx, None, out)
             }
-            // Likewise, but nothing is reserved yet: a scan adopts it with what it promised.
-            Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self.end(End::Stopped, out),
+            // The same, but nothing is reserved yet. A full scan adopts the bid with its offer.
+            Phase::Looking { .. } | Phase::Judging | Phase::Reserving => self.end(Outcome::Stopped, out),
             Phase::Done(_) => self.unexpected(out),
         }
     }
 
-    fn bid_over(self, out: &mut Vec<Action>) -> Self {
+    fn bid_closed(self, out: &mut Vec<Action>) -> Self {
         match self.phase.clone() {
             Phase::Bidding { ending } | Phase::Unsure { ending, .. } | Phase::Checking { ending, .. } => {
-                self.end(ending.unwrap_or(End::BidClosed), out)
+                self.end(ending.unwrap_or(Outcome::BidClosed), out)
             }
             Phase::Closing { ending, .. } => self.end(ending, out),
-            Phase::Open { .. } => self.end(End::BidClosed, out),
-            // A bid of ours that this machine did not send: there will never be another.
+            Phase::Open { .. } => self.end(Outcome::BidClosed, out),
+            // A bid that this machine did not send. The order gets no other bid.
             Phase::Looking { .. }
             | Phase::Judging
             | Phase::Counting { .. }
             | Phase::Reserving
             | Phase::Pricing
             | Phase::Ready { .. }
-            | Phase::Unfunded => self.end(End::BidClosed, out),
+            | Phase::Unfunded => self.end(Outcome::BidClosed, out),
             Phase::Done(_) => self.unexpected(out),
         }
     }
 
-    fn order_over(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn order_closed(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         match self.phase.clone() {
             Phase::Looking { .. }
             | Phase::Judging
@@ -541,14 +557,14 @@ impl Order {
             | Phase::Reserving
             | Phase::Pricing
             | Phase::Ready { .. }
-            | Phase::Unfunded => self.end(End::OrderClosed, out),
-            // The answer of the transaction on its way says whether there is a bid to close.
+            | Phase::Unfunded => self.end(Outcome::OrderClosed, out),
+            // The result of the transaction in flight shows whether a bid must be closed.
             Phase::Bidding { ending } => self.goto(Phase::Bidding {
-                ending: Some(ending.unwrap_or(End::OrderClosed)),
+                ending: Some(ending.unwrap_or(Outcome::OrderClosed)),
             }),
             Phase::Unsure { expires, ending, .. } => {
-                // No further try from here on: the expiry or the bid itself decides.
-                let ending = Some(ending.unwrap_or(End::OrderClosed));
+                // No further attempt: the expiry or the record of the bid decides.
+                let ending = Some(ending.unwrap_or(Outcome::OrderClosed));
                 self.goto(Phase::Unsure {
                     expires,
                     ending,
@@ -560,24 +576,24 @@ impl Order {
                 ending,
                 expires,
             } => {
-                let ending = Some(ending.unwrap_or(End::OrderClosed));
+                let ending = Some(ending.unwrap_or(Outcome::OrderClosed));
                 self.goto(Phase::Checking {
                     retry_at,
                     ending,
                     expires,
                 })
             }
-            // The chain closes the bid with the order; look, so that no deposit stays locked.
-            Phase::Open { .. } => self.check_landed(cx, Some(End::OrderClosed), out),
+            // The chain closes the bid with the order. The read makes sure that no deposit stays locked.
+            Phase::Open { .. } => self.check_existing(cx, Some(Outcome::OrderClosed), out),
             Phase::Closing { .. } => self,
             Phase::Done(_) => self.unexpected(out),
         }
     }
 
-    fn doubt(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    fn bid_missing(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         match self.phase {
-            Phase::Open { .. } => self.check_landed(cx, None, out),
-            // Elsewhere the bid is not thought to be open, or a look or a close is on its way.
+            Phase::Open { .. } => self.check_existing(cx, None, out),
+            // In the other phases, the bid is not assumed to be open, or a read or close is in flight.
             Phase::Looking { .. }
             | Phase::Judging
             | Phase::Counting { .. }
@@ -601,16 +617,16 @@ impl Order {
                 self.goto(Phase::Looking { retry_at: None })
             }
             Phase::Counting { retry_at } if due(retry_at) => self.count_bids(out),
-            // Counted anew, because others may have bid while it waited.
+            // Counted again, because other providers may have bid in the meantime.
             Phase::Ready { retry_at: None } if cx.may_bid() => self.count_bids(out),
             Phase::Ready { retry_at } if due(retry_at) => self.bid(cx, out),
-            Phase::Unfunded => self.money_came(cx, out),
+            Phase::Unfunded => self.resume_unfunded(cx, out),
             Phase::Unsure {
                 expires,
                 ending,
                 again_after,
             } if cx.now.block_time > again_after => {
-                // An unknown bid may be sent again at once: the chain takes one bid ever.
+                // The bid can be sent again immediately, because the chain accepts one bid per order.
                 let again = ending.is_none() && again_after < expires && cx.displaced.is_none();
                 if again && cx.may_bid() && self.price.is_some() {
                     return self.bid(cx, out);
@@ -648,8 +664,8 @@ impl Order {
         }
     }
 
-    /// The price and the bids of others may be old by now.
-    fn money_came(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
+    /// Continues an unfunded order. Bids are counted and priced again, because both may be outdated.
+    fn resume_unfunded(self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
         match cx.displaced {
             Some(decline) => self.decline(decline.clone(), out),
             None if cx.deposit.is_some() && cx.may_bid() => self.count_bids(out),
@@ -658,30 +674,31 @@ impl Order {
     }
 
     fn open_due(mut self, cx: &Cx<'_>, out: &mut Vec<Action>) -> Self {
-        if self.clock_from.is_none() {
-            return self.close(cx, End::BidTimeout, out);
+        if self.timeout_from.is_none() {
+            return self.close(cx, Outcome::BidTimeout, out);
         }
         let deadline = self.bid_deadline(cx);
         self.goto(Phase::Open { deadline })
     }
 
-    /// When an open bid is taken back, or is looked at again because its block has no time yet.
+    /// Returns the deadline of an open bid, or the time of the next check if the block of the bid was not processed
+    /// yet.
     fn bid_deadline(&mut self, cx: &Cx<'_>) -> Option<BlockTime> {
         let now = cx.now.block_time;
         let timeout = cx.config.bid_timeout?;
-        if self.clock_from.take_if(|from| *from <= cx.height).is_some() {
+        if self.timeout_from.take_if(|from| *from <= cx.height).is_some() {
             return Some(now.plus(timeout));
         }
-        // With any later block, because its own is not processed yet.
+        // The next block of any time, because the block of the bid was not processed yet.
         Some(now.plus(Duration::from_millis(1)))
     }
 
     fn decline(self, decline: Decline, out: &mut Vec<Action>) -> Self {
-        self.end(End::Declined(Box::new(decline.shortened())), out)
+        self.end(Outcome::Declined(Box::new(decline.shortened())), out)
     }
 
-    fn end(self, end: End, out: &mut Vec<Action>) -> Self {
-        // It has given back what it held, and must not do so twice.
+    fn end(self, end: Outcome, out: &mut Vec<Action>) -> Self {
+        // A finished order has already released its reservation.
         if let Phase::Done(_) = self.phase {
             return self.unexpected(out);
         }
@@ -706,8 +723,8 @@ impl Order {
     }
 }
 
-/// The chain refuses by parameters what was right by those that are known: they have changed, and may be what they
-/// were before anybody reads them.
+/// Returns true if the chain rejected a bid because of market parameters. The known parameters are then outdated, but
+/// may be current again at the next read.
 const fn is_by_parameters(error: TxError) -> bool {
     matches!(
         error,

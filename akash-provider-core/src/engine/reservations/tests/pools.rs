@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn w11_the_pool_of_external_ports_is_enforced() {
+fn w11_enforces_pool_of_external_ports() {
     let mut ledger = ledger(capacity(&[("a", 4000)]));
     let ports = |k: u32| with_endpoints(EndpointKind::RandomPort, &vec![0; k as usize]);
     ledger.reserve(&order(1), &ports(7)).unwrap();
@@ -25,7 +25,7 @@ fn w11_the_pool_of_external_ports_is_enforced() {
 }
 
 #[test]
-fn leased_ips_without_a_pool_are_declined() {
+fn declines_leased_ips_without_pool() {
     let mut ledger = Reservations::new(&Config {
         leased_ips: false,
         ..config()
@@ -40,7 +40,7 @@ fn leased_ips_without_a_pool_are_declined() {
 }
 
 #[test]
-fn leased_ips_are_counted_until_the_pool_counts_them() {
+fn counts_leased_ips_until_pool_counts_them() {
     let nodes = || capacity(&[("a", 4000)]);
     let mut ledger = ledger(with_ips(nodes(), 5, 5, &[]));
     let exhausted = Err(Decline::LeasedIpsExhausted { wanted: 1, free: 0 });
@@ -54,7 +54,7 @@ fn leased_ips_are_counted_until_the_pool_counts_them() {
 }
 
 #[test]
-fn addresses_and_ports_are_not_bid_when_a_promise_that_came_to_light_has_them() {
+fn displaces_reservation_if_adopted_one_needs_its_addresses_or_ports() {
     let mut ledger = ledger(with_ips(capacity(&[("a", 4000)]), 1, 0, &[]));
     let all_ports: Vec<u32> = (1..=ledger.status().external_ports_free).collect();
     ledger.reserve(&order(2), &ips(&[1])).unwrap();
@@ -70,7 +70,7 @@ fn addresses_and_ports_are_not_bid_when_a_promise_that_came_to_light_has_them() 
         ledger.displaced(&order(2)),
         Some(Decline::LeasedIpsExhausted { wanted: 1, free: 0 })
     );
-    assert_eq!(ledger.displaced(&order(3)), None, "it needs none of what is owed");
+    assert_eq!(ledger.displaced(&order(3)), None, "needs no addresses");
     ledger.adopt(
         &order(4),
         &with_endpoints(EndpointKind::RandomPort, &[1]).resources,
@@ -86,12 +86,12 @@ fn addresses_and_ports_are_not_bid_when_a_promise_that_came_to_light_has_them() 
 }
 
 #[test]
-fn addresses_of_a_lease_that_is_adopted_after_the_count_are_counted_once() {
+fn counts_addresses_once_if_lease_is_adopted_after_count() {
     let mut ledger = ledger(with_ips(capacity(&[("a", 4000)]), 3, 1, &[1]));
     let taken = |ledger: &Reservations| ledger.status().leased_ips.unwrap().allocated;
     ledger.adopt(&order(1), &ips(&[1]).resources, None);
     assert_eq!(taken(&ledger), 1);
-    // Given back, and taken over once more before the pool is counted anew.
+    // Released, and adopted again before the next count of the pool.
     ledger.unreserve(&order(1));
     assert_eq!(taken(&ledger), 0);
     ledger.adopt(&order(1), &ips(&[1]).resources, None);
@@ -102,10 +102,10 @@ fn addresses_of_a_lease_that_is_adopted_after_the_count_are_counted_once() {
 }
 
 #[test]
-fn addresses_are_counted_once_when_what_a_lease_holds_is_known_after_the_count() {
+fn counts_addresses_once_if_units_become_known_after_count() {
     let mut ledger = ledger(with_ips(capacity(&[("a", 4000)]), 3, 1, &[1]));
     let taken = |ledger: &Reservations| ledger.status().leased_ips.unwrap().allocated;
-    // Its event came before anything that says what it holds.
+    // The event of the lease arrived before its resources were known.
     ledger.adopt(&order(1), &[], None);
     ledger.update(with_ips(capacity(&[("a", 4000)]), 3, 1, &[1]));
     ledger.unreserve(&order(1));
@@ -117,7 +117,7 @@ fn addresses_are_counted_once_when_what_a_lease_holds_is_known_after_the_count()
 }
 
 #[test]
-fn leased_ip_status_vectors() {
+fn matches_known_values_of_leased_ip_status() {
     let nodes = || capacity(&[("a", 4000)]);
     let mut first = ledger(with_ips(nodes(), 10, 0, &[]));
     first.reserve(&order(1), &ips(&[1, 2])).unwrap();
@@ -140,7 +140,7 @@ fn leased_ip_status_vectors() {
 }
 
 #[test]
-fn w8_confirmed_ips_are_free_at_once_too() {
+fn w8_confirmed_ips_are_free_immediately() {
     let nodes = || capacity(&[("a", 4000)]);
     let mut ledger = ledger(with_ips(nodes(), 1, 0, &[]));
     ledger.reserve(&order(1), &ips(&[1])).unwrap();
@@ -152,7 +152,7 @@ fn w8_confirmed_ips_are_free_at_once_too() {
 }
 
 #[test]
-fn w38_an_update_without_a_count_of_ips_stops_nobody() {
+fn w38_update_without_ip_count_blocks_no_other_orders() {
     let nodes = || capacity(&[("a", 4000)]);
     let mut ledger = ledger(nodes());
     assert!(matches!(
@@ -161,7 +161,7 @@ fn w38_an_update_without_a_count_of_ips_stops_nobody() {
     ));
     assert!(
         ledger.reserve(&order(2), &one(10)).is_ok(),
-        "others are not held back"
+        "orders without addresses are not blocked"
     );
     ledger.update(with_ips(nodes(), 2, 1, &[]));
     ledger.update(nodes());

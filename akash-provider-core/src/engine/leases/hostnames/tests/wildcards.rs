@@ -1,4 +1,4 @@
-//! Wildcards in the ledger: single cases, and every history against a ledger that looks at everything.
+//! Tests of wildcards: examples, and random histories compared with a straightforward model.
 
 use super::*;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn ledger(held: &[(&str, u8)]) -> HostnameLedger {
 }
 
 #[test]
-fn a_wildcard_and_what_it_covers_are_of_one_tenant() {
+fn wildcard_and_covered_hostnames_belong_to_one_tenant() {
     for (held, asked) in [
         ("*.example.com", "a.example.com"),
         ("a.example.com", "*.example.com"),
@@ -26,23 +26,23 @@ fn a_wildcard_and_what_it_covers_are_of_one_tenant() {
             .reserve(&lease(2, 9, 1), &names(&["free.org", asked]))
             .unwrap_err();
         let (held, asked) = (held.to_lowercase(), asked.to_lowercase());
-        let told = format!("host {asked:?} in use: {held:?} is another tenant's");
-        assert_eq!(refused.to_string(), told);
+        let message = format!("host {asked:?} in use: another tenant holds {held:?}");
+        assert_eq!(refused.to_string(), message);
         assert_eq!(ledger, before);
         let asked = std::slice::from_ref(&asked);
         assert!(ledger.can_reserve(asked, &owner(2)).is_err());
         assert!(ledger.transfer(&lease(2, 9, 1), asked).is_err());
         assert!(!ledger.is_free(&asked[0], &owner(2)) && ledger.is_free(&asked[0], &owner(1)));
-        // Another deployment of the same tenant may have the nearer name, or the wider one.
+        // Another deployment of the same tenant may hold the more specific or the wider hostname.
         let second = ledger.reserve(&lease(1, 9, 1), asked);
-        assert_eq!(second, Ok(Reserved::default()));
+        assert_eq!(second, Ok(HostnameChanges::default()));
         assert_eq!(ledger.holder(&held), Some(&lease(1, 1, 1)));
         assert!(ledger.reserve(&lease(1, 9, 1), asked).is_ok());
     }
 }
 
 #[test]
-fn a_wildcard_is_for_one_label_and_not_for_the_name_itself() {
+fn wildcard_covers_one_label_only() {
     let mut ledger = ledger(&[("*.example.com", 1)]);
     for free in [
         "example.com",
@@ -64,7 +64,7 @@ fn a_wildcard_is_for_one_label_and_not_for_the_name_itself() {
 }
 
 #[test]
-fn a_wildcard_that_reaches_what_nobody_gets_is_blocked() {
+fn wildcard_that_covers_blocked_hostname_is_blocked() {
     let blocked = names(&["bank.example.com", ".provider.net", "*.co.uk"]);
     let mut ledger = HostnameLedger::new(&blocked);
     ledger.set_own("Provider.eu.own.org");
@@ -90,7 +90,7 @@ fn a_wildcard_that_reaches_what_nobody_gets_is_blocked() {
     }
 }
 
-/// What happens to a ledger.
+/// Operation on a ledger.
 #[derive(Debug, Clone)]
 enum Step {
     Reserve(u8, u64, Vec<usize>),
@@ -121,7 +121,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..24)
 }
 
-/// One label in place of the `*`, said in another way than the ledger does.
+/// Returns true if one label in place of the `*` yields `name`. Written differently from the ledger on purpose.
 fn covers(wildcard: &str, name: &str) -> bool {
     let label = wildcard
         .strip_prefix('*')
@@ -129,7 +129,7 @@ fn covers(wildcard: &str, name: &str) -> bool {
     label.is_some_and(|label| !label.is_empty() && !label.contains(['.', '*']))
 }
 
-/// Does a step; who asked for what, and whether it was had.
+/// Applies a step. Returns the tenant, the requested hostnames and whether the step succeeded.
 fn take(ledger: &mut HostnameLedger, step: &Step) -> (u8, Vec<String>, bool) {
     let pick = |which: &[usize]| which.iter().map(|n| NAMES[*n].to_owned()).collect::<Vec<_>>();
     match step {
@@ -152,12 +152,12 @@ fn take(ledger: &mut HostnameLedger, step: &Step) -> (u8, Vec<String>, bool) {
 
 proptest! {
     #[test]
-    fn no_history_gives_a_wildcard_and_what_it_covers_to_two_tenants(steps in steps()) {
+    fn wildcard_and_covered_hostname_never_belong_to_two_tenants(steps in steps()) {
         let mut ledger = HostnameLedger::default();
         for step in steps {
             let before = ledger.all();
             let (tenant, asked, done) = take(&mut ledger, &step);
-            // Refused for what another tenant has, and for nothing else.
+            // Refused only if another tenant holds an overlapping hostname.
             let clashes = asked.iter().any(|name| before.iter().any(|(held, holder)| {
                 holder.owner() != &owner(tenant) && (held == name || covers(held, name) || covers(name, held))
             }));

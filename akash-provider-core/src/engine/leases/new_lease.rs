@@ -1,4 +1,4 @@
-//! How leases come: won by a bid, shown by a record, or there before.
+//! Entry points for new leases: from a won bid, from a record on the chain, or from before the start.
 
 use super::deployment::{self, Origin};
 use super::workload::{Input, Workload};
@@ -8,7 +8,7 @@ use crate::types::{
 };
 use std::sync::Arc;
 
-/// What is known of a new lease.
+/// Known data of a new lease.
 #[derive(Debug)]
 pub(in crate::engine) struct NewLease<'a> {
     pub(in crate::engine) id: &'a LeaseId,
@@ -17,19 +17,20 @@ pub(in crate::engine) struct NewLease<'a> {
     pub(in crate::engine) created: BlockTime,
     pub(in crate::engine) payment: Option<&'a Payment>,
     pub(in crate::engine) settled_at: Option<Height>,
-    /// How it came, where that is news; one that was there before us is adopted, and the cluster may have its manifest.
-    pub(in crate::engine) news: Option<Origin>,
+    /// Origin of a new lease, or `None` for a lease from before the start. The cluster may have the manifest of the
+    /// latter.
+    pub(in crate::engine) origin: Option<Origin>,
 }
 
 impl Engine {
-    /// An event says that our bid won.
+    /// Adds a lease after the chain event that this provider's bid won.
     pub(in crate::engine) fn lease_won(
         &mut self,
         id: &LeaseId,
         price: &crate::types::DecCoin,
         origin: Origin,
     ) {
-        // The event has no terms. They are what a bid offers, until a record says them.
+        // The event does not contain the reclamation terms. The bid's terms apply until the record is read.
         let window = self.config.reclamation_window;
         let reclamation = window.map(|window| Reclamation {
             window,
@@ -44,45 +45,45 @@ impl Engine {
             created,
             payment: None,
             settled_at: None,
-            news: Some(origin),
+            origin: Some(origin),
         };
-        self.lease_new(&new);
-        // Facts come before the `Block` that completes their block.
+        self.add_lease(&new);
+        // Events of a block precede its `Block` event, so the lease belongs to the next height.
         self.leases.won.push((id.clone(), self.progress.height() + 1));
     }
 
-    /// The block that leases were won in is complete: the time they have for a manifest starts with it.
+    /// Starts the manifest timeout of all leases created in the completed block.
     pub(in crate::engine) fn start_manifest_clocks(&mut self) {
         let Some(timeout) = self.config.manifest_timeout else {
             return self.leases.won.clear();
         };
         let deadline = Some(self.progress.block_time().plus(timeout));
         for (lease, height) in std::mem::take(&mut self.leases.won) {
-            // One that is in doubt has its time too: its record may show that it lives.
+            // A lease in doubt also gets a timeout, because its record may show that it is active.
             if self.workload(&lease).is_none() {
                 continue;
             }
             if height > self.progress.height() {
                 self.leases.won.push((lease, height));
             } else {
-                self.tell_deployment(&lease, deadline, Origin::Won);
+                self.notify_deployment(&lease, deadline, Origin::Won);
             }
         }
     }
 
-    /// Leases of which the records were shown have their clocks from those.
-    pub(in crate::engine) fn forget_clocks(&mut self, shown: &dyn Fn(&LeaseId) -> bool) {
+    /// Drops the pending manifest timeouts of leases with a record, because their timeout starts at the recorded time.
+    pub(in crate::engine) fn drop_manifest_clocks(&mut self, shown: &dyn Fn(&LeaseId) -> bool) {
         self.leases.won.retain(|(id, _)| !shown(id));
     }
 
-    /// A record says that a lease is ours; nothing happens when it is known. It is news when its event is still to come,
-    /// and adopted when it was there before us.
-    pub(in crate::engine) fn lease_found(
+    /// Adds a lease found in a chain record. `origin` is set if the event of the lease is still expected. Without `origin`,
+    /// the lease is from before the start and is adopted.
+    pub(in crate::engine) fn add_recorded_lease(
         &mut self,
         record: &LeaseRecord,
         deployment: Option<&DeploymentRecord>,
         at: BlockTime,
-        news: Option<Origin>,
+        origin: Option<Origin>,
     ) {
         let Lease {
             id,
@@ -97,13 +98,13 @@ impl Engine {
             created: at,
             payment: record.payment.as_ref(),
             settled_at: deployment.map(|d| d.escrow.settled_at),
-            news,
+            origin,
         };
-        self.lease_new(&new);
+        self.add_lease(&new);
     }
 
-    /// A manifest may come before the lease's own event.
-    pub(super) fn lease_seen(&mut self, lease: &Lease, record: &DeploymentRecord) {
+    /// Adds a lease found in the deployment record of a submitted manifest, which can precede the event of the lease.
+    pub(super) fn add_lease_of_manifest(&mut self, lease: &Lease, record: &DeploymentRecord) {
         if self.workload(&lease.id).is_some_and(|w| w.price().is_some()) {
             return;
         }
@@ -112,62 +113,62 @@ impl Engine {
             payment: None,
         };
         let origin = self.order_won(&lease.id.order);
-        // A snapshot from before may still show it open.
-        self.market.spend(&lease.id.order);
-        self.lease_found(&seen, Some(record), self.progress.block_time(), Some(origin));
-        // Its own event may have been overtaken by a resync. Its block may be some blocks ahead of the stream.
+        // An older snapshot may still show the order as open.
+        self.market.mark_bid_used(&lease.id.order);
+        self.add_recorded_lease(&seen, Some(record), self.progress.block_time(), Some(origin));
+        // A resync may have replaced the event, and the block of the lease may be ahead of the stream.
         self.leases
             .won
             .push((lease.id.clone(), lease.created_at.max(self.progress.height() + 1)));
     }
 
-    fn lease_new(&mut self, new: &NewLease<'_>) {
+    fn add_lease(&mut self, new: &NewLease<'_>) {
         let id = new.id;
-        // Whichever of event and record comes second brings nothing new.
+        // The lease is already known from its event or its record.
         if self.workload(id).is_some_and(|w| w.price().is_some()) {
             return;
         }
         if !self.reservations.contains(&id.order) {
-            // Nothing is known of what it holds yet; a full scan brings the bid's offer.
+            // The reserved resources are unknown until a full scan reads the offer of the bid.
             self.reservations.adopt_unread(&id.order);
-            self.scan.soon();
+            self.scan.schedule_now();
         }
         self.reservations.mark_active(&id.order);
         self.changes += 1;
         let before = self.leases.workloads.remove(id);
-        let machine = Workload::leased(id, new.price, new.reclamation.clone());
+        let machine = Workload::for_lease(id, new.price, new.reclamation.clone());
         self.leases.workloads.insert(id, machine);
-        // It ran already, as a workload of which no lease was known.
+        // The workload existed already, without a known lease.
         if let Some(deployment) = before.as_ref().and_then(Workload::deployment) {
             self.drive_workload(id, Input::Adopt(Arc::clone(deployment)));
         }
         let (lease, price) = (id.clone(), new.price.clone());
-        self.publish(match new.news {
+        self.publish(match new.origin {
             None => Event::LeaseAdopted { lease, price },
             Some(_) => Event::LeaseWon { lease, price },
         });
-        self.money_of(new);
-        // Before the lease is told, because an input to no machine is lost.
-        self.deployment_slot(id.deployment());
-        let origin = new.news.unwrap_or(Origin::Found);
+        self.track_escrow(new);
+        // The deployment machine must exist before it is notified, because inputs without a machine are dropped.
+        self.ensure_deployment(id.deployment());
+        let origin = new.origin.unwrap_or(Origin::Found);
         if origin == Origin::Found && !self.has_manifest(id) {
-            // A list under way may be older than the lease.
-            self.scan.doubt_cluster();
+            // A workload listing in progress may be older than the lease.
+            self.scan.request_listing();
         }
-        self.tell_deployment(id, None, origin);
+        self.notify_deployment(id, None, origin);
     }
 
-    /// The record of a lease says when it began. It counts for one that was won here: of one that was found, only
-    /// a look at the cluster says whether a manifest is missing.
-    pub(in crate::engine) fn manifest_clock(&mut self, id: &LeaseId, began: BlockTime) {
+    /// Sets the manifest deadline from the recorded creation time of a lease. The deadline applies to leases won by
+    /// this instance. For other leases, only a listing of the cluster shows whether the manifest is missing.
+    pub(in crate::engine) fn set_manifest_deadline(&mut self, id: &LeaseId, began: BlockTime) {
         let deadline = self.config.manifest_timeout.map(|timeout| began.plus(timeout));
-        self.tell_deployment(id, deadline, Origin::Found);
+        self.notify_deployment(id, deadline, Origin::Found);
     }
 
-    /// Makes a lease known to its deployment.
-    pub(super) fn tell_deployment(&mut self, id: &LeaseId, deadline: Option<BlockTime>, origin: Origin) {
+    /// Reports a lease to its deployment.
+    pub(super) fn notify_deployment(&mut self, id: &LeaseId, deadline: Option<BlockTime>, origin: Origin) {
         let origin = if self.has_manifest(id) {
-            Origin::Kept
+            Origin::Recorded
         } else {
             origin
         };

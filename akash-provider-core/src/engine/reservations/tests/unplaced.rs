@@ -1,4 +1,4 @@
-//! What is promised and has no place comes before what is new.
+//! Tests that existing reservations with unplaced replicas have priority over new orders.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn with_cards(nodes: &[(&str, &str)]) -> InventoryUpdate {
 }
 
 #[test]
-fn no_gpu_is_sold_while_one_is_owed() {
+fn declines_gpu_orders_while_reserved_gpus_are_unplaced() {
     let card = |model: &str| {
         group(vec![with_gpu(
             unit(1, 100, 1),
@@ -23,7 +23,7 @@ fn no_gpu_is_sold_while_one_is_owed() {
     ledger.update(with_cards(&[("b", "t4")]));
     let declined = ledger.reserve(&order(2), &card("t4")).unwrap_err();
     assert!(
-        declined.to_string().starts_with("GPUs are owed to "),
+        declined.to_string().starts_with("GPUs are reserved for order "),
         "{declined}"
     );
     ledger.reserve(&order(3), &one(100)).unwrap();
@@ -32,7 +32,7 @@ fn no_gpu_is_sold_while_one_is_owed() {
 }
 
 #[test]
-fn volumes_are_part_of_a_promise() {
+fn offer_includes_volumes() {
     let with_volume = |bytes| {
         let mut unit = unit(1, 10, 1);
         unit.resources.storage = vec![crate::types::Storage {
@@ -42,10 +42,10 @@ fn volumes_are_part_of_a_promise() {
         unit
     };
     let mut ledger = ledger(capacity(&[("a", 4000)]));
-    let asked = group(vec![with_volume(1 << 20)]);
-    ledger.reserve(&order(1), &asked).unwrap();
-    // It was bid for before a restart, when storage was sold less often.
-    ledger.keep_promise(&order(1), &[with_volume(2 << 20)]);
+    let spec = group(vec![with_volume(1 << 20)]);
+    ledger.reserve(&order(1), &spec).unwrap();
+    // The bid was sent before a restart, with a smaller storage overcommit.
+    ledger.apply_offer(&order(1), &[with_volume(2 << 20)]);
     assert_eq!(ledger.status().pending[0].storage_ephemeral, 2 << 20);
     assert!(ledger.recount_matches());
 }

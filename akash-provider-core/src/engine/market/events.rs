@@ -1,4 +1,4 @@
-//! What the chain tells of orders, bids and of us, and what readings of them bring.
+//! Handling of chain events and query results about orders, bids and this provider.
 
 use super::order::{Input, Order};
 use crate::bidding;
@@ -8,106 +8,106 @@ use crate::error::Failure;
 use crate::types::{Address, AuditedAttributes, Bid, BidId, GroupId, Observed, OrderId, ProviderRecord};
 
 impl Engine {
-    /// An order begins: from here on its bids are told, too.
+    /// Processes the creation of an order.
     pub(in crate::engine) fn order_created(&mut self, id: &OrderId) {
-        // From here on its bids are told, so nobody has to be asked for their number.
-        self.market.orders.bids.begin(id);
-        self.order_heard(id);
+        // All bids on the order are observed from here on, so no query is needed to count them.
+        self.market.orders.bids.start(id);
+        self.order_seen(id);
     }
 
-    /// An order is over.
+    /// Processes the close of an order.
     pub(in crate::engine) fn order_closed(&mut self, id: &OrderId) {
-        self.market.orders.bids.end(id);
+        self.market.orders.bids.remove(id);
         self.drive_order(id, Input::OrderClosed);
-        self.market.orders.forget_ended(id);
+        self.market.orders.remove_finished(id);
     }
 
-    /// A group is closed or paused, and its order with it.
+    /// Processes the close or pause of a group, which also closes the group's order.
     pub(in crate::engine) fn group_stopped(&mut self, id: &GroupId) {
         if let Some(order) = self.market.of_group.get(id).cloned() {
             self.drive_order(&order, Input::OrderClosed);
         }
     }
 
-    /// Somebody has bid, perhaps we.
+    /// Processes the creation of a bid by any provider.
     pub(in crate::engine) fn bid_created(&mut self, id: &BidId) {
         self.market.orders.bids.add(id);
         if id.provider != self.config.provider {
             return;
         }
-        self.drive_order(&id.order, Input::BidSeen);
-        // Asked after the machine has heard of it, which may have been its end.
+        self.drive_order(&id.order, Input::BidObserved);
+        // Checked after the machine processed the event, which may have finished it.
         if self.market.orders.get(&id.order).is_none() {
-            self.bid_of_another(id);
+            self.adopt_unknown_bid(id);
         }
     }
 
-    /// A bid of ours that was sent before a restart, or by another instance. Until it was read, it is not known what it
-    /// holds.
-    fn bid_of_another(&mut self, id: &BidId) {
-        // Whatever has become of that bid: the order gets no other from us.
-        self.market.orders.spend(&id.order);
-        self.scan.soon();
+    /// Processes a bid of this provider that was sent before a restart or by another instance. The resources of the bid
+    /// are unknown until the bid was read.
+    fn adopt_unknown_bid(&mut self, id: &BidId) {
+        // The order never gets a second bid from this provider.
+        self.market.orders.mark_bid_used(&id.order);
+        self.scan.schedule_now();
         let is_known = self.reservations.contains(&id.order) || self.progress.is_replayed();
         if is_known || self.role.is_stopping() {
             return;
         }
         self.reservations.adopt_unread(&id.order);
         let mut actions = Vec::new();
-        // `Block` comes after the facts of its block, so this one is of the block after the newest.
-        let machine = Order::observed(id, self.progress.height() + 1, &mut actions);
-        self.order_new(&id.order, machine, actions);
+        // Events of a block precede its `Block` event, so the bid belongs to the next height.
+        let machine = Order::from_bid_event(id, self.progress.height() + 1, &mut actions);
+        self.insert_order(&id.order, machine, actions);
     }
 
-    /// Our bid on this order became a lease: it is no longer ours to take back. Says how it came: nobody has served a
-    /// lease before that was won by a bid of this process.
+    /// Processes a lease won by this provider. Returns the origin of the lease: only a bid sent by this process
+    /// guarantees that no other instance has served the lease.
     pub(in crate::engine) fn order_won(&mut self, id: &OrderId) -> Origin {
-        // Asked before it hears that it won, which is the end of the machine.
+        // Read before the event, which finishes the machine.
         let machine = self.market.orders.get(id);
-        let sure = machine.is_none_or(Order::knows_its_bid);
+        let sure = machine.is_none_or(Order::is_bid_known);
         let is_own = machine.is_some_and(Order::is_own_bid);
         self.drive_order(id, Input::Won);
-        self.market.orders.forget_ended(id);
+        self.market.orders.remove_finished(id);
         if !sure {
             self.reservations.recheck_offer(id);
-            self.scan.soon();
+            self.scan.schedule_now();
         }
         if is_own { Origin::Won } else { Origin::Found }
     }
 
-    /// Another provider has a lease for this order.
+    /// Processes a lease won by another provider.
     pub(in crate::engine) fn order_lost(&mut self, id: &OrderId) {
         self.drive_order(id, Input::Lost);
-        self.market.orders.forget_ended(id);
+        self.market.orders.remove_finished(id);
     }
 
-    /// The record of a provider has changed.
+    /// Fetches the provider record again after a change.
     pub(in crate::engine) fn provider_updated(&mut self, owner: &Address) {
-        if *owner == self.config.provider && self.market.facts.provider_stale() {
+        if *owner == self.config.provider && self.market.provider_data.mark_provider_outdated() {
             self.call(Target::Provider, Call::FetchProvider);
         }
     }
 
-    /// What an auditor signed of a provider has changed.
+    /// Invalidates an audit after a change.
     pub(in crate::engine) fn audit_changed(&mut self, auditor: &Address, owner: &Address) {
         if *owner == self.config.provider {
-            self.market.facts.audit_stale(auditor.as_str());
-            self.market.orders.forget_declines();
+            self.market.provider_data.mark_audit_outdated(auditor.as_str());
+            self.market.orders.retry_declined();
         }
     }
 
-    /// Our record was read.
+    /// Processes the result of `FetchProvider`.
     pub(in crate::engine) fn provider_read(&mut self, result: Result<Option<ProviderRecord>, Failure>) {
-        if self.market.facts.provider_read(result) {
+        if self.market.provider_data.provider_read(result) {
             self.call(Target::Provider, Call::FetchProvider);
         }
-        // The record may name another host, and no tenant may take that one.
+        // The new record may have another hostname, which must be blocked for tenants.
         self.block_own_host();
-        // What was declined by the old record may be right by this one.
-        self.market.orders.forget_declines();
+        // An order declined because of the old record may be acceptable now.
+        self.market.orders.retry_declined();
     }
 
-    /// What an auditor signed was read.
+    /// Processes the result of `FetchAudit`.
     pub(in crate::engine) fn audit_read(
         &mut self,
         auditor: String,
@@ -115,7 +115,7 @@ impl Engine {
     ) {
         if self
             .market
-            .facts
+            .provider_data
             .audit_read(self.progress.mono(), &auditor, result)
         {
             self.call(Target::Audit(auditor.clone()), Call::FetchAudit(auditor));
@@ -124,31 +124,31 @@ impl Engine {
         }
     }
 
-    /// The bids on an order were counted.
+    /// Processes the result of `CountBids`.
     pub(in crate::engine) fn bids_counted(
         &mut self,
         order: &OrderId,
         effect: EffectId,
         result: Result<u32, Failure>,
     ) {
-        let params = self.market.facts.params();
+        let params = self.market.provider_data.params();
         let check = |bids| params.map_or(Ok(()), |params| bidding::check_bid_count(bids, params));
         let counted = Input::Counted(result.map(check));
         self.order_completed(order, effect, counted);
     }
 
-    /// Our bid on an order was read.
+    /// Processes the result of `FetchBid`.
     pub(in crate::engine) fn bid_read(
         &mut self,
         order: &OrderId,
         effect: EffectId,
         result: Result<Observed<Bid>, Failure>,
     ) {
-        // The lease that came meanwhile has the reservation.
+        // Without a machine, the order was won in the meantime, and the lease has the reservation.
         let seen = result.as_ref().ok().and_then(|seen| seen.value.as_ref());
         if let (None, Some(bid)) = (self.market.orders.get(order), seen) {
-            self.reservations.keep_promise(order, &bid.resources_offer);
+            self.reservations.apply_offer(order, &bid.resources_offer);
         }
-        self.order_completed(order, effect, Input::Found(result));
+        self.order_completed(order, effect, Input::BidFetched(result));
     }
 }

@@ -1,5 +1,5 @@
-//! Hostnames that leases wait for because another lease of the same tenant holds them, indexed both ways: what a
-//! lease waits for is found without a look at what all others wait for.
+//! Queue of leases that wait for a hostname held by another lease of the same tenant. Indexed by hostname and by lease,
+//! so that lookups in both directions are fast.
 
 use crate::manifest::covering;
 use crate::types::LeaseId;
@@ -7,15 +7,15 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The names, each with those that wait for it, the longest waiting first.
+/// Waiting leases by hostname, in order of arrival.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(in crate::engine) struct Waiting {
+pub(in crate::engine) struct HostnameQueue {
     by_name: BTreeMap<String, Vec<LeaseId>>,
     by_lease: FxHashMap<LeaseId, BTreeSet<String>>,
 }
 
-impl Waiting {
-    /// A lease waits for one more name; it keeps its place where it waits for it already.
+impl HostnameQueue {
+    /// Adds a lease to the queue of a hostname. A lease that already waits keeps its position.
     pub(in crate::engine) fn add(&mut self, name: String, lease: &LeaseId) {
         let names = self.by_lease.entry(lease.clone()).or_default();
         if names.insert(name.clone()) {
@@ -23,7 +23,7 @@ impl Waiting {
         }
     }
 
-    /// A lease waits for this name no longer.
+    /// Removes a lease from the queue of a hostname.
     pub(in crate::engine) fn remove(&mut self, name: &str, lease: &LeaseId) {
         let Some(names) = self.by_lease.get_mut(lease) else {
             return;
@@ -34,47 +34,47 @@ impl Waiting {
         if names.is_empty() {
             self.by_lease.remove(lease);
         }
-        self.leave(name, lease);
+        self.remove_from_name(name, lease);
     }
 
-    /// Of what a lease waits for only these names stay.
-    pub(in crate::engine) fn keep(&mut self, lease: &LeaseId, wanted: &BTreeSet<String>) {
+    /// Removes a lease from the queues of all hostnames except the listed ones.
+    pub(in crate::engine) fn retain(&mut self, lease: &LeaseId, wanted: &BTreeSet<String>) {
         let Some(names) = self.by_lease.get(lease) else {
             return;
         };
-        let gone: Vec<String> = names.difference(wanted).cloned().collect();
-        for name in gone {
+        let removed: Vec<String> = names.difference(wanted).cloned().collect();
+        for name in removed {
             self.remove(&name, lease);
         }
     }
 
-    /// A lease waits for nothing any more.
-    pub(in crate::engine) fn forget(&mut self, lease: &LeaseId) {
+    /// Removes a lease from all queues.
+    pub(in crate::engine) fn remove_lease(&mut self, lease: &LeaseId) {
         for name in self.by_lease.remove(lease).unwrap_or_default() {
-            self.leave(&name, lease);
+            self.remove_from_name(&name, lease);
         }
     }
 
-    /// Nobody waits for anything any more.
+    /// Removes all leases from all queues.
     pub(in crate::engine) fn clear(&mut self) {
         self.by_name.clear();
         self.by_lease.clear();
     }
 
-    /// Those that wait for a name, the longest waiting first.
-    pub(in crate::engine) fn of(&self, name: &str) -> &[LeaseId] {
+    /// Returns the leases that wait for a hostname, in order of arrival.
+    pub(in crate::engine) fn waiting_for(&self, name: &str) -> &[LeaseId] {
         self.by_name.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Of these names, of the wildcards that cover them and of what they cover themselves, those that somebody waits for;
-    /// the names first, each once.
+    /// Returns the hostnames with waiting leases that overlap `names`: the names themselves, the wildcards that cover
+    /// them, and the hostnames that wildcards in `names` cover. The names come first, each once.
     pub(in crate::engine) fn overlapping(&self, names: &[String]) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let covers = names.iter().filter_map(|name| covering(name));
         let exact = names.iter().cloned().chain(covers);
         let exact = exact.filter(|name| self.by_name.contains_key(name));
         let mut found: Vec<String> = exact.filter(|name| seen.insert(name.clone())).collect();
-        // One look at all that is waited for, however many wildcards there are.
+        // One pass over all queues handles any number of wildcards.
         let stars: BTreeSet<&str> = names
             .iter()
             .map(String::as_str)
@@ -92,12 +92,12 @@ impl Waiting {
         found
     }
 
-    /// Every name that somebody waits for, sorted.
+    /// Returns all hostnames with waiting leases, sorted.
     pub(in crate::engine) fn names(&self) -> impl Iterator<Item = &String> {
         self.by_name.keys()
     }
 
-    fn leave(&mut self, name: &str, lease: &LeaseId) {
+    fn remove_from_name(&mut self, name: &str, lease: &LeaseId) {
         if let Some(waiting) = self.by_name.get_mut(name) {
             waiting.retain(|l| l != lease);
             if waiting.is_empty() {
@@ -127,40 +127,40 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_waiting_comes_first_and_asking_again_changes_nothing() {
-        let mut waiting = Waiting::default();
+    fn preserves_arrival_order_of_waiting_leases() {
+        let mut queue = HostnameQueue::default();
         for dseq in [2, 1, 2] {
-            waiting.add("a.com".to_owned(), &lease(dseq));
+            queue.add("a.com".to_owned(), &lease(dseq));
         }
-        assert_eq!(waiting.of("a.com"), [lease(2), lease(1)]);
-        waiting.remove("a.com", &lease(2));
-        waiting.remove("a.com", &lease(9));
-        assert_eq!(waiting.of("a.com"), [lease(1)]);
+        assert_eq!(queue.waiting_for("a.com"), [lease(2), lease(1)]);
+        queue.remove("a.com", &lease(2));
+        queue.remove("a.com", &lease(9));
+        assert_eq!(queue.waiting_for("a.com"), [lease(1)]);
     }
 
     #[test]
-    fn what_is_kept_and_forgotten_leaves_no_empty_entries() {
-        let mut waiting = Waiting::default();
+    fn removes_empty_entries() {
+        let mut queue = HostnameQueue::default();
         for name in ["a.com", "b.com"] {
-            waiting.add(name.to_owned(), &lease(1));
-            waiting.add(name.to_owned(), &lease(2));
+            queue.add(name.to_owned(), &lease(1));
+            queue.add(name.to_owned(), &lease(2));
         }
-        waiting.keep(&lease(1), &set(&["b.com", "c.com"]));
-        assert_eq!(waiting.of("a.com"), [lease(2)]);
-        assert_eq!(waiting.of("b.com"), [lease(1), lease(2)]);
-        waiting.forget(&lease(2));
-        assert_eq!(waiting.names().collect::<Vec<_>>(), ["b.com"]);
+        queue.retain(&lease(1), &set(&["b.com", "c.com"]));
+        assert_eq!(queue.waiting_for("a.com"), [lease(2)]);
+        assert_eq!(queue.waiting_for("b.com"), [lease(1), lease(2)]);
+        queue.remove_lease(&lease(2));
+        assert_eq!(queue.names().collect::<Vec<_>>(), ["b.com"]);
         for name in ["*.c.com", "x.c.com", "x.d.com"] {
-            waiting.add(name.to_owned(), &lease(1));
+            queue.add(name.to_owned(), &lease(1));
         }
         let freed = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-            waiting.overlapping(&names)
+            queue.overlapping(&names)
         };
         assert_eq!(freed(&["y.c.com", "b.com"]), ["b.com", "*.c.com"]);
         assert_eq!(freed(&["*.c.com"]), ["*.c.com", "x.c.com"]);
         assert_eq!(freed(&["*.d.com", "x.d.com"]), ["x.d.com"]);
-        waiting.forget(&lease(1));
-        assert!(waiting.by_name.is_empty() && waiting.by_lease.is_empty());
+        queue.remove_lease(&lease(1));
+        assert!(queue.by_name.is_empty() && queue.by_lease.is_empty());
     }
 }

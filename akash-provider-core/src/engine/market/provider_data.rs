@@ -1,5 +1,5 @@
-//! What the market knows of us: our record, what auditors signed, the parameters. Read once, shared by all
-//! orders, refreshed by events, and bounded.
+//! This provider's data on the chain: provider record, audited attributes and market parameters. The data is shared by
+//! all orders, updated by events and bounded in size.
 
 use crate::bidding;
 use crate::error::Failure;
@@ -8,121 +8,121 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Bytes of the longest address there can be.
+/// Maximum length of an address, in bytes.
 const NAME_MAX: usize = 90;
-/// How long an auditor's signature is believed without asking again (as in today's provider).
+/// Time after which audited attributes are read again. Same value as in the Go provider.
 const AUDIT_TTL: Duration = Duration::from_secs(18 * 3600);
-/// How long a failure is believed, so that waiting orders do not ask one after another.
+/// Time for which a failed read is cached, so that not every pending order repeats the query.
 const FAILED_TTL: Duration = Duration::from_secs(15);
-/// Auditors remembered at most; orders name them, so the number is not ours to choose.
+/// Maximum number of cached auditors. Orders name the auditors, so tenants determine their number.
 const AUDITORS_MAX: usize = 1024;
-/// Attributes remembered of what one auditor signed; anybody may sign anything of us, and nobody needs more.
+/// Maximum number of cached attributes per auditor, because any account can sign any number of attributes.
 const SIGNED_MAX: usize = 1024;
-/// Failed reads before the orders that wait are judged without.
+/// Number of failed reads after which the pending orders are declined.
 const ATTEMPTS: u32 = 3;
 
-/// What one auditor signed.
+/// Cached audit by one auditor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Audit {
-    /// A question is on its way; `outdated` when what it asks for changed since.
-    Asked { attempts: u32, outdated: bool },
-    /// Known; nothing when the auditor signed nothing.
-    Known {
+    /// A query is in flight. `outdated` is set if the audit changed after the query was sent.
+    Pending { attempts: u32, outdated: bool },
+    /// The audit was read. `signed` is `None` if the auditor signed nothing.
+    Cached {
         at: Mono,
         signed: Option<AuditedAttributes>,
     },
-    /// Could not be asked; orders are told why, and after a while the next one asks again.
+    /// The query failed. Orders are declined with the message, and the query is repeated after `FAILED_TTL`.
     Failed { at: Mono, message: String },
 }
 
-/// What is known of us, and the orders that wait for more of it.
+/// This provider's data on the chain, and the orders waiting for missing parts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(in crate::engine) struct Facts {
+pub(in crate::engine) struct ProviderData {
     provider: Option<ProviderRecord>,
-    provider_asked: bool,
-    /// It changed while it was being asked for.
-    provider_outdated: bool,
+    is_provider_pending: bool,
+    /// True if the record changed while a query was in flight.
+    is_provider_outdated: bool,
     params: Option<MarketParams>,
     audits: BTreeMap<String, Audit>,
-    /// Orders that wait, by the auditor whose answer they wait for.
+    /// Waiting orders, by the auditor with the pending query.
     waiting: BTreeMap<String, BTreeSet<OrderId>>,
     version: u32,
-    /// A snapshot has brought another record of ours, or other parameters.
+    /// True after a snapshot with a different provider record or different parameters.
     changed: bool,
 }
 
-/// What an order's judgement needs.
+/// Audits required for the decision about an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::engine) enum Needs {
-    /// Everything is here: what the group's auditors signed.
+pub(in crate::engine) enum AuditRequirement {
+    /// All required audits are cached.
     Ready(Vec<AuditedAttributes>),
-    /// These auditors are to be asked; the order waits. May be empty when they are being asked already.
-    Ask(Vec<String>),
-    /// It cannot be found out.
+    /// The order waits, and these auditors must be queried. Empty if all queries are already in flight.
+    Query(Vec<String>),
+    /// A required audit could not be read.
     Failed(String),
 }
 
-impl Facts {
-    /// Takes a snapshot's facts.
+impl ProviderData {
+    /// Stores the provider record and the parameters of a snapshot.
     pub(in crate::engine) fn resync(&mut self, provider: Option<&ProviderRecord>, params: &MarketParams) {
         let changed = self.provider.as_ref() != provider || self.params.as_ref() != Some(params);
-        // Wrapping, because two versions are only ever compared for being the same.
+        // Wrapping is safe, because versions are only compared for equality.
         self.version = self.version.wrapping_add(u32::from(changed));
         self.changed |= changed;
         self.provider = provider.cloned();
         self.params = Some(params.clone());
     }
 
-    /// True once after a snapshot that brought something new.
+    /// Returns true once after a snapshot with changed data.
     pub(in crate::engine) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// Changes with the facts, so that an order can tell that it was judged by older ones.
+    /// Returns the version of the data, so that an order can detect a decision based on older data.
     #[must_use]
     pub(in crate::engine) const fn version(&self) -> u32 {
         self.version
     }
 
-    /// Our attributes as registered; `None` while we are not.
+    /// Returns the registered attributes, or `None` if this provider is not registered.
     #[must_use]
     pub(in crate::engine) fn attributes(&self) -> Option<&[Attribute]> {
         self.provider.as_ref().map(|p| p.attributes.as_slice())
     }
 
-    /// Where tenants reach us, as registered.
+    /// Returns the registered host of this provider.
     #[must_use]
     pub(in crate::engine) fn host(&self) -> Option<&str> {
         self.provider.as_ref()?.host()
     }
 
-    /// True when we are registered.
+    /// Returns true if this provider is registered.
     #[must_use]
     pub(in crate::engine) const fn is_registered(&self) -> bool {
         self.provider.is_some()
     }
 
-    /// Market parameters, once known.
+    /// Returns the market parameters, or `None` before the first snapshot.
     #[must_use]
     pub(in crate::engine) const fn params(&self) -> Option<&MarketParams> {
         self.params.as_ref()
     }
 
-    /// Our record changed: true when it is to be asked for (once).
-    pub(in crate::engine) fn provider_stale(&mut self) -> bool {
-        let is_asked = std::mem::replace(&mut self.provider_asked, true);
-        // The answer on its way may be the old one.
-        self.provider_outdated |= is_asked;
-        !is_asked
+    /// Marks the provider record as outdated. Returns true if the caller must query it now.
+    pub(in crate::engine) fn mark_provider_outdated(&mut self) -> bool {
+        let was_pending = std::mem::replace(&mut self.is_provider_pending, true);
+        // The query in flight may return the old record.
+        self.is_provider_outdated |= was_pending;
+        !was_pending
     }
 
-    /// Our record was read, and a failure keeps the old one: true when it is to be asked for again.
+    /// Stores the provider record. A failed read retains the old record. Returns true if the query must be repeated.
     pub(in crate::engine) fn provider_read(
         &mut self,
         result: Result<Option<ProviderRecord>, Failure>,
     ) -> bool {
-        let again = std::mem::take(&mut self.provider_outdated);
-        self.provider_asked = again;
+        let again = std::mem::take(&mut self.is_provider_outdated);
+        self.is_provider_pending = again;
         if let Ok(provider) = result {
             self.version = self.version.wrapping_add(1);
             self.provider = provider;
@@ -130,62 +130,68 @@ impl Facts {
         again
     }
 
-    /// What an auditor signed changed.
-    pub(in crate::engine) fn audit_stale(&mut self, auditor: &str) {
+    /// Marks an audit as outdated.
+    pub(in crate::engine) fn mark_audit_outdated(&mut self, auditor: &str) {
         self.version = self.version.wrapping_add(1);
         match self.audits.get_mut(auditor) {
-            // The answer on its way may be the old one.
-            Some(Audit::Asked { outdated, .. }) => *outdated = true,
-            Some(Audit::Known { .. } | Audit::Failed { .. }) => drop(self.audits.remove(auditor)),
+            // The query in flight may return the old audit.
+            Some(Audit::Pending { outdated, .. }) => *outdated = true,
+            Some(Audit::Cached { .. } | Audit::Failed { .. }) => drop(self.audits.remove(auditor)),
             None => {}
         }
     }
 
-    /// Any auditor may have changed what it signed.
-    pub(in crate::engine) fn audits_stale(&mut self) {
+    /// Marks all audits as outdated.
+    pub(in crate::engine) fn mark_audits_outdated(&mut self) {
         let all: Vec<String> = self.audits.keys().cloned().collect();
         for auditor in all {
-            self.audit_stale(&auditor);
+            self.mark_audit_outdated(&auditor);
         }
     }
 
-    /// What is needed to judge a group.
-    pub(in crate::engine) fn needs(&mut self, now: Mono, order: &OrderId, group: &GroupSpec) -> Needs {
+    /// Returns the audits required for the decision about a group.
+    pub(in crate::engine) fn required_audits(
+        &mut self,
+        now: Mono,
+        order: &OrderId,
+        group: &GroupSpec,
+    ) -> AuditRequirement {
         let (mut known, mut ask, mut pending) = (Vec::new(), Vec::new(), None);
         for auditor in bidding::auditors(group) {
             match self.audits.get(auditor) {
-                Some(Audit::Known { at, signed }) if now.since(*at) < AUDIT_TTL => {
+                Some(Audit::Cached { at, signed }) if now.since(*at) < AUDIT_TTL => {
                     known.extend(signed.clone())
                 }
-                Some(Audit::Asked { .. }) => pending = Some(auditor),
+                Some(Audit::Pending { .. }) => pending = Some(auditor),
                 Some(Audit::Failed { at, message }) if now.since(*at) < FAILED_TTL => {
-                    return Needs::Failed(format!("auditor {auditor} could not be asked: {message}"));
+                    return AuditRequirement::Failed(format!("cannot query auditor {auditor}: {message}"));
                 }
-                // No account has so long a name, so nobody signed under it.
+                // Longer than any account name, so no audit can exist.
                 None if auditor.len() > NAME_MAX => {}
-                Some(Audit::Known { .. } | Audit::Failed { .. }) | None => ask.push(auditor.to_owned()),
+                Some(Audit::Cached { .. } | Audit::Failed { .. }) | None => ask.push(auditor.to_owned()),
             }
         }
-        // The answer that is asked for last mostly comes last; whatever is still missing then is waited for next.
+        // The order waits for the last query, which usually completes last. Other missing audits are awaited
+        // afterwards.
         let Some(awaited) = ask.last().map(String::as_str).or(pending) else {
-            return Needs::Ready(known);
+            return AuditRequirement::Ready(known);
         };
         let waiting = self.waiting.entry(awaited.to_owned()).or_default();
         waiting.insert(order.clone());
         for auditor in &ask {
-            self.make_room();
+            self.evict_oldest();
             self.audits.insert(
                 auditor.clone(),
-                Audit::Asked {
+                Audit::Pending {
                     attempts: 0,
                     outdated: false,
                 },
             );
         }
-        Needs::Ask(ask)
+        AuditRequirement::Query(ask)
     }
 
-    /// An auditor was asked: true when to ask again, else the orders that waited are to be judged anew.
+    /// Stores an audit. Returns true if the query must be repeated, otherwise the waiting orders can be decided.
     pub(in crate::engine) fn audit_read(
         &mut self,
         now: Mono,
@@ -195,8 +201,8 @@ impl Facts {
         let Some(audit) = self.audits.get_mut(auditor) else {
             return false;
         };
-        if let Audit::Asked { outdated: true, .. } = audit {
-            *audit = Audit::Asked {
+        if let Audit::Pending { outdated: true, .. } = audit {
+            *audit = Audit::Pending {
                 attempts: 0,
                 outdated: false,
             };
@@ -207,12 +213,12 @@ impl Facts {
                 if let Some(signed) = &mut signed {
                     signed.attributes.truncate(SIGNED_MAX);
                 }
-                Audit::Known { at: now, signed }
+                Audit::Cached { at: now, signed }
             }
-            (Err(failure), Audit::Asked { attempts, .. })
+            (Err(failure), Audit::Pending { attempts, .. })
                 if failure.transient && *attempts + 1 < ATTEMPTS =>
             {
-                *audit = Audit::Asked {
+                *audit = Audit::Pending {
                     attempts: *attempts + 1,
                     outdated: false,
                 };
@@ -226,12 +232,12 @@ impl Facts {
         false
     }
 
-    /// The orders that wait for an auditor's answer.
+    /// Removes and returns the orders waiting for an audit.
     pub(in crate::engine) fn take_waiting_for(&mut self, auditor: &str) -> BTreeSet<OrderId> {
         self.waiting.remove(auditor).unwrap_or_default()
     }
 
-    /// All orders that wait for facts.
+    /// Removes and returns all waiting orders.
     pub(in crate::engine) fn take_waiting(&mut self) -> BTreeSet<OrderId> {
         std::mem::take(&mut self.waiting)
             .into_values()
@@ -239,15 +245,15 @@ impl Facts {
             .collect()
     }
 
-    fn make_room(&mut self) {
+    fn evict_oldest(&mut self) {
         while self.audits.len() >= AUDITORS_MAX {
             let oldest = self
                 .audits
                 .iter()
                 .filter_map(|(name, audit)| match audit {
-                    Audit::Known { at, .. } | Audit::Failed { at, .. } => Some((*at, name)),
-                    // Orders wait for this one, so it makes room for nobody.
-                    Audit::Asked { .. } => None,
+                    Audit::Cached { at, .. } | Audit::Failed { at, .. } => Some((*at, name)),
+                    // Orders wait for this audit, so it is not evicted.
+                    Audit::Pending { .. } => None,
                 })
                 .min();
             match oldest.map(|(_, name)| name.clone()) {
