@@ -86,7 +86,7 @@ enum Key {
 /// [`Engine::handle_timeout`].
 ///
 /// The engine is deterministic: a clone produces the same effects from the same inputs. A serialized engine restores
-/// to the same state, but only with the same version of this crate. The serialized form is not stable. It contains
+/// to the same state, but only with the same version of this crate. The serialized form is not stable and contains
 /// the secrets of manifests unless [`record::hide_in_engine`](crate::record::hide_in_engine) removed them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Engine {
@@ -102,7 +102,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Creates an engine without state. It makes no decision before the first `Resync` and the first inventory update.
+    /// Creates an engine without state. The engine makes no decision before the first `Resync` and the first inventory update.
     ///
     /// # Errors
     /// Returns [`InvalidConfig`] if the configuration is inconsistent.

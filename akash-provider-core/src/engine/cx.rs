@@ -63,7 +63,7 @@ impl Cx<'_> {
         self.config.manifest_timeout.map(|t| self.now.block_time.plus(t))
     }
 
-    /// Returns true for a standby.
+    /// Returns true if this instance is a standby.
     #[must_use]
     pub const fn is_standby(&self) -> bool {
         matches!(self.leadership, Leadership::Standby)

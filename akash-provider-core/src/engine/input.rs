@@ -163,7 +163,7 @@ pub enum Reply {
 pub struct Refusal {
     /// Category of the refusal, for programs.
     pub kind: RefusalKind,
-    /// What failed, on what, why, and the remedy. For users.
+    /// Description of the failure with the remedy, for users.
     pub message: String,
 }
 

@@ -101,7 +101,7 @@ impl Leases {
         self.workloads.update(id, newest)?
     }
 
-    /// Hides the secrets of manifests.
+    /// Replaces the secrets of manifests with the texts that `cover` returns.
     pub(super) fn hide(&mut self, cover: &Cover<'_>) {
         self.deployments
             .each_mut()
@@ -132,7 +132,7 @@ impl Leases {
         self.hostnames.all()
     }
 
-    /// Clears the hostname claims after a takeover. They are read from the cluster again.
+    /// Clears the hostname claims after a takeover. The next listing of the cluster restores them.
     pub(super) fn clear_hostnames(&mut self) {
         self.hostnames.clear();
         self.hostname_queue.clear();

@@ -26,7 +26,7 @@ use wallet::Wallet;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Market {
     orders: Orders,
-    /// Newest order in progress of each group.
+    /// Newest order in progress, for each group.
     of_group: FxHashMap<GroupId, OrderId>,
     provider_data: ProviderData,
     wallet: Wallet,

@@ -39,7 +39,7 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Hides the secrets of manifests.
+    /// Replaces the secrets of manifests with the texts that `cover` returns.
     pub(super) fn hide(&mut self, cover: &Cover<'_>) {
         self.lanes.hide(cover);
     }

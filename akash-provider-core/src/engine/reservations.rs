@@ -74,7 +74,7 @@ impl Clone for InventoryState {
     }
 }
 
-/// One reservation. Kept small, because there is one for each bid and lease.
+/// One reservation. The size matters, because each bid and each lease has a reservation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Reservation {
     units: Arc<Vec<ResourceUnit>>,
@@ -300,7 +300,7 @@ impl Reservations {
         self.unread.insert(order.clone());
     }
 
-    /// Adjusts a reservation to the offer of this provider's bid on the chain. They differ if a bid from before a
+    /// Adjusts a reservation to the offer of this provider's bid on the chain. The two differ if a bid from before a
     /// restart is included after the order was reserved again.
     pub fn apply_offer(&mut self, order: &OrderId, offer: &[ResourceUnit]) {
         let Some(held) = self.held.get_mut(order) else {

@@ -193,7 +193,7 @@ pub struct InventoryStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct LeasedIpStatus {
-    /// Size of the pool.
+    /// Number of addresses in the pool.
     pub total: u32,
     /// Number of addresses in use or reserved.
     pub allocated: u32,
@@ -238,7 +238,7 @@ pub struct HeldClose {
 pub struct BreakerStatus {
     /// True if the breaker has tripped for all owners and waits for a release.
     pub tripped: bool,
-    /// Owners for which alone the breaker has tripped.
+    /// Owners with a separate trip of the breaker, which does not affect other owners.
     pub held_owners: Vec<Address>,
     /// Number of closes within the window. Each owner counts at most half of `allowed`.
     pub recent: u32,

@@ -5,7 +5,7 @@ use crate::types::{BlockTime, Mono, Now};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// Deadlines of one machine.
+/// Monotonic deadline and block-time deadline of one state machine.
 pub(super) type Deadlines = (Option<Mono>, Option<BlockTime>);
 
 /// Deadlines of all machines of one type, in both clocks.

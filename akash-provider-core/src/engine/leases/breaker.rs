@@ -26,7 +26,7 @@ use crate::types::{Address, BlockTime, LeaseId, Mono, Now};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Maximum number of owners for which alone the breaker can trip. One more owner trips the breaker for all owners.
+/// Maximum number of owners with a separate trip of the breaker. One more owner trips the breaker for all owners.
 pub(crate) const HELD_OWNERS_MAX: usize = 64;
 
 const TRIPPED: &str =
@@ -36,7 +36,7 @@ const TRIPPED: &str =
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Breaker {
     tripped: bool,
-    /// Owners for which alone the breaker has tripped.
+    /// Owners with a separate trip of the breaker, which does not affect other owners.
     held_owners: BTreeSet<Address>,
     /// End of the warm-up period, or `None` until chain and cluster are known.
     warmup_ends: Option<Mono>,
@@ -294,8 +294,8 @@ impl Breaker {
     }
 
     /// Releases the breaker for one owner, or returns `None` if it has not tripped for that owner alone. Returns the
-    /// owner's leases with held requests, which are now granted. They stay held if the breaker has also tripped for all
-    /// owners.
+    /// owner's leases with held requests, which are now granted. The requests stay held if the breaker has also tripped
+    /// for all owners.
     pub(crate) fn release_owner(&mut self, now: Mono, owner: &Address) -> Option<Vec<LeaseId>> {
         if !self.held_owners.remove(owner) {
             return None;
@@ -316,7 +316,7 @@ impl Breaker {
         Some(Vec::new())
     }
 
-    /// Returns the owners for which alone the breaker has tripped.
+    /// Returns the owners with a separate trip of the breaker.
     #[must_use]
     pub(crate) const fn held_owners(&self) -> &BTreeSet<Address> {
         &self.held_owners

@@ -157,7 +157,7 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// Hides the secrets of manifests.
+    /// Replaces the secrets of manifests with the texts that `cover` returns.
     pub(in crate::engine) fn hide(&mut self, cover: &Cover<'_>) {
         let accepted = self.accepted.iter_mut().map(|(manifest, _)| manifest);
         let waiting = self.queue.iter_mut().map(|submission| &mut submission.manifest);

@@ -51,7 +51,7 @@ pub enum Phase {
 /// Input of the escrow account.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Input {
-    /// This provider got a lease of the deployment.
+    /// A lease of the deployment was assigned to this provider.
     LeaseAdded {
         /// Id of the lease.
         lease: LeaseId,

@@ -63,7 +63,7 @@ impl Engine {
         let domain = self.config.static_hosts_domain.as_deref();
         let mut hostnames = hosts::hostnames_wanted(&group, lease, domain);
         let asked_for = hosts::custom_host_set(&group);
-        // Automatic hostnames are not in the ledger. They derive from the lease id, and other leases cannot list them.
+        // Automatic hostnames are not in the ledger: they derive from the lease id, and other leases cannot list them.
         hostnames.retain(|h| !asked_for.contains(&h.hostname) || self.holds_hostname(lease, &h.hostname));
         let params = self.reservations.params(&lease.order).unwrap_or_default();
         let ips = hosts::ips_wanted(&group, lease);

@@ -76,8 +76,8 @@ impl Engine {
         self.leases.won.retain(|(id, _)| !shown(id));
     }
 
-    /// Adds a lease found in a chain record. `origin` is set if the event of the lease is still expected. Without `origin`,
-    /// the lease is from before the start and is adopted.
+    /// Adds a lease found in a chain record. `origin` is set if the event of the lease is still expected. Without
+    /// `origin`, the lease is from before the start and is adopted.
     pub(in crate::engine) fn add_recorded_lease(
         &mut self,
         record: &LeaseRecord,

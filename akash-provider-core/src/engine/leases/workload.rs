@@ -159,7 +159,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Hides the secrets of the manifest.
+    /// Replaces the secrets of the manifest with the texts that `cover` returns.
     pub(in crate::engine) fn hide(&mut self, cover: &Cover<'_>) {
         if let Some(desired) = &mut self.desired {
             hide_in_spec(&mut desired.deployment, cover);

@@ -38,7 +38,7 @@ impl BidCounts {
     /// Returns the number of bids by other providers, or `None` if the count is incomplete.
     pub(in crate::engine) fn count_others(&self, id: &OrderId, us: &Address) -> Option<u32> {
         let bidders = self.bidders.get(id)?;
-        // This provider's bid is excluded, because the caller needs to know whether it can be added.
+        // This provider's bid is excluded: the caller checks whether the chain would still accept that bid.
         let others = bidders.len() - usize::from(bidders.contains(us));
         Some(u32::try_from(others).unwrap_or(u32::MAX))
     }

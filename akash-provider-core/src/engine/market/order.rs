@@ -51,8 +51,8 @@ pub enum Phase {
     Judging,
     /// The engine reserves capacity, or waits for the first inventory update.
     Reserving,
-    /// The engine counts the bids, because the chain limits their number per order, or waits for a retry. This and all
-    /// later phases hold the reservation.
+    /// The engine counts the bids, because the chain limits their number per order, or waits for a retry. This phase
+    /// and all later phases hold the reservation.
     Counting {
         /// Time of the retry, or `None` while the count is in progress.
         retry_at: Option<Mono>,
@@ -77,7 +77,7 @@ pub enum Phase {
         expires: BlockTime,
         /// Set if the order ended in the meantime.
         ending: Option<Outcome>,
-        /// The bid is sent again or read once a later block than this is processed.
+        /// Block time after which the bid is sent again or read.
         again_after: BlockTime,
     },
     /// `FetchBid` is in flight or waits for a retry.

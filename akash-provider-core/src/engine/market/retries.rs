@@ -129,8 +129,8 @@ impl Retries {
         self.capacity_freed_since(0);
     }
 
-    /// Queues the orders that were declined for lack of capacity after `sequence`, because a reservation of that time was
-    /// released without a bid.
+    /// Queues the orders that were declined for lack of capacity after `sequence`, because a reservation of that time
+    /// was released without a bid.
     pub(in crate::engine) fn capacity_freed_since(&mut self, sequence: Sequence) {
         // Ordered by sequence number, so one split returns all later declines, earliest first.
         let since = self.capacity.split_off(&sequence.saturating_add(1));
@@ -140,7 +140,7 @@ impl Retries {
         }
     }
 
-    /// Returns the time of the next batch.
+    /// Returns the time at which the next batch of orders can be retried.
     pub(in crate::engine) fn deadline(&self) -> Option<Mono> {
         let queued = (!self.queue.is_empty()).then_some(self.next);
         // Orders due within the pause wait for its end.

@@ -65,7 +65,7 @@ impl Call {
 struct QueuedCall {
     id: EffectId,
     call: Call,
-    /// Deploys of other leases that must complete first.
+    /// Ids of deploys of other leases that must complete before this call is sent.
     after: BTreeSet<EffectId>,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Hides the secrets of manifests.
+    /// Replaces the secrets of manifests with the texts that `cover` returns.
     pub(super) fn hide(&mut self, cover: &Cover<'_>) {
         for queued in self.by_lease.values_mut().flat_map(|lane| &mut lane.queue) {
             hide_in_call(&mut queued.call, cover);

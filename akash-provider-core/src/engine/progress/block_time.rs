@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Number of measured blocks. A few minutes of any chain: enough to adapt, too many for a single outlier to matter.
 const MEASURED: usize = 64;
-/// Minimum number of blocks. With fewer blocks, the configured value is used.
+/// Minimum number of measured blocks. With fewer blocks, the configured block time is used.
 const ENOUGH: usize = 16;
 /// Greatest accepted factor between the time of one block and the median. Values outside are clamped, because a chain
 /// that halted for an hour is not slower afterwards.

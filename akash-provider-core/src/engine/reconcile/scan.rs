@@ -48,14 +48,14 @@ pub(in crate::engine) struct Scan {
     needs_listing: bool,
     /// True if the last scan failed because the cluster could not be listed.
     has_listing_failed: bool,
-    /// Leases for which the newest listing is not evidence.
+    /// Leases with a write after the newest listing was requested. The listing is not evidence for them.
     #[serde(default)]
     outdated: BTreeSet<LeaseId>,
     findings: Vec<String>,
 }
 
 impl Scan {
-    /// Hides the secrets of manifests.
+    /// Replaces the secrets of manifests with the texts that `cover` returns.
     pub(in crate::engine) fn hide(&mut self, cover: &Cover<'_>) {
         let listed = self
             .running
