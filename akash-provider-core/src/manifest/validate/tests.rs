@@ -87,6 +87,8 @@ fn services_have_a_dns_name_an_image_and_an_id() {
     }
     assert!(is_service_name(&"w".repeat(63)));
     assert_eq!(fault_of(|s| s.image.clear()), StructureFault::NoImage);
+    let fault = fault_of(|s| s.image = "NGINX:latest:oops".to_owned());
+    assert!(matches!(fault, StructureFault::Image { .. }), "{fault:?}");
     assert_eq!(fault_of(|s| s.resources.id = 0), StructureFault::NoResourceId);
 }
 
