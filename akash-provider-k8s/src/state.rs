@@ -124,6 +124,10 @@ impl State {
         watches.unlabelled::<RoleBinding>();
         let nodes = nodes::follow(client.clone(), settings.call_timeout, Arc::clone(&shared));
         watches.tasks.push(task::kept("reader of nodes", nodes));
+        let terminations = history::terminations::follow(Arc::clone(&history), Arc::clone(&shared));
+        watches
+            .tasks
+            .push(task::kept("events of terminations", terminations));
         Self {
             namespaces: watches.cluster(),
             deployments: watches.everywhere(),

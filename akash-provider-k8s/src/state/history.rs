@@ -2,6 +2,7 @@
 //! configured time, within limits.
 
 mod store;
+pub(super) mod terminations;
 
 use super::Shared;
 use super::follow::Sink;

@@ -98,7 +98,7 @@ fn last_termination(view: &LeaseView, service: &str) -> Option<Termination> {
 }
 
 /// Returns the current termination of a container, or else the one before its last start.
-fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     let states = [&container.state, &container.last_state];
     states
         .into_iter()

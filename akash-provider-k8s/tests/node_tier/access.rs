@@ -12,6 +12,9 @@ use tokio::time::{sleep, timeout};
 
 /// Counts five times a second and ends when asked to.
 const CLOCK: &str = "trap 'exit 0' TERM; i=0; while :; do echo $i; i=$((i+1)); sleep 0.2 & wait $!; done";
+/// Uses all its memory once a file appears, which the next container does not have.
+const HUNGRY: &str =
+    "trap 'exit 0' TERM; while [ ! -e /tmp/eat ]; do sleep 0.2 & wait $!; done; exec tail /dev/zero";
 const QUIET: &str = "trap 'exit 0' TERM; while :; do sleep 1 & wait $!; done";
 
 const FOLLOW: LogOptions = LogOptions {
@@ -286,8 +289,8 @@ fn an_image_without_a_shell_runs_commands_too() {
 }
 
 #[test]
-fn events_say_which_service_they_are_about() {
-    run(QUIET, |tenant| {
+fn events_name_the_service_and_the_reason_and_exit_code_of_an_oom_kill() {
+    run(HUNGRY, |tenant| {
         async move {
             let web = EventOptions {
                 services: vec!["web".to_owned()],
@@ -309,6 +312,18 @@ fn events_say_which_service_they_are_about() {
                 panic!("the events ended");
             };
             timeout(PATIENCE, started).await.unwrap();
+            tenant.sh("touch /tmp/eat").await;
+            let killed = async {
+                while let Some(event) = events.next().await {
+                    let event = event.unwrap();
+                    if event.reason == "OOMKilled" {
+                        return event.message;
+                    }
+                }
+                panic!("the events ended");
+            };
+            let message = timeout(PATIENCE, killed).await.unwrap();
+            assert!(message.ends_with("OOMKilled, exit code 137"), "{message}");
             tenant.remove().await;
             let end = async { while events.next().await.is_some() {} };
             timeout(Duration::from_secs(20), end).await.expect("an end");

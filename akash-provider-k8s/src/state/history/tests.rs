@@ -171,3 +171,63 @@ fn event_belongs_to_the_service_of_its_object() {
         assert_eq!(service_of(&object, &view).as_deref(), wanted, "{kind} {name}");
     }
 }
+
+/// The event API has no event for an OOM kill.
+#[test]
+fn an_oom_kill_is_an_event_with_reason_and_exit_code_and_a_later_one_replaces_it() {
+    let mut view = LeaseView::default();
+    let mut put = |name: &str, state: Value, before: Value, is_leaving: bool| {
+        let mut made = serde_json::to_value(pod(&lease(1), name, "web", "Running", false)).unwrap();
+        made["spec"]["nodeName"] = json!("node1");
+        made["status"]["containerStatuses"][1]["state"] = state;
+        made["status"]["containerStatuses"][1]["lastState"] = before;
+        if is_leaving {
+            made["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        view.pods
+            .insert(name.to_owned(), Arc::new(serde_json::from_value(made).unwrap()));
+        terminations::terminations(&view)
+    };
+    let ended = |code: i32, reason: &str, at: &str| json!({"terminated": {"exitCode": code, "reason": reason, "finishedAt": at}});
+    let runs = json!({"running": {}});
+    assert_eq!(
+        put("web-1", runs.clone(), ended(0, "Completed", &at(9)), false),
+        []
+    );
+    assert_eq!(
+        put("web-2", ended(137, "Error", &at(9)), json!({}), true),
+        [],
+        "being deleted"
+    );
+    let history = history();
+    let add = |found: Vec<StoredEvent>| {
+        for found in found {
+            history.record(&found.namespace, found.uid, found.version, found.event, true);
+        }
+        let all = history.after(&lease(1).namespace(), 0);
+        all.into_iter().map(|r| r.event).collect::<Vec<_>>()
+    };
+    let first = at(8);
+    let killed = add(put("web-1", ended(137, "OOMKilled", &first), json!({}), false));
+    let [event] = &killed[..] else {
+        panic!("{killed:?}")
+    };
+    assert_eq!(
+        (event.service.as_str(), event.severity.clone()),
+        ("web", Severity::Warning)
+    );
+    assert_eq!(event.reason, "OOMKilled");
+    assert_eq!(
+        event.message,
+        "Container web terminated: OOMKilled, exit code 137"
+    );
+    assert_eq!(event.object.name, "web-1");
+    let again = add(put("web-1", runs.clone(), ended(137, "OOMKilled", &first), false));
+    assert_eq!(
+        again, killed,
+        "the same termination after the restart of the container"
+    );
+    let later = add(put("web-1", runs, ended(1, "Error", &at(2)), false));
+    assert_eq!(later.len(), 1, "{later:?}");
+    assert_eq!(later[0].message, "Container web terminated: Error, exit code 1");
+}
