@@ -123,17 +123,25 @@ impl PricingStrategy for PolicyOfFile {
     }
 }
 
-/// Reads the file again where it is another than the one that was read.
+/// Reads the file if it changed since the last successful read.
 fn look(path: &Path, state: &Mutex<State>) {
     let seen = stamp(path);
-    if seen.is_some() && locked(state).stamp == seen {
-        return;
+    if !is_read(state, seen) {
+        take(path, state, seen, text(path));
     }
-    let text = text(path);
-    let is_read = text.is_ok();
+}
+
+/// Returns true if the content with this stamp was read.
+fn is_read(state: &Mutex<State>, seen: Option<Stamp>) -> bool {
+    seen.is_some() && locked(state).stamp == seen
+}
+
+/// Takes the result of a read. An error of the read, unlike an invalid policy, leaves the stamp unknown.
+fn take(path: &Path, state: &Mutex<State>, seen: Option<Stamp>, text: Result<String, String>) {
+    let has_text = text.is_ok();
     let read = text.and_then(|text| policy(path, &text));
     let mut state = locked(state);
-    state.stamp = seen.filter(|_| is_read);
+    state.stamp = seen.filter(|_| has_text);
     match read {
         Ok(policy) => {
             state.policy = Arc::new(policy);
@@ -279,6 +287,23 @@ mod tests {
             );
             assert_eq!(burst(Some(round + 100)).await, [(2 * round).to_string()]);
         }
+    }
+
+    /// A read may fail for a reason that does not change the file, such as too many open files.
+    #[test]
+    fn after_a_failed_read_an_unchanged_file_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prices.yaml");
+        std::fs::write(&path, POLICY).unwrap();
+        let policy = PolicyOfFile::open(&path).unwrap();
+        let (state, seen) = (&*policy.state, stamp(&path));
+        assert!(is_read(state, seen));
+        take(&path, state, seen, Err("too many open files".to_owned()));
+        assert!(!is_read(state, seen));
+        look(&path, state);
+        assert_eq!((locked(state).version, is_read(state, seen)), (1, true));
+        take(&path, state, seen, Ok("version: 7".to_owned()));
+        assert!(is_read(state, seen), "an invalid policy is reported once");
     }
 
     #[tokio::test]
