@@ -381,6 +381,47 @@ fn what_the_breaker_was_and_the_term_follow_the_leader_and_other_settings_wait_a
     );
 }
 
+fn write_policy(path: &Path, cpu: u32) {
+    let text = format!(
+        "version: 1\nper: block\ndenominations: {{uact: 1}}\nprices: {{cpu: {cpu}, memory: 0, storage: {{ephemeral: 0}}}}\n"
+    );
+    std::fs::write(path, text).unwrap();
+}
+
+#[test]
+fn an_edited_price_policy_is_compared_and_equal_edits_delay_no_takeover() {
+    let Some(mut pair) = Pair::new("ha-policy") else {
+        return;
+    };
+    let files = NAMES.map(|name| pair.stage.path(&format!("prices-{name}.yaml")));
+    files.iter().for_each(|file| write_policy(file, 1));
+    let flags = files
+        .clone()
+        .map(|file| format!("--bid-price-policy={}", file.display()));
+    let mut first = pair.start("a", &["--bid-price-strategy=policy", &flags[0]]);
+    leads(&first);
+    let second = pair.start("b", &["--bid-price-strategy=policy", &flags[1]]);
+    second.says("the leadership, which another instance has");
+    let names_it = || second.told().contains("settings=\"bid-price-policy\"");
+    assert!(!names_it(), "{}", second.told());
+    write_policy(&files[0], 2);
+    until("the log names the edited setting", || second.told(), names_it);
+    write_policy(&files[1], 2);
+    // The standby reads its file twice a second.
+    std::thread::sleep(Duration::from_millis(1_200));
+    let begun = Instant::now();
+    first.kill();
+    leads(&second);
+    let took = begun.elapsed();
+    assert!(
+        took < LEASE + Duration::from_secs(3),
+        "{took:?}\n{}",
+        second.told()
+    );
+    let is_warned = second.told().contains("other settings than the leader before");
+    assert!(!is_warned, "{}", second.told());
+}
+
 fn kept(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
