@@ -125,6 +125,12 @@ impl Cluster {
         &self.layout.dir
     }
 
+    /// The log of the writes of the account `akash-provider`: one JSON object of `audit.k8s.io` a line.
+    #[must_use]
+    pub fn audit_log(&self) -> PathBuf {
+        self.layout.audit_log()
+    }
+
     /// The kubeconfig of its administrator.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {

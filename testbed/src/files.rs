@@ -40,6 +40,10 @@ pub(crate) fn write(layout: &Layout) -> Result<()> {
     for component in layout.tier.components() {
         create_dir(&layout.data(*component))?;
     }
+    plain(
+        &layout.config("audit.yaml"),
+        include_str!("../manifests/audit.yaml"),
+    )?;
     keys(layout)?;
     let tokens = USERS.map(|_| token());
     let tokens = tokens.into_iter().collect::<Result<Vec<String>>>()?;

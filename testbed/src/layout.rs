@@ -141,6 +141,11 @@ impl Layout {
         self.dir.join("logs").join(format!("{component}.log"))
     }
 
+    /// Writes of the provider, as the API server logs them.
+    pub(crate) fn audit_log(&self) -> PathBuf {
+        self.dir.join("logs").join("audit.log")
+    }
+
     pub(crate) fn pid(&self, component: Component) -> PathBuf {
         self.dir.join("pids").join(component.as_str())
     }

@@ -139,7 +139,7 @@ fn two_providers_hand_their_leases_over_whatever_becomes_of_the_leader_and_of_it
 }
 
 /// One command of Redis; the first line of the answer, and the second where there is one.
-fn redis_says(port: u16, words: &[&str]) -> (String, String) {
+pub(crate) fn redis_says(port: u16, words: &[&str]) -> (String, String) {
     let mut line = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let mut text = format!("*{}\r\n", words.len());
     for word in words {

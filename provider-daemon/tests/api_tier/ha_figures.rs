@@ -14,15 +14,37 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 use testbed::{Cluster, Tier};
 
-const LEASES: u64 = 1_000;
 /// Requests of tenants at once.
 const AT_ONCE: usize = 4;
-const TAKEOVERS: usize = 3;
-/// How long nothing happens.
-const REST: Duration = Duration::from_secs(60);
+/// Seconds of a whole measurement at rest.
+const WHOLE: u64 = 60;
 /// Clock ticks of a second, as Linux counts processor time for programs.
 const TICKS: f64 = 100.0;
 const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Numbers of a measurement: those of the bench with `FIGURES_SECONDS`, and small ones in the test command.
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    leases: u64,
+    takeovers: usize,
+    /// How long nothing happens.
+    rest: Duration,
+    lease: Duration,
+}
+
+impl Numbers {
+    fn read() -> Self {
+        let is_whole = std::env::var_os("FIGURES_SECONDS").is_some();
+        let pick = |small, whole| if is_whole { whole } else { small };
+        Self {
+            leases: pick(3, 1_000),
+            takeovers: if is_whole { 3 } else { 1 },
+            rest: Duration::from_secs(pick(1, WHOLE)),
+            // The lease that is the default.
+            lease: Duration::from_secs(pick(3, 12)),
+        }
+    }
+}
 
 fn print(name: &str, value: f64, unit: &str) {
     println!("{}", json!({"name": name, "value": value, "unit": unit}));
@@ -57,8 +79,8 @@ fn is_ready(one: &Running) -> bool {
 }
 
 /// Leases with their manifests, made by one tenant.
-fn leased(world: &World<'_>, tenant: &Tenant) {
-    let ids: Vec<DeploymentId> = (1..=LEASES)
+fn leased(world: &World<'_>, tenant: &Tenant, leases: u64) {
+    let ids: Vec<DeploymentId> = (1..=leases)
         .map(|dseq| {
             let sdl = sdl::parse(include_str!("../../samples/web.yaml")).unwrap();
             let id = DeploymentId {
@@ -90,7 +112,7 @@ fn leased(world: &World<'_>, tenant: &Tenant) {
             scope.spawn(|| {
                 loop {
                     let dseq = next.fetch_add(1, Ordering::SeqCst);
-                    if dseq > LEASES {
+                    if dseq > leases {
                         return;
                     }
                     settled("a manifest", || (0..2).any(|who| send(tenant, who, dseq).is_ok()));
@@ -98,32 +120,34 @@ fn leased(world: &World<'_>, tenant: &Tenant) {
             });
         }
     });
-    settled("all are deployed", || world.deployed().len() as u64 == LEASES);
+    settled("all are deployed", || world.deployed().len() as u64 == leases);
 }
 
 #[test]
-#[ignore = "it measures, which `cargo xtask bench ha` asks for"]
-fn figures_of_takeovers_and_of_a_thousand_leases() {
-    let Some(cluster) = Cluster::from_env(Tier::Api).unwrap() else {
+fn figures_of_takeovers_and_of_leases() {
+    let Some((cluster, _alone)) = Cluster::exclusive_from_env(Tier::Api).unwrap() else {
         return;
     };
-    let _alone = cluster.exclusive().unwrap();
+    let numbers = Numbers::read();
     let _node = LargeNode::new(&cluster);
-    // The lease that is the default.
-    let mut world = World::new(&cluster, "--ha-lease=12s");
+    let mut world = World::new(&cluster, numbers.lease, false);
     let mut first = world.start(0, 0);
     until("one leads", || first.told(), || leads(&first));
     let (mut stops, mut kills): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
     let mut standby_mib = 0.0f64;
-    for turn in 0..TAKEOVERS * 2 {
+    for turn in 0..numbers.takeovers * 2 {
         let who = 1 - turn % 2;
         let second = world.start(who, 0);
         second.says("another instance has");
-        sleep(Duration::from_secs(3));
+        sleep(numbers.rest.min(Duration::from_secs(3)));
         standby_mib = standby_mib.max(mib(&second));
         let begun = Instant::now();
-        let took = if turn < TAKEOVERS { &mut kills } else { &mut stops };
-        match turn < TAKEOVERS {
+        let took = if turn < numbers.takeovers {
+            &mut kills
+        } else {
+            &mut stops
+        };
+        match turn < numbers.takeovers {
             true => first.kill(),
             false => first.signal(Signal::SIGTERM),
         }
@@ -135,7 +159,7 @@ fn figures_of_takeovers_and_of_a_thousand_leases() {
     print("takeover_kill_s", kills.into_iter().fold(0.0, f64::max), "s");
     print("takeover_stop_s", stops.into_iter().fold(0.0, f64::max), "s");
     print("standby_idle_mib", standby_mib, "MiB");
-    leased(&world, &world.tenant());
+    leased(&world, &world.tenant(), numbers.leases);
     first.signal(Signal::SIGTERM);
     assert_eq!(first.ended(), Some(0), "{}", first.told());
     let begun = Instant::now();
@@ -147,10 +171,10 @@ fn figures_of_takeovers_and_of_a_thousand_leases() {
         "ms",
     );
     // What a start has to look at is looked at.
-    sleep(REST / 2);
+    sleep(numbers.rest / 2);
     let before = cpu_seconds(&again);
-    sleep(REST);
-    let percent = (cpu_seconds(&again) - before) / REST.as_secs_f64() * 100.0;
+    sleep(numbers.rest);
+    let percent = (cpu_seconds(&again) - before) / numbers.rest.as_secs_f64() * 100.0;
     print("cpu_idle_1000_leases_percent", percent, "% of a core");
     print("rss_1000_leases_mib", mib(&again), "MiB");
     assert!(leads(&again), "{}", again.told());

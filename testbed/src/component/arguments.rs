@@ -69,6 +69,8 @@ fn api_server(layout: &Layout) -> Vec<String> {
         flag("service-account-key-file", &account_key),
         flag("service-account-signing-key-file", &account_key),
         flag("allow-privileged", "true"),
+        flag("audit-policy-file", &shown(&layout.config("audit.yaml"))),
+        flag("audit-log-path", &shown(&layout.audit_log())),
     ]
 }
 

@@ -9,6 +9,14 @@ pub(crate) struct LargeNode<'a>(&'a Cluster);
 impl<'a> LargeNode<'a> {
     pub(crate) fn new(cluster: &'a Cluster) -> Self {
         let node = Self(cluster);
+        // Without controllers a namespace of an earlier test would never end.
+        let left = [
+            "delete",
+            "namespaces",
+            "--selector=akash.network=true",
+            "--timeout=60s",
+        ];
+        cluster.kubectl(&left).unwrap();
         // They would take a node without a kubelet for lost.
         cluster.pause(Component::ControllerManager).unwrap();
         let labels = json!({"akash.network": "true"});

@@ -1,9 +1,12 @@
 //! What the Lease said, version by version, and whether anybody wrote who it does not name.
 
-use crate::ha_campaign::room::Sent;
+use crate::ha::redis_says;
+use crate::ha_campaign::Way;
+use crate::ha_campaign::room::{Sent, To};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,14 +21,16 @@ pub(crate) struct Held {
     pub(crate) term: u64,
 }
 
-/// The API server tells of a write a moment after whoever wrote has its answer.
-const LATE_NEWS: Duration = Duration::from_millis(300);
-/// What was on its way when a daemon stood still or its wire was cut comes in so long after that ends.
+/// Maximum time from a write of the record until this process observes it.
+const LATE_NEWS: Duration = Duration::from_secs(1);
+/// Maximum time of a write on a working wire.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 
 /// Everything that the Lease said since this was made.
 pub(crate) struct Watch {
-    child: Child,
+    /// The process that watches a Lease.
+    child: Option<Child>,
+    ends: Arc<AtomicBool>,
     held: Arc<Mutex<Vec<Held>>>,
 }
 
@@ -59,21 +64,36 @@ impl Watch {
                 else {
                     continue;
                 };
-                let held = Held {
-                    at: Instant::now(),
-                    holder: holder.to_owned(),
-                    term: term.parse().unwrap_or_default(),
-                };
-                let mut seen = seen.lock().unwrap();
-                let is_news = seen
-                    .last()
-                    .is_none_or(|last| (&last.holder, last.term) != (&held.holder, held.term));
-                if is_news {
-                    seen.push(held);
-                }
+                saw(&seen, holder, term);
             }
         });
-        Self { child, held }
+        Self {
+            child: Some(child),
+            ends: Arc::default(),
+            held,
+        }
+    }
+
+    /// The same of a record on the Redis at this port, by polling.
+    pub(crate) fn of_redis(port: u16, name: &str) -> Self {
+        const BOTH: &str = "return (redis.call('HGET', KEYS[1], 'term') or '0')..' '..(redis.call('HGET', KEYS[1], 'holder') or '')";
+        let (held, ends) = (Arc::<Mutex<Vec<Held>>>::default(), Arc::<AtomicBool>::default());
+        let (seen, until) = (Arc::clone(&held), Arc::clone(&ends));
+        let key = format!("{{akash-provider}}:election:{name}");
+        thread::spawn(move || {
+            while !until.load(Ordering::SeqCst) {
+                let (_, both) = redis_says(port, &["EVAL", BOTH, "1", &key]);
+                if let Some((term, holder)) = both.split_once(' ') {
+                    saw(&seen, holder, term);
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        Self {
+            child: None,
+            ends,
+            held,
+        }
     }
 
     pub(crate) fn held(&self) -> Vec<Held> {
@@ -85,19 +105,52 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
+/// Adds what the record has, if that changed.
+fn saw(seen: &Mutex<Vec<Held>>, holder: &str, term: &str) {
+    let held = Held {
+        at: Instant::now(),
+        holder: holder.to_owned(),
+        term: term.parse().unwrap_or_default(),
+    };
+    let mut seen = seen.lock().unwrap();
+    let is_another = |last: &Held| (&last.holder, last.term) != (&held.holder, held.term);
+    if seen.last().is_none_or(is_another) {
+        seen.push(held);
     }
 }
 
-/// A time in which a daemon stood still, or could not be heard.
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::SeqCst);
+        if let Some(child) = &mut self.child {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+/// Time in which a daemon was suspended or cut off.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Away {
     pub(crate) who: usize,
+    pub(crate) way: Way,
     pub(crate) from: Instant,
     pub(crate) until: Instant,
+}
+
+impl Away {
+    /// Last moment at which a write of before can arrive.
+    fn latest_arrival(&self, to: To) -> Instant {
+        let last = match (self.way, to) {
+            // The fence is the last step before a transaction is sent, so a process that continues sends none.
+            (Way::Kill | Way::Term, _) | (Way::Pause, To::Chain) => self.from,
+            // Calls in the queue of a connection leave the process when it continues.
+            (Way::Pause | Way::Deaf, _) => self.until,
+            // The kernel repeats with a doubled pause, so after a time up to that of the cut.
+            (Way::Cut, _) => self.until + (self.until - self.from),
+        };
+        last + ON_ITS_WAY
+    }
 }
 
 /// Moments with two writers, and writes that were given away before their writer was cut off and came in late.
@@ -105,6 +158,25 @@ pub(crate) struct Away {
 pub(crate) struct Judged {
     pub(crate) two_writers: Vec<String>,
     pub(crate) late: usize,
+}
+
+/// Describes a write of a daemon that the record does not name.
+fn described(held: &[Held], write: &Sent) -> String {
+    let before = held.iter().rfind(|one| one.at <= write.at);
+    let after = held.iter().find(|one| one.at > write.at);
+    let named = |one: Option<&Held>, time: &dyn Fn(Instant) -> Duration| {
+        one.map_or_else(
+            || "nobody".to_owned(),
+            |one| format!("{:?} ({:?})", one.holder, time(one.at)),
+        )
+    };
+    format!(
+        "daemon {} wrote to the {:?} under {}, before {}",
+        write.by,
+        write.to,
+        named(before, &|at| write.at - at),
+        named(after, &|at| at - write.at),
+    )
 }
 
 /// Holds what was sent against the record: nobody writes whom it does not name, terms only grow, and each has one holder.
@@ -142,16 +214,13 @@ pub(crate) fn judged(
             continue;
         }
         let was_on_its_way = away.iter().any(|away| {
-            let came = (away.from..away.until + ON_ITS_WAY).contains(&write.at);
+            let came = (away.from..away.latest_arrival(write.to)).contains(&write.at);
             away.who == write.by && came && write.connected <= away.from
         });
         if was_on_its_way {
             judged.late += 1;
         } else {
-            let named = before.map_or("nobody", |one| one.holder.as_str());
-            judged
-                .two_writers
-                .push(format!("daemon {} wrote while {named:?} led", write.by));
+            judged.two_writers.push(described(held, write));
         }
     }
     judged
@@ -168,6 +237,7 @@ fn a_write_of_whom_the_record_does_not_name_is_found_and_one_that_was_on_its_way
     };
     let sent = |by, ms, connected| Sent {
         by,
+        to: To::Chain,
         at: at(ms),
         connected: at(connected),
     };
@@ -179,6 +249,7 @@ fn a_write_of_whom_the_record_does_not_name_is_found_and_one_that_was_on_its_way
     assert_eq!(judged(&all, &wrong, &[], is).two_writers.len(), 1);
     let away = [Away {
         who: 0,
+        way: Way::Deaf,
         from: at(6_000),
         until: at(10_000),
     }];
@@ -190,6 +261,15 @@ fn a_write_of_whom_the_record_does_not_name_is_found_and_one_that_was_on_its_way
             1,
             "{wrong:?}"
         );
+    }
+    let paused = away.map(|away| Away {
+        way: Way::Pause,
+        ..away
+    });
+    for (to, two_writers, late) in [(To::Chain, 1, 0), (To::Cluster, 0, 1), (To::Bus, 0, 1)] {
+        let wrong = wrong.map(|sent| Sent { to, ..sent });
+        let told = judged(&all, &wrong, &paused, is);
+        assert_eq!((told.two_writers.len(), told.late), (two_writers, late), "{to:?}");
     }
     let again = [held(0, "a-1", 3), held(1, "b-1", 3), held(2, "a-1", 2)];
     assert_eq!(judged(&again, &[], &[], is).two_writers.len(), 2);

@@ -11,16 +11,34 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a daemon sent the chain to be done: who, when, and when its connection was made.
+/// A write: by which daemon, to what, when, and when its connection was made.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) by: usize,
+    pub(crate) to: To,
     pub(crate) at: Instant,
     pub(crate) connected: Instant,
 }
 
-/// A word that every request to take a transaction has in it, and no other.
-const BROADCAST: &[u8] = b"broadcast_tx";
+/// What was written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum To {
+    Chain,
+    Cluster,
+    Bus,
+}
+
+impl To {
+    /// Text of every write, and of no other request. Requests to the API server are in TLS: the audit log has its writes.
+    const fn mark(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Chain => Some(b"broadcast_tx"),
+            Self::Cluster => None,
+            Self::Bus => Some(b":publisher:"),
+        }
+    }
+}
+
 const PIECE: usize = 64 << 10;
 
 /// The namespaces. They end with it.
@@ -112,7 +130,7 @@ impl Room {
     }
 
     /// Carries what this daemon says to a port of the site on to somewhere that is reached from here.
-    pub(crate) fn lead(&self, who: usize, port: u16, to: SocketAddr) {
+    pub(crate) fn lead(&self, who: usize, port: u16, to: To, target: SocketAddr) {
         let (site, at) = (self.site.clone(), Self::here(who, port));
         let (accepted, streams) = channel();
         let (ready, listens) = channel();
@@ -123,7 +141,7 @@ impl Room {
         thread::spawn(move || {
             for near in streams {
                 let sent = Arc::clone(&sent);
-                thread::spawn(move || carry(who, near, to, &sent));
+                thread::spawn(move || carry(who, near, to, target, &sent));
             }
         });
     }
@@ -145,9 +163,9 @@ fn listen(site: &str, at: SocketAddr, ready: &Sender<()>, accepted: &Sender<TcpS
     }
 }
 
-fn carry(who: usize, near: TcpStream, to: SocketAddr, sent: &Mutex<Vec<Sent>>) {
+fn carry(who: usize, near: TcpStream, to: To, target: SocketAddr, sent: &Mutex<Vec<Sent>>) {
     let connected = Instant::now();
-    let Ok(far) = TcpStream::connect_timeout(&to, Duration::from_secs(2)) else {
+    let Ok(far) = TcpStream::connect_timeout(&target, Duration::from_secs(2)) else {
         return;
     };
     for stream in [&near, &far] {
@@ -155,16 +173,17 @@ fn carry(who: usize, near: TcpStream, to: SocketAddr, sent: &Mutex<Vec<Sent>>) {
     }
     let (answers, back) = (far.try_clone().unwrap(), near.try_clone().unwrap());
     thread::spawn(move || pass(answers, back, |_| {}));
+    let Some(mark) = to.mark() else {
+        return pass(near, far, |_| {});
+    };
     let mut last = Vec::new();
     pass(near, far, |piece| {
         // A word may lie across two pieces.
         last.extend_from_slice(piece);
-        let found = last
-            .windows(BROADCAST.len())
-            .filter(|part| *part == BROADCAST)
-            .count();
+        let found = last.windows(mark.len()).filter(|part| *part == mark).count();
         let by = Sent {
             by: who,
+            to,
             at: Instant::now(),
             connected,
         };
@@ -172,7 +191,7 @@ fn carry(who: usize, near: TcpStream, to: SocketAddr, sent: &Mutex<Vec<Sent>>) {
         let keep = if found > 0 {
             0
         } else {
-            last.len().min(BROADCAST.len() - 1)
+            last.len().min(mark.len() - 1)
         };
         last.drain(..last.len() - keep);
     });

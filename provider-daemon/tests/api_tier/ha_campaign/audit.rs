@@ -1,0 +1,74 @@
+//! Writes of each daemon that the API server received, by its audit log.
+
+use super::room::{Sent, To};
+use data_encoding::BASE64URL_NOPAD;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+use testbed::Cluster;
+
+/// Key of a token's id in the extra fields of a user.
+const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
+/// The log from this moment on.
+pub(crate) struct Audit {
+    path: PathBuf,
+    /// Length of the log at the start.
+    from: usize,
+    start: (SystemTime, Instant),
+    /// Ids of the tokens of the daemons.
+    credentials: [String; 2],
+}
+
+impl Audit {
+    pub(crate) fn start(cluster: &Cluster, tokens: &[String; 2]) -> Self {
+        let path = cluster.audit_log();
+        let from = std::fs::read_to_string(&path).map_or(0, |text| text.len());
+        Self {
+            path,
+            from,
+            start: (SystemTime::now(), Instant::now()),
+            credentials: [0, 1].map(|who| credential(&tokens[who])),
+        }
+    }
+
+    /// Returns the writes of the daemons but those of the election.
+    pub(crate) fn sent(&self) -> Vec<Sent> {
+        let text = std::fs::read_to_string(&self.path).unwrap();
+        let lines = text[self.from..].lines();
+        let events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.filter_map(|event| self.write(&event)).collect()
+    }
+
+    fn write(&self, event: &Value) -> Option<Sent> {
+        let object = &event["objectRef"];
+        let is_election = object["resource"] == "leases";
+        let reviews = ["authentication.k8s.io", "authorization.k8s.io"];
+        let is_review = reviews.iter().any(|group| object["apiGroup"] == *group);
+        let id = event["user"]["extra"][CREDENTIAL][0].as_str()?;
+        let by = self.credentials.iter().position(|own| own == id)?;
+        if is_election || is_review {
+            return None;
+        }
+        let at: Timestamp = event["requestReceivedTimestamp"].as_str()?.parse().ok()?;
+        let at = Duration::from_micros(u64::try_from(at.as_microsecond()).ok()?);
+        let (then, start) = self.start;
+        let at = (SystemTime::UNIX_EPOCH + at).duration_since(then).ok()?;
+        Some(Sent {
+            by,
+            to: To::Cluster,
+            at: start + at,
+            // A client keeps its connections from its start on.
+            connected: start,
+        })
+    }
+}
+
+/// Id of a token as the audit log has it.
+fn credential(token: &str) -> String {
+    let payload = token.split('.').nth(1).unwrap();
+    let payload = BASE64URL_NOPAD.decode(payload.as_bytes()).unwrap();
+    let payload: Value = serde_json::from_slice(&payload).unwrap();
+    format!("JTI={}", payload["jti"].as_str().unwrap())
+}

@@ -1,0 +1,57 @@
+//! Facts of the bus over fail-overs: each id once.
+
+use super::crowd::Deployment;
+use crate::stage::{Running, until};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Facts of every order that has a bid.
+const OF_EACH_ORDER: [&str; 2] = ["order_seen", "bid_placed"];
+
+/// Returns how often each id is on the bus.
+fn by_id(facts: &Running) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    let output = facts.output();
+    let objects = output
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    for object in objects {
+        if let Some(id) = object["event"]["id"].as_str() {
+            *counts.entry(id.to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// Facts of the orders that are not on the bus.
+fn missing(counts: &BTreeMap<String, usize>, all: &[Deployment]) -> Vec<String> {
+    let of_order = |one: &Deployment| {
+        let order = format!("{}/{}/1/1", one.id.owner, one.id.dseq);
+        OF_EACH_ORDER.map(|event| format!("{event}/{order}"))
+    };
+    let wanted = all.iter().flat_map(of_order);
+    wanted
+        .filter(|wanted| {
+            !counts
+                .keys()
+                .any(|id| id == wanted || id.starts_with(&format!("{wanted}/")))
+        })
+        .collect()
+}
+
+/// Every fact of every order is on the bus, and each id once.
+pub(super) fn judge(facts: &Running, all: &[Deployment]) {
+    let told = || format!("{:?}", missing(&by_id(facts), all));
+    until("the facts of every order", told, || {
+        missing(&by_id(facts), all).is_empty()
+    });
+    let counts = by_id(facts);
+    let again: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).collect();
+    let lost = facts.output().matches("\"lost\"").count();
+    println!(
+        "{} ids on the bus, {} of them more than once, {lost} gaps",
+        counts.len(),
+        again.len()
+    );
+    assert!(again.is_empty() && lost == 0, "{again:?}");
+}
