@@ -1,6 +1,6 @@
 //! Leases on a real API server with its controllers, as figures: one JSON object a line, `{"name", "value",
-//! "unit"}`. `--kubeconfig FILE` names a cluster of the api tier that is thrown away afterwards; without it nothing
-//! is measured, and that is said.
+//! "unit"}`. `--kubeconfig FILE` names a cluster of the api tier that is deleted afterwards. Without it, the cluster of the
+//! tests is used: the stage of the api tier runs a small form, without optimization.
 //!
 //! The provider's account has the rights of `deploy/rbac`. Its calls are counted by the API server.
 
@@ -15,7 +15,8 @@ mod lease;
 
 use counted::{Account, Server};
 use serde_json::json;
-use std::path::Path;
+use std::path::PathBuf;
+use testbed::{Cluster, Hold, Tier};
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
@@ -36,10 +37,42 @@ struct Bench {
     provider: Account,
 }
 
+/// Picks a number: for tests without optimization, or for figures.
+const fn pick<T: Copy>(small: T, large: T) -> T {
+    if cfg!(debug_assertions) { small } else { large }
+}
+
+/// The cluster of the tests. Leases on it are deleted at the end.
+struct Borrowed {
+    cluster: Cluster,
+    _hold: Hold,
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        let leases = [
+            "delete",
+            "namespaces",
+            "--selector=akash.network=true",
+            "--wait=false",
+        ];
+        let records = ["delete", "manifests.akash.network", "--namespace=lease", "--all"];
+        for arguments in [leases, records] {
+            drop(self.cluster.kubectl(&arguments));
+        }
+    }
+}
+
 fn main() -> Result<(), Failed> {
     let mut arguments = std::env::args().skip_while(|a| a != "--kubeconfig").skip(1);
-    let Some(file) = arguments.next() else {
-        println!("skipped: --kubeconfig names no cluster to measure on");
+    let named = arguments.next().map(PathBuf::from);
+    let borrowed = match named {
+        Some(_) => None,
+        None => {
+            Cluster::exclusive_from_env(Tier::Api)?.map(|(cluster, hold)| Borrowed { cluster, _hold: hold })
+        }
+    };
+    let Some(file) = named.or_else(|| Some(borrowed.as_ref()?.cluster.kubeconfig())) else {
         return Ok(());
     };
     if std::env::var_os("RUST_LOG").is_some() {
@@ -54,7 +87,7 @@ fn main() -> Result<(), Failed> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let server = Server::open(Path::new(&file), &FILES).await?;
+        let server = Server::open(&file, &FILES).await?;
         let provider = server.account("lease", "akash-provider").await?;
         let bench = Bench { server, provider };
         deploy::measure(&bench).await?;

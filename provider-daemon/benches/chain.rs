@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 const CHAIN: &str = "bench";
-const BLOCK: Duration = Duration::from_secs(1);
+const BLOCK: Duration = Duration::from_millis(if cfg!(debug_assertions) { 250 } else { 1_000 });
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bids of one block.
 const BURSTS: &[u64] = if cfg!(debug_assertions) {

@@ -11,6 +11,8 @@ use clap::{Args as Arguments, ValueEnum};
 
 use crate::error::{Error, Result};
 use crate::figures::{self, Figure};
+#[cfg(test)]
+use crate::forms::SmallForm;
 use crate::process::Process;
 use crate::sim;
 use crate::workspace::Workspace;
@@ -44,6 +46,49 @@ enum What {
     Ha,
     /// Builds from nothing, of the daemon and of the tests: a quarter of an hour on two cores.
     Build,
+}
+
+/// Returns the small form of each bench, by the name as it is typed.
+#[cfg(test)]
+pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
+    let named = |what: &What| {
+        let value = what.to_possible_value()?;
+        Some((format!("bench {}", value.get_name()), what.small_form()))
+    };
+    What::value_variants().iter().filter_map(named)
+}
+
+#[cfg(test)]
+impl What {
+    /// What the test command runs of the bench.
+    const fn small_form(self) -> SmallForm {
+        match self {
+            Self::Core => SmallForm::Benches(&[
+                ("akash-provider-core", "figures"),
+                ("akash-provider-core", "memory"),
+            ]),
+            Self::Chain => {
+                SmallForm::Benches(&[("akash-provider-chain", "sign"), ("provider-daemon", "chain")])
+            }
+            Self::K8s => SmallForm::Benches(&[
+                ("akash-provider-k8s", "cluster"),
+                ("akash-provider-k8s", "inventory"),
+            ]),
+            Self::Operators => SmallForm::Tests(&["the_operators_are_measured_in_a_small_form"]),
+            Self::Gateway => SmallForm::Benches(&[("akash-provider-gateway", "gateway")]),
+            Self::Ha => SmallForm::Both(
+                &[("akash-provider-redis", "bus")],
+                &[
+                    "figures_of_a_recording",
+                    "figures_of_a_recording_of_leases_that_live",
+                    "figures_of_a_replay",
+                    "figures_of_takeovers_and_of_leases",
+                ],
+            ),
+            // The stages that build are a small form of their own: they build what is left.
+            Self::Build => SmallForm::Stage("build of tests, programs"),
+        }
+    }
 }
 
 /// What a figure is held against.

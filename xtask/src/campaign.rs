@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::{Args as Arguments, ValueEnum};
 
 use crate::error::Result;
+#[cfg(test)]
+use crate::forms::SmallForm;
 use crate::fuzz;
 use crate::mutants;
 use crate::sim;
@@ -35,8 +37,8 @@ enum Name {
     Chain,
     /// The daemon before a node that lies for a minute, alone and beside an honest one, running on and restarted.
     Lies,
-    /// Two daemons on an API server and a chain: a hundred hand-overs, killed, stopped, paused, cut off and deafened, under
-    /// a stream of orders.
+    /// Two daemons on an API server, a Redis and a chain, under a stream of orders: a hundred fail-overs with a lease of
+    /// 4 s, then twenty each on Kubernetes Leases and on Redis with the default lease.
     Ha,
     /// Twenty bursts of fifty orders in one block, with a change of the price policy in the middle of each.
     Bursts,
@@ -75,6 +77,54 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         Name::Definitions => tiers::definitions(workspace, args.seed),
         Name::Soak => soak(workspace, args.minutes),
         Name::Mutants => mutants::run(workspace, args.seed, &args.mutants),
+    }
+}
+
+/// Returns the small form of each campaign, by the name as it is typed.
+#[cfg(test)]
+pub(crate) fn small_forms() -> impl Iterator<Item = (String, SmallForm)> {
+    let named = |name: &Name| {
+        let value = name.to_possible_value()?;
+        Some((format!("campaign {}", value.get_name()), name.small_form()))
+    };
+    Name::value_variants().iter().filter_map(named)
+}
+
+#[cfg(test)]
+impl Name {
+    /// What the test command runs of the campaign.
+    const fn small_form(self) -> SmallForm {
+        match self {
+            Self::Sim | Self::Replay => SmallForm::Stage("simulation"),
+            Self::Chain => {
+                SmallForm::Tests(&["whatever_fails_every_block_is_told_once_and_every_bid_is_sent_once"])
+            }
+            Self::Lies => {
+                SmallForm::Tests(&["a_daemon_bids_within_thirty_seconds_after_a_lie_also_after_a_restart"])
+            }
+            Self::Ha => SmallForm::Tests(&[
+                "hand_overs_under_a_stream_of_orders_leave_one_writer_and_every_order_answered_once",
+            ]),
+            Self::Bursts => SmallForm::Tests(&[
+                "the_orders_of_one_block_have_one_price_although_the_policy_changes_in_the_middle",
+            ]),
+            Self::Fuzz => {
+                SmallForm::Tests(&["certificates", "shell_frames", "tokens", "manifests", "queries"])
+            }
+            Self::K8s => SmallForm::Tests(&[
+                "parts_die_and_no_lease_is_lost",
+                "killed_anywhere_it_ends_as_if_it_had_not_been",
+            ]),
+            Self::Kubelet => SmallForm::Tests(&["a_paused_kubelet_ends_no_lease"]),
+            Self::Definitions => SmallForm::Tests(&[
+                "deleted_definitions_delete_no_route_and_the_provider_declares_its_records_again",
+            ]),
+            Self::Soak => SmallForm::Tests(&["what_it_holds_does_not_grow_with_what_it_has_done"]),
+            Self::Mutants => SmallForm::Tests(&[
+                "every_mutant_is_in_one_part_and_parts_are_as_large_as_asked_for",
+                "the_list_of_this_repository_is_well_formed",
+            ]),
+        }
     }
 }
 

@@ -13,6 +13,8 @@ mod docs;
 mod error;
 mod figures;
 mod fix;
+#[cfg(test)]
+mod forms;
 mod fuzz;
 mod layers;
 mod mutants;

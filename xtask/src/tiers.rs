@@ -10,11 +10,16 @@ use crate::report::{Kind, Notes, Report};
 use crate::workspace::Workspace;
 use crate::{cluster, suites};
 
-/// The test targets of each tier, as `--test` takes them: every one of such a name, in whatever member. They find
-/// the cluster with `testbed::Cluster::from_env`.
+/// The targets of each tier: every one of such a name, in any member. They find the cluster with
+/// `testbed::Cluster::from_env`. A bench runs in its small form.
 const TESTS: [(Tier, Kind, &str, &[&str]); 2] = [
-    (Tier::Api, Kind::Api, "api tier", &["api_tier"]),
-    (Tier::Node, Kind::Node, "node tier", &["node_tier"]),
+    (
+        Tier::Api,
+        Kind::Api,
+        "api tier",
+        &["--test=api_tier", "--bench=cluster"],
+    ),
+    (Tier::Node, Kind::Node, "node tier", &["--test=node_tier"]),
 ];
 /// The second cluster of a tier. What the check of the first looks for by name must not be found in it.
 const SECOND: &str = "second";
@@ -97,20 +102,29 @@ fn node_campaign(
     })
 }
 
-/// How often the leader is made to go in the long form of the test of hand-overs.
-const HAND_OVERS: &str = "100";
+/// Store of the election, seconds of a lease and number of fail-overs of each run of the long form.
+const HAND_OVERS: [(&str, &str, &str); 3] = [
+    ("kubernetes", "4", "100"),
+    ("kubernetes", "12", "20"),
+    ("redis", "12", "20"),
+];
 
 /// The hand-overs between two daemons in their long form; what the test says ends with what was counted.
 pub(crate) fn hand_overs(workspace: &Workspace, seed: u64) -> Result<()> {
     let options = cluster::options(workspace, Tier::Api, "campaign-ha", None);
     with_cluster(&options, |cluster| {
-        let tests = workspace
-            .cargo(&["test", "--locked", "-p", "provider-daemon", "--all-features"])
-            .args(["--test", "api_tier", "--", "ha_campaign::", "--nocapture"])
-            .env(VARIABLE, cluster.dir())
-            .env("HA_SEED", seed.to_string())
-            .env("HA_HAND_OVERS", HAND_OVERS);
-        tests.follow().map(drop)
+        for (store, lease, count) in HAND_OVERS {
+            workspace
+                .cargo(&["test", "--locked", "-p", "provider-daemon", "--all-features"])
+                .args(["--test", "api_tier", "--", "ha_campaign::", "--nocapture"])
+                .env(VARIABLE, cluster.dir())
+                .env("HA_SEED", seed.to_string())
+                .env("HA_STORE", store)
+                .env("HA_LEASE_S", lease)
+                .env("HA_HAND_OVERS", count)
+                .follow()?;
+        }
+        Ok(())
     })
 }
 
@@ -160,6 +174,6 @@ fn tests(workspace: &Workspace, name: &str, targets: &[&str], clusters: &[Cluste
     let dirs = std::env::join_paths(clusters.iter().map(Cluster::dir))
         .map_err(|error| Error::new(format!("the folders of the clusters: {error}")))?;
     let mut cargo = vec!["test", "--locked", "--workspace", "--all-features"];
-    cargo.extend(targets.iter().flat_map(|target| ["--test", *target]));
+    cargo.extend(targets);
     suites::run_with(workspace, name, &cargo, (VARIABLE, &dirs))
 }

@@ -1,7 +1,7 @@
 //! First deploys, one at a time and fifty at once, and what an idle provider asks.
 
 use crate::lease::{deployment, settings};
-use crate::{Bench, Failed, median, print};
+use crate::{Bench, Failed, median, pick, print};
 use akash_provider_core::cluster::{Cluster, WorkloadSpec};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::inventory::{KubeInventory, Options};
@@ -17,10 +17,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-const ONE_BY_ONE: u64 = 40;
-const AT_ONCE: u64 = 50;
+const ONE_BY_ONE: u64 = pick(3, 40);
+const AT_ONCE: u64 = pick(3, 50);
 /// How long nothing happens.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE: Duration = Duration::from_secs(pick(1, 60));
+/// Time until the work of earlier deploys is done.
+const SETTLE: Duration = Duration::from_millis(pick(200, 5_000));
 
 /// When a watch of somebody else first showed the Deployment of a namespace.
 type Seen = Arc<Mutex<HashMap<String, Instant>>>;
@@ -34,7 +36,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     let seen = watch(bench);
     // Connections are made and caches of the API server are warm.
     deploy(&cluster, deployment(&settings, 1_000)?, &seen).await?;
-    sleep(Duration::from_secs(2)).await;
+    sleep(SETTLE).await;
 
     print("k8s_write_p50_ms", one_write(bench).await?, "ms");
     let before = bench.provider.calls().await?;
@@ -58,7 +60,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     }
     print("k8s_deploy_50_p50_ms", median(took), "ms");
 
-    sleep(Duration::from_secs(5)).await;
+    sleep(SETTLE).await;
     let leases = cluster.deployments().await?.deployments.len();
     let before = bench.provider.calls().await?;
     sleep(IDLE).await;

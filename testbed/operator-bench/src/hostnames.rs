@@ -3,7 +3,7 @@
 use crate::lease::{deployment, settings};
 use crate::load::each;
 use crate::program::{Program, is_in_step};
-use crate::{Bench, Failed, Operator, RECORDS, percentile, print};
+use crate::{Bench, Failed, Operator, RECORDS, percentile, pick, print};
 use akash_provider_core::types::LeaseId;
 use akash_provider_k8s::crd::convert::to_manifest;
 use akash_provider_k8s::labels;
@@ -19,10 +19,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 /// Leases, each with so many names.
-pub(crate) const LEASES: usize = 1_000;
-const NAMES: usize = 10;
+pub(crate) const LEASES: usize = pick(3, 1_000);
+const NAMES: usize = pick(2, 10);
 /// Names that change, one after the other.
-const CHANGES: usize = 300;
+const CHANGES: usize = pick(3, 300);
 /// The other port of the service.
 const OTHER: i32 = 9_000;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -81,7 +81,7 @@ async fn changes(operator: &Operator<'_>, admin: &Client) -> Result<(), Failed> 
     let before = operator.account.calls().await?;
     let mut took = Vec::new();
     for number in 0..CHANGES {
-        took.push(move_to(1 + number * 31).await?.as_secs_f64() * 1e3);
+        took.push(move_to((1 + number * 31) % (LEASES * NAMES)).await?.as_secs_f64() * 1e3);
     }
     let calls = operator.account.since(before).await?;
     eprintln!("{CHANGES} names changed: {calls:?}");

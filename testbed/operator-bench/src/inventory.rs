@@ -2,7 +2,7 @@
 
 use crate::load::{Load, each, node_name};
 use crate::program::Program;
-use crate::{Bench, Failed, Operator, percentile, print};
+use crate::{Bench, Failed, Operator, percentile, pick, print};
 use akash_provider_chain::proto::akash::inventory::v1::{Cluster, Node as Shown};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Patch, PatchParams};
@@ -15,14 +15,14 @@ use tonic::transport::Endpoint;
 use tonic_prost::ProstCodec;
 
 const LOAD: Load = Load {
-    nodes: 5_000,
-    pods: 50_000,
-    pods_per_lease: 40,
+    nodes: pick(20, 5_000),
+    pods: pick(80, 50_000),
+    pods_per_lease: pick(4, 40),
 };
 /// Changes of pods for which CPU is counted.
-const EVENTS: usize = 10_000;
+const EVENTS: usize = pick(40, 10_000);
 /// Nodes that change, one after the other.
-const CHANGES: usize = 60;
+const CHANGES: usize = pick(3, 60);
 const PATIENCE: Duration = Duration::from_secs(120);
 /// After the last event everything was told by then.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -138,7 +138,7 @@ async fn changes(admin: &Client, stream: &mut Streaming<Cluster>) -> Result<(), 
     let nodes: Api<Node> = Api::all(admin.clone());
     let mut took = Vec::new();
     for number in 0..CHANGES {
-        let name = node_name(number * 71);
+        let name = node_name(number * 71 % LOAD.nodes);
         let change = json!({"status": {"allocatable": {"cpu": "31"}}});
         let began = Instant::now();
         nodes

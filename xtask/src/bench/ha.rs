@@ -45,8 +45,9 @@ pub(super) fn measure(workspace: &Workspace, found: &mut Vec<Figure>) -> Result<
     let options = cluster::options(workspace, Tier::Api, "bench-ha", None);
     tiers::with_cluster(&options, |cluster| {
         let measured = test("api_tier")
-            .args(["--", "--ignored", "--exact", "--nocapture"])
-            .args(["ha_figures::figures_of_takeovers_and_of_a_thousand_leases"])
+            .args(["--", "--exact", "--nocapture"])
+            .args(["ha_figures::figures_of_takeovers_and_of_leases"])
+            .env("FIGURES_SECONDS", "40")
             .env(tiers::VARIABLE, cluster.dir())
             .env("MEASURED_PROGRAM", &program);
         super::collect(measured, found)

@@ -14,7 +14,7 @@ const CONNECTIONS: u8 = 10;
 const WARM_UP: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(200)
 } else {
-    Duration::from_secs(2)
+    Duration::from_millis(500)
 };
 const MEASURED: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(500)

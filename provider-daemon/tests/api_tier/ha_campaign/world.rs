@@ -316,10 +316,12 @@ impl Drop for World<'_> {
             "--wait=false",
         ];
         drop(self.cluster.kubectl(&leases));
-        drop(
-            self.cluster
-                .kubectl(&["delete", "manifests.akash.network", "--namespace=lease", "--all"]),
-        );
+        for records in ["manifests.akash.network", "providerhosts.akash.network"] {
+            drop(
+                self.cluster
+                    .kubectl(&["delete", records, "--namespace=lease", "--all"]),
+            );
+        }
         self.apply("delete", &["--ignore-not-found", "--wait=false"]);
     }
 }
