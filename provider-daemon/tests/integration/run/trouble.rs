@@ -84,6 +84,14 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["--bid-price-cpu-scale=1", "--key-file=/nowhere"], "/nowhere"),
     (&["--bid-price-cpu-scale=1", "--node=ftp://x"], "ftp"),
     (
+        &[
+            "--bid-price-cpu-scale=1",
+            "--bus=redis://127.0.0.1",
+            "--bus-password-file=/nowhere",
+        ],
+        "--bus-password-file: reading /nowhere",
+    ),
+    (
         &["--bid-price-cpu-scale=1", "--bid-deposit=much"],
         "--bid-deposit much",
     ),
