@@ -321,7 +321,7 @@ fn a_price_script_ends_with_every_process_that_it_started() {
     let web = sample("web.yaml");
     let output = run(&[&["explain", "--accept-any", &web][..], &flags].concat());
     let said = text(&output.stdout) + &text(&output.stderr);
-    assert!(said.contains("has not ended within 2s"), "{said}");
+    assert!(said.contains("did not exit within 2s"), "{said}");
     for name in ["child", "orphan"] {
         let pid = std::fs::read_to_string(at(name)).unwrap();
         let stat = format!("/proc/{}/stat", pid.trim().parse::<u32>().unwrap());
