@@ -1,8 +1,8 @@
-//! Leases on a real API server with its controllers, as figures: one JSON object a line, `{"name", "value",
-//! "unit"}`. `--kubeconfig FILE` names a cluster of the api tier that is deleted afterwards. Without it, the cluster of the
-//! tests is used: the stage of the api tier runs a small form, without optimization.
+//! Benchmark of leases on a real API server with its controllers. Prints one JSON object per line, `{"name", "value",
+//! "unit"}`. `--kubeconfig FILE` selects a disposable cluster of the API tier. Without it, the cluster of the tests is
+//! used: the stage of the API tier runs a small form, without optimization.
 //!
-//! The provider's account has the rights of `deploy/rbac`. Its calls are counted by the API server.
+//! The provider's account has the rights of `deploy/rbac`. The API server counts its calls.
 
 #[path = "cluster/adopt.rs"]
 mod adopt;
@@ -20,7 +20,7 @@ use testbed::{Cluster, Hold, Tier};
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where the objects are that every cluster needs.
+/// Folder with the objects that every cluster needs.
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy");
 const FILES: [&str; 6] = [
     "crds/manifests.yaml",
@@ -31,7 +31,7 @@ const FILES: [&str; 6] = [
     "rbac/confined.yaml",
 ];
 
-/// An API server, and the provider's account.
+/// API server, and the provider's account.
 struct Bench {
     server: Server,
     provider: Account,
@@ -95,7 +95,7 @@ fn main() -> Result<(), Failed> {
     })
 }
 
-/// Prints a figure.
+/// Prints a measurement.
 fn print(name: &str, value: f64, unit: &str) {
     println!("{}", json!({"name": name, "value": value, "unit": unit}));
 }

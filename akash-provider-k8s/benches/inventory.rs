@@ -1,11 +1,10 @@
-//! Capacity of a large cluster, as figures: one JSON object a line, `{"name", "value", "unit"}`.
+//! Benchmark of the capacity of a large cluster. Prints one JSON object per line, `{"name", "value", "unit"}`.
 //!
-//! Without arguments the objects of 5,000 nodes and 10,000 pods are made here and read page by page as answers
-//! of an API server. With `--kubeconfig FILE` a real API server is followed: the time to the first update and the
-//! most memory of the process by then; after that what it lists and its watch tells, as text, is counted. `--fill`
-//! writes the same objects there first, into a cluster that is thrown away afterwards and whose controllers are
-//! paused, so that nobody takes nodes without a kubelet for lost. With `--operator` the inventory operator is at work on
-//! them instead, and the CPU of a change of a pod is counted.
+//! Without arguments, the benchmark creates the objects of 5,000 nodes and 10,000 pods in memory and decodes them page by
+//! page. With `--kubeconfig FILE`, it follows a real API server and measures the time to the first update and the peak
+//! memory, then the decoding of its lists and watch events. `--fill` first writes the same objects to that cluster, which
+//! must be disposable, with paused controllers that would otherwise mark nodes without a kubelet as lost. With
+//! `--operator`, the benchmark runs the inventory operator instead and measures its CPU time for a change of a pod.
 
 #[path = "support/load.rs"]
 mod load;
@@ -16,7 +15,7 @@ mod real;
 
 use akash_provider_core::inventory::Inventory;
 use akash_provider_k8s::inventory::{
-    Change, Fact, Key, Kind, LeaseFacts, NodeFacts, PodFacts, StorageOptions, Tally,
+    Change, Key, Kind, LeaseFacts, NodeFacts, ObjectFacts, PodFacts, StorageOptions, Tally,
 };
 use akash_provider_k8s::settings::Settings;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -36,9 +35,9 @@ const LOAD: Load = Load {
     pods: PODS,
     pods_per_lease: 4,
 };
-/// Objects of one answer, as the source asks for them.
+/// Objects per page, as requested by the source.
 const PAGE: usize = 250;
-/// Samples of each figure.
+/// Samples per measurement.
 const SAMPLES: usize = if cfg!(debug_assertions) { 20 } else { 500 };
 
 type Failed = Box<dyn std::error::Error + Send + Sync>;
@@ -47,15 +46,15 @@ fn main() -> Result<(), Failed> {
     let mut arguments = std::env::args().skip_while(|a| a != "--kubeconfig").skip(1);
     match arguments.next() {
         Some(file) => {
-            let is_asked = |flag: &str| std::env::args().any(|a| a == flag);
-            // As the program has it.
+            let has_flag = |flag: &str| std::env::args().any(|a| a == flag);
+            // The same runtime as the program.
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-            let asked = real::Asked {
-                fill: is_asked("--fill"),
-                operator: is_asked("--operator"),
-                change: is_asked("--change"),
+            let options = real::BenchOptions {
+                fill: has_flag("--fill"),
+                operator: has_flag("--operator"),
+                change: has_flag("--change"),
             };
-            runtime.block_on(real::measure(Path::new(&file), asked))
+            runtime.block_on(real::measure(Path::new(&file), options))
         }
         None => made_here(),
     }
@@ -74,7 +73,7 @@ fn made_here() -> Result<(), Failed> {
     let nodes = first.inventory.metrics().nodes.len();
     let leases = first.placements.len();
     if (nodes, leases) != (NODES, LOAD.leases()) {
-        return Err(format!("{nodes} nodes and {leases} leases were counted").into());
+        return Err(format!("unexpected counts: {nodes} nodes, {leases} leases").into());
     }
     print("inventory_rss_mib", peak_mib()?, "MiB");
     print("inventory_update_us", update_us(&mut tally)?, "us");
@@ -82,8 +81,7 @@ fn made_here() -> Result<(), Failed> {
     Ok(())
 }
 
-/// From the event of a pod, as JSON, to the whole update that tells of it: the median of pods of others and of
-/// ours, wherever they are.
+/// Measures the time from a pod event, as JSON, to the complete update. Returns the median over pods of leases and others.
 fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::with_capacity(SAMPLES);
     for sample in 0..SAMPLES {
@@ -91,15 +89,15 @@ fn update_us(tally: &mut Tally) -> Result<f64, Failed> {
         let event = serde_json::to_vec(&LOAD.pod(number, if sample % 4 < 2 { "350m" } else { "250m" }))?;
         let began = Instant::now();
         let object: Pod = serde_json::from_slice(&event)?;
-        let facts = PodFacts::from_object(&object).ok_or("a pod that counts nothing")?;
-        tally.apply(Change::Set(pod_key(number), Fact::Pod(facts)));
+        let facts = PodFacts::from_object(&object).ok_or("pod without resources")?;
+        tally.apply(Change::Set(pod_key(number), ObjectFacts::Pod(facts)));
         black_box(tally.snapshot());
         samples.push(began.elapsed().as_secs_f64() * 1e6);
     }
     Ok(median(samples))
 }
 
-/// A snapshot made anew, as after a node came or went.
+/// Measures a complete new snapshot, as after an added or removed node.
 fn rebuild_ms(tally: &mut Tally) -> Result<f64, Failed> {
     let mut samples = Vec::new();
     for sample in 0..40 {
@@ -125,20 +123,23 @@ fn load(tally: &mut Tally) -> Result<(), Failed> {
     }
     for lease in 0..LOAD.leases() {
         let object: DynamicObject = serde_json::from_value(LOAD.manifest(lease))?;
-        let facts = LeaseFacts::from_object(&object, &settings)?.ok_or("a lease of another")?;
-        tally.apply(Change::Set(Key::new("", &namespace(lease)), Fact::Lease(facts)));
+        let facts = LeaseFacts::from_object(&object, &settings)?.ok_or("lease of another provider")?;
+        tally.apply(Change::Set(
+            Key::new("", &namespace(lease)),
+            ObjectFacts::Lease(facts),
+        ));
     }
     for first in (0..PODS).step_by(PAGE) {
         let objects = page::<Pod>("PodList", (first..first + PAGE).map(|n| LOAD.pod(n, "250m")))?;
         for (number, object) in (first..).zip(objects) {
-            let facts = PodFacts::from_object(&object).ok_or("a pod that counts nothing")?;
-            tally.apply(Change::Set(pod_key(number), Fact::Pod(facts)));
+            let facts = PodFacts::from_object(&object).ok_or("pod without resources")?;
+            tally.apply(Change::Set(pod_key(number), ObjectFacts::Pod(facts)));
         }
     }
     Ok(())
 }
 
-/// An answer to a list: as text, and read from it.
+/// Encodes a list response as text and decodes it.
 fn page<T>(kind: &str, objects: impl Iterator<Item = Value>) -> Result<Vec<T>, Failed>
 where
     T: DeserializeOwned + Clone + Debug,
@@ -154,9 +155,9 @@ where
 }
 
 fn node_change(node: &Node) -> Result<Change, Failed> {
-    let facts = NodeFacts::from_object(node).ok_or("a node without a name")?;
+    let facts = NodeFacts::from_object(node).ok_or("node without a name")?;
     let name = node.metadata.name.as_deref().unwrap_or_default();
-    Ok(Change::Set(Key::new("", name), Fact::Node(facts)))
+    Ok(Change::Set(Key::new("", name), ObjectFacts::Node(facts)))
 }
 
 fn pod_key(pod: usize) -> Key {
@@ -168,7 +169,7 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples[samples.len() / 2]
 }
 
-/// Most memory this process ever had.
+/// Returns the peak memory of the process.
 fn peak_mib() -> Result<f64, Failed> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));

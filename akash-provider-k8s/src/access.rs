@@ -1,6 +1,6 @@
-//! What a tenant reads from and does inside a running lease: logs, events, commands.
+//! Tenant access to a running lease: logs, events and commands.
 //!
-//! Which pods belong to a service comes from the caches of [`State`]; only the streams themselves are calls.
+//! The caches of [`State`] map pods to services. Only the streams themselves are calls to the API server.
 
 mod budget;
 mod events;
@@ -43,7 +43,7 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// Access by a client, to what `state` knows of.
+    /// Creates access to the leases in `state`.
     #[must_use]
     pub fn new(client: Client, state: Arc<State>, settings: &Settings) -> Self {
         Self {
@@ -59,11 +59,11 @@ impl Access {
         }
     }
 
-    /// Fails unless the lease and every service named are known.
+    /// Returns an error unless the caches contain the lease and all `services`.
     fn check(&self, operation: &'static str, lease: &LeaseId, services: &[String]) -> Result<(), Error> {
-        // While nothing is watched a lease that is not known may be there all the same.
+        // Outdated caches may lack a lease that exists.
         if !self.state.known() {
-            let message = "the cluster is not being watched at the moment";
+            let message = "the watches of the cluster are not synchronized";
             return Err(Error::new(ErrorKind::Unavailable, operation, message));
         }
         let missing = |message| Err(Error::new(ErrorKind::NotFound, operation, message));
@@ -79,7 +79,7 @@ impl Access {
         Ok(())
     }
 
-    /// True when a lease is gone, as far as anybody knows.
+    /// Returns true if the lease is deleted according to up-to-date caches.
     fn is_over(&self, namespace: &str) -> bool {
         let view = self.state.lease_in(namespace);
         let going = view
@@ -88,31 +88,31 @@ impl Access {
             .map(|n| n.metadata.deletion_timestamp.is_some());
         let over = match going {
             None => true,
-            // Pods may write until the last one is gone.
+            // Pods may log until the last one is deleted.
             Some(going) => going && view.pods.is_empty(),
         };
-        // In caches that are not up to date an absence means nothing.
+        // Outdated caches may lack a lease that exists.
         over && self.state.known()
     }
 }
 
-/// Waits until something of a lease changed.
+/// Waits for a change to an object of the lease.
 async fn touch(touched: &mut broadcast::Receiver<Arc<str>>, namespace: &str) {
     loop {
         match touched.recv().await {
             Ok(home) if *home != *namespace && *home != *EVERYWHERE => {}
-            // The state is gone; other branches of the caller end the wait.
+            // The state was dropped; the other branches of the caller end the wait.
             Err(RecvError::Closed) => std::future::pending().await,
-            // What was missed may have been about this lease.
+            // One of the missed changes may concern this lease.
             Ok(_) | Err(RecvError::Lagged(_)) => return,
         }
     }
 }
 
-/// What a task sends; dropping it ends the task.
+/// Stream of the items that a task sends. Dropping the stream stops the task.
 struct TaskStream<T> {
     items: mpsc::Receiver<T>,
-    #[expect(dead_code, reason = "dropping it ends the task")]
+    #[expect(dead_code, reason = "dropping the handle stops the task")]
     task: AbortOnDropHandle<()>,
 }
 
@@ -124,7 +124,7 @@ impl<T> Stream for TaskStream<T> {
     }
 }
 
-/// A stream of what a task sends, at most `waiting` items ahead of the reader.
+/// Spawns a task and returns the stream of its items. At most `waiting` items are buffered.
 fn task_stream<T, F>(waiting: usize, task: impl FnOnce(mpsc::Sender<T>) -> F) -> BoxStream<'static, T>
 where
     T: Send + 'static,

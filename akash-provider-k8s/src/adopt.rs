@@ -1,4 +1,4 @@
-//! What a start finds that is not as it should be: reported as values, never a reason to destroy anything.
+//! Problems found at start and in audits. They are reported as values and never cause a deletion.
 
 use crate::cluster::unwatched::ByNamespace;
 use crate::cluster::{Inner, KubeCluster};
@@ -19,26 +19,26 @@ use std::time::Duration;
 
 const FOREIGN: &str = "foreign_leases";
 
-/// Something an operator should look at.
+/// Problem that an operator should look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finding {
-    /// It has our label and belongs to nothing.
+    /// Object with the labels of the provider that belongs to no lease.
     Orphan(Orphan),
-    /// A record that makes no sense: its lease is not deployed, and what runs of it is left alone.
+    /// Invalid record. Its lease is not deployed, and its running workloads are not touched.
     Unreadable {
         /// Name of the Manifest object.
         manifest: String,
-        /// The field, and what is wrong with it.
+        /// The field and its problem.
         problem: String,
     },
-    /// A record that somebody else wrote to; its fields count.
+    /// Record that another client edited. Its valid fields count.
     Overwritten {
         /// Name of the Manifest object.
         manifest: String,
-        /// What of it was ignored, and why.
+        /// The ignored part and the reason.
         remark: String,
     },
-    /// An object that is not as it was applied; the next deploy of the lease puts it right.
+    /// Object that differs from the applied one. The next deploy of the lease repairs it.
     Edited {
         /// Order and provider of the lease.
         lease: LeaseId,
@@ -46,19 +46,19 @@ pub enum Finding {
         namespace: String,
         /// Kind and name, as `Kind/name`.
         object: String,
-        /// Why it would be written again.
+        /// Reason of the next write.
         reason: String,
     },
-    /// An object of a kind that no watch holds is not there any more; the next deploy of the lease makes it again.
+    /// Missing object of a kind without a watch. The next deploy of the lease creates it.
     Missing {
         /// Order and provider of the lease.
         lease: LeaseId,
-        /// Its namespace, or that of the records.
+        /// Namespace of the lease, or of the records.
         namespace: String,
         /// Kind and name, as `Kind/name`.
         object: String,
     },
-    /// A record or namespace of another chain; it is never touched.
+    /// Record or namespace of another chain. The provider never changes it.
     OtherChain {
         /// Name of the Manifest object.
         manifest: String,
@@ -79,17 +79,17 @@ impl fmt::Display for Finding {
             } => write!(f, "{object} in {namespace}: {reason}"),
             Self::Missing {
                 namespace, object, ..
-            } => write!(f, "{object} in {namespace}: it is not there"),
-            Self::OtherChain { manifest } => write!(f, "Manifest {manifest}: it belongs to another chain"),
+            } => write!(f, "{object} in {namespace}: missing"),
+            Self::OtherChain { manifest } => write!(f, "Manifest {manifest}: belongs to another chain"),
         }
     }
 }
 
 impl KubeCluster {
-    /// What is not as it should be: from the caches, and for the kinds that no watch holds from one list of each.
+    /// Returns the problems of the cluster, from the caches and from one list per kind without a watch.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] while the cluster is not being watched; else as the API server answers the lists.
+    /// [`ErrorKind::Unavailable`] while the watches are not synchronized, and the errors of the lists.
     pub async fn findings(&self) -> Result<Vec<Finding>, Error> {
         self.inner().findings("findings").await
     }
@@ -111,7 +111,7 @@ impl Inner {
         if self.is_of_other_chain(&manifest.metadata) {
             return vec![Finding::OtherChain { manifest: name }];
         }
-        // Its own provider reports it.
+        // The provider of the lease reports its problems.
         if manifest.spec.lease_id.provider != self.settings.provider.to_string() {
             return Vec::new();
         }
@@ -149,38 +149,38 @@ impl Inner {
     }
 }
 
-/// A lease's object that a chain did not make.
+/// Lease object of another chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Foreign {
-    /// Kind of the object, as Kubernetes names it.
+pub struct ForeignObject {
+    /// Kind of the object in Kubernetes.
     pub kind: &'static str,
-    /// Namespace, where it has one, and name.
+    /// Name of the object, with its namespace if it has one.
     pub name: String,
-    /// The chain it names; `None` where another provider made it.
+    /// Chain id of the object; `None` if another provider created the object.
     pub chain_id: Option<String>,
 }
 
-impl fmt::Display for Foreign {
+impl fmt::Display for ForeignObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let chain = self.chain_id.as_deref().unwrap_or("an unknown chain");
         write!(f, "{} {} of {chain}", self.kind, self.name)
     }
 }
 
-/// Whatever in the cluster has the network's label and does not name this chain. A development chain must not
-/// start where there is any. Reads only.
+/// Returns the lease objects in the cluster that do not belong to chain `chain_id`. A development chain must not start
+/// while there are any. Writes nothing.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] for a chain without id; else as the API server answers. Not knowing is an error, never
-/// an empty list.
+/// [`ErrorKind::Invalid`] for an empty chain id, and the errors of the API server. A failed query never returns an empty
+/// list.
 pub async fn foreign_leases(
     client: &Client,
     chain_id: &str,
     manifest_namespace: &str,
     limit: Duration,
-) -> Result<Vec<Foreign>, Error> {
+) -> Result<Vec<ForeignObject>, Error> {
     if chain_id.is_empty() {
-        let message = "a chain without an id cannot be told from others; give it one";
+        let message = "the chain has no id to distinguish it from other chains; give it an id";
         return Err(Error::new(ErrorKind::Invalid, FOREIGN, message));
     }
     let search = Search {
@@ -189,7 +189,7 @@ pub async fn foreign_leases(
         limit,
     };
     let mut found = search.kind::<Namespace>("Namespace").await?;
-    // Operators label the namespace of the records too; it is no lease.
+    // Operators also label the namespace of the records, which is no lease.
     found.retain(|foreign| foreign.name != manifest_namespace);
     found.extend(search.kind::<Manifest>("Manifest").await?);
     found.extend(search.kind::<ProviderHost>("ProviderHost").await?);
@@ -204,8 +204,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Objects of a kind, page by page; a kind the cluster does not know has none.
-    async fn kind<K>(&self, kind: &'static str) -> Result<Vec<Foreign>, Error>
+    /// Lists the foreign objects of a kind, page by page. Returns none if the cluster does not serve the kind.
+    async fn kind<K>(&self, kind: &'static str) -> Result<Vec<ForeignObject>, Error>
     where
         K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned,
     {
@@ -221,14 +221,14 @@ impl Search<'_> {
             .collect())
     }
 
-    fn foreign<K>(&self, kind: &'static str, object: &PartialObjectMeta<K>) -> Option<Foreign> {
+    fn foreign<K>(&self, kind: &'static str, object: &PartialObjectMeta<K>) -> Option<ForeignObject> {
         let meta = &object.metadata;
         let chain = meta.annotations.as_ref().and_then(|a| a.get(labels::CHAIN_ID));
         if chain.is_some_and(|chain| chain == self.chain_id) {
             return None;
         }
         let name = meta.name.clone().unwrap_or_default();
-        Some(Foreign {
+        Some(ForeignObject {
             kind,
             name: match &meta.namespace {
                 Some(namespace) => format!("{namespace}/{name}"),

@@ -1,12 +1,12 @@
-//! Brings a namespace to what was rendered, with as few calls as that takes.
+//! Applies the rendered objects of a lease to its namespace, with as few calls as possible.
 //!
 //! ```text
-//! items ─ plan ─► namespace without its mark ─► policies, accounts, logins; quota of what is there already
-//!                 ─► workloads ─► Services, bindings, quota of what is new ─► deletes ─► namespace with its mark
+//! items ─ plan ─► namespace without hash ─► policies, accounts, logins; quota of an existing namespace
+//!                 ─► workloads ─► Services, bindings, quota of a new namespace ─► deletes ─► namespace with hash
 //! ```
 //!
-//! The mark (annotation [`APPLIED`](crate::labels::APPLIED)) is the hash of everything; it is taken off before
-//! the first write and set after the last, so that a half-done apply is completed by the next one.
+//! The hash of all objects (annotation [`APPLIED`](crate::labels::APPLIED)) is removed before the first write and set
+//! after the last. The next apply therefore completes an interrupted one.
 
 mod calls;
 pub mod exact;
@@ -23,54 +23,54 @@ use crate::labels;
 use akash_provider_core::error::{Error, ErrorKind};
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{self, StreamExt, TryStreamExt};
-use item::{Id, Item, Kind, Turn};
+use item::{Id, Item, Kind, Stage};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use plan::{Ledger, Plan, Write};
 use serde_json::Value;
 
-/// Name under which we write.
+/// Field manager of the provider.
 pub const MANAGER: &str = "akash-provider";
 /// Annotation of a workload: hash of its pod template as rendered.
 pub const TEMPLATE_HASH: &str = "provider.akash.network/template-hash";
-/// Annotation of an object: the version label it was applied with. Another provider that writes to it changes the
-/// label and keeps this.
+/// Annotation of an object: version label at the last apply. Another provider that writes the object changes the label
+/// but not this annotation.
 pub const APPLIED_VERSION: &str = "provider.akash.network/applied-version";
-/// Annotation of a workload: its pod template is the one of the provider it was adopted from.
+/// Annotation of a workload: its pod template is that of the provider it was adopted from.
 pub const KEPT: &str = "provider.akash.network/kept";
-/// Annotation of an object: a repair patched it, so its fields become ours again before the next apply.
+/// Annotation of an object: a repair patched it. The next apply takes over its managed fields first.
 pub const REPAIRED: &str = "provider.akash.network/repaired";
-/// Annotation of a namespace: hashes of the objects in it that no watch holds, as JSON.
+/// Annotation of a namespace: hashes of its objects of kinds without a watch, as JSON.
 pub const LEDGER: &str = "provider.akash.network/ledger";
 
-/// Calls at once for one lease.
+/// Maximum number of concurrent calls for one lease.
 const CALLS_PER_LEASE: usize = 4;
 
-/// What was written to a watched object.
+/// Metadata of a watched object after a write.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Written {
+pub(crate) struct WrittenObject {
     pub(crate) id: Id,
     pub(crate) meta: ObjectMeta,
 }
 
-/// A namespace on its way to what was rendered.
+/// Apply of the objects of one lease to its namespace.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
-    /// Its name, which the lease's record has too.
+    /// Name of the namespace and of the lease's record.
     pub(crate) name: &'a str,
-    /// The namespace object as rendered, without its mark.
+    /// Rendered namespace object, without its hash.
     pub(crate) namespace: &'a Value,
-    /// What is to be in it.
+    /// Desired objects.
     pub(crate) items: &'a [Item],
-    /// Its ledger as it is.
+    /// Ledger in the namespace.
     pub(crate) ledger: &'a Ledger,
-    /// Kinds that are to be searched for what is left over, since no ledger names it.
+    /// Kinds to list for leftover objects, because no ledger records them.
     pub(crate) search: &'a [Kind],
-    /// It was not there.
+    /// The namespace did not exist.
     pub(crate) is_new: bool,
 }
 
-/// What of a plan is still to do.
+/// Remaining steps of a plan.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     access: Vec<Write>,
@@ -80,14 +80,14 @@ pub(crate) struct Steps {
     deletes: Vec<plan::Delete>,
 }
 
-/// Hash of everything of a lease.
+/// Returns the hash of the namespace and all objects of a lease.
 #[must_use]
 pub fn hash_of_all(namespace: &Value, items: &[Item]) -> String {
-    let own = hash::of(namespace);
-    hash::of_texts(std::iter::once(own.as_str()).chain(items.iter().map(|i| i.hash.as_str())))
+    let own = hash::hash_value(namespace);
+    hash::hash_texts(std::iter::once(own.as_str()).chain(items.iter().map(|i| i.hash.as_str())))
 }
 
-/// The ledger a namespace carries; empty where it has none or nonsense.
+/// Returns the ledger of a namespace, or an empty one if the annotation is missing or invalid.
 #[must_use]
 pub fn ledger_of(namespace: &Namespace) -> Ledger {
     let text = namespace
@@ -103,9 +103,9 @@ pub fn ledger_of(namespace: &Namespace) -> Ledger {
         .collect()
 }
 
-/// A namespace with its ledger and its mark: everything in it is as rendered.
+/// Returns the namespace with its ledger and the hash of all objects, which marks the apply as complete.
 pub(crate) fn marked(namespace: &Value, items: &[Item]) -> Value {
-    // The mark is of the namespace as rendered, whichever one it is.
+    // The hash covers the rendered namespace, independent of the uid.
     let mut rendered = namespace.clone();
     if let Some(metadata) = rendered["metadata"].as_object_mut() {
         metadata.remove("uid");
@@ -123,11 +123,11 @@ fn text_of(ledger: &Ledger) -> Value {
 }
 
 impl Job<'_> {
-    /// Begins to carry the plan out: the namespace is there, without its mark.
+    /// Starts the plan: writes the namespace without its hash, and deletes objects that must be recreated.
     pub(crate) async fn open(&self, calls: &Calls, plan: Plan) -> Result<Steps, Error> {
-        // Before anything is written: a write to an object that is going would go with it.
+        // Checked before the first write: a write to an object being deleted would be lost.
         if let Some(id) = plan.blocked.first() {
-            let message = format!("{id} is just being deleted; it can be made again when it is gone");
+            let message = format!("{id} is being deleted; retry when the deletion is complete");
             return Err(Error::new(ErrorKind::Conflict, calls.operation(), message).transient());
         }
         let during = plan::ledger_during(self.ledger, &plan);
@@ -142,22 +142,22 @@ impl Job<'_> {
                 steps.access.push(write);
                 continue;
             }
-            let turn = write.id.kind.turn();
+            let stage = write.id.kind.stage();
             match if self.is_new {
-                turn.in_new_namespace()
+                stage.in_new_namespace()
             } else {
-                turn
+                stage
             } {
-                Turn::BeforePods | Turn::BeforeMorePods => steps.before_pods.push(write),
-                Turn::Pods => steps.pods.push(write),
-                Turn::Rest => steps.rest.push(write),
+                Stage::BeforePods | Stage::BeforeMorePods => steps.before_pods.push(write),
+                Stage::Pods => steps.pods.push(write),
+                Stage::Rest => steps.rest.push(write),
             }
         }
         Ok(steps)
     }
 
-    /// Writes what runs, and before it all that must be there then.
-    pub(crate) async fn run(&self, calls: &Calls, steps: &mut Steps) -> Result<Vec<Written>, Error> {
+    /// Writes the workloads, and the objects that they need before them.
+    pub(crate) async fn run(&self, calls: &Calls, steps: &mut Steps) -> Result<Vec<WrittenObject>, Error> {
         let access = std::mem::take(&mut steps.access);
         let before_pods = std::mem::take(&mut steps.before_pods);
         let is_new = !access.is_empty();
@@ -174,16 +174,16 @@ impl Job<'_> {
         Ok(written)
     }
 
-    /// Writes and deletes what is left. The namespace's mark is the last thing written.
-    pub(crate) async fn finish(&self, calls: &Calls, steps: Steps) -> Result<Vec<Written>, Error> {
+    /// Writes and deletes the rest. The hash of the namespace is written last.
+    pub(crate) async fn finish(&self, calls: &Calls, steps: Steps) -> Result<Vec<WrittenObject>, Error> {
         let written = self.write_all(calls, steps.rest).await?;
         let mut deletes = steps.deletes;
         deletes.extend(self.left_over(calls).await?);
-        // The search may find what the plan deletes already.
+        // The search may find objects that the plan deletes.
         deletes.sort_by(|a, b| a.id.cmp(&b.id));
         deletes.dedup_by(|a, b| a.id == b.id);
         for delete in deletes {
-            tracing::info!(namespace = self.name, object = %delete.id, "deleted: it left the manifest");
+            tracing::info!(namespace = self.name, object = %delete.id, reason = "not in the manifest", "object deleted");
             calls
                 .delete(delete.id.kind, self.name, &delete.id.name, delete.uid.as_deref())
                 .await?;
@@ -193,23 +193,23 @@ impl Job<'_> {
         Ok(written)
     }
 
-    /// Deletes what cannot become what it is to be; the apply goes on when it is gone.
+    /// Deletes objects that cannot be changed in place. The apply continues when they are deleted.
     async fn make_way(&self, calls: &Calls, replaced: &[plan::Delete]) -> Result<(), Error> {
         for plan::Delete { id, uid } in replaced {
-            tracing::info!(namespace = self.name, object = %id, "deleted to be made anew: its volumes changed");
+            tracing::info!(namespace = self.name, object = %id, reason = "volumes changed", "object deleted to be recreated");
             calls.delete(id.kind, self.name, &id.name, uid.as_deref()).await?;
         }
         let Some(first) = replaced.first() else {
             return Ok(());
         };
         let message = format!(
-            "{} is made anew, since its volumes changed, when it is gone",
+            "{} is recreated after its deletion, because its volumes changed",
             first.id
         );
         Err(Error::new(ErrorKind::Conflict, calls.operation(), message).transient())
     }
 
-    async fn write_all(&self, calls: &Calls, writes: Vec<Write>) -> Result<Vec<Written>, Error> {
+    async fn write_all(&self, calls: &Calls, writes: Vec<Write>) -> Result<Vec<WrittenObject>, Error> {
         let writes = writes.into_iter();
         let writes: Vec<BoxFuture<'_, _>> = writes.map(|write| self.write(calls, write).boxed()).collect();
         stream::iter(writes)
@@ -218,7 +218,7 @@ impl Job<'_> {
             .await
     }
 
-    async fn write(&self, calls: &Calls, write: Write) -> Result<Written, Error> {
+    async fn write(&self, calls: &Calls, write: Write) -> Result<WrittenObject, Error> {
         let Write {
             id,
             body,
@@ -238,20 +238,20 @@ impl Job<'_> {
             }
             None => calls.apply(id.kind, self.name, &id.name, &body).await?,
         };
-        Ok(Written { id, meta })
+        Ok(WrittenObject { id, meta })
     }
 
-    /// Writes the namespace without its mark: until the end the apply counts as unfinished.
+    /// Writes the namespace without its hash, so that the apply counts as unfinished.
     async fn write_namespace(&self, calls: &Calls, ledger: &Ledger) -> Result<(), Error> {
         let mut body = self.namespace.clone();
-        // Without a ledger the search for what is left over is still to be done.
+        // Without the annotation, the next apply searches for leftover objects again.
         if self.search.is_empty() {
             body["metadata"]["annotations"][LEDGER] = text_of(ledger);
         }
         calls.apply_namespace(self.name, &body).await
     }
 
-    /// What another provider left in the namespace that no watch and no ledger knows.
+    /// Lists objects of another provider in the namespace that no watch and no ledger records.
     async fn left_over(&self, calls: &Calls) -> Result<Vec<plan::Delete>, Error> {
         let kinds = self.search.iter();
         let lists: Vec<BoxFuture<'_, _>> = kinds.map(|kind| calls.ours(*kind, self.name).boxed()).collect();

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! record    Secret of passwords ─► Manifest object
-//! deploy    record ─► render ─► plan against the caches and what is looked up ─► apply
-//! heal      watches ─► what is not as applied ─► is it so? (live) ─► apply
-//! teardown  namespace ─► hostnames, addresses ─► (namespace gone) Manifest object, Secret
-//! questions the caches
+//! deploy    record ─► render ─► plan against caches and live lists ─► apply
+//! heal      watches ─► difference from the applied objects ─► confirm (live) ─► apply
+//! teardown  namespace ─► hostnames, addresses ─► (namespace deleted) Manifest object, Secret
+//! queries   the caches
 //! ```
 
 mod close;
@@ -13,9 +13,9 @@ mod deploy;
 mod differences;
 pub(crate) mod grants;
 mod heal;
-mod lanes;
 mod leftovers;
 mod listing;
+mod locks;
 mod manifests;
 mod passwords;
 mod port;
@@ -50,32 +50,32 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{OnceCell, Semaphore};
 
-/// Leases that are written at once: together they keep the API server busy, and who came first runs first.
+/// Maximum number of leases written concurrently. More would only delay the first ones at the API server.
 const LEASES_AT_ONCE: usize = 8;
-/// How long an operation waits for the watches to see what it wrote.
+/// Maximum wait of an operation until the watches show its writes.
 const SEEN_LIMIT: Duration = Duration::from_secs(2);
-/// Between two looks at the caches.
+/// Interval between two checks of the caches.
 const SEEN_PAUSE: Duration = Duration::from_millis(2);
 
-/// A Kubernetes cluster that runs leases.
+/// Kubernetes cluster that runs leases.
 #[derive(Clone)]
 pub struct KubeCluster {
     inner: Arc<Inner>,
 }
 
-/// What the rooms share.
+/// State shared by the modules of the cluster.
 pub(crate) struct Inner {
     pub(crate) client: Client,
     pub(crate) settings: Settings,
     pub(crate) state: Arc<State>,
     pub(crate) access: Access,
     pub(crate) passwords: passwords::Passwords,
-    /// Nodes and API servers come and go.
+    /// Networks closed to pods; changes with nodes and API servers.
     egress: RwLock<Egress>,
     leases: Semaphore,
-    lanes: lanes::Lanes,
-    start: unwatched::Start,
-    /// The account that is bound in the namespaces of leases.
+    locks: locks::LeaseLocks,
+    start: unwatched::StartupLists,
+    /// Account to bind in the namespaces of leases.
     account: OnceCell<Option<Subject>>,
 }
 
@@ -95,13 +95,13 @@ impl fmt::Debug for Inner {
 }
 
 impl KubeCluster {
-    /// Starts to watch. The API server may be down: the watches go on trying, and what needs it fails until then.
+    /// Starts the watches. If the API server is down, they retry, and operations that need them fail until then.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for settings that cannot work.
+    /// [`ErrorKind::Invalid`] for invalid settings.
     pub fn connect(client: Client, settings: Settings) -> Result<Arc<Self>, Error> {
         if settings.manifest_namespace.is_empty() {
-            let message = "the namespace of the Manifest objects has no name; the network's is `lease`";
+            let message = "the namespace of the Manifest objects is empty; the default is `lease`";
             return Err(Error::new(ErrorKind::Invalid, "connect", message));
         }
         let state = Arc::new(State::start(&client, &settings));
@@ -114,8 +114,8 @@ impl KubeCluster {
             access,
             passwords: passwords::Passwords::default(),
             leases: Semaphore::new(LEASES_AT_ONCE),
-            lanes: lanes::Lanes::default(),
-            start: unwatched::Start::default(),
+            locks: locks::LeaseLocks::default(),
+            start: unwatched::StartupLists::default(),
             account: OnceCell::new(),
         };
         Ok(Arc::new(Self {
@@ -127,13 +127,13 @@ impl KubeCluster {
         &self.inner
     }
 
-    /// What the watches hold.
+    /// Returns the state of the watches.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.inner.state
     }
 
-    /// Gives the pods of a lease the isolation of the settings; they are replaced where that changes them.
+    /// Applies the isolation of the settings to a lease. Pods are replaced if their template changes.
     ///
     /// # Errors
     /// As [`Cluster::deploy`](akash_provider_core::cluster::Cluster::deploy).
@@ -143,7 +143,7 @@ impl KubeCluster {
 }
 
 impl Inner {
-    /// The settings that objects are rendered by at the moment.
+    /// Returns the current settings for rendering.
     pub(crate) fn rendering(&self) -> Settings {
         let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);
         Settings {
@@ -157,7 +157,7 @@ impl Inner {
         Calls::new(self.client.clone(), self.settings.call_timeout, operation)
     }
 
-    /// Custom resources of the manifest namespace.
+    /// Returns access to custom resources in the manifest namespace.
     pub(crate) fn records<K>(&self, operation: &'static str) -> Records<K>
     where
         K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
@@ -173,7 +173,7 @@ impl Inner {
         }
     }
 
-    /// An object of the manifest namespace: from its cache while that is current, else live.
+    /// Returns an object of the manifest namespace, from its cache if that is synchronized, otherwise live.
     pub(crate) async fn look<K>(
         &self,
         store: &Store<K>,
@@ -194,7 +194,7 @@ impl Inner {
         self.records::<K>(operation).read(name).await
     }
 
-    /// An object of the manifest namespace as its cache has it.
+    /// Returns an object of the manifest namespace from its cache.
     pub(crate) fn cached<K>(&self, store: &Store<K>, name: &str) -> Option<Arc<K>>
     where
         K: Lookup<DynamicType = ()> + Clone + 'static,
@@ -202,37 +202,37 @@ impl Inner {
         store.get(&ObjectRef::new(name).within(&self.settings.manifest_namespace))
     }
 
-    /// Waits until the caches are current.
+    /// Waits until the caches are synchronized.
     pub(crate) async fn current(&self, operation: &'static str) -> Result<(), Error> {
         let ready = async {
             self.state.ready().await;
-            // Listed once is not enough: a watch may be down since.
+            // A watch that has listed its objects may have failed since.
             while !self.state.known() {
                 tokio::time::sleep(SEEN_PAUSE).await;
             }
         };
         let in_time = tokio::time::timeout(self.settings.call_timeout, ready).await;
         in_time.map_err(|_| {
-            let message = "the cluster is not being watched at the moment: the API server does not answer";
+            let message = "the watches of the cluster are not synchronized: the API server does not respond";
             Error::new(ErrorKind::Unavailable, operation, message)
         })?;
         self.identify(operation).await
     }
 
-    /// Waits until the watches saw what was written, so that the next question sees it too. Not for long: what was
-    /// written is durable in any case.
+    /// Waits briefly until the watches show a write, so that the next query returns it. The write is durable even if
+    /// the wait ends early.
     pub(crate) async fn until_seen(&self, mut is_seen: impl FnMut() -> bool) {
         let seen = async {
             while self.state.known() && !is_seen() {
                 tokio::time::sleep(SEEN_PAUSE).await;
             }
         };
-        // Whoever asks too early gets an older answer; preconditions keep every write right, and a record that is to
-        // stay is read itself.
+        // An early query may return an older state. Preconditions protect every write, and durable records are read
+        // live.
         let _ = tokio::time::timeout(SEEN_LIMIT, seen).await;
     }
 
-    /// True when a cache holds an object at least as new as this.
+    /// Returns true if a cache holds an object at least as new as `meta`.
     pub(crate) fn holds<K>(&self, store: &Store<K>, meta: &ObjectMeta) -> bool
     where
         K: Resource<DynamicType = ()> + Lookup<DynamicType = ()> + Clone + 'static,
@@ -241,7 +241,7 @@ impl Inner {
         cached.is_some_and(|object| is_as_new(object.meta(), meta.resource_version.as_deref()))
     }
 
-    /// True when a cache no longer holds the object of this identity.
+    /// Returns true if a cache does not hold the object with this uid.
     pub(crate) fn lacks<K>(&self, store: &Store<K>, name: &str, uid: &str) -> bool
     where
         K: Resource<DynamicType = ()> + Lookup<DynamicType = ()> + Clone + 'static,
@@ -250,7 +250,7 @@ impl Inner {
             .is_none_or(|object| object.meta().uid.as_deref() != Some(uid))
     }
 
-    /// Deletes what was declared for a lease, and nothing of any other.
+    /// Deletes the objects declared for a lease.
     pub(crate) async fn purge_of_lease<K>(
         &self,
         store: &Store<K>,
@@ -269,7 +269,7 @@ impl Inner {
             object.meta().labels.as_ref().and_then(labels::lease_of).as_ref() == Some(lease)
         };
         let has_any = || store.state().iter().any(is_of_lease);
-        // Most leases declare nothing: that costs no call.
+        // Most leases declare nothing, which must not cost a call.
         if self.state.known() && !has_any() {
             return Ok(());
         }
@@ -286,22 +286,22 @@ impl Inner {
         Ok(())
     }
 
-    /// Refuses what is not ours to write.
+    /// Returns an error for a lease of another provider.
     pub(crate) fn check_provider(&self, lease: &LeaseId, operation: &'static str) -> Result<(), Error> {
         if lease.provider == self.settings.provider {
             return Ok(());
         }
         let message = format!(
-            "lease {lease} is of another provider than {}",
+            "lease {lease} does not belong to provider {}",
             self.settings.provider
         );
         Err(Error::new(ErrorKind::Invalid, operation, message))
     }
 
-    /// True when an object says that it belongs to another chain.
+    /// Returns true if the annotation of an object names another chain.
     pub(crate) fn is_of_other_chain(&self, meta: &ObjectMeta) -> bool {
         let chain = meta.annotations.as_ref().and_then(|a| a.get(labels::CHAIN_ID));
-        // Objects of other providers name no chain and are not refused for it.
+        // Objects of other providers have no annotation and are accepted.
         chain.is_some_and(|chain| !chain.is_empty() && *chain != self.settings.chain_id)
     }
 
@@ -318,12 +318,12 @@ impl Inner {
     }
 }
 
-/// Versions of one kind of object are numbers that grow.
+/// Compares resource versions, which are increasing numbers for each kind.
 pub(crate) fn is_as_new(meta: &ObjectMeta, version: Option<&str>) -> bool {
     let number = |text: Option<&str>| text.and_then(|t| t.parse::<u64>().ok());
     match (number(meta.resource_version.as_deref()), number(version)) {
         (Some(there), Some(wanted)) => there >= wanted,
-        // What is no number can only be compared for being the same.
+        // Other versions can only be compared for equality.
         _ => meta.resource_version.as_deref() == version,
     }
 }

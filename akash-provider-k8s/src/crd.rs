@@ -1,4 +1,4 @@
-//! The custom resources of the network (`akash.network/v2beta2`), as both providers read and write them.
+//! Custom resources of the network (`akash.network/v2beta2`), as both providers read and write them.
 
 pub mod convert;
 mod definitions;
@@ -11,7 +11,7 @@ pub use manifest::*;
 pub use provider_host::*;
 pub use provider_leased_ip::*;
 
-/// API group of all of them.
+/// API group of the custom resources.
 pub const GROUP: &str = "akash.network";
-/// The version served and stored.
+/// Served and stored version.
 pub const VERSION: &str = "v2beta2";

@@ -1,62 +1,62 @@
-//! What others changed or deleted of a lease's objects, and how often it is put right: pure.
+//! Detection of drift: objects of a lease that other clients changed or deleted. Pure functions.
 //!
 //! ```text
-//! rendered + seen ─ found ─► what differs for sure ─ Drift ─► what is put right ─ Calm ─► now, or when
+//! rendered + live objects ─ differences ─► certain differences ─ drift mode ─► repairs ─ back-off ─► now or later
 //! ```
 
-mod calm;
+mod backoff;
 
-pub(crate) use calm::{Calm, FIGHT, Limit};
+pub(crate) use backoff::{CONFLICT_REPAIRS, Limit, RepairBackoff};
 
 use crate::apply::item::{Id, Item, Kind};
-use crate::apply::plan::{Watched, Write, compare, restoring};
+use crate::apply::plan::{WatchedObjects, Write, compare, restoring};
 use crate::labels::{self, KEEP};
 use crate::settings::Drift;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Role bindings that OpenShift makes in every namespace.
+/// Role bindings that OpenShift creates in every namespace.
 const OF_OPENSHIFT: [&str; 3] = [
     "system:deployers",
     "system:image-builders",
     "system:image-pullers",
 ];
 
-/// True for one of the items.
+/// Returns a predicate that is true for the rendered items.
 pub(crate) fn is_among(items: &[Item]) -> impl Fn(&Id, &ObjectMeta) -> bool {
     |id, _| items.iter().any(|item| item.id == *id)
 }
 
-/// Why an object is deleted that was not rendered.
-pub(crate) const NOT_RENDERED: &str = "it is not part of the lease";
+/// Reason for the deletion of an object that was not rendered.
+pub(crate) const NOT_RENDERED: &str = "not part of the lease";
 
-/// An object that is not as it was applied.
+/// Object that differs from the applied one.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Found {
-    /// What puts it right.
+pub(crate) struct DriftedObject {
+    /// Write that restores the object.
     pub(crate) write: Write,
-    /// There is none of its name.
+    /// Whether the object is missing.
     pub(crate) is_missing: bool,
-    /// The object names the hash of another rendering: others edited that too, or a newer deploy wrote the object.
+    /// Whether the object has the hash of another rendering: another client edited the hash, or a newer deploy wrote it.
     pub(crate) has_other_hash: bool,
 }
 
-/// The objects in the caches that are missing, or differ from what we wrote; isolation first. The lease must be applied
-/// to its end: before that, what differs is a deploy under way.
+/// Returns the missing and different objects in the caches, isolation first. The lease must be applied completely:
+/// otherwise a difference may come from a running deploy.
 ///
-/// Skips workloads and Services with the hash of another rendering, and those that another provider wrote: a deploy may
-/// have written them that is newer than the caches. For isolation the caller finds out.
-pub(crate) fn found(items: &[Item], seen: &dyn Watched) -> Vec<Found> {
-    // No watch holds Secrets.
+/// Skips workloads and Services with the hash of another rendering or written by another provider, because a deploy newer
+/// than the caches may have written them. For isolation objects the caller confirms the difference.
+pub(crate) fn drifted(items: &[Item], seen: &dyn WatchedObjects) -> Vec<DriftedObject> {
+    // Secrets have no watch.
     let items = items.iter().filter(|item| item.id.kind != Kind::Secret);
     let judged = items.filter_map(|item| {
         let live = seen.find(&item.id);
-        // Objects under deletion, and stateful sets with other volume claims, give no write.
+        // Objects being deleted, and StatefulSets with other volume claims, have no repair.
         let mut write = compare(item, live.as_ref())?;
         let is_missing = live.is_none();
         let hash = live
             .as_ref()
             .and_then(|live| live.annotation(labels::APPLIED_HASH));
-        // Without a hash others created the object again: every write of ours carries one.
+        // Every write of the provider sets a hash, so an object without one was recreated by another client.
         let has_other_hash = hash.is_some_and(|hash| hash != item.hash || write.take_over);
         let is_edited = hash.is_some() && !has_other_hash;
         if let Some(live) = live.as_ref().filter(|_| !is_edited) {
@@ -64,19 +64,19 @@ pub(crate) fn found(items: &[Item], seen: &dyn Watched) -> Vec<Found> {
             write.take_over = false;
         }
         let is_sure = is_missing || is_edited || item.id.kind.is_isolation();
-        is_sure.then_some(Found {
+        is_sure.then_some(DriftedObject {
             write,
             is_missing,
             has_other_hash,
         })
     });
-    let mut all: Vec<Found> = judged.collect();
+    let mut all: Vec<DriftedObject> = judged.collect();
     all.sort_by_key(|found| !found.write.id.kind.is_isolation());
     all
 }
 
-/// The objects that open a lease although they were not rendered, those under deletion too: a finalizer may hold them.
-/// Objects with the label [`KEEP`] stay.
+/// Returns the objects that weaken the isolation of a lease and were not rendered, including objects being deleted, which
+/// a finalizer may delay. Objects with the label [`KEEP`] remain.
 pub(crate) fn foreign<'a>(
     is_rendered: impl Fn(&Id, &ObjectMeta) -> bool,
     there: impl IntoIterator<Item = (Id, &'a ObjectMeta)>,
@@ -94,7 +94,7 @@ pub(crate) fn foreign<'a>(
 
 impl Limit {
     /// Returns the limit of the back-off for a kind.
-    pub(crate) fn of(kind: Kind) -> Self {
+    pub(crate) fn for_kind(kind: Kind) -> Self {
         if kind.is_isolation() {
             Self::Isolation
         } else {
@@ -104,7 +104,7 @@ impl Limit {
 }
 
 impl Drift {
-    /// True for what is put right by itself: isolation in any case.
+    /// Returns true if objects of the kind are repaired automatically. Isolation always is.
     pub(crate) fn heals(self, kind: Kind) -> bool {
         self == Self::Heal || kind.is_isolation()
     }

@@ -1,4 +1,4 @@
-//! The record of a leadership as a Lease of the cluster (`coordination.k8s.io`), for [`Election`].
+//! Leader election with a Lease object (`coordination.k8s.io`) as the record, for [`Election`].
 
 mod record;
 
@@ -13,7 +13,7 @@ use kube::core::DynamicObject;
 use kube::{Api, Client};
 use std::time::Duration;
 
-/// One Lease.
+/// Election record in one Lease object.
 #[derive(Debug, Clone)]
 pub struct LeaseElection {
     api: Api<DynamicObject>,
@@ -23,7 +23,7 @@ pub struct LeaseElection {
 }
 
 impl LeaseElection {
-    /// The Lease of that name; nothing is asked of the cluster yet.
+    /// Creates a record in the Lease with this name. Makes no call.
     #[must_use]
     pub fn new(client: &Client, namespace: &str, name: &str, call_timeout: Duration) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl ElectionStore for LeaseElection {
 
     async fn read(&self) -> Result<Option<Stored>, Error> {
         let reading = self.api.get_opt(&self.name);
-        let read = within(self.call_timeout, "read the Lease of the leader", reading).await?;
+        let read = within(self.call_timeout, "read the leader's Lease", reading).await?;
         Ok(read.as_ref().map(record::read))
     }
 
@@ -51,7 +51,7 @@ impl ElectionStore for LeaseElection {
         let lease = record::new(&self.namespace, &self.name, claim);
         let params = PostParams::default();
         let making = self.api.create(&params, &lease);
-        let made = within(self.call_timeout, "make the Lease of the leader", making).await?;
+        let made = within(self.call_timeout, "create the leader's Lease", making).await?;
         Ok(record::read(&made))
     }
 
@@ -59,9 +59,9 @@ impl ElectionStore for LeaseElection {
         let patch = record::patch(claim, version);
         let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
         let writing = self.api.patch(&self.name, &params, &patch);
-        match within(self.call_timeout, "write the Lease of the leader", writing).await {
+        match within(self.call_timeout, "update the leader's Lease", writing).await {
             Ok(written) => Ok(record::read(&written)),
-            // Somebody deleted it, which is as good as having written it first.
+            // A deleted Lease is a concurrent change like any other.
             Err(error) if error.kind() == ErrorKind::NotFound => Err(Error::new(
                 ErrorKind::Conflict,
                 error.operation(),

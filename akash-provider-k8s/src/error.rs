@@ -1,89 +1,85 @@
-//! Errors of the API server as errors of the port.
+//! Conversion of API server errors into port errors, and the timeout of a call.
 //!
-//! Waiting out `429` and `Retry-After` is the client's own business (its retry layer, on by default); what is
-//! here gives every call its limit and its kind.
+//! The retry layer of the client (on by default) handles `429` and `Retry-After`.
 
 use akash_provider_core::error::{Error, ErrorKind};
 use kube::core::Status;
 use kube::core::response::reason;
 use std::time::Duration;
 
-/// What the API server says of a namespace that is going.
+/// Cause in the status of a write to a namespace that is being deleted.
 const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
 
-/// What the API server says where somebody lacks a right, and admission never says.
-const LACKS_A_RIGHT: &str = "is forbidden: User \"";
+/// Text of an RBAC denial. Denials by admission do not contain it.
+const RBAC_DENIAL: &str = "is forbidden: User \"";
 
-/// What is to be done about it.
-const MEND: &str = "; give the provider's account the rights of deploy/rbac/provider.yaml, and an operator's those of \
+/// Remedy appended to an RBAC denial.
+const RBAC_HELP: &str = "; give the provider's account the rights of deploy/rbac/provider.yaml, and an operator's those of \
                     deploy/operators";
 
-/// The error of a call to the API server, with its kind and what the server said.
+/// Converts an error of the client into a port error with its kind and the message of the API server.
 #[must_use]
 pub fn from_kube(operation: &'static str, error: kube::Error) -> Error {
     let (kind, message) = match &error {
         kube::Error::Api(status) => return from_status(operation, status),
         kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) | kube::Error::ReadEvents(_) => {
-            let message = "the API server's answer cannot be read";
+            let message = "cannot decode the response of the API server";
             return Error::new(ErrorKind::Unavailable, operation, message).with_source(error);
         }
         kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => {
-            (ErrorKind::Internal, "the request cannot be made")
+            (ErrorKind::Internal, "cannot build the request")
         }
-        kube::Error::Auth(_) => (
-            ErrorKind::Denied,
-            "the credentials for the API server do not work",
-        ),
-        _ => (ErrorKind::Unavailable, "the API server cannot be reached"),
+        kube::Error::Auth(_) => (ErrorKind::Denied, "the API server rejects the credentials"),
+        _ => (ErrorKind::Unavailable, "cannot reach the API server"),
     };
     Error::new(kind, operation, message).with_source(error)
 }
 
-/// The error that a status of the API server is.
+/// Converts a failure status of the API server into a port error.
 #[must_use]
 pub fn from_status(operation: &'static str, status: &Status) -> Error {
     let error = Error::new(kind_of(status), operation, text_of(status));
-    // It can be made again once the namespace is gone.
+    // A retry succeeds once the namespace is deleted.
     if is_terminating(status) {
         return error.transient();
     }
     error
 }
 
-/// True when the API server says that there is no such object.
+/// Returns true if the API server reports that the object does not exist.
 #[must_use]
 pub fn is_absent(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 
-/// True when the API server refuses because the namespace is going.
+/// Returns true if the API server rejects a write because the namespace is being deleted.
 #[must_use]
 pub fn is_terminating(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|d| &d.causes);
     causes.into_iter().any(|c| c.reason == NAMESPACE_TERMINATING)
 }
 
-/// The answer of a call, or [`ErrorKind::Timeout`] when it takes longer than `limit`.
+/// Awaits a call to the API server, for at most `limit`.
 ///
 /// # Errors
-/// As [`from_kube`], and the timeout.
+/// [`ErrorKind::Timeout`] after `limit`; otherwise as [`from_kube`].
 pub async fn within<T>(
     limit: Duration,
     operation: &'static str,
     call: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Error> {
     match tokio::time::timeout(limit, call).await {
-        Ok(Ok(answer)) => Ok(answer),
+        Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) => Err(from_kube(operation, error)),
         Err(_) => {
-            let message = format!("no answer of the API server within {limit:?}");
+            let message = format!("no response from the API server within {limit:?}");
             Err(Error::new(ErrorKind::Timeout, operation, message))
         }
     }
 }
 
 fn kind_of(status: &Status) -> ErrorKind {
-    // It comes as a 403, as a missing right does.
+    // The API server reports a terminating namespace as a 403, like a missing right.
     if is_terminating(status) {
         return ErrorKind::Conflict;
     }
@@ -96,15 +92,15 @@ fn kind_of(status: &Status) -> ErrorKind {
         (reason::INVALID | reason::BAD_REQUEST | reason::REQUEST_ENTITY_TOO_LARGE, _) => ErrorKind::Invalid,
         (_, 429 | 500..) => ErrorKind::Unavailable,
         (_, 400..=499) => ErrorKind::Invalid,
-        // No code and no known reason: somebody between here and the server answered.
+        // Without code and known reason, a proxy sent the response.
         _ => ErrorKind::Unavailable,
     }
 }
 
-/// The server's message, and the fields it names where the message does not.
+/// Returns the message of a status, with the affected fields that the message does not contain.
 fn text_of(status: &Status) -> String {
     let mut text = if status.message.is_empty() {
-        format!("the API server answers {} {}", status.code, status.reason)
+        format!("the API server responds with {} {}", status.code, status.reason)
     } else {
         status.message.clone()
     };
@@ -115,8 +111,8 @@ fn text_of(status: &Status) -> String {
             text.push_str(field);
         }
     }
-    if status.code == 403 && text.contains(LACKS_A_RIGHT) {
-        text.push_str(MEND);
+    if status.code == 403 && text.contains(RBAC_DENIAL) {
+        text.push_str(RBAC_HELP);
     }
     text
 }
@@ -127,7 +123,7 @@ mod tests {
     use kube::core::response::{StatusCause, StatusDetails};
 
     fn status(code: u16, reason: &str) -> Status {
-        Status::failure("it said so", reason).with_code(code)
+        Status::failure("the reason", reason).with_code(code)
     }
 
     fn cause(reason: &str, field: &str) -> StatusDetails {
@@ -147,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_has_its_kind() {
+    fn each_status_maps_to_its_kind() {
         let cases = [
             (404, "NotFound", ErrorKind::NotFound, false),
             (409, "Conflict", ErrorKind::Conflict, false),
@@ -171,29 +167,29 @@ mod tests {
             let error = from_kube("deploy", kube::Error::Api(status(code, reason).boxed()));
             assert_eq!(error.kind(), kind, "{code} {reason}");
             assert_eq!(error.is_transient(), transient, "{code} {reason}");
-            assert_eq!(error.to_string(), "deploy: it said so");
+            assert_eq!(error.to_string(), "deploy: the reason");
         }
     }
 
     #[test]
-    fn a_refusal_names_the_field() {
+    fn an_invalid_object_names_the_field() {
         let refused = status(422, "Invalid").with_details(cause("FieldValueInvalid", "spec.replicas"));
         let error = from_status("deploy", &refused);
-        assert_eq!(error.to_string(), "deploy: it said so; field spec.replicas");
+        assert_eq!(error.to_string(), "deploy: the reason; field spec.replicas");
     }
 
     #[test]
-    fn a_missing_right_names_the_mend_and_admission_does_not() {
-        let words = "pods is forbidden: User \"me\" cannot list resource \"pods\" in API group \"\" at the cluster scope";
-        let lacking = from_status("list", &Status::failure(words, "Forbidden").with_code(403));
-        assert_eq!(lacking.to_string(), format!("list: {words}{MEND}"));
+    fn an_rbac_denial_names_the_remedy_and_admission_does_not() {
+        let denial = "pods is forbidden: User \"me\" cannot list resource \"pods\" in API group \"\" at the cluster scope";
+        let lacking = from_status("list", &Status::failure(denial, "Forbidden").with_code(403));
+        assert_eq!(lacking.to_string(), format!("list: {denial}{RBAC_HELP}"));
         let quota = "pods \"web\" is forbidden: exceeded quota: ours";
         let refused = from_status("deploy", &Status::failure(quota, "Forbidden").with_code(403));
         assert_eq!(refused.to_string(), format!("deploy: {quota}"));
     }
 
     #[test]
-    fn a_namespace_that_is_going_is_a_conflict_that_passes() {
+    fn a_terminating_namespace_is_a_transient_conflict() {
         let going =
             status(403, "Forbidden").with_details(cause("NamespaceTerminating", "metadata.namespace"));
         let error = from_status("deploy", &going);
@@ -202,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_without_an_answer_ends_at_its_limit() {
+    async fn a_call_without_a_response_fails_at_its_limit() {
         let limit = Duration::from_secs(4);
         let never = std::future::pending::<kube::Result<()>>();
         let error = within(limit, "deploy", never).await.unwrap_err();

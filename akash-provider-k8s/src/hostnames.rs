@@ -1,5 +1,5 @@
-//! Hostnames: one ProviderHost object each, which the hostname operator turns into routes. It is named after its
-//! hostname, with a label in place of a wildcard.
+//! Declared hostnames as ProviderHost objects, from which the hostname operator creates routes. An object has the name of
+//! its hostname, with a label instead of a wildcard.
 
 use crate::cluster::Inner;
 use crate::cluster::records::{Outcome, Verdict};
@@ -49,7 +49,7 @@ impl Hostnames for Inner {
         let seen = self.look(self.hosts(), &object, PURGE).await?;
         let judge = |there: Option<&ProviderHost>| {
             let holder = there.and_then(|host| lease_of_host(&host.spec));
-            // A name that leads elsewhere by now is not purged, and that is no error.
+            // A hostname that belongs to another lease now is not deleted, which is no error.
             let is_ours =
                 holder.as_ref() == Some(lease) && !there.is_some_and(|h| self.is_of_other_chain(&h.metadata));
             Ok(if is_ours { Verdict::Delete } else { Verdict::Keep })
@@ -88,14 +88,14 @@ impl Hostnames for Inner {
 }
 
 impl Inner {
-    /// A name that another provider or chain holds in the same namespace stays where it leads.
+    /// Returns an error if another provider or chain holds the hostname in the namespace.
     fn check_host(&self, host: &ProviderHost) -> Result<(), Error> {
         let is_other = host.spec.provider != self.settings.provider.to_string();
         if !is_other && !self.is_of_other_chain(&host.metadata) {
             return Ok(());
         }
         let (name, holder) = (&host.spec.hostname, &host.spec.provider);
-        let message = format!("hostname `{name}` is held by provider {holder} or of another chain");
+        let message = format!("hostname `{name}` is held by provider {holder} or by another chain");
         Err(Error::new(ErrorKind::Conflict, DECLARE, message))
     }
 
@@ -108,7 +108,7 @@ impl Inner {
         host
     }
 
-    /// Tells whose an object is.
+    /// Returns the annotation with the chain id.
     pub(crate) fn chain_annotation(&self) -> BTreeMap<String, String> {
         let chain = self.settings.chain_id.clone();
         let named = (!chain.is_empty()).then(|| (labels::CHAIN_ID.to_owned(), chain));
@@ -116,7 +116,7 @@ impl Inner {
     }
 }
 
-/// Labels of the objects that are declared for a lease.
+/// Returns the labels of objects that are declared for a lease.
 pub(crate) fn own_labels(lease: &LeaseId) -> Labels {
     let mut own = labels::lease(lease);
     own.insert(labels::MANAGED.to_owned(), "true".to_owned());
@@ -142,12 +142,12 @@ fn spec(lease: &LeaseId, name: &HostnameDeclaration) -> ProviderHostSpec {
     }
 }
 
-/// Now, as [`rfc3339`].
+/// Returns the current time in the format of [`rfc3339`].
 pub(crate) fn timestamp() -> String {
     rfc3339(Timestamp::now())
 }
 
-/// RFC 3339 in UTC, to the second.
+/// Formats a time as RFC 3339 in UTC, with second precision.
 pub(crate) fn rfc3339(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! Addresses that pods of tenants must not reach: those of nodes and API servers.
+//! Addresses of nodes and API servers, which pods of tenants must not reach.
 
 mod watch;
 
@@ -18,25 +18,25 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const OPERATION: &str = "infrastructure";
-/// Objects of one page of a list.
+/// Objects per page of a list.
 const PAGE: u32 = 500;
-/// Slices of the service `kubernetes`, which is the API server.
+/// Selector of the endpoint slices of the API server (Service `kubernetes`).
 const API_SERVERS: &str = "kubernetes.io/service-name=kubernetes";
 
-/// Where the cluster itself listens, as it was when it was read.
+/// Addresses of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Infrastructure {
-    /// Addresses of nodes, inside and outside ones.
+    /// Internal and external addresses of nodes.
     pub nodes: BTreeSet<IpAddr>,
-    /// Backends of the API server.
+    /// Endpoints of the API server.
     pub api_servers: BTreeSet<SocketAddr>,
 }
 
 impl Infrastructure {
-    /// Reads the addresses. `limit` is that of one call.
+    /// Reads the addresses. `limit` is the timeout of one call.
     ///
     /// # Errors
-    /// As the API server answers; not knowing is an error, never an empty list.
+    /// The errors of the API server. A failed query never returns an empty list.
     pub async fn read(client: &Client, limit: Duration) -> Result<Self, Error> {
         let nodes: Vec<Node> = list(Api::all(client.clone()), "", limit).await?;
         let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
@@ -47,7 +47,7 @@ impl Infrastructure {
         })
     }
 
-    /// Closes these addresses to pods, and opens the API server to services that may read of their lease.
+    /// Closes the addresses to pods, and opens the API server to services with read permissions.
     pub fn close(&self, egress: &mut Egress) {
         let servers = self.api_servers.iter().map(SocketAddr::ip);
         let all: BTreeSet<IpAddr> = self.nodes.iter().copied().chain(servers).collect();
@@ -63,7 +63,7 @@ fn network(address: IpAddr) -> String {
 
 fn node_addresses(node: &Node) -> Vec<IpAddr> {
     let addresses = node.status.iter().flat_map(|s| s.addresses.iter().flatten());
-    // The others are names.
+    // Other types of addresses are names.
     let ips = addresses.filter(|a| matches!(a.type_.as_str(), "InternalIP" | "ExternalIP"));
     ips.filter_map(|a| a.address.parse().ok()).collect()
 }
@@ -103,7 +103,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn addresses_of_nodes_and_of_the_api_server_are_closed() {
+    fn addresses_of_nodes_and_api_servers_are_closed() {
         let node: Node = serde_json::from_value(json!({
             "metadata": { "name": "n" },
             "status": { "addresses": [

@@ -20,7 +20,7 @@ mod storage;
 mod tally;
 mod watch;
 
-pub use facts::{Change, Fact, Key, Kind};
+pub use facts::{Change, Key, Kind, ObjectFacts};
 pub use gpu::Vendor;
 pub use lease::LeaseFacts;
 pub use node::NodeFacts;

@@ -1,20 +1,20 @@
-//! Labels and annotations of the network, and how a lease is read back from them.
+//! Labels and annotations of the network, and the lease in the labels of an object.
 //!
-//! Both providers find each other's objects by these, so that every text here is a fact of the network but
-//! for the ones that start with [`OURS`].
+//! Both providers find each other's objects by these labels. Their texts are therefore fixed by the network, except those
+//! that start with [`OURS`].
 
 use akash_provider_core::types::{Address, DeploymentId, GroupId, LeaseId, OrderId};
 use std::collections::BTreeMap;
 
-/// `true` on everything a provider made, on nodes it may use and on storage classes it may offer.
+/// Label `true` of all objects of a provider, of nodes it may use and of storage classes it may offer.
 pub const MANAGED: &str = "akash.network";
 /// Namespace of the lease an object belongs to.
 pub const NAMESPACE: &str = "akash.network/namespace";
-/// `resourceVersion` of the Manifest object that the object was made from.
+/// `resourceVersion` of the Manifest object from which the object was rendered.
 pub const MANIFEST_VERSION: &str = "akash.network/manifest.resource.version";
 /// Service of the lease an object belongs to.
 pub const SERVICE: &str = "akash.network/manifest-service";
-/// Tenant: address of the account that owns the deployment.
+/// Address of the tenant, who owns the deployment.
 pub const LEASE_OWNER: &str = "akash.network/lease.id.owner";
 /// Sequence number of the deployment, in decimal.
 pub const LEASE_DSEQ: &str = "akash.network/lease.id.dseq";
@@ -22,47 +22,47 @@ pub const LEASE_DSEQ: &str = "akash.network/lease.id.dseq";
 pub const LEASE_GSEQ: &str = "akash.network/lease.id.gseq";
 /// Sequence number of the order within its group.
 pub const LEASE_OSEQ: &str = "akash.network/lease.id.oseq";
-/// Provider: address of its account.
+/// Address of the provider's account.
 pub const LEASE_PROVIDER: &str = "akash.network/lease.id.provider";
-/// The labels that name a lease.
+/// Labels that identify a lease.
 pub const LEASE: [&str; 5] = [LEASE_OWNER, LEASE_DSEQ, LEASE_GSEQ, LEASE_OSEQ, LEASE_PROVIDER];
-/// `metal-lb` on services of leased IPs.
+/// Label `metal-lb` of Services with leased addresses.
 pub const SERVICE_TARGET: &str = "akash.network/service-target";
-/// Annotation of a ProviderHost: when it was last declared, RFC 3339 in UTC.
+/// Annotation of a ProviderHost: time of the last declaration, RFC 3339 in UTC.
 pub const UPDATED_AT: &str = "akash.network/lease.updated_at";
 
-/// Prefix of the annotations that only this provider writes; others keep and ignore them.
+/// Prefix of the annotations of this provider. Other providers preserve and ignore them.
 pub const OURS: &str = "provider.akash.network/";
-/// Annotation: id of the chain the lease lives on.
+/// Annotation: id of the chain of the lease.
 pub const CHAIN_ID: &str = "provider.akash.network/chain-id";
-/// Annotation of a namespace: hash of everything that was applied to it last, written after all of it.
+/// Annotation of a namespace: hash of all applied objects, written after all of them.
 pub const APPLIED: &str = "provider.akash.network/applied";
-/// Annotation of an object: hash of what was applied to it last.
+/// Annotation of an object: hash of the object at the last apply.
 pub const APPLIED_HASH: &str = "provider.akash.network/applied-hash";
-/// Annotation: the term of the operator that wrote an object last, counted by its Lease.
+/// Annotation: term of the operator's leader that last wrote the object.
 pub const OPERATOR_TERM: &str = "provider.akash.network/operator-term";
-/// What lies beside a leadership, on its Lease: where the leader is asked, its settings, what the next one must know.
+/// Annotation of the leader's Lease: address and settings of the leader, and state for its successor.
 pub const BESIDE_LEADERSHIP: &str = "provider.akash.network/leadership";
-/// Annotation of a namespace: the isolation its pods got, see [`Isolation`](crate::settings::Isolation).
+/// Annotation of a namespace: isolation level of its pods, see [`Isolation`](crate::settings::Isolation).
 pub const ISOLATION: &str = "provider.akash.network/isolation";
-/// Label `true` of a NetworkPolicy, Role or RoleBinding that an operator put into the namespace of a lease: the
-/// object stays. Without it such an object is deleted.
+/// Label `true` of a NetworkPolicy, Role or RoleBinding that an administrator added to the namespace of a lease. Objects
+/// without the label are deleted.
 pub const KEEP: &str = "provider.akash.network/keep";
-/// Annotation of a Manifest: what its fields cannot say, as JSON.
+/// Annotation of a Manifest: values that the spec cannot express, as JSON.
 pub const EXTRA: &str = "provider.akash.network/deployment";
 
-/// Annotation of a ProviderHost: whether its owner has proved that the name is theirs, as JSON.
+/// Annotation of a ProviderHost: state of the proof of ownership, as JSON.
 pub const HOSTNAME_PROOF: &str = "provider.akash.network/hostname-proof";
-/// Annotation of a ProviderHost: whether the address of its routes answers, as JSON.
+/// Annotation of a ProviderHost: whether the address of its routes responds, as JSON.
 pub const HOSTNAME_REACHABLE: &str = "provider.akash.network/hostname-reachable";
 
-/// Selector of everything a provider made.
+/// Selector of all objects of a provider.
 pub const SELECTOR: &str = "akash.network=true";
 
-/// A set of labels.
+/// Set of labels.
 pub type Labels = BTreeMap<String, String>;
 
-/// Labels by which workloads, services and policies select pods of a lease.
+/// Returns the labels by which workloads, Services and policies select pods of a lease.
 #[must_use]
 pub fn selector(namespace: &str) -> Labels {
     Labels::from([
@@ -71,7 +71,7 @@ pub fn selector(namespace: &str) -> Labels {
     ])
 }
 
-/// Labels by which pods of one service are selected.
+/// Returns the labels by which pods of one service are selected.
 #[must_use]
 pub fn service_selector(namespace: &str, service: &str) -> Labels {
     let mut labels = selector(namespace);
@@ -79,7 +79,7 @@ pub fn service_selector(namespace: &str, service: &str) -> Labels {
     labels
 }
 
-/// The labels that name a lease.
+/// Returns the labels that identify a lease.
 #[must_use]
 pub fn lease(lease: &LeaseId) -> Labels {
     let group = &lease.order.group;
@@ -92,7 +92,7 @@ pub fn lease(lease: &LeaseId) -> Labels {
     ])
 }
 
-/// The lease that labels name; `None` when one is missing or makes no sense.
+/// Returns the lease that the labels identify; `None` if a label is missing or invalid.
 #[must_use]
 pub fn lease_of(labels: &Labels) -> Option<LeaseId> {
     let text = |key: &str| labels.get(key).map(String::as_str);
@@ -114,7 +114,7 @@ pub fn lease_of(labels: &Labels) -> Option<LeaseId> {
     })
 }
 
-/// Labels as a selector text: `a=b,c=d`.
+/// Formats labels as a selector: `a=b,c=d`.
 #[must_use]
 pub fn to_selector(labels: &Labels) -> String {
     let parts: Vec<_> = labels
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_read_back_from_its_labels() {
+    fn a_lease_round_trips_through_its_labels() {
         let text = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/\
                     akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
         let id: LeaseId = text.parse().unwrap();
@@ -139,7 +139,7 @@ mod tests {
             labels.remove(key);
             assert_eq!(lease_of(&labels), None, "without {key}");
             labels.insert(key.clone(), "nonsense".to_owned());
-            assert_eq!(lease_of(&labels), None, "{key} is nonsense");
+            assert_eq!(lease_of(&labels), None, "invalid {key}");
         }
     }
 }

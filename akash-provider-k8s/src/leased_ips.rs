@@ -1,4 +1,4 @@
-//! Leased addresses: one ProviderLeasedIP object for each port, which the IP operator turns into Services.
+//! Leased addresses as ProviderLeasedIP objects, one per port, from which the IP operator creates Services.
 
 use crate::cluster::Inner;
 use crate::cluster::records::{Outcome, Verdict};
@@ -37,7 +37,7 @@ impl LeasedIps for Inner {
             Ok(Verdict::Write(self.leased_ip(lease, ip, &spec)))
         };
         let outcome = self.records(DECLARE).settle(&name, seen, judge).await?;
-        // After the new object: cut off in between, the address is held twice and not by nobody.
+        // After the new object: an interruption leaves the address with two holders, never without one.
         for other in others {
             self.release(&other, ip).await?;
         }
@@ -91,7 +91,7 @@ impl LeasedIps for Inner {
         let (total, _) = self.settings.leased_pool().unwrap_or_default();
         Ok(LeasedIpUsage {
             total,
-            // Addresses and not ports: exposes of one key share one.
+            // Exposed ports with the same key share an address.
             in_use: u32::try_from(keys.len()).unwrap_or(u32::MAX),
             confirmed: leases.into_iter().cloned().collect(),
         })
@@ -99,7 +99,7 @@ impl LeasedIps for Inner {
 }
 
 impl Inner {
-    /// Every declared address of this provider that can be read.
+    /// Returns all valid declared addresses of this provider.
     fn all_ips(&self) -> Vec<(LeaseId, Arc<ProviderLeasedIP>)> {
         let ips = self.ips().state().into_iter();
         let ours = ips.filter(|ip| !self.is_of_other_chain(&ip.metadata));
@@ -108,7 +108,7 @@ impl Inner {
             .collect()
     }
 
-    /// Objects by which another lease holds the address; they go once it leads here.
+    /// Returns the objects of another lease that hold the address. They are deleted after the move.
     fn other_holders(
         &self,
         lease: &LeaseId,
@@ -136,11 +136,11 @@ impl Inner {
         let ips = self.all_ips();
         let keys: BTreeSet<&str> = ips.iter().map(|(_, ip)| ip.spec.sharing_key.as_str()).collect();
         let is_full = keys.len() >= usize::try_from(pool).unwrap_or(usize::MAX);
-        // Exposes of one key share an address: another port takes none.
+        // A further port of a shared address needs no address.
         if !is_full || keys.contains(ip.sharing_key.as_str()) {
             return Ok(());
         }
-        let message = format!("all {pool} addresses that the pool has for leases are in use");
+        let message = format!("all {pool} addresses of the pool for leases are in use");
         Err(Error::new(ErrorKind::Unavailable, DECLARE, message))
     }
 
@@ -160,7 +160,7 @@ impl Inner {
         object
     }
 
-    /// Takes an object away by which another lease of the tenant held the address.
+    /// Deletes an object by which another lease of the tenant holds the address.
     async fn release(&self, name: &str, ip: &IpDeclaration) -> Result<(), Error> {
         let seen = self.cached(self.ips(), name).map(|ip| (*ip).clone());
         let held = seen.as_ref().and_then(|ip| lease_of(&ip.spec));
@@ -180,7 +180,7 @@ impl Inner {
     }
 }
 
-/// An address moves only within its tenant, and only when that is wanted.
+/// Returns an error unless the address may move: within its tenant and with `overwrite`.
 fn check_move(lease: &LeaseId, held: &ProviderLeasedIP, overwrite: bool) -> Result<(), Error> {
     let holder = lease_of(&held.spec);
     if holder.as_ref() == Some(lease) {
@@ -195,7 +195,7 @@ fn check_move(lease: &LeaseId, held: &ProviderLeasedIP, overwrite: bool) -> Resu
     }
     let key = &held.spec.sharing_key;
     let holder = holder.map_or_else(
-        || "an object that names no lease".to_owned(),
+        || "an object without a valid lease".to_owned(),
         |h| format!("lease {h}"),
     );
     let message = format!("address `{key}` is held by {holder}");
@@ -209,7 +209,7 @@ const fn protocol(proto: Proto) -> &'static str {
     }
 }
 
-/// Name of the record of one port of an address: no two records have the same.
+/// Returns the unique object name for a port of an address.
 pub(crate) fn object_name(ip: &IpDeclaration) -> String {
     format!("{}-{}-{}", ip.sharing_key, protocol(ip.proto), ip.external_port).to_lowercase()
 }
@@ -248,7 +248,7 @@ pub(crate) fn lease_of(spec: &ProviderLeasedIpSpec) -> Option<LeaseId> {
     })
 }
 
-/// `None` where a port or protocol makes no sense.
+/// Decodes a declaration; `None` if a port or the protocol is invalid.
 pub(crate) fn declaration(spec: &ProviderLeasedIpSpec) -> Option<IpDeclaration> {
     let proto = match spec.protocol.to_ascii_uppercase().as_str() {
         "TCP" => Proto::Tcp,
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_has_its_own_object_and_is_read_back() {
+    fn a_port_has_its_own_object_and_round_trips() {
         let text = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh/3944427/1/1/\
                     akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
         let lease: LeaseId = text.parse().unwrap();

@@ -1,7 +1,7 @@
-//! From a deployment to Kubernetes objects: pure functions, one room per kind.
+//! Rendering of a deployment as Kubernetes objects, as pure functions with one module per kind.
 //!
-//! Everything is rendered as the API server stores it (quantities in their shortest form, nothing empty), so that
-//! what is wanted can be compared with what is there.
+//! Objects are rendered as the API server stores them (normalized quantities, no empty values), so that they can be
+//! compared with live objects.
 
 mod account;
 mod affinity;
@@ -43,56 +43,56 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Everything of a lease, in the order in which it is applied.
+/// Rendered objects of a lease, in the order in which they are applied.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LeaseObjects {
-    /// The namespace, named after the lease.
+    /// Namespace of the lease.
     pub namespace: Namespace,
-    /// Network policies; a pod must not run before they are there.
+    /// Network policies, written before the first pod.
     pub policies: Vec<NetworkPolicy>,
-    /// Limit of everything in the namespace.
+    /// Quota of the namespace.
     pub quota: Option<ResourceQuota>,
-    /// Accounts of services that may read of their lease.
+    /// Accounts of services with read permissions.
     pub service_accounts: Vec<ServiceAccount>,
-    /// What those accounts may do.
+    /// Rights of these accounts.
     pub roles: Vec<Role>,
-    /// Which account may do it.
+    /// Assignment of the rights to the accounts.
     pub role_bindings: Vec<RoleBinding>,
-    /// Registry logins, one for each service that has one.
+    /// Registry logins, at most one per service.
     pub secrets: Vec<Secret>,
-    /// Services without persistent volumes.
+    /// Workloads without persistent volumes.
     pub deployments: Vec<AppsDeployment>,
-    /// Services with persistent volumes.
+    /// Workloads with persistent volumes.
     pub stateful_sets: Vec<StatefulSet>,
-    /// Ports of services: inside the lease, and on the nodes.
+    /// Services for ports inside the lease, and for node ports.
     pub services: Vec<Service>,
 }
 
-/// What is there already and decides how the new objects look.
+/// State of an existing lease that determines the rendering.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Prior {
-    /// `resourceVersion` of the Manifest object, for the version label.
+pub struct PriorState {
+    /// `resourceVersion` of the Manifest object, written as the version label.
     pub manifest_version: String,
-    /// Isolation the lease keeps.
+    /// Isolation level of the lease.
     pub isolation: Isolation,
-    /// By service: the pod template that runs, where the service did not change. It is kept to the byte.
+    /// Running pod templates of unchanged services, by service. They are applied without any change.
     pub unchanged: BTreeMap<String, PodTemplateSpec>,
 }
 
-/// Why a deployment cannot be expressed as Kubernetes objects. Nothing was created.
+/// Reason why a deployment cannot be rendered as Kubernetes objects.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("service {service:?}, {field}: {problem}")]
 pub struct Refusal {
-    /// Service; empty for the group.
+    /// Name of the service; empty for the group.
     pub service: String,
     /// Field of the manifest, for example `expose[1].port`.
     pub field: String,
-    /// What is wrong, and the mend.
+    /// Problem and remedy.
     pub problem: String,
 }
 
 impl Refusal {
-    /// A refusal; `service` is empty for the group.
+    /// Creates an error; `service` is empty for the group.
     #[must_use]
     pub fn new(service: &str, field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self {
@@ -103,24 +103,24 @@ impl Refusal {
     }
 }
 
-/// Replicas a service may have at most.
+/// Maximum number of replicas of a service.
 pub const MAX_REPLICAS: u32 = 1_000;
-/// Ports the services of a lease may have at most, together.
+/// Maximum number of ports of all services of a lease.
 pub const MAX_PORTS: usize = 500;
-/// Bytes an object may have at most; the API server keeps none that is larger.
+/// Maximum size of an object in the API server, in bytes.
 pub const MAX_OBJECT_BYTES: usize = 1024 * 1024;
 
-/// The objects of a lease.
+/// Renders the objects of a lease.
 ///
 /// # Errors
-/// [`Refusal`] for the first thing Kubernetes would not take.
+/// [`Refusal`] for the first problem that Kubernetes would reject.
 pub fn render(
     deployment: &WorkloadSpec,
     settings: &Settings,
-    prior: &Prior,
+    prior: &PriorState,
 ) -> Result<LeaseObjects, Refusal> {
     let cx = Context::new(deployment, settings, prior);
-    // What is cheap first: a group that is too large is not rendered.
+    // Cheap checks first: a group that is too large is not rendered.
     ports::check_total(&deployment.group)?;
     names_differ(&deployment.group)?;
     let mut objects = LeaseObjects {
@@ -139,15 +139,15 @@ pub fn render(
     Ok(objects)
 }
 
-/// Pod templates without the default of ephemeral storage, by service, as earlier versions rendered them: of the
-/// services that list none of their own. For [`Prior::unchanged`].
+/// Returns pod templates as earlier versions rendered them, without default ephemeral storage, for the services that
+/// request none. For [`PriorState::unchanged`].
 ///
 /// # Errors
 /// As [`render`].
 pub fn without_default_disk(
     deployment: &WorkloadSpec,
     settings: &Settings,
-    prior: &Prior,
+    prior: &PriorState,
 ) -> Result<BTreeMap<String, PodTemplateSpec>, Refusal> {
     let cx = Context::new(deployment, settings, prior);
     let mut templates = BTreeMap::new();
@@ -159,7 +159,7 @@ pub fn without_default_disk(
     Ok(templates)
 }
 
-/// Services have valid names, and no object of one has the name of another's.
+/// Returns an error for invalid names of services, and for two services with the same name of an object.
 fn names_differ(group: &Group) -> Result<(), Refusal> {
     let mut workloads = BTreeSet::new();
     let mut taken: BTreeMap<String, &str> = BTreeMap::new();
@@ -169,15 +169,15 @@ fn names_differ(group: &Group) -> Result<(), Refusal> {
             return Err(Refusal::new(
                 &service.name,
                 "name",
-                "two services have it; names are unique",
+                "the name is used by two services",
             ));
         }
-        // Node ports of a service `web` are in `web-np`, which may be the name of another service.
+        // The node ports of a service `web` are in the Service `web-np`, which may be the name of another service.
         let own = ports::names(service).into_iter().chain(policies::names(service));
         for name in own {
             if let Some(other) = taken.insert(name.clone(), &service.name) {
                 let problem = format!(
-                    "its objects and those of the service `{other}` would both be named `{name}`; rename one"
+                    "its objects and those of service `{other}` would both be named `{name}`; rename one service"
                 );
                 return Err(Refusal::new(&service.name, "name", problem));
             }
@@ -186,13 +186,13 @@ fn names_differ(group: &Group) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Everything that can be known to be wrong before anything is created.
+/// Checks a deployment before anything is created.
 ///
 /// # Errors
-/// [`Refusal`] for the first thing that could not be recorded or that Kubernetes would not take.
+/// [`Refusal`] for the first problem that prevents the record or that Kubernetes would reject.
 pub fn check(deployment: &WorkloadSpec, settings: &Settings) -> Result<(), Refusal> {
-    let prior = Prior {
-        // Any version will do: nothing of this is written.
+    let prior = PriorState {
+        // Placeholder: these objects are not written.
         manifest_version: "0".to_owned(),
         isolation: settings.isolation,
         unchanged: BTreeMap::new(),

@@ -1,4 +1,4 @@
-//! Lists of metadata, page by page: what is there, without what it says.
+//! Paginated lists of object metadata.
 
 use crate::error::within;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -9,17 +9,17 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::time::Duration;
 
-/// Objects of one page of a list.
+/// Objects per page of a list.
 pub(crate) const PAGE: u32 = 500;
-/// Pages of one list: a hundred thousand objects, more than any cluster has of what is listed here. A server that
-/// always has another page is not followed for ever.
+/// Maximum number of pages of one list, for a hundred thousand objects. The limit ends a list of a server that always
+/// returns another page.
 pub(crate) const PAGES: usize = 200;
 
-/// Metadata of all objects that `params` select. Each page has the whole of `limit`; a list that breaks off is an
-/// error and never a short list.
+/// Lists the metadata of all objects that `params` select. `limit` applies to each page. An interrupted list is an error,
+/// never a partial result.
 ///
 /// # Errors
-/// As the API server answers; [`ErrorKind::NotFound`] for a kind it does not know.
+/// The errors of the API server; [`ErrorKind::NotFound`] for an unknown kind.
 pub(crate) async fn metadata<K>(
     api: &Api<K>,
     params: ListParams,
@@ -42,8 +42,8 @@ where
     Err(endless(operation))
 }
 
-/// A list has more pages than anybody reads.
+/// Error for a list with more than [`PAGES`] pages.
 pub(crate) fn endless(operation: &'static str) -> Error {
-    let message = format!("the API server's list has more than {PAGES} pages of {PAGE} objects");
+    let message = format!("the list of the API server has more than {PAGES} pages of {PAGE} objects");
     Error::new(ErrorKind::Unavailable, operation, message)
 }

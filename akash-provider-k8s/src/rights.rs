@@ -1,8 +1,8 @@
-//! What a 403 means: a right that is missing, or admission that refuses.
+//! Meaning of a 403: a missing right, or a denial by admission.
 //!
-//! The API server says "forbidden" to who may not write, and also to who may, when admission (a quota, a standard
-//! for pods, a policy) refuses what is written. The first is the operator's to mend, the second lies in what was
-//! written. Which of the two it was is a question that the API server answers.
+//! The API server responds with "forbidden" in both cases. The operator must add a missing right. A denial by admission
+//! (quota, Pod Security, policy) results from the content of the write. An access review at the API server distinguishes
+//! the two.
 
 use crate::error::within;
 use akash_provider_core::error::{Error, ErrorKind};
@@ -14,22 +14,22 @@ use kube::{Api, Client, Resource};
 use std::error::Error as _;
 use std::time::Duration;
 
-/// Parts of the API server's messages for what a webhook and a policy refuse.
+/// Texts in the API server's messages for denials by a webhook or a policy.
 const ADMISSION: [&str; 2] = ["denied the request", "ValidatingAdmissionPolicy"];
 
-/// What was tried: verbs at a kind, in a namespace.
+/// Attempted call: verbs on a kind, in a namespace.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt<'a> {
-    /// The rights it takes, all of them.
+    /// Required rights.
     pub(crate) verbs: &'static [&'static str],
-    /// The kind it was tried at.
+    /// Kind of the object.
     pub(crate) resource: ApiResource,
-    /// `None` for a kind of the whole cluster.
+    /// Namespace of the object; `None` for a cluster-scoped kind.
     pub(crate) namespace: Option<&'a str>,
 }
 
 impl<'a> Attempt<'a> {
-    /// An attempt at a kind that has a type.
+    /// Creates an attempt for a typed kind.
     pub(crate) fn at<K: Resource<DynamicType = ()>>(
         verbs: &'static [&'static str],
         namespace: Option<&'a str>,
@@ -42,14 +42,14 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// An error of an attempt; [`ErrorKind::Denied`] becomes [`ErrorKind::Invalid`] where no right is missing.
+/// Changes the kind of an error from [`ErrorKind::Denied`] to [`ErrorKind::Invalid`] if no right is missing.
 pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'_>, error: Error) -> Error {
     if error.kind() != ErrorKind::Denied {
         return error;
     }
-    // All of them: an apply creates or patches, and either right may be the one that is missing.
+    // All verbs: an apply creates or patches, and either right may be missing.
     for verb in attempt.verbs {
-        // Where nobody answers, it stays what it was.
+        // If the review fails, the error remains unchanged.
         let attributes = ResourceAttributes {
             verb: Some((*verb).to_owned()),
             group: Some(attempt.resource.group.clone()),
@@ -65,8 +65,8 @@ pub(crate) async fn judged(client: &Client, limit: Duration, attempt: &Attempt<'
     Error::new(ErrorKind::Invalid, error.operation(), error.message().to_owned()).with_source(error)
 }
 
-/// An error of a deploy. What admission refuses may pass later, when the quota is raised or the policy changed, and
-/// is no fault of the tenant: it is worth trying again.
+/// Makes a denial by admission transient. It is not the tenant's fault, and a retry may succeed after a change of the quota
+/// or policy.
 pub(crate) fn retried(error: Error) -> Error {
     if error.kind() == ErrorKind::Invalid && is_admission(&error) {
         return error.transient();
@@ -74,7 +74,7 @@ pub(crate) fn retried(error: Error) -> Error {
     error
 }
 
-/// True for a refusal of admission: a 403 without a missing right, or a webhook or policy, which choose their code.
+/// Returns true for a denial by admission: a 403 without a missing right, or the text of a webhook or policy.
 fn is_admission(error: &Error) -> bool {
     let mut source = error.source();
     while let Some(cause) = source {
@@ -90,7 +90,7 @@ fn is_admission(error: &Error) -> bool {
     ADMISSION.iter().any(|said| message.contains(said))
 }
 
-/// True if the account of the client has a right.
+/// Returns true if the account of the client has a right.
 pub(crate) async fn may(
     client: &Client,
     limit: Duration,
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_admission_refuses_is_retried_and_what_is_invalid_is_not() {
+    fn admission_denials_are_retried_and_invalid_objects_are_not() {
         let error = |kind, message: &str| Error::new(kind, "deploy", message);
         let quota = error(ErrorKind::Invalid, "Service web: exceeded quota")
             .with_source(error(ErrorKind::Denied, "exceeded quota"));

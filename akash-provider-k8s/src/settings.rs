@@ -1,4 +1,4 @@
-//! What an operator chooses about Kubernetes.
+//! Settings of the Kubernetes backend.
 
 use crate::state::Definitions;
 use akash_provider_core::types::Address;
@@ -11,68 +11,68 @@ use std::time::Duration;
 /// Settings of the backend. [`Settings::new`] gives the defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// The provider; objects of others are never touched.
+    /// Address of the provider. Objects of other providers are never changed.
     pub provider: Address,
-    /// Id of the chain; written to namespaces, so that leases of two chains are told apart.
+    /// Id of the chain, written to namespaces to distinguish leases of different chains.
     pub chain_id: String,
     /// Namespace of the Manifest, ProviderHost and ProviderLeasedIP objects (`--k8s-manifest-ns`).
     pub manifest_namespace: String,
-    /// Host under which node ports are reached (`--cluster-public-hostname`).
+    /// Host name at which node ports are reachable (`--cluster-public-hostname`).
     pub public_hostname: String,
-    /// How HTTP reaches a service (`--ingress-mode`).
+    /// Type of HTTP routes (`--ingress-mode`).
     pub ingress: IngressMode,
-    /// Pods of proxies, which reach the pods of leases.
+    /// Pods of proxies, which may connect to the pods of leases.
     pub proxies: Vec<ProxyPods>,
-    /// Isolation of leases by network policies (`--deployment-network-policies-enabled`).
+    /// Whether network policies isolate leases (`--deployment-network-policies-enabled`).
     pub network_policies: bool,
-    /// Runtime class of pods; empty or `none` for the cluster's default (`--deployment-runtime-class`).
+    /// Runtime class of pods; empty or `none` for the default of the cluster (`--deployment-runtime-class`).
     pub runtime_class: String,
-    /// Pull secret that every pod names besides its own (`--docker-image-pull-secrets-name`).
+    /// Image pull secret of all pods, in addition to their own (`--docker-image-pull-secrets-name`).
     pub pull_secret: String,
-    /// How much more is promised than reserved.
+    /// Ratio of limits to requests.
     pub commit: CommitLevels,
-    /// What pods may do.
+    /// Isolation level of new leases.
     pub isolation: Isolation,
-    /// Where pods may connect to.
+    /// Networks to which pods may connect.
     pub egress: Egress,
-    /// A ResourceQuota per lease.
+    /// Whether each lease has a ResourceQuota.
     pub quota: bool,
-    /// What others change of leases that we applied.
+    /// Reaction to objects that other clients change.
     pub drift: Drift,
-    /// Registry passwords are also written in clear into the Manifest, as the Go provider does and needs after
-    /// a change back.
+    /// Whether registry passwords are also written to the Manifest in plain text, as the Go provider does. The Go provider
+    /// needs them after a migration back.
     pub plain_registry_passwords: bool,
-    /// Leased IPs are offered (`--ip-operator`).
+    /// Whether leased IPs are offered (`--ip-operator`).
     pub leased_ips: bool,
-    /// Most addresses that leases may have (`--ip-pool-size`); 0 for as many as MetalLB's pools have, and for none while
-    /// those are not known.
+    /// Maximum number of addresses for leases (`--ip-pool-size`). 0 means the size of MetalLB's pools, and none while that
+    /// is unknown.
     pub leased_ip_pool: u32,
-    /// Pool of MetalLB that addresses are of; `default` for whichever it assigns from by itself (`--metal-lb-pool`).
+    /// MetalLB pool of the addresses; `default` for MetalLB's automatic assignment (`--metal-lb-pool`).
     pub metallb_pool: String,
     /// Namespace of MetalLB's pools (`--metal-lb-namespace`).
     pub metallb_namespace: String,
-    /// What is counted of those pools, by the inventory for the whole backend.
+    /// Count of addresses in those pools, shared with the inventory.
     pub leased_ip_count: LeasedIpCount,
-    /// Who says when a kind comes that the cluster does not have; one for all of a process.
+    /// Registry of custom resource definitions, shared within the process.
     pub definitions: Definitions,
-    /// Account that is bound to the ClusterRole of leases in the namespace of each lease. The backend sets it to the account
-    /// of its client, unless that has the rights of this role in the whole cluster.
+    /// Account to bind to the ClusterRole of leases in the namespace of each lease. The backend sets the account of its
+    /// client, unless that account has these rights in the whole cluster.
     pub lease_account: Option<Subject>,
-    /// Limit of one call to the API server.
+    /// Timeout of one call to the API server.
     pub call_timeout: Duration,
-    /// Longest wait for a tenant's command to start. It waits for the container's runtime too, which takes its
-    /// time on a busy node, and holds up nobody but the tenant who asked.
+    /// Maximum wait until a tenant's command starts. The container runtime can be slow on a busy node, and only the tenant
+    /// of the command waits.
     pub command_start_timeout: Duration,
-    /// Events of a lease are remembered so long.
+    /// Duration for which events of a lease are stored.
     pub event_history: Duration,
-    /// Memory for log lines of one tenant that wait for their reader, in bytes.
+    /// Maximum memory for unread log lines of one tenant, in bytes.
     pub log_memory_per_tenant: usize,
-    /// Memory for log lines of all tenants together, in bytes.
+    /// Maximum memory for unread log lines of all tenants, in bytes.
     pub log_memory: usize,
 }
 
 impl Settings {
-    /// The defaults for a provider.
+    /// Returns the default settings of a provider.
     #[must_use]
     pub fn new(provider: Address) -> Self {
         Self {
@@ -101,26 +101,26 @@ impl Settings {
             call_timeout: Duration::from_secs(4),
             command_start_timeout: Duration::from_secs(15),
             event_history: Duration::from_secs(7 * 24 * 3600),
-            // A full line of 128 replicas; lines of usual length take some kilobytes for each stream.
+            // A maximum line for each of 128 replicas; usual lines take some kilobytes per stream.
             log_memory_per_tenant: 128 << 20,
-            // So that the streams of several tenants cannot fill the provider's memory.
+            // Limits the memory of the provider for the streams of many tenants.
             log_memory: 1 << 30,
         }
     }
 }
 
-/// How many addresses leases may have, and how many of those others have taken: one count for all who share it.
+/// Shared count of the leased IP addresses: total, and those in use by others.
 #[derive(Debug, Clone, Default)]
 pub struct LeasedIpCount(Arc<Mutex<Option<(u32, u32)>>>);
 
 impl LeasedIpCount {
-    /// Addresses there are, and those that others have; `None` while that was never known.
+    /// Returns the total number of addresses, and the number in use by others; `None` before the first count.
     #[must_use]
     pub fn known(&self) -> Option<(u32, u32)> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the count; true when it is another one by that.
+    /// Sets the count. Returns true if it changed.
     pub(crate) fn set(&self, count: (u32, u32)) -> bool {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.replace(count) != Some(count)
@@ -128,15 +128,15 @@ impl LeasedIpCount {
 }
 
 impl PartialEq for LeasedIpCount {
-    /// What is counted is no setting: two of them differ in nothing.
+    /// Returns true: the count is no setting.
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
 impl Settings {
-    /// The pool of leased addresses: how many there are, and how many of them others have. At most `leased_ip_pool` are
-    /// for leases, where that is set. `None` while nobody knows.
+    /// Returns the number of leased addresses, and the number in use by others. `leased_ip_pool` limits the number, if
+    /// set. `None` before the first count.
     #[must_use]
     pub fn leased_pool(&self) -> Option<(u32, u32)> {
         let most = self.leased_ip_pool;
@@ -148,7 +148,7 @@ impl Settings {
     }
 }
 
-/// Pods of a proxy, by labels.
+/// Pods of a proxy, selected by labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyPods {
     /// Labels of their namespaces; empty for all namespaces.
@@ -160,7 +160,7 @@ pub struct ProxyPods {
 impl ProxyPods {
     const APP_NAME: &str = "app.kubernetes.io/name";
 
-    /// Pods of ingress-nginx in its namespace, as the Go provider admits them.
+    /// Returns the pods of ingress-nginx in its namespace, like the Go provider.
     #[must_use]
     pub fn nginx() -> Self {
         Self {
@@ -169,7 +169,7 @@ impl ProxyPods {
         }
     }
 
-    /// Pods of an application in any namespace. Tenants give no labels to their pods.
+    /// Returns the pods of an application in any namespace. Tenants cannot label their pods.
     #[must_use]
     pub fn named(app: &str) -> Self {
         Self {
@@ -179,7 +179,7 @@ impl ProxyPods {
     }
 }
 
-/// How HTTP reaches a service.
+/// Type of HTTP routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IngressMode {
     /// Ingress objects of class `akash-ingress-class`.
@@ -196,7 +196,7 @@ pub enum IngressMode {
 }
 
 impl IngressMode {
-    /// Gateway API with the network's default names.
+    /// Returns Gateway API mode with the default names of the network.
     #[must_use]
     pub fn gateway_api() -> Self {
         Self::GatewayApi {
@@ -207,10 +207,10 @@ impl IngressMode {
     }
 }
 
-/// By how much a limit may be above its request: 1.0 is not at all, 1.5 is half as much again.
+/// Ratios of limit to request: 1.0 for equality, 1.5 for a limit that is 50 % higher.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CommitLevels {
-    /// Processor (`--overcommit-pct-cpu` / 100 + 1).
+    /// CPU (`--overcommit-pct-cpu` / 100 + 1).
     pub cpu: f64,
     /// Memory (`--overcommit-pct-mem` / 100 + 1).
     pub memory: f64,
@@ -228,17 +228,17 @@ impl Default for CommitLevels {
     }
 }
 
-/// What the pods of a lease may do. A lease keeps the level it was made with until `harden`.
+/// Isolation level of the pods of a lease. A lease keeps its level until `harden`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isolation {
-    /// As the Go provider makes pods: no seccomp profile, all default capabilities, no quota, no Pod Security.
+    /// Level of the Go provider: no seccomp profile, all default capabilities, no quota, no Pod Security.
     Legacy,
-    /// Pod Security `baseline`, seccomp `RuntimeDefault`, without the capabilities nobody needs.
+    /// Pod Security `baseline`, seccomp `RuntimeDefault`, fewer capabilities, quota.
     Baseline,
 }
 
 impl Isolation {
-    /// The word of the annotation [`ISOLATION`](crate::labels::ISOLATION).
+    /// Returns the value of the annotation [`ISOLATION`](crate::labels::ISOLATION).
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -255,9 +255,9 @@ impl Isolation {
         }
     }
 
-    /// The level an annotation names; a namespace without one was made by another provider.
+    /// Returns the level in an annotation. A namespace without the annotation belongs to another provider.
     #[must_use]
-    pub fn of(annotation: Option<&str>) -> Self {
+    pub fn from_annotation(annotation: Option<&str>) -> Self {
         match annotation {
             Some("baseline") => Self::Baseline,
             _ => Self::Legacy,
@@ -265,33 +265,32 @@ impl Isolation {
     }
 }
 
-/// What becomes of workloads and Services that others change or delete. Policies are put right at once in any case.
+/// Reaction to workloads and Services that other clients change or delete. Isolation objects are always repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drift {
-    /// They are put right at once.
+    /// Repair at once.
     Heal,
-    /// They are told, and put right by the next deploy of the lease.
+    /// Log, and repair with the next deploy of the lease.
     Report,
 }
 
-/// Where pods may connect to outside their namespace.
+/// Networks outside the namespace to which pods may connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Egress {
-    /// Networks that are closed, besides nodes and API servers.
+    /// Closed networks, in addition to nodes and API servers.
     pub closed: Vec<String>,
-    /// Addresses of nodes and API servers, as networks; closed too.
+    /// Addresses of nodes and API servers, as closed networks.
     pub infrastructure: Vec<String>,
-    /// Resolvers reached on port 53, UDP and TCP, whatever is closed: as networks (node-local DNS).
+    /// Networks of DNS resolvers such as node-local DNS, open on port 53 (UDP and TCP).
     pub resolvers: Vec<String>,
-    /// Labels of the resolver's pods in `kube-system`.
+    /// Labels of the resolver pods in `kube-system`.
     pub resolver_pods: Vec<(String, String)>,
-    /// Backends of the API server: services that may read of their lease reach these and nothing else that is
-    /// closed.
+    /// Endpoints of the API server. Services with read permissions may connect to them.
     pub api_servers: Vec<SocketAddr>,
 }
 
 impl Default for Egress {
-    /// Private, link-local, shared and local ranges closed, in IPv4 and IPv6; kube-dns and node-local DNS open.
+    /// Returns closed private, link-local, shared and local ranges in IPv4 and IPv6; kube-dns and node-local DNS are open.
     fn default() -> Self {
         let owned = |list: &[&str]| list.iter().map(|&s| s.to_owned()).collect();
         Self {
@@ -312,17 +311,17 @@ impl Default for Egress {
     }
 }
 
-/// A network as [`Egress`] has it, `address/length`, or an address alone; bits beyond the length do not count.
+/// Parses a network for [`Egress`]: `address/length`, or an address. Bits after the length are ignored.
 ///
 /// # Errors
-/// What is wrong with the text, and the mend.
+/// The problem and the remedy.
 pub fn network(text: &str) -> Result<IpNet, String> {
     let trimmed = text.trim();
     let network = trimmed.parse::<IpNet>().ok();
     let network = network.or_else(|| trimmed.parse::<IpAddr>().ok().map(IpNet::from));
     network.map(|network| network.trunc()).ok_or_else(|| {
-        // Longer than any network, short enough for a message.
+        // Shortened for the message.
         let shown: String = text.chars().take(80).collect();
-        format!("`{shown}` is no network; write it as `10.0.0.0/8` or `fc00::/7`")
+        format!("invalid network `{shown}`; use a form like `10.0.0.0/8` or `fc00::/7`")
     })
 }

@@ -30,7 +30,7 @@ mod watches;
 
 pub use definitions::Definitions;
 pub use health::{Replicas, replicas};
-pub use history::{EventStore, History, Recorded, StoredEvent};
+pub use history::{EventStore, History, RecordedEvent, StoredEvent};
 pub use kind::{Kind, lease_of_host};
 pub use orphans::{Orphan, Reason};
 pub use status::{forwarded_ports, has_service, lease_status, pod_service, restarts, service_status};
@@ -123,11 +123,11 @@ impl State {
         watches.unlabelled::<Role>();
         watches.unlabelled::<RoleBinding>();
         let nodes = nodes::follow(client.clone(), settings.call_timeout, Arc::clone(&shared));
-        watches.tasks.push(task::kept("reader of nodes", nodes));
+        watches.tasks.push(task::spawn("reader of nodes", nodes));
         let terminations = history::terminations::follow(Arc::clone(&history), Arc::clone(&shared));
         watches
             .tasks
-            .push(task::kept("events of terminations", terminations));
+            .push(task::spawn("events of terminations", terminations));
         Self {
             namespaces: watches.cluster(),
             deployments: watches.everywhere(),

@@ -1,5 +1,5 @@
-//! Tasks that work besides what is asked for: watches, writers, counts. One that panics would leave us deaf and nobody
-//! the wiser, so the first of a process is kept for whoever supervises it.
+//! Background tasks (watches, writers, counts). A panic in one would go unnoticed, so the first panic of the process is
+//! reported to its supervisor.
 
 use futures::FutureExt;
 use std::any::Any;
@@ -8,57 +8,61 @@ use std::sync::LazyLock;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-/// A task has panicked.
+/// Panic of a background task.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{task}: {panic}")]
-pub struct Failed {
-    /// Which.
+pub struct TaskPanic {
+    /// Name of the task.
     task: &'static str,
     panic: String,
 }
 
-/// Of the process, as panics are: what works besides is begun in many places, and one of them is as bad as another.
-static FAILED: LazyLock<watch::Sender<Option<Failed>>> = LazyLock::new(|| watch::Sender::new(None));
+/// First panic in the process. Static, because tasks start in many places.
+static FIRST_PANIC: LazyLock<watch::Sender<Option<TaskPanic>>> = LazyLock::new(|| watch::Sender::new(None));
 
-/// Waits until a task of this process has panicked. The clusters and operators of the process are not to be relied on
-/// from then on.
-pub async fn failed() -> Failed {
-    first(&FAILED).await
+/// Waits until a background task of this process panics. Clusters and operators of the process are unreliable
+/// afterwards.
+pub async fn first_panic() -> TaskPanic {
+    first(&FIRST_PANIC).await
 }
 
-async fn first(failures: &watch::Sender<Option<Failed>>) -> Failed {
-    let mut said = failures.subscribe();
+async fn first(failures: &watch::Sender<Option<TaskPanic>>) -> TaskPanic {
+    let mut receiver = failures.subscribe();
     loop {
-        let failed = said.borrow_and_update().clone();
+        let failed = receiver.borrow_and_update().clone();
         match failed {
             Some(failed) => return failed,
-            // The other end is static, or in our caller's hands, so it does not go away.
-            None => drop(said.changed().await),
+            // The sender is static, or owned by the caller, and is not dropped.
+            None => drop(receiver.changed().await),
         }
     }
 }
 
-/// Runs a task that ends with its handle. It needs the runtime of tokio.
-pub fn kept(name: &'static str, task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
-    AbortOnDropHandle::new(tokio::spawn(noted(&FAILED, name, task)))
+/// Spawns a background task that stops when its handle is dropped. Requires a Tokio runtime.
+pub fn spawn(name: &'static str, task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(report_panic(&FIRST_PANIC, name, task)))
 }
 
-async fn noted(
-    failures: &watch::Sender<Option<Failed>>,
+async fn report_panic(
+    failures: &watch::Sender<Option<TaskPanic>>,
     task: &'static str,
     work: impl Future<Output = ()> + Send,
 ) {
     let Err(panic) = AssertUnwindSafe(work).catch_unwind().await else {
         return;
     };
-    let failed = Failed {
+    let panicked = TaskPanic {
         task,
         panic: text(&*panic).to_owned(),
     };
-    tracing::error!("a task has panicked: {failed}");
+    tracing::error!(
+        task = panicked.task,
+        panic = panicked.panic,
+        "background task panicked"
+    );
     failures.send_if_modified(|first| {
         let is_first = first.is_none();
-        first.get_or_insert(failed);
+        first.get_or_insert(panicked);
         is_first
     });
 }
@@ -66,7 +70,7 @@ async fn noted(
 fn text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("it panicked")
+        .unwrap_or("panic without a message")
 }
 
 #[cfg(test)]
@@ -74,13 +78,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_first_task_that_panics_is_named_and_one_that_ends_is_not() {
+    async fn the_first_panic_is_reported_with_the_name_of_the_task() {
         let failures = watch::Sender::new(None);
-        noted(&failures, "short", async {}).await;
+        report_panic(&failures, "short", async {}).await;
         assert_eq!(*failures.borrow(), None);
         let (failed, ()) = tokio::join!(first(&failures), async {
-            noted(&failures, "watch of pods", async { panic!("no {}", "pods") }).await;
-            noted(&failures, "another", async { panic!("later") }).await;
+            report_panic(&failures, "watch of pods", async { panic!("no {}", "pods") }).await;
+            report_panic(&failures, "another", async { panic!("later") }).await;
         });
         assert_eq!(failed.to_string(), "watch of pods: no pods");
         assert_eq!(first(&failures).await, failed);

@@ -1,4 +1,4 @@
-//! A thousand leases that another provider made are taken over.
+//! Benchmark of the adoption of a thousand leases of another provider.
 
 use crate::lease::{deployment, settings};
 use crate::{Bench, Failed, pick, print};
@@ -7,7 +7,7 @@ use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::crd::{Manifest, convert};
 use akash_provider_k8s::inventory::{KubeInventory, Options};
 use akash_provider_k8s::labels::{CHAIN_ID, EXTRA, ISOLATION};
-use akash_provider_k8s::objects::{Prior, render};
+use akash_provider_k8s::objects::{PriorState, render};
 use akash_provider_k8s::settings::{Isolation, Settings};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 const LEASES: u64 = pick(4, 1_000);
-/// The name by which the other provider's binary writes.
+/// Field manager of the other provider.
 const THEIR_MANAGER: &str = "provider-services";
-/// Objects are made by so many at a time.
+/// Number of objects created concurrently.
 const MAKERS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -36,7 +36,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
         .try_collect::<Vec<()>>()
         .await?;
     eprintln!("{LEASES} leases made in {:?}", began.elapsed());
-    // Controllers create the ReplicaSets and pods in this time.
+    // Meanwhile the controllers create ReplicaSets and pods.
     sleep(Duration::from_secs(pick(1, 20))).await;
 
     let client = bench.provider.client()?;
@@ -56,7 +56,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
         .await?;
     let ready = began.elapsed();
     if of_chain as u64 != LEASES {
-        return Err(format!("{of_chain} of {LEASES} leases were taken over").into());
+        return Err(format!("adopted {of_chain} of {LEASES} leases").into());
     }
     let calls = bench.provider.since(before).await?;
     eprintln!("synced {synced:?}, listed {listed:?}, every lease deployed as it is {ready:?}; {calls:?}");
@@ -65,7 +65,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A lease as the other provider writes it: no annotation of ours, nothing of our isolation.
+/// Creates a lease like the other provider: without annotations and isolation.
 async fn make(client: &Client, settings: &Settings, dseq: u64) -> Result<(), Failed> {
     let deployment = deployment(settings, 10_000 + dseq)?;
     let mut manifest = convert::to_manifest(&deployment, settings)?;
@@ -76,7 +76,7 @@ async fn make(client: &Client, settings: &Settings, dseq: u64) -> Result<(), Fai
     };
     let records: Api<Manifest> = Api::namespaced(client.clone(), &settings.manifest_namespace);
     let made = records.create(&params, &manifest).await?;
-    let prior = Prior {
+    let prior = PriorState {
         manifest_version: made.metadata.resource_version.unwrap_or_default(),
         isolation: Isolation::Legacy,
         unchanged: BTreeMap::new(),

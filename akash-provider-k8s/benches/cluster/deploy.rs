@@ -1,4 +1,4 @@
-//! First deploys, one at a time and fifty at once, and what an idle provider asks.
+//! Benchmark of first deploys, sequentially and fifty at once, and of the calls of an idle provider.
 
 use crate::lease::{deployment, settings};
 use crate::{Bench, Failed, median, pick, print};
@@ -19,12 +19,12 @@ use tokio::time::{Instant, sleep};
 
 const ONE_BY_ONE: u64 = pick(3, 40);
 const AT_ONCE: u64 = pick(3, 50);
-/// How long nothing happens.
+/// Duration of the idle measurement.
 const IDLE: Duration = Duration::from_secs(pick(1, 60));
 /// Time until the work of earlier deploys is done.
 const SETTLE: Duration = Duration::from_millis(pick(200, 5_000));
 
-/// When a watch of somebody else first showed the Deployment of a namespace.
+/// Times at which an independent watch first showed the Deployment of a namespace.
 type Seen = Arc<Mutex<HashMap<String, Instant>>>;
 
 pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
@@ -34,7 +34,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     cluster.state().ready().await;
     let _inventory = KubeInventory::start(&client, &settings, &Options::default());
     let seen = watch(bench);
-    // Connections are made and caches of the API server are warm.
+    // Warm-up of connections and caches.
     deploy(&cluster, deployment(&settings, 1_000)?, &seen).await?;
     sleep(SETTLE).await;
 
@@ -75,7 +75,7 @@ pub(crate) async fn measure(bench: &Bench) -> Result<(), Failed> {
     Ok(())
 }
 
-/// From the manifest to the Deployment object as others see it, in milliseconds.
+/// Measures the time from the manifest to the visible Deployment object, in milliseconds.
 async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) -> Result<f64, Failed> {
     let namespace = deployment.lease.namespace();
     let began = Instant::now();
@@ -90,7 +90,7 @@ async fn deploy(cluster: &KubeCluster, deployment: WorkloadSpec, seen: &Seen) ->
     }
 }
 
-/// What one write takes here, whoever makes it: a deploy is four of them, one after the other.
+/// Measures one write for comparison: a deploy has four sequential writes.
 async fn one_write(bench: &Bench) -> Result<f64, Failed> {
     let api: Api<ConfigMap> = Api::namespaced(bench.server.admin.clone(), "lease");
     let params = PatchParams::apply("bench").force();

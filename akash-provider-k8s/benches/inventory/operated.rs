@@ -1,7 +1,7 @@
-//! The inventory operator on a real API server: what one change of a pod costs it.
+//! Benchmark of the inventory operator on a real API server: CPU time per change of a pod.
 //!
-//! Another process makes the changes, so that the CPU of this one is the operator's alone: the client of HTTP, TLS and JSON
-//! with it.
+//! Another process writes the changes, so that the CPU time of this process includes only the operator with its HTTP, TLS
+//! and JSON.
 
 use crate::{Failed, LOAD, NODES, PODS, print};
 use akash_provider_k8s::operators::inventory::{InventoryOperator, Options};
@@ -15,13 +15,13 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// How long a large API server may take.
+/// Timeout for a large API server.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// After the last change everything was told by then.
+/// Wait after the last change until all updates are complete.
 const SETTLE: Duration = Duration::from_secs(2);
-/// Changes that are written at a time.
+/// Number of concurrent changes.
 const WRITERS: usize = 32;
-/// Of so many pods one ends, and is there again.
+/// One of this number of pods ends and is created again.
 const ENDS: usize = 4;
 
 pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> {
@@ -30,10 +30,10 @@ pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> 
     let shown = operator.shown().borrow().clone().ok_or("nothing is shown")?;
     let nodes = shown.metrics().nodes.len();
     if nodes != NODES {
-        return Err(format!("{nodes} nodes are shown").into());
+        return Err(format!("unexpected count: {nodes} nodes").into());
     }
     drop(shown);
-    // Its own labels are written by then.
+    // By then the operator has written its labels.
     sleep(SETTLE * 5).await;
     let before = cpu()?;
     let program = std::env::current_exe()?;
@@ -41,7 +41,7 @@ pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> 
     changing.arg("--kubeconfig").arg(file).arg("--change");
     let changed = tokio::task::spawn_blocking(move || changing.status()).await??;
     if !changed.success() {
-        return Err(format!("the changes ended with {changed}").into());
+        return Err(format!("the changing process failed: {changed}").into());
     }
     sleep(SETTLE).await;
     let (used, events) = (cpu()? - before, PODS + PODS / ENDS);
@@ -53,7 +53,7 @@ pub(crate) async fn measure(client: &Client, file: &Path) -> Result<(), Failed> 
     Ok(())
 }
 
-/// Changes every pod: most say something of themselves that does not count, the others end, and are there again.
+/// Changes every pod: most get a status change without effect, the others end and are created again.
 pub(crate) async fn change(client: &Client) -> Result<(), Failed> {
     let address = format!("10.{}.0.1", std::process::id() % 250);
     let others = json!({"conditions": [{"type": "Ready", "status": "True"}], "podIP": address});
@@ -82,12 +82,12 @@ async fn written(client: &Client, changes: impl Iterator<Item = (usize, Value)>)
     stream::iter(writes).buffer_unordered(WRITERS).try_collect().await
 }
 
-/// The CPU of this process so far.
+/// Returns the CPU time of this process.
 fn cpu() -> Result<Duration, Failed> {
-    /// What the kernel counts in, wherever Linux runs today.
+    /// Clock tick of the kernel on all current Linux platforms.
     const TICK: Duration = Duration::from_millis(10);
     let text = std::fs::read_to_string("/proc/self/stat")?;
-    // Behind the name, which may hold anything.
+    // After the name, which may contain any characters.
     let (_, fields) = text.rsplit_once(')').ok_or("no times")?;
     let fields: Vec<&str> = fields.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).map_or(Ok(0), |field| field.parse::<u32>());

@@ -1,10 +1,11 @@
-//! Capacity as a real API server tells it.
+//! Benchmark of the capacity of a real API server.
 
 use crate::load::PROVIDER;
 use crate::{Failed, LOAD, NODES, PODS, SAMPLES, median, operated, peak_mib, print};
 use akash_provider_core::inventory::{Inventory, InventorySource};
 use akash_provider_k8s::inventory::{
-    Change, Fact, Key, Kind, KubeInventory, LeaseFacts, NodeFacts, Options, PodFacts, StorageOptions, Tally,
+    Change, Key, Kind, KubeInventory, LeaseFacts, NodeFacts, ObjectFacts, Options, PodFacts, StorageOptions,
+    Tally,
 };
 use akash_provider_k8s::settings::Settings;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt};
@@ -22,33 +23,33 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// How long a large API server may take.
+/// Timeout for a large API server.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Objects of one answer, as the source asks for them.
+/// Objects per page, as requested by the source.
 const PAGE: usize = 250;
 
-/// What is done on the API server.
-pub(crate) struct Asked {
-    /// The objects are written first.
+/// Options of the benchmark.
+pub(crate) struct BenchOptions {
+    /// Whether to write the objects first.
     pub(crate) fill: bool,
-    /// The operator is measured, and not the count of a provider.
+    /// Whether to measure the operator instead of the count of a provider.
     pub(crate) operator: bool,
-    /// Pods are changed, and nothing is measured.
+    /// Whether to change pods without measuring.
     pub(crate) change: bool,
 }
 
-pub(crate) async fn measure(file: &Path, asked: Asked) -> Result<(), Failed> {
-    let filled = asked.fill;
+pub(crate) async fn measure(file: &Path, options: BenchOptions) -> Result<(), Failed> {
+    let filled = options.fill;
     let kubeconfig = Kubeconfig::read_from(file)?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let client = Client::try_from(config)?;
-    if asked.change {
+    if options.change {
         return operated::change(&client).await;
     }
     if filled {
         LOAD.fill(&client, |_, node| node).await?;
     }
-    if asked.operator {
+    if options.operator {
         return operated::measure(&client, file).await;
     }
     followed(&client, filled).await?;
@@ -58,7 +59,7 @@ pub(crate) async fn measure(file: &Path, asked: Asked) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The whole source, as a provider has it.
+/// Measures the complete source, as a provider runs it.
 async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let began = Instant::now();
@@ -78,14 +79,14 @@ async fn followed(client: &Client, filled: bool) -> Result<(), Failed> {
     let (nodes, leases) = (update.inventory.metrics().nodes.len(), update.placements.len());
     eprintln!("{nodes} nodes are offered, pods of {leases} leases were placed");
     if filled && (nodes, leases) != (NODES, LOAD.leases()) {
-        return Err("that is not what was written".into());
+        return Err("the counts differ from the written objects".into());
     }
     print("inventory_first_update_ms", took.as_secs_f64() * 1e3, "ms");
     print("inventory_rss_mib", peak_mib()?, "MiB");
     Ok(())
 }
 
-/// What the API server says, as text, from there to a whole update.
+/// Measures the decoding of the API server's responses, up to a complete update.
 async fn counted(client: &Client) -> Result<(), Failed> {
     let settings = Settings::new(PROVIDER.parse()?);
     let mut tally = Tally::new(StorageOptions::default());
@@ -96,8 +97,11 @@ async fn counted(client: &Client) -> Result<(), Failed> {
     .await?;
     let records = "/apis/akash.network/v2beta2/namespaces/lease/manifests";
     pages::<DynamicObject>(client, records, |object| {
-        let facts = LeaseFacts::from_object(&object, &settings)?.ok_or("a lease of another")?;
-        tally.apply(Change::Set(Key::new("", name(&object)), Fact::Lease(facts)));
+        let facts = LeaseFacts::from_object(&object, &settings)?.ok_or("lease of another provider")?;
+        tally.apply(Change::Set(
+            Key::new("", name(&object)),
+            ObjectFacts::Lease(facts),
+        ));
         Ok(())
     })
     .await?;
@@ -109,7 +113,7 @@ async fn counted(client: &Client) -> Result<(), Failed> {
     let first = tally.snapshot();
     let nodes = first.inventory.metrics().nodes.len();
     if nodes != NODES {
-        return Err(format!("{nodes} nodes were counted").into());
+        return Err(format!("unexpected count: {nodes} nodes").into());
     }
     let update = updates_us(client, &mut tally, &version).await?;
     print("inventory_update_us", update, "us");
@@ -121,21 +125,21 @@ fn name<K: Resource>(object: &K) -> &str {
     object.meta().name.as_deref().unwrap_or_default()
 }
 
-fn node_fact(object: &Node) -> Result<Fact, Failed> {
-    let facts = NodeFacts::from_object(object).ok_or("a node without a name")?;
-    Ok(Fact::Node(facts))
+fn node_fact(object: &Node) -> Result<ObjectFacts, Failed> {
+    let facts = NodeFacts::from_object(object).ok_or("node without a name")?;
+    Ok(ObjectFacts::Node(facts))
 }
 
 fn pod_change(pod: &Pod) -> Change {
     let meta = &pod.metadata;
     let key = Key::new(meta.namespace.as_deref().unwrap_or_default(), name(pod));
     match PodFacts::from_object(pod) {
-        Some(facts) => Change::Set(key, Fact::Pod(facts)),
+        Some(facts) => Change::Set(key, ObjectFacts::Pod(facts)),
         None => Change::Gone(Kind::Pod, key, meta.uid.as_deref().map(Into::into)),
     }
 }
 
-/// Reads a list page by page; the version of its end.
+/// Reads a list page by page and returns its resource version.
 async fn pages<T>(
     client: &Client,
     path: &str,
@@ -156,8 +160,8 @@ where
     }
 }
 
-/// From the event of a pod, as the line of a watch, to the whole update that tells of it: the median of pods of
-/// others and of ours, wherever they are. Each of them ends.
+/// Measures the time from a watch event of a pod to the complete update. Returns the median over ended pods of leases and
+/// others.
 async fn updates_us(client: &Client, tally: &mut Tally, version: &str) -> Result<f64, Failed> {
     let path = format!("/api/v1/pods?watch=true&resourceVersion={version}");
     let request = Request::get(path).body(Vec::new())?;
@@ -173,7 +177,7 @@ async fn updates_us(client: &Client, tally: &mut Tally, version: &str) -> Result
         let began = Instant::now();
         let event: WatchEvent<Pod> = serde_json::from_str(&line)?;
         let (WatchEvent::Modified(pod) | WatchEvent::Added(pod)) = event else {
-            return Err(format!("an event that nobody made: {line}").into());
+            return Err(format!("unexpected event: {line}").into());
         };
         tally.apply(pod_change(&pod));
         black_box(tally.snapshot());

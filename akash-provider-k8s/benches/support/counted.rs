@@ -1,7 +1,7 @@
-//! An API server that counts who asks it for what.
+//! API server that counts the calls of an account.
 //!
-//! An account that is counted has flow schemas of its own, one for each kind of call, and the server's metrics say how
-//! many requests it dispatched for each. Nothing else on the cluster counts there.
+//! The account has its own flow schemas, one per kind of call. The metrics of the server contain the number of dispatched
+//! requests of each schema.
 
 use crate::Failed;
 use http::Request;
@@ -16,27 +16,27 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// The API server counts in its own time.
+/// Wait until the API server has updated its counts.
 const SETTLE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Tokens outlive a bench.
+/// Lifetime of tokens, longer than a benchmark.
 const TOKEN_SECONDS: i64 = 4 * 3600;
 
-/// An API server.
+/// API server of the benchmark.
 pub(crate) struct Server {
-    /// May do anything.
+    /// Client with all rights.
     pub(crate) admin: Client,
     config: Config,
     cluster: Cluster,
 }
 
-/// An account whose calls are counted.
+/// Account with counted calls.
 pub(crate) struct Account {
     name: String,
     admin: Client,
     config: Config,
-    /// A kubeconfig for programs.
-    #[allow(dead_code, reason = "of those who share this file one starts programs")]
+    /// Kubeconfig for programs.
+    #[allow(dead_code, reason = "only some users of this file start programs")]
     pub(crate) kubeconfig: Value,
 }
 
@@ -45,13 +45,13 @@ pub(crate) struct Account {
 pub(crate) struct Calls {
     pub(crate) writes: f64,
     pub(crate) reads: f64,
-    /// Watches that were begun.
+    /// Started watches.
     pub(crate) watches: f64,
-    /// Whatever is asked of Leases, by which leaders are told.
+    /// Requests for Leases, that is, leader elections.
     pub(crate) elections: f64,
 }
 
-/// The kinds of calls, the special ones first.
+/// Kinds of calls, from specific to general.
 const KINDS: [(&str, &[&str], &str); 4] = [
     ("elections", &["*"], "leases"),
     ("watches", &["watch"], "*"),
@@ -64,14 +64,14 @@ const KINDS: [(&str, &[&str], &str); 4] = [
 ];
 
 impl Calls {
-    /// All of them.
+    /// Returns the sum of all calls.
     pub(crate) fn all(&self) -> f64 {
         self.writes + self.reads + self.watches + self.elections
     }
 }
 
 impl Server {
-    /// With the objects of these files of `deploy`.
+    /// Connects to a server and applies these files of `deploy`.
     pub(crate) async fn open(file: &Path, files: &[&str]) -> Result<Self, Failed> {
         let kubeconfig = Kubeconfig::read_from(file)?;
         let cluster = kubeconfig
@@ -88,7 +88,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Creates or updates the objects of these files of `deploy`.
+    /// Creates or updates the objects in these files of `deploy`.
     pub(crate) async fn apply(&self, files: &[&str]) -> Result<(), Failed> {
         for file in files {
             for object in documents(file)? {
@@ -98,7 +98,7 @@ impl Server {
         Ok(())
     }
 
-    /// An account that is there, from here on counted.
+    /// Starts to count the calls of an existing account.
     pub(crate) async fn account(&self, namespace: &str, name: &str) -> Result<Account, Failed> {
         for (precedence, (kind, verbs, resource)) in (80..).zip(KINDS) {
             let schema = schema((namespace, name), kind, precedence, verbs, resource);
@@ -138,12 +138,12 @@ impl Server {
 }
 
 impl Account {
-    /// A client with connections of its own.
+    /// Creates a client with separate connections.
     pub(crate) fn client(&self) -> Result<Client, Failed> {
         Ok(Client::try_from(self.config.clone())?)
     }
 
-    /// A schema takes effect a moment after it was made.
+    /// Waits until the flow schemas take effect.
     async fn counts(&self) -> Result<(), Failed> {
         let pods: Api<Pod> = Api::all(self.client()?);
         let began = Instant::now();
@@ -151,14 +151,14 @@ impl Account {
             if began.elapsed() > PATIENCE {
                 return Err(format!("the API server does not count the calls of {}", self.name).into());
             }
-            // Refused or not, it is counted.
+            // Rejected requests count too.
             drop(pods.list(&ListParams::default().limit(1)).await);
             sleep(Duration::from_millis(200)).await;
         }
         Ok(())
     }
 
-    /// What the API server counted so far.
+    /// Returns the calls counted so far.
     pub(crate) async fn calls(&self) -> Result<Calls, Failed> {
         let request = Request::get("/metrics").body(Vec::new())?;
         let metrics = self.admin.request_text(request).await?;
@@ -181,7 +181,7 @@ impl Account {
         })
     }
 
-    /// What it counted since.
+    /// Returns the calls counted since `before`.
     pub(crate) async fn since(&self, before: Calls) -> Result<Calls, Failed> {
         sleep(SETTLE).await;
         let now = self.calls().await?;
@@ -198,7 +198,7 @@ fn schema_name(account: &str, kind: &str) -> String {
     format!("{account}-{kind}")
 }
 
-/// Requests of an account of one kind.
+/// Returns the flow schema for one kind of call of an account.
 fn schema(
     (namespace, account): (&str, &str),
     kind: &str,
@@ -222,7 +222,7 @@ fn schema(
         "metadata": {"name": schema_name(account, kind)},
         "spec": {
             "matchingPrecedence": precedence,
-            // The level that service accounts have by default.
+            // Default priority level of service accounts.
             "priorityLevelConfiguration": {"name": "workload-low"},
             "distinguisherMethod": {"type": "ByUser"},
             "rules": [rule],

@@ -1,4 +1,4 @@
-//! A lease of one service with a port for HTTP and one on the node.
+//! Lease of one service with an HTTP port and a node port.
 
 use crate::Failed;
 use akash_provider_core::cluster::WorkloadSpec;
@@ -9,7 +9,7 @@ use akash_provider_core::types::{
 use akash_provider_k8s::settings::Settings;
 use std::sync::Arc;
 
-/// The settings of a provider.
+/// Returns the settings of a provider.
 pub(crate) fn settings(number: u8) -> Result<Settings, Failed> {
     let mut settings = Settings::new(Address::from_bytes(&[number; 20])?);
     settings.chain_id = "bench".to_owned();
@@ -17,7 +17,7 @@ pub(crate) fn settings(number: u8) -> Result<Settings, Failed> {
     Ok(settings)
 }
 
-/// A lease of one service with a port for HTTP and one on the node.
+/// Returns a deployment of one service with an HTTP port and a node port.
 pub(crate) fn deployment(settings: &Settings, dseq: u64) -> Result<WorkloadSpec, Failed> {
     let owner = Address::from_bytes(&[200; 20])?;
     let group = GroupId {

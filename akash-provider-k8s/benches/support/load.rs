@@ -1,5 +1,4 @@
-//! A large cluster: its objects, and a way to write them directly to an API server, in which no kubelet, scheduler or
-//! controller has a part.
+//! Objects of a large cluster, written directly to an API server, without kubelets, scheduler or controllers.
 
 use crate::Failed;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -13,25 +12,25 @@ use std::time::Instant;
 
 pub(crate) const PROVIDER: &str = "akash1nxq8gmsw2vlz3m68qvyvcf3kh6q269ajvqw6y0";
 const OWNER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
-/// Objects that are written at a time.
+/// Number of concurrent writes.
 const WRITERS: usize = 32;
 
-/// How large it is.
+/// Size of the cluster.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) nodes: usize,
     pub(crate) pods: usize,
-    /// Every second pod is of a lease; a lease has so many.
+    /// Pods per lease. Every second pod belongs to a lease.
     pub(crate) pods_per_lease: usize,
 }
 
 impl Load {
-    /// Leases that have pods.
+    /// Returns the number of leases with pods.
     pub(crate) const fn leases(&self) -> usize {
         self.pods / 2 / self.pods_per_lease
     }
 
-    /// Writes it; each node as `dressed`.
+    /// Writes the objects, with nodes modified by `dressed`.
     pub(crate) async fn fill(
         &self,
         client: &Client,
@@ -92,7 +91,7 @@ impl Load {
         })
     }
 
-    /// The namespace of a pod.
+    /// Returns the namespace of a pod.
     pub(crate) fn space_of(&self, pod: usize) -> String {
         if pod.is_multiple_of(2) {
             namespace(pod / 2 / self.pods_per_lease)
@@ -106,7 +105,7 @@ impl Load {
         let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), "lease", &resource);
         let object: DynamicObject = serde_json::from_value(self.manifest(number))?;
         if object.metadata.name != Some(namespace(number)) {
-            return Err("a record of another lease".into());
+            return Err("record of another lease".into());
         }
         api.create(&PostParams::default(), &object).await?;
         Ok(())
@@ -120,7 +119,7 @@ impl Load {
     }
 }
 
-/// Does something so often, many at a time.
+/// Runs `make` for each number up to `count`, many concurrently.
 pub(crate) async fn each<F>(count: usize, make: impl Fn(usize) -> F) -> Result<(), Failed>
 where
     F: Future<Output = Result<(), Failed>>,
@@ -131,7 +130,7 @@ where
         .await
 }
 
-/// Without its account, which a controller would make, no pod is let in.
+/// Creates a namespace with its default account, which a controller would create and pods need.
 async fn make_space(client: &Client, name: &str) -> Result<(), Failed> {
     let params = PostParams::default();
     let space: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
@@ -143,19 +142,19 @@ async fn make_space(client: &Client, name: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Admission closes every node until a controller has seen it.
+/// Creates a node and removes the taint of admission, which a controller would remove.
 async fn make_node(client: &Client, object: Value) -> Result<(), Failed> {
     let node: Node = serde_json::from_value(written(object))?;
     let api: Api<Node> = Api::all(client.clone());
     let made = api.create(&PostParams::default(), &node).await?;
     let open = json!({"spec": {"taints": null}});
-    let name = made.metadata.name.ok_or("a node without a name")?;
+    let name = made.metadata.name.ok_or("node without a name")?;
     api.patch(&name, &PatchParams::default(), &Patch::Merge(&open))
         .await?;
     Ok(())
 }
 
-/// The API server itself says who is who and who wrote what.
+/// Removes metadata that the API server assigns.
 fn written(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("uid");
@@ -164,7 +163,7 @@ fn written(mut object: Value) -> Value {
     object
 }
 
-/// A node as they are: many labels, fifty images, every tenth with GPUs.
+/// Returns a realistic node: many labels, fifty images, GPUs in every tenth.
 pub(crate) fn node(number: usize) -> Value {
     let mut labels = json!({
         "akash.network": "true", "kubernetes.io/hostname": node_name(number),
@@ -191,7 +190,7 @@ pub(crate) fn node(number: usize) -> Value {
     })
 }
 
-/// Two kilobytes that nobody reads.
+/// Returns two kilobytes of managed fields.
 fn managed() -> Value {
     let fields: serde_json::Map<_, _> = (0..60)
         .map(|n| (format!("f:field-of-an-object-{n}"), json!({})))

@@ -1,7 +1,7 @@
-//! What happened to a lease: the history, and with `follow` what comes.
+//! Events of a lease: the history, and with `follow` the events that come later.
 
 use super::{Access, task_stream, touch};
-use crate::state::{History, Recorded, service_of};
+use crate::state::{History, RecordedEvent, service_of};
 use akash_provider_core::cluster::{EventOptions, LeaseEvent};
 use akash_provider_core::error::{Error, ErrorKind};
 use akash_provider_core::types::LeaseId;
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 const EVENTS: &str = "events";
-/// Events that wait for a slow reader; who is slower still misses what the history no longer has.
+/// Maximum number of buffered events. A slower reader misses events that the history has dropped.
 const WAITING_MAX: usize = 64;
 
 impl Access {
-    /// Events of a lease, oldest first. The stream ends when the lease is torn down, and without `follow` at the
-    /// newest.
+    /// Returns the events of a lease, oldest first. With `follow`, the stream ends when the lease is torn down;
+    /// without, after the newest event.
     ///
     /// # Errors
-    /// `NotFound` for a lease or a service that is unknown, `Unavailable` while the cluster is not being watched.
+    /// `NotFound` for an unknown lease or service, `Unavailable` while the watches are not synchronized.
     pub fn events(
         &self,
         lease: &LeaseId,
@@ -26,7 +26,7 @@ impl Access {
     ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
         self.check(EVENTS, lease, &options.services)?;
         if !self.state.sees_events() {
-            let message = "events are not being watched yet";
+            let message = "the watch of events is not synchronized";
             return Err(Error::new(ErrorKind::Unavailable, EVENTS, message));
         }
         let reader = Reader {
@@ -36,7 +36,7 @@ impl Access {
             services: options.services,
         };
         let (mut events, last) = reader.after(0);
-        // Recorded in the order they were heard of, which need not be that of their times.
+        // The history has the order of arrival, which can differ from the order of the times.
         events.sort_by_key(|e| e.time);
         let history = stream::iter(events.into_iter().map(Ok));
         if !options.follow {
@@ -55,12 +55,12 @@ struct Reader {
 }
 
 impl Reader {
-    /// Events of the services wanted after a record, and the last record looked at.
+    /// Returns the events of the selected services after record `last`, and the number of the newest record.
     fn after(&self, last: u64) -> (Vec<LeaseEvent>, u64) {
         let records = self.history.after(&self.namespace, last);
         let newest = records.last().map_or(last, |r| r.number);
         let view = self.access.state.lease_in(&self.namespace);
-        let named = |record: Recorded| {
+        let named = |record: RecordedEvent| {
             let mut event = record.event;
             if event.service.is_empty() {
                 event.service = service_of(&event.object, &view).unwrap_or_default();
@@ -74,10 +74,10 @@ impl Reader {
 
     async fn run(self, mut last: u64, sender: mpsc::Sender<Result<LeaseEvent, Error>>) {
         let mut newest = self.history.newest();
-        // Before the first look, so that no change falls between the two.
+        // Subscribes before the first read, so that no change is missed between the two.
         let mut touched = self.access.state.touched();
         loop {
-            // Before reading: a record that comes in between wakes the wait below.
+            // Before the read: a record that arrives meanwhile ends the wait below.
             newest.mark_unchanged();
             let (events, seen) = self.after(last);
             last = seen;
@@ -86,7 +86,7 @@ impl Reader {
                     return;
                 }
             }
-            // After what was recorded went out: the end of a lease has events too.
+            // After the recorded events: the end of a lease has events too.
             if self.access.is_over(&self.namespace) {
                 return;
             }

@@ -21,12 +21,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, copy};
 use tokio::time::timeout;
 
-/// What tenants' tools show before the reason.
+/// Prefix of the reason, as tenant clients show it.
 const EXEC: &str = "remote command execute error";
-/// Bytes that wait in each direction.
+/// Buffer size in each direction, in bytes.
 const BUFFER: usize = 64 * 1024;
-/// What container runtimes say of a command that is not there.
-const NOT_THERE: [&str; 3] = [
+/// Texts of container runtimes for an executable that does not exist.
+const EXECUTABLE_MISSING: [&str; 3] = [
     "executable file not found",
     "no such file or directory",
     "not found in $PATH",
@@ -47,16 +47,16 @@ impl From<Unreachable> for Error {
 }
 
 impl Access {
-    /// Runs a command until it ends; its exit code. Dropping the future ends the connection.
+    /// Runs a command and returns its exit code. Dropping the future closes the connection.
     ///
     /// # Errors
-    /// `NotFound` for a lease, service or replica that is unknown, `Unavailable` where the replica is not ready
-    /// or the connection broke, `Invalid` for a command that is empty or not there. Never an exit code that
-    /// the command did not give.
+    /// `NotFound` for an unknown lease, service or replica. `Unavailable` if the replica is not ready or the
+    /// connection breaks. `Invalid` for an empty command or a missing executable. An exit code always comes from
+    /// the command.
     pub async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error> {
         self.check(EXEC, lease, &[])?;
         if request.command.is_empty() {
-            return Err(refused(ErrorKind::Invalid, "there is no command"));
+            return Err(refused(ErrorKind::Invalid, "the command is empty"));
         }
         let view = self.state.lease(lease);
         let replica = pick(&view, &request.service, request.replica)?;
@@ -65,7 +65,7 @@ impl Access {
             container: replica.container.clone(),
             stdin: io.stdin.is_some(),
             stdout: true,
-            // A terminal has one output; the API server refuses both.
+            // A terminal has a single output stream; the API server rejects stderr with a terminal.
             stderr: !request.tty,
             tty: request.tty,
             max_stdin_buf_size: Some(BUFFER),
@@ -73,29 +73,29 @@ impl Access {
             max_stderr_buf_size: Some(BUFFER),
         };
         let command = &request.command;
-        let mut session = Session::begin(self, lease.namespace(), replica.clone(), command).await?;
+        let mut session = Session::new(self, lease.namespace(), replica.clone(), command).await?;
         let begun = pods.exec(&replica.name, session.command(command), &params);
         let process = match timeout(self.command_start_timeout, begun).await {
             Ok(Ok(process)) => process,
             Ok(Err(error)) => {
-                // Nothing began, so there is nothing to end.
+                // The command did not start, so there is nothing to stop.
                 session.over();
-                return Err(not_begun(error));
+                return Err(not_started(error));
             }
-            // It may have begun all the same: dropping the session ends it.
+            // The command may have started: dropping the session stops it.
             Err(_) => return Err(too_slow(self.command_start_timeout)),
         };
         let status = converse(process, io, request.tty).await?;
         session.over();
         match outcome(&status)? {
-            code if session.lacks(code, command).await => Err(no_such_command()),
+            code if session.is_missing(code, command).await => Err(no_such_command()),
             code => Ok(code),
         }
     }
 }
 
-/// Runs a command of our own that has no input and prints next to nothing; how it ended.
-async fn ask(access: &Access, namespace: &str, replica: &Replica, command: &[&str]) -> kube::Result<Status> {
+/// Runs a command of the provider, without input and with little output, and returns its final status.
+async fn run(access: &Access, namespace: &str, replica: &Replica, command: &[&str]) -> kube::Result<Status> {
     let pods: Api<Pod> = Api::namespaced(access.client.clone(), namespace);
     let params = AttachParams {
         container: replica.container.clone(),
@@ -109,21 +109,21 @@ async fn ask(access: &Access, namespace: &str, replica: &Replica, command: &[&st
     Ok(ended.unwrap_or_default())
 }
 
-/// The API server did not begin the command.
-fn not_begun(error: kube::Error) -> Error {
+/// Error for a command that the API server did not start.
+fn not_started(error: kube::Error) -> Error {
     match &error {
-        kube::Error::Api(status) if is_not_there(&status.message) => no_such_command(),
+        kube::Error::Api(status) if is_executable_missing(&status.message) => no_such_command(),
         kube::Error::Api(status) if status.code == 404 => Unreachable::NotRunning.into(),
         _ => from_kube(EXEC, error),
     }
 }
 
-fn is_not_there(message: &str) -> bool {
-    NOT_THERE.iter().any(|text| message.contains(text))
+fn is_executable_missing(message: &str) -> bool {
+    EXECUTABLE_MISSING.iter().any(|text| message.contains(text))
 }
 
 fn too_slow(limit: Duration) -> Error {
-    let message = format!("the command did not begin within {limit:?}; try again");
+    let message = format!("the command did not start within {limit:?}; try again");
     refused(ErrorKind::Timeout, message)
 }
 
@@ -132,7 +132,7 @@ fn no_such_command() -> Error {
     refused(ErrorKind::Invalid, message)
 }
 
-/// Moves bytes until the command ends; what the server says of its end.
+/// Copies input and output until the command ends, and returns the final status from the API server.
 async fn converse(mut process: AttachedProcess, io: ExecIo, tty: bool) -> Result<Status, Error> {
     let broken = || refused(ErrorKind::Unavailable, "command execution failed");
     let status = process.take_status().ok_or_else(broken)?;
@@ -145,12 +145,12 @@ async fn converse(mut process: AttachedProcess, io: ExecIo, tty: bool) -> Result
     let mut input = Box::pin(input);
     let mut output = Box::pin(output);
     let mut fed = false;
-    // The output decides when it is over: the input may never end.
+    // The end of the output ends the command: the input may never end.
     loop {
         tokio::select! {
             done = &mut output => {
                 done.map_err(|e| {
-                    refused(ErrorKind::Unavailable, "the reader of the command is gone").with_source(e)
+                    refused(ErrorKind::Unavailable, "the reader of the output disconnected").with_source(e)
                 })?;
                 break;
             }
@@ -160,7 +160,7 @@ async fn converse(mut process: AttachedProcess, io: ExecIo, tty: bool) -> Result
     status.await.ok_or_else(broken)
 }
 
-/// Output to whoever reads it; an error when nobody does.
+/// Copies output to its reader.
 async fn deliver(
     from: Option<impl AsyncRead + Unpin>,
     mut to: Box<dyn AsyncWrite + Send + Unpin>,
@@ -175,13 +175,13 @@ async fn deliver(
             return Ok(());
         };
         to.write_all(bytes).await?;
-        // A prompt has no line end and must be seen at once.
+        // A prompt has no newline and must be shown at once.
         to.flush().await?;
     }
 }
 
-/// Input to the command, and its end. A terminal has no end: closing it would lose its output, and who types
-/// has a key for it.
+/// Copies input to the command and closes it at its end. The input of a terminal stays open: closing it would end
+/// the output, and the user can type the end-of-file key.
 async fn feed(
     from: Option<Box<dyn AsyncRead + Send + Unpin>>,
     to: Option<impl AsyncWrite + Unpin>,
@@ -190,7 +190,7 @@ async fn feed(
     let (Some(mut from), Some(mut to)) = (from, to) else {
         return;
     };
-    // A command may end before it read everything.
+    // The command may end before it has read all input.
     let _ = copy(&mut from, &mut to).await;
     if tty {
         std::future::pending::<()>().await;
@@ -210,7 +210,7 @@ async fn resize(
     }
 }
 
-/// The exit code that a final status gives.
+/// Returns the exit code in a final status.
 fn outcome(status: &Status) -> Result<i32, Error> {
     if status.status.as_deref() == Some("Success") {
         return Ok(0);
@@ -220,13 +220,13 @@ fn outcome(status: &Status) -> Result<i32, Error> {
     let code = codes.find_map(|c| c.message.as_deref()?.parse::<i32>().ok());
     let message = status.message.as_deref().unwrap_or_default();
     match code {
-        // Some runtimes say it with the code of a shell.
-        Some(126 | 127) if is_not_there(message) => Err(no_such_command()),
-        Some(0) | None if is_not_there(message) => Err(no_such_command()),
+        // Some runtimes report a missing executable with the exit code of a shell.
+        Some(126 | 127) if is_executable_missing(message) => Err(no_such_command()),
+        Some(0) | None if is_executable_missing(message) => Err(no_such_command()),
         Some(code) if code != 0 => Ok(code),
         _ => {
             let text = format!("command execution failed: {message}");
-            // It may have run: trying again could do it twice.
+            // The command may have run: a retry could run it twice.
             Err(refused(ErrorKind::Unavailable, text.trim_end_matches(": ")).permanent())
         }
     }

@@ -1,46 +1,46 @@
-//! Lines out of a stream of log bytes: cut where too long, and taken up after a cut connection where they were.
+//! Log lines from a stream of bytes. Long lines are split, and reading resumes after a broken connection.
 
 use k8s_openapi::jiff::Timestamp;
 
-/// No time stamp is longer.
+/// Upper limit of the length of a timestamp.
 const STAMP_MAX: usize = 40;
 
-/// The line being read.
+/// Line being read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Open {
+struct OpenLine {
     stamp: Option<Timestamp>,
-    /// Bytes of it given out as pieces already.
+    /// Bytes already returned as pieces.
     given: usize,
-    /// Bytes still to be passed over.
+    /// Bytes still to skip.
     pass: usize,
-    /// It was given out before the connection was cut.
+    /// Line already returned before the connection broke.
     again: bool,
 }
 
-/// How far the lines were given out.
+/// Position of the last returned line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark {
+struct Position {
     stamp: Timestamp,
-    /// Lines of that time.
+    /// Number of returned lines with this timestamp.
     lines: u32,
 }
 
-/// Takes bytes, gives lines. Every line of the stream begins with its time stamp and a space; what does not is not
-/// the container's, and is left out after lines that are.
+/// Splitter of a log stream into lines. Each line of the container starts with a timestamp and a space. Lines
+/// without a timestamp come from the node and are dropped after the first line of the container.
 #[derive(Debug)]
 pub(super) struct Lines {
     limit: usize,
     buffer: Vec<u8>,
-    open: Option<Open>,
-    mark: Option<Mark>,
-    /// After a cut: the mark then, and how many lines of its time came again.
-    replay: Option<(Mark, u32)>,
-    /// After a cut: the line that was given out in part.
-    part: Option<Open>,
+    open: Option<OpenLine>,
+    mark: Option<Position>,
+    /// After a broken connection: the position at that time, and the number of repeated lines with its timestamp.
+    replay: Option<(Position, u32)>,
+    /// After a broken connection: the partly returned line.
+    part: Option<OpenLine>,
 }
 
 impl Lines {
-    /// A line longer than `limit` bytes comes in pieces.
+    /// Creates a splitter that returns lines longer than `limit` bytes in pieces.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit: limit.max(4),
@@ -52,7 +52,7 @@ impl Lines {
         }
     }
 
-    /// Takes bytes; whole lines and pieces that are full go out.
+    /// Adds bytes, and appends complete lines and full pieces to `out`.
     pub(super) fn push(&mut self, mut bytes: &[u8], out: &mut Vec<String>) {
         while let Some(end) = bytes.iter().position(|&b| b == b'\n') {
             let (line, rest) = bytes.split_at(end);
@@ -63,47 +63,47 @@ impl Lines {
         self.extend(bytes, out);
     }
 
-    /// The stream is over in good order: what is left is a line too.
+    /// Handles the regular end of the stream: the remaining bytes are the last line.
     pub(super) fn end(&mut self, out: &mut Vec<String>) {
         if !self.buffer.is_empty() || self.open.is_some() {
             self.finish(out);
         }
     }
 
-    /// The connection was cut: the stream begins again, at [`Lines::since`] or before.
+    /// Handles a broken connection: the next stream starts at [`Lines::since`] or earlier.
     pub(super) fn cut(&mut self) {
-        // With its memory: the next connection may come late, or never.
+        // Frees the buffer too: the next connection may come late or never.
         self.buffer = Vec::new();
         if let Some(mut open) = self.open.take().filter(|open| !open.again) {
-            // What was still to be passed over was given out too.
+            // The skipped rest was returned earlier too.
             open.given += std::mem::take(&mut open.pass);
             self.part = Some(open).filter(|open| open.given > 0);
         }
         self.replay = self.mark.map(|mark| (mark, 0));
     }
 
-    /// From when on the stream is needed; `None` for all of it. In whole seconds: requests carry no more, and
-    /// are rounded where they should be cut.
+    /// Returns the time from which the stream is needed; `None` for the whole stream. Requests have whole seconds, so
+    /// the time is rounded down.
     pub(super) fn since(&self) -> Option<Timestamp> {
         let part = self.part.as_ref().and_then(|part| part.stamp);
         let stamp = self.mark.map(|mark| mark.stamp).or(part)?;
         Timestamp::from_second(stamp.as_second()).ok()
     }
 
-    /// Bytes of memory of the unfinished line.
+    /// Returns the memory of the unfinished line, in bytes.
     pub(super) const fn memory(&self) -> usize {
         self.buffer.capacity()
     }
 
     fn extend(&mut self, bytes: &[u8], out: &mut Vec<String>) {
         self.buffer.extend_from_slice(bytes);
-        // Until it is read the time stamp is part of the buffer.
+        // The buffer contains the timestamp until it is parsed.
         if self.buffer.len() > self.limit + STAMP_MAX {
             self.give_pieces(out);
         }
     }
 
-    /// Reads the time stamp once it is there.
+    /// Parses the timestamp once the buffer contains it.
     fn begin(&mut self) {
         if self.open.is_some() {
             return;
@@ -113,7 +113,7 @@ impl Lines {
             let text = std::str::from_utf8(self.buffer.get(..end)?).ok()?;
             Some((end, text.parse::<Timestamp>().ok()?))
         });
-        let mut open = Open::default();
+        let mut open = OpenLine::default();
         if let Some((end, stamp)) = stamp {
             self.buffer.drain(..=end);
             open.stamp = Some(stamp);
@@ -121,14 +121,14 @@ impl Lines {
             let part = self.part.take_if(|part| part.stamp == Some(stamp) && !open.again);
             open.pass = part.map_or(0, |part| part.given);
         } else {
-            // The node speaks, not the container: it writes into the stream what keeps it from reading. Who has
-            // lines of the container already learns nothing by it.
+            // The node writes its own errors into the stream. They are dropped once lines of the container were
+            // returned.
             open.again = self.mark.is_some();
         }
         self.open = Some(open);
     }
 
-    /// True for a line that was given out before the cut.
+    /// Returns true if the line was returned before the connection broke.
     fn came_before(&mut self, stamp: Timestamp) -> bool {
         let Some((mark, seen)) = &mut self.replay else {
             return false;
@@ -143,7 +143,7 @@ impl Lines {
         false
     }
 
-    /// Gives out pieces of the open line as long as more than a piece is there.
+    /// Returns pieces of the open line while the buffer holds more than one piece.
     fn give_pieces(&mut self, out: &mut Vec<String>) {
         self.begin();
         let limit = self.limit;
@@ -167,14 +167,14 @@ impl Lines {
         self.give_pieces(out);
         let open = self.open.take().unwrap_or_default();
         let mut rest = std::mem::take(&mut self.buffer);
-        // A terminal ends its lines with both.
+        // A terminal ends lines with `\r\n`.
         if rest.last() == Some(&b'\r') {
             rest.pop();
         }
         if open.again {
             return;
         }
-        // An empty line is a line; the empty rest of one that went out in pieces is not.
+        // An empty line counts, but not the empty rest of a line returned in pieces.
         if !rest.is_empty() || open.given == 0 {
             out.push(text(&rest));
         }
@@ -182,16 +182,16 @@ impl Lines {
             return;
         };
         self.mark = match self.mark {
-            Some(mark) if mark.stamp == stamp => Some(Mark {
+            Some(mark) if mark.stamp == stamp => Some(Position {
                 lines: mark.lines.saturating_add(1),
                 ..mark
             }),
-            _ => Some(Mark { stamp, lines: 1 }),
+            _ => Some(Position { stamp, lines: 1 }),
         };
     }
 }
 
-/// Where to cut: at the limit, or up to three bytes before it so that no character is cut.
+/// Returns the split position: the limit, or up to three bytes less to avoid splitting a character.
 fn boundary(bytes: &[u8], limit: usize) -> usize {
     let continues = |at: usize| bytes.get(at).is_some_and(|b| b & 0b1100_0000 == 0b1000_0000);
     let back = (0..4).find(|back| !continues(limit.saturating_sub(*back)));

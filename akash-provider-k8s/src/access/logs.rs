@@ -1,8 +1,8 @@
-//! Log lines of a lease: every replica that is there, and with `follow` those that come later.
+//! Log lines of a lease from all replicas, with `follow` also from later ones.
 
 use super::budget::Part;
 use super::lines::Lines;
-use super::pods::{Replica, has_begun, is_done, is_running, replicas};
+use super::pods::{Replica, has_started, is_done, is_running, replicas};
 use super::{Access, task_stream, touch};
 use crate::error::from_kube;
 use crate::state::asked_to_wait;
@@ -24,29 +24,29 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 const LOGS: &str = "logs";
-/// A longer line comes in pieces of this many bytes.
+/// Maximum length of a line, in bytes. Longer lines are returned in pieces.
 const LINE_MAX: usize = 1 << 20;
-/// Replicas read at the same time by one reader.
+/// Maximum number of replicas read concurrently by one reader.
 const REPLICAS_MAX: usize = 128;
-/// Batches of lines that wait for a slow reader; each is about as large as what one read gives.
+/// Maximum number of buffered batches. A batch has about the size of one read.
 const BATCHES_MAX: usize = 8;
-/// A stream that is silent for so long is opened again: the connection may be dead.
+/// Duration without data after which a stream is reopened, since the connection may be dead.
 const SILENCE: Duration = Duration::from_secs(120);
-/// After so long without one successful call a follower gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Longest wait between two calls for the logs of a replica.
+/// Duration without a successful call after which a follower stops.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
+/// Maximum back-off between two calls for the logs of a replica.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Lines, and the memory that they take until they are read.
+/// Lines, and the memory counted for them until they are read.
 type Batch = Result<(Vec<LogLine>, Part), Error>;
 type Sender = mpsc::Sender<Batch>;
 
 impl Access {
-    /// Log lines of a lease. The stream ends when the lease is torn down, and without `follow` at the last
-    /// line; dropping it ends every call it made.
+    /// Returns the log lines of a lease. With `follow`, the stream ends when the lease is torn down; without, after
+    /// the last line. Dropping the stream ends its calls.
     ///
     /// # Errors
-    /// `NotFound` for a lease or a service that is unknown, `Unavailable` while the cluster is not being watched.
+    /// `NotFound` for an unknown lease or service, `Unavailable` while the watches are not synchronized.
     pub fn logs(
         &self,
         lease: &LeaseId,
@@ -66,7 +66,7 @@ impl Access {
                 Err(error) => (vec![Err(error)], None),
             };
             stream::iter(lines).inspect(move |_| {
-                // Released with the last line.
+                // Released after the last line.
                 let _held = &memory;
             })
         });
@@ -74,7 +74,7 @@ impl Access {
     }
 }
 
-/// One reader of the logs of a lease.
+/// Reader of the logs of a lease.
 #[derive(Clone)]
 struct Reader {
     access: Access,
@@ -85,7 +85,7 @@ struct Reader {
 
 impl Reader {
     async fn run(self, sender: Sender) {
-        // Before the first look, so that no change falls between the two.
+        // Subscribes before the first read, so that no change is missed between the two.
         let mut touched = self.access.state.touched();
         let mut begun: BTreeSet<String> = BTreeSet::new();
         let mut reading = JoinSet::new();
@@ -97,17 +97,17 @@ impl Reader {
                 .filter(|r| !begun.contains(&r.uid))
                 .collect::<Vec<_>>()
             {
-                // The others begin when one of these ends.
+                // The others start when one of these ends.
                 if reading.len() >= REPLICAS_MAX {
                     break;
                 }
                 begun.insert(replica.uid.clone());
-                // Whoever comes later is wanted from the beginning.
+                // A later replica is read from its start.
                 let tail = if first { self.options.tail_lines } else { None };
                 reading.spawn(ReplicaReader::new(self.clone(), replica, tail).run(sender.clone()));
             }
             let waiting = reading.len() >= REPLICAS_MAX;
-            // Those that only wait for their turn were there at first.
+            // Replicas that wait for a free slot belong to the first batch.
             first = first && waiting;
             let over = self.access.is_over(&self.namespace);
             if reading.is_empty() && (over || !self.options.follow) {
@@ -121,27 +121,27 @@ impl Reader {
         }
     }
 
-    /// Replicas that have logs.
+    /// Returns the replicas that have logs.
     fn ready_to_read(&self) -> Vec<Replica> {
         let view = self.access.state.lease_in(&self.namespace);
         let all = replicas(&view, &self.options.services);
         let begun = |replica: &Replica| {
             let pod = view.pods.get(&replica.name);
-            pod.is_some_and(|pod| has_begun(pod, replica.container.as_deref()))
+            pod.is_some_and(|pod| has_started(pod, replica.container.as_deref()))
         };
         all.into_iter().filter(begun).collect()
     }
 }
 
-/// Why a stream of a replica ended.
+/// Reason for the end of the stream of a replica.
 enum End {
-    /// In order, as far as the API server says.
+    /// The API server ended the stream.
     Eof,
-    /// The reader is gone.
+    /// The reader was dropped.
     Dropped,
-    /// The connection broke, or fell silent.
+    /// The connection broke or was silent for too long.
     Cut,
-    /// The tenant's memory for log lines is used up.
+    /// The tenant exceeds its memory for log lines.
     Refused(Error),
 }
 
@@ -149,13 +149,13 @@ fn memory_of(line: &LogLine) -> usize {
     size_of::<LogLine>() + line.name.len() + line.message.len()
 }
 
-/// One reader of the logs of one replica.
+/// Reader of the logs of one replica.
 struct ReplicaReader {
     reader: Reader,
     replica: Replica,
     tail: Option<u64>,
     lines: Lines,
-    /// Memory of the unfinished line.
+    /// Memory counted for the unfinished line.
     memory: Part,
     back_off: ExponentialBackoff,
 }
@@ -185,11 +185,15 @@ impl ReplicaReader {
         let access = self.reader.access.clone();
         let pods: Api<Pod> = Api::namespaced(access.client.clone(), &self.reader.namespace);
         let follow = self.reader.options.follow;
-        let patience = if follow { PATIENCE } else { access.call_timeout };
+        let patience = if follow {
+            GIVE_UP_AFTER
+        } else {
+            access.call_timeout
+        };
         let mut touched = access.state.touched();
         let mut worked = Instant::now();
         loop {
-            // What the caches say of the replica before the call: an end after that is the end.
+            // State of the replica before the call: if it had ended, the end of the stream is final.
             let ended = !self.runs();
             let wait = match self.open(&pods, access.call_timeout).await {
                 Ok(stream) => {
@@ -205,9 +209,9 @@ impl ReplicaReader {
                         End::Cut => Some(Duration::ZERO),
                     }
                 }
-                // The pod is gone, and its log with it.
+                // The pod and its log are deleted.
                 Err(kube::Error::Api(status)) if status.code == 404 => return,
-                // The container has not begun, or its log is gone.
+                // The container has not started, or its log is deleted.
                 Err(kube::Error::Api(status)) if status.code == 400 => {
                     if !follow || !self.may_run() {
                         return;
@@ -227,11 +231,11 @@ impl ReplicaReader {
                 }
             };
             self.lines.cut();
-            // Nothing is left to count, so it is not refused.
+            // A decrease cannot fail.
             let _ = self.memory.resize(self.lines.memory());
             let least = self.back_off.next().unwrap_or(WAIT_MAX);
             sleep(least.max(wait.unwrap_or_default())).await;
-            // Without anything to read, nothing changes until the replica does.
+            // Without a log to read, waits for a change of the replica.
             if wait.is_none() && !self.runs() && self.may_run() {
                 let _ = timeout(SILENCE, touch(&mut touched, &self.reader.namespace)).await;
             }
@@ -240,7 +244,7 @@ impl ReplicaReader {
 
     async fn open(&self, pods: &Api<Pod>, limit: Duration) -> kube::Result<impl AsyncBufRead + Send + use<>> {
         let since = self.lines.since();
-        // After a cut all of the rest is wanted.
+        // After a broken connection, the whole rest is needed.
         let tail = self.tail.filter(|_| since.is_none());
         let params = LogParams {
             container: self.replica.container.clone(),
@@ -252,7 +256,7 @@ impl ReplicaReader {
         };
         match timeout(limit, pods.log_stream(&self.replica.name, &params)).await {
             Ok(answer) => answer,
-            // Counts as a broken connection: it is tried again.
+            // Handled as a broken connection, with a retry.
             Err(elapsed) => Err(kube::Error::Service(elapsed.into())),
         }
     }
@@ -276,7 +280,7 @@ impl ReplicaReader {
                 }
             };
             if !lines.is_empty() {
-                // A stream that opens and gives nothing must not shorten the waits.
+                // Only data reset the back-off: a stream may open and return nothing.
                 self.back_off = back_off();
                 let name = &self.replica.name;
                 let line = |message| LogLine {
@@ -307,16 +311,16 @@ impl ReplicaReader {
         (pod.metadata.uid.as_ref() == Some(&self.replica.uid)).then(|| Arc::clone(pod))
     }
 
-    /// The container runs now.
+    /// Returns true while the container runs.
     fn runs(&self) -> bool {
         let container = self.replica.container.as_deref();
         self.pod().is_some_and(|pod| is_running(&pod, container))
     }
 
-    /// The container may begin again.
+    /// Returns true if the container can start again.
     fn may_run(&self) -> bool {
         let going = |pod: &Pod| pod.metadata.deletion_timestamp.is_some();
-        // While the caches are not up to date nothing is taken for over.
+        // Outdated caches prove no end.
         self.pod().is_some_and(|pod| !is_done(&pod) && !going(&pod)) || !self.reader.access.state.known()
     }
 }

@@ -1,9 +1,9 @@
-//! The pods of a service: pure functions.
+//! Selection of the pods of a service, as pure functions.
 
 use crate::state::{LeaseView, pod_service};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-/// A replica as log readers and commands need to know it.
+/// Replica of a service, as log readers and commands use it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Replica {
     pub(super) name: String,
@@ -13,7 +13,7 @@ pub(super) struct Replica {
     pub(super) container: Option<String>,
 }
 
-/// Replicas of some services (all where none is named), sorted by name.
+/// Returns the replicas of `services`, or of all services if empty, sorted by name.
 pub(super) fn replicas(view: &LeaseView, services: &[String]) -> Vec<Replica> {
     let pods = view.pods.iter();
     pods.filter_map(|(name, pod)| {
@@ -29,36 +29,35 @@ pub(super) fn replicas(view: &LeaseView, services: &[String]) -> Vec<Replica> {
     .collect()
 }
 
-/// The service's own container is called as the service; others are injected by the cluster.
+/// Returns the container with the name of the service, or the first one: the cluster may inject containers.
 fn container(pod: &Pod, service: &str) -> Option<String> {
     let containers = pod.spec.as_ref().map_or(&[][..], |s| &s.containers);
     let own = containers.iter().find(|c| c.name == service);
     own.or_else(|| containers.first()).map(|c| c.name.clone())
 }
 
-/// Status of a container of a pod.
 fn status_of<'a>(pod: &'a Pod, container: Option<&str>) -> Option<&'a ContainerStatus> {
     let mut all = pod.status.as_ref()?.container_statuses.iter().flatten();
     all.find(|c| container.is_none_or(|name| c.name == name))
 }
 
-/// True when a container began at least once, so that there are logs.
-pub(super) fn has_begun(pod: &Pod, container: Option<&str>) -> bool {
+/// Returns true if the container started at least once, so that it has logs.
+pub(super) fn has_started(pod: &Pod, container: Option<&str>) -> bool {
     let Some(status) = status_of(pod, container) else {
         return false;
     };
     let state = status.state.as_ref();
-    // It may wait for its next start: the log of the one before is there.
+    // A container that waits for a restart still has the log of its last run.
     status.restart_count > 0 || state.is_some_and(|s| s.running.is_some() || s.terminated.is_some())
 }
 
-/// True when a container runs now.
+/// Returns true if the container runs.
 pub(super) fn is_running(pod: &Pod, container: Option<&str>) -> bool {
     let state = status_of(pod, container).and_then(|c| c.state.as_ref());
     state.is_some_and(|s| s.running.is_some())
 }
 
-/// True when no container of a pod will begin any more.
+/// Returns true if the pod has ended and starts no more containers.
 pub(super) fn is_done(pod: &Pod) -> bool {
     matches!(phase(pod), "Succeeded" | "Failed")
 }
@@ -77,7 +76,7 @@ fn is_ready(pod: &Pod) -> bool {
         .any(|c| c.type_ == "Ready" && c.status == "True")
 }
 
-/// Why no command can run in a service.
+/// Reason why a service cannot run a command. The texts equal those of the Go provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreachable {
     #[error("no such service exists with that name")]
@@ -94,7 +93,7 @@ pub(super) enum Unreachable {
     OutOfRange(usize),
 }
 
-/// The replica of a number, counted by name over those that are not going.
+/// Returns the replica with index `number`, by name, among those that are not being deleted.
 pub(super) fn pick(view: &LeaseView, service: &str, number: u32) -> Result<Replica, Unreachable> {
     if !crate::state::has_service(view, service) {
         return Err(Unreachable::NoService);

@@ -1,4 +1,4 @@
-//! The calls to the API server that an apply is made of, each with its limit.
+//! API calls of an apply, each with a timeout.
 
 use super::item::{Data, Id, Kind, data_of};
 use super::plan::Delete;
@@ -18,27 +18,27 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Tries at an object that others write at the same time: a controller writes the status several times in a rollout.
+/// Attempts to change an object that others write concurrently: controllers write the status several times in a rollout.
 const TRIES: usize = 6;
-/// What an apply takes.
+/// Rights needed for a server-side apply.
 const APPLY: [&str; 2] = ["create", "patch"];
 
-/// What of the objects of a list is read.
+/// Part of the objects of a list that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// Their metadata and nothing else.
+    /// Metadata only.
     Metadata,
-    /// That, and hashes of their data.
+    /// Metadata and hashes of the data.
     Data,
 }
 
-/// Calls of one operation.
+/// API calls of one operation.
 #[derive(Clone)]
 pub(crate) struct Calls {
     client: Client,
     limit: Duration,
     operation: &'static str,
-    /// Whose calls are made by the one of several that leads.
+    /// Restriction of writes to the leader, if there is an election.
     gate: Option<LeadershipGate>,
 }
 
@@ -60,14 +60,13 @@ impl Calls {
         }
     }
 
-    /// The same by whoever leads alone: nothing is written or deleted while the gate is shut, and what is applied has the
-    /// term.
+    /// Returns calls that write and delete only while the gate reports leadership. Applied objects carry the term.
     pub(crate) fn guarded(self, gate: LeadershipGate) -> Self {
         let gate = Some(gate);
         Self { gate, ..self }
     }
 
-    /// The term that is to be written; `None` without an election.
+    /// Returns the term to write; `None` without an election.
     fn term(&self) -> Result<Option<u64>, Error> {
         let Some(gate) = &self.gate else {
             return Ok(None);
@@ -75,7 +74,7 @@ impl Calls {
         match gate.term() {
             Some(term) => Ok(Some(term).filter(|term| *term > 0)),
             None => {
-                let message = "this one does not lead any more: nothing is written";
+                let message = "this instance does not lead any more; the write was not sent";
                 Err(Error::new(ErrorKind::Conflict, self.operation, message).transient())
             }
         }
@@ -93,7 +92,7 @@ impl Calls {
         self.operation
     }
 
-    /// Without a namespace of the whole cluster.
+    /// Returns the API of a namespace, or of the whole cluster if `namespace` is empty.
     fn api(&self, resource: &ApiResource, namespace: &str) -> Api<DynamicObject> {
         let client = self.client.clone();
         if namespace.is_empty() {
@@ -102,12 +101,12 @@ impl Calls {
         Api::namespaced_with(client, namespace, resource)
     }
 
-    /// An error of one object says which.
+    /// Adds the object to an error.
     fn failed(&self, what: &str, error: kube::Error) -> Error {
         let error = from_kube(self.operation, error);
         let message = format!("{what}: {error}");
         let named = Error::new(error.kind(), self.operation, message);
-        // Whether trying again may help is not in the kind alone.
+        // The kind of an error alone does not determine if it is transient.
         let named = if error.is_transient() {
             named.transient()
         } else {
@@ -120,13 +119,13 @@ impl Calls {
         match tokio::time::timeout(self.limit, call).await {
             Ok(answer) => answer.map_err(|e| self.failed(what, e)),
             Err(_) => {
-                let message = format!("{what}: no answer of the API server within {:?}", self.limit);
+                let message = format!("{what}: no response from the API server within {:?}", self.limit);
                 Err(Error::new(ErrorKind::Timeout, self.operation, message))
             }
         }
     }
 
-    /// Server-side apply of an object; what we owned and left out goes.
+    /// Applies an object (server-side apply). Fields of an earlier apply that are missing in `body` are removed.
     pub(crate) async fn apply(
         &self,
         kind: Kind,
@@ -134,12 +133,12 @@ impl Calls {
         name: &str,
         body: &Value,
     ) -> Result<ObjectMeta, Error> {
-        // Fields that others took are taken back: what is recorded decides.
+        // Forced: the record decides, so fields of other managers are taken back.
         let params = PatchParams::apply(MANAGER).force();
         self.apply_as(&params, &kind.resource(), ns, name, body).await
     }
 
-    /// Makes an object; a conflict where there is one of its name.
+    /// Creates an object. Returns a conflict if the name exists.
     pub(crate) async fn create(
         &self,
         resource: &ApiResource,
@@ -162,7 +161,7 @@ impl Calls {
         }
     }
 
-    /// An object; `None` where there is none.
+    /// Returns an object, or `None` if it does not exist.
     pub(crate) async fn get(
         &self,
         resource: &ApiResource,
@@ -177,7 +176,7 @@ impl Calls {
         }
     }
 
-    /// Server-side apply of an object that nobody else has a field of.
+    /// Applies an object with fields of no other manager (server-side apply).
     pub(crate) async fn apply_new(
         &self,
         resource: &ApiResource,
@@ -189,7 +188,7 @@ impl Calls {
             .await
     }
 
-    /// Server-side apply of an object that is there; not of another one that has its name by then.
+    /// Applies an existing object (server-side apply). Fails if another object has the name now.
     pub(crate) async fn apply_again(
         &self,
         resource: &ApiResource,
@@ -217,7 +216,7 @@ impl Calls {
         self.patched(&APPLY, (resource, ns, name), params, &patch).await
     }
 
-    /// The same body, with the term it is written in where there is an election.
+    /// Adds the term of the leader to an object, if there is an election.
     fn with_term<'a>(&self, mut body: Cow<'a, Value>) -> Result<Cow<'a, Value>, Error> {
         if let Some(term) = self.term()? {
             body.to_mut()["metadata"]["annotations"][labels::OPERATOR_TERM] = Value::from(term.to_string());
@@ -225,7 +224,7 @@ impl Calls {
         Ok(body)
     }
 
-    /// Patches one object, for which these rights are needed.
+    /// Patches an object. `verbs` are the required rights.
     async fn patched(
         &self,
         verbs: &'static [&'static str],
@@ -242,8 +241,8 @@ impl Calls {
         }
     }
 
-    /// Changes some metadata of an object of the whole cluster, where nobody has written it since `version`: one that
-    /// was deposed, and whose write comes late, must not undo a newer one. Else it is a conflict.
+    /// Changes metadata of a cluster-scoped object, unless it was written since `version`. A late write of a former
+    /// leader must not undo a newer write: it returns a conflict.
     pub(crate) async fn change_at(
         &self,
         manager: &str,
@@ -264,7 +263,7 @@ impl Calls {
             .await
     }
 
-    /// Merge patch of an object of a lease. Fails if the patch carries the uid of another object.
+    /// Sends a merge patch for an object of a lease. Fails if the patch carries the uid of another object.
     pub(crate) async fn restore(
         &self,
         resource: &ApiResource,
@@ -282,7 +281,7 @@ impl Calls {
             .await
     }
 
-    /// Deletes exactly this version of an object. A missing or changed object is no error.
+    /// Deletes one version of an object. Succeeds if the object is missing or changed.
     pub(crate) async fn delete_version(&self, kind: Kind, ns: &str, meta: &ObjectMeta) -> Result<(), Error> {
         let name = meta.name.as_deref().unwrap_or_default();
         let only = Preconditions {
@@ -293,7 +292,7 @@ impl Calls {
             .await
     }
 
-    /// Who an object is; `None` where there is none.
+    /// Returns the metadata of an object, or `None` if it does not exist.
     pub(crate) async fn metadata(
         &self,
         resource: &ApiResource,
@@ -309,7 +308,7 @@ impl Calls {
         }
     }
 
-    /// Server-side apply of a namespace.
+    /// Applies a namespace (server-side apply).
     pub(crate) async fn apply_namespace(&self, name: &str, body: &Value) -> Result<(), Error> {
         let api = Api::<Namespace>::all(self.client.clone());
         let params = PatchParams::apply(MANAGER).force();
@@ -324,7 +323,7 @@ impl Calls {
         }
     }
 
-    /// A 403 is a right that is missing, or admission that refuses.
+    /// Explains a 403: a missing right, or a denial by admission.
     async fn judged(
         &self,
         error: Error,
@@ -340,12 +339,12 @@ impl Calls {
         rights::judged(&self.client, self.limit, &attempt, error).await
     }
 
-    /// The fields of the provider that made an object become ours. An object that is gone has none.
+    /// Makes the provider the manager of the fields of an adopted object. Succeeds if the object is missing.
     pub(crate) async fn take_over(&self, kind: Kind, ns: &str, name: &str) -> Result<(), Error> {
         self.take_over_as(&kind.resource(), ns, name).await
     }
 
-    /// The same of an object of any kind.
+    /// Like [`take_over`](Self::take_over), for any kind.
     pub(crate) async fn take_over_as(
         &self,
         resource: &ApiResource,
@@ -371,25 +370,25 @@ impl Calls {
             tries += 1;
             match answer {
                 Ok(Ok(_)) => return Ok(()),
-                // Others write to the object all the time: it is read again.
+                // A concurrent write; the object is read again.
                 Ok(Err(kube::Error::Api(status))) if status.is_conflict() && tries < TRIES => {}
                 Ok(Err(error)) => {
                     let error = self.failed(&what, error);
-                    // Another writer was faster each time; a later deploy succeeds.
+                    // Every attempt met a concurrent write; a later deploy succeeds.
                     if error.kind() == ErrorKind::Conflict {
                         return Err(error.transient());
                     }
                     return Err(self.judged(error, &["patch"], resource, ns).await);
                 }
                 Err(_) => {
-                    let message = format!("{what}: no answer of the API server within {:?}", self.limit);
+                    let message = format!("{what}: no response from the API server within {:?}", self.limit);
                     return Err(Error::new(ErrorKind::Timeout, self.operation, message));
                 }
             }
         }
     }
 
-    /// Deletes an object; one that is gone, or is another one by now, is fine. Its pods go first.
+    /// Deletes an object, after its pods. Succeeds if the object is missing or another one has its name.
     pub(crate) async fn delete(
         &self,
         kind: Kind,
@@ -401,7 +400,7 @@ impl Calls {
         self.delete_as(&kind.resource(), ns, name, uid, policy).await
     }
 
-    /// The same of an object of any kind.
+    /// Like [`delete`](Self::delete), for any kind.
     pub(crate) async fn delete_as(
         &self,
         resource: &ApiResource,
@@ -441,13 +440,13 @@ impl Calls {
                 Err(self.judged(error, &["delete"], resource, ns).await)
             }
             Err(_) => {
-                let message = format!("{what}: no answer of the API server within {:?}", self.limit);
+                let message = format!("{what}: no response from the API server within {:?}", self.limit);
                 Err(Error::new(ErrorKind::Timeout, self.operation, message))
             }
         }
     }
 
-    /// The objects of a kind with our labels.
+    /// Lists the objects of a kind with the labels of the provider.
     pub(crate) async fn ours(&self, kind: Kind, ns: &str) -> Result<Vec<Delete>, Error> {
         let found = self.listed(kind, Some(ns), Read::Metadata).await?;
         let named = found.into_iter().map(|(meta, _)| Delete {
@@ -460,8 +459,8 @@ impl Calls {
         Ok(named.collect())
     }
 
-    /// The objects of a kind with our labels, of one namespace or of all, page by page; data only where `parts` asks
-    /// for them.
+    /// Lists the objects of a kind with the labels of the provider, page by page, in one namespace or in all. `parts`
+    /// selects whether data is read.
     pub(crate) async fn listed(
         &self,
         kind: Kind,
@@ -475,7 +474,7 @@ impl Calls {
         self.selected(kind, ns, &selector, parts).await
     }
 
-    /// The same with a selector.
+    /// Like [`listed`](Self::listed), with a label selector.
     pub(crate) async fn selected(
         &self,
         kind: Kind,
@@ -511,7 +510,7 @@ impl Calls {
     }
 }
 
-/// The precondition failed: the object of that name is another one by now.
+/// Returns true if a precondition failed, because another object has the name now.
 fn is_other(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_conflict())
 }
@@ -523,7 +522,7 @@ mod tests {
     use serde_json::json;
 
     #[tokio::test]
-    async fn whoever_does_not_lead_writes_and_deletes_nothing() {
+    async fn an_instance_that_does_not_lead_writes_and_deletes_nothing() {
         let nobody = tower::service_fn(async |request: http::Request<Body>| {
             let asked = format!("{} {}", request.method(), request.uri());
             Err::<http::Response<Body>, _>(std::io::Error::other(asked))
@@ -547,7 +546,7 @@ mod tests {
         for refused in [write().await, delete().await] {
             assert_eq!(refused.kind(), ErrorKind::Conflict, "{refused}");
         }
-        // Whoever leads gets as far as the wire.
+        // The leader sends the request.
         gate.set(true);
         for asked in [write().await, delete().await] {
             assert_eq!(asked.kind(), ErrorKind::Unavailable, "{asked}");

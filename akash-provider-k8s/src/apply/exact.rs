@@ -1,15 +1,14 @@
-//! Compares a live object with the rendered one, field by field, and makes the patch that restores it.
+//! Exact comparison of a live object with the rendered one, and the patch that restores it.
 //!
-//! The fields of `roots` are exact: a field that is missing, different or added is a difference. Of labels,
-//! annotations and all other fields only the rendered part counts. Values that the API server fills in are in
-//! `POD` and `SPEC`.
+//! In the fields of `roots`, a missing, different or added field is a difference. In labels, annotations and all other
+//! fields, only the rendered part counts. `POD` and `SPEC` list the values that the API server fills in.
 
 use super::item::Kind;
 use super::subset::quantity;
 use crate::labels;
 use serde_json::{Map, Value};
 
-/// JSON of a value that the API server fills in; [`ANY`] for a value that it allocates.
+/// JSON of a value that the API server fills in; [`ANY`] for an allocated value.
 type Filled = &'static str;
 const ANY: Filled = "";
 
@@ -59,7 +58,7 @@ const SPEC: [(Kind, &str, Filled); 17] = [
     (Kind::Service, "spec.sessionAffinity", r#""None""#),
 ];
 
-/// Fields with a `false` that differs from a missing value: their default is `true`, or depends on other objects.
+/// Fields in which `false` differs from a missing value, because the default is `true` or depends on other objects.
 const FALSE_COUNTS: [&str; 5] = [
     "allowPrivilegeEscalation",
     "automountServiceAccountToken",
@@ -68,10 +67,10 @@ const FALSE_COUNTS: [&str; 5] = [
     "runAsNonRoot",
 ];
 
-/// Maps of quantities, which the API server writes in its own way.
+/// Maps of quantities, which the API server normalizes.
 const QUANTITIES: [&str; 3] = ["hard", "limits", "requests"];
 
-/// Top-level fields that are compared exactly.
+/// Returns the top-level fields that are compared exactly.
 pub(crate) const fn roots(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::NetworkPolicy | Kind::ResourceQuota | Kind::Deployment | Kind::StatefulSet | Kind::Service => {
@@ -80,7 +79,7 @@ pub(crate) const fn roots(kind: Kind) -> &'static [&'static str] {
         Kind::ServiceAccount => &["automountServiceAccountToken"],
         Kind::Role => &["rules"],
         Kind::RoleBinding => &["roleRef", "subjects"],
-        // The data of a Secret are compared by their hashes.
+        // Secrets are compared by the hashes of their data.
         Kind::Secret => &[],
     }
 }
@@ -109,7 +108,7 @@ pub fn replacement(kind: Kind, wanted: &Value, live: &Value) -> Value {
     patch
 }
 
-/// Returns the live object without the values that the API server fills in. Fields of `wanted` stay.
+/// Returns the live object without the values that the API server fills in. Fields of `wanted` remain.
 pub(crate) fn without_defaults(kind: Kind, wanted: &Value, live: &Value) -> Value {
     Comparison::new(kind).stripped(wanted, live)
 }
@@ -125,7 +124,7 @@ impl Comparison {
         Self { kind, path }
     }
 
-    /// True at the first difference, with its path left in `path`.
+    /// Returns true at the first difference; `path` then holds its path.
     fn differs(&mut self, wanted: &Value, live: Option<&Value>) -> bool {
         let Some(live) = live.filter(|live| !live.is_null()) else {
             return !may_be_omitted(self.key(), wanted);
@@ -187,7 +186,7 @@ impl Comparison {
                     }
                 }
             }
-            // A difference leaves its path behind.
+            // `differs` leaves the path of the difference.
             self.path.truncate(depth - 1);
         }
         let surplus = live
@@ -203,7 +202,7 @@ impl Comparison {
                 let mut stripped = Map::new();
                 for (key, value) in fields {
                     let inner = wanted.get(key).unwrap_or(&Value::Null);
-                    // The older name of the same field.
+                    // Deprecated alias of the same field.
                     let is_alias = key == "serviceAccount" && fields.get("serviceAccountName") == Some(value);
                     if inner.is_null() && (is_alias || self.is_default(key, value)) {
                         continue;
@@ -232,18 +231,18 @@ impl Comparison {
         }
     }
 
-    /// True for a field of the live object that others added: it was not rendered, and is no default.
+    /// Returns true for a field that others added: not rendered and no default.
     fn is_surplus(&self, wanted: &Map<String, Value>, key: &str, value: &Value) -> bool {
         if value.is_null() || wanted.get(key).is_some_and(|wanted| !wanted.is_null()) {
             return false;
         }
         let root = self.path.first().map_or(key, String::as_str);
-        // Annotations of a template are those of others, such as the time of a restart.
+        // Others may annotate a template, for example with the time of a restart.
         let is_metadata = key == "metadata" || self.path.iter().any(|part| part == "metadata");
         if !roots(self.kind).contains(&root) || is_metadata {
             return false;
         }
-        // The older name of the same field.
+        // Deprecated alias of the same field.
         if key == "serviceAccount" && wanted.get("serviceAccountName") == Some(value) {
             return false;
         }
@@ -273,13 +272,13 @@ impl Comparison {
     }
 }
 
-/// The version label names the time of a write, not its content.
+/// Returns the rendered fields, without the version label, which changes at each write.
 fn rendered(wanted: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
     let fields = wanted.iter().filter(|(_, value)| !value.is_null());
     fields.filter(|(key, _)| *key != labels::MANIFEST_VERSION)
 }
 
-/// True for a value that the API server may leave out.
+/// Returns true if the API server may omit the value.
 fn may_be_omitted(key: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,

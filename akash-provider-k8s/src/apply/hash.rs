@@ -1,24 +1,24 @@
-//! One text for one content: a hash of JSON that does not depend on the order of keys.
+//! Hash of JSON content that does not depend on the order of keys.
 
 use crate::labels;
 use data_encoding::HEXLOWER;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Bytes of SHA-256 that are kept: enough that two contents of one object never meet.
+/// Bytes of the SHA-256 hash in use: enough to avoid collisions between contents of one object.
 const BYTES: usize = 16;
 
-/// Hash of a rendered object. Its version label does not count: it says when, not what.
+/// Returns the hash of a rendered object without its version label, which changes at each write.
 #[must_use]
-pub fn of(value: &Value) -> String {
+pub fn hash_value(value: &Value) -> String {
     let mut hasher = Sha256::new();
     feed(&mut hasher, value);
     finish(hasher)
 }
 
-/// Hash of several texts, in their order.
+/// Returns the hash of several texts, in their order.
 #[must_use]
-pub fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+pub fn hash_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let mut hasher = Sha256::new();
     for text in texts {
         feed_text(&mut hasher, text);
@@ -32,7 +32,7 @@ fn finish(hasher: Sha256) -> String {
 }
 
 fn feed_text(hasher: &mut Sha256, text: &str) {
-    // With its length before it: `ab`, `c` and `a`, `bc` must differ.
+    // The length prefix distinguishes `ab`, `c` from `a`, `bc`.
     hasher.update(text.len().to_le_bytes());
     hasher.update(text);
 }
@@ -60,7 +60,7 @@ fn feed(hasher: &mut Sha256, value: &Value) {
             hasher.update(b"]");
         }
         Value::String(text) => {
-            // The letter tells the text `1` from the number 1.
+            // The letter distinguishes the text `1` from the number 1.
             hasher.update(b"s");
             feed_text(hasher, text);
         }
@@ -77,17 +77,17 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_content_counts_and_neither_order_nor_version() {
+    fn the_hash_depends_on_content_alone() {
         let one = json!({"a": 1, "b": [1, "2"], "labels": {"akash.network/manifest.resource.version": "7"}});
         let two = json!({"labels": {"akash.network/manifest.resource.version": "8"}, "b": [1, "2"], "a": 1});
-        assert_eq!(of(&one), of(&two));
+        assert_eq!(hash_value(&one), hash_value(&two));
         for other in [
             json!({"a": 1, "b": ["2", 1], "labels": {}}),
             json!({"a": "1", "b": [1, "2"], "labels": {}}),
             json!({"a": 1, "b": [1, "2"], "labels": {"c": ""}}),
             json!({"a": 1, "b": [[1], "2"], "labels": {}}),
         ] {
-            assert_ne!(of(&one), of(&other), "{other}");
+            assert_ne!(hash_value(&one), hash_value(&other), "{other}");
         }
     }
 }

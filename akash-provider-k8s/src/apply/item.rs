@@ -1,4 +1,4 @@
-//! One object of a lease, ready to be applied.
+//! Rendered object of a lease, ready to be applied.
 
 use super::{APPLIED_VERSION, KEPT, TEMPLATE_HASH, hash, subset::Lists};
 use crate::labels;
@@ -13,18 +13,18 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Kinds of the objects in a lease's namespace that are ours, in the order in which they are written.
+/// Kinds of the objects in the namespace of a lease, in the order in which they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Which traffic pods may have.
+    /// Allowed traffic of pods.
     NetworkPolicy,
     /// Quota of the namespace.
     ResourceQuota,
-    /// Login for a registry of images.
+    /// Login for an image registry.
     Secret,
     /// Account of a service.
     ServiceAccount,
-    /// What accounts may do.
+    /// Rights of an account.
     Role,
     /// Workload without persistent volumes.
     Deployment,
@@ -32,12 +32,12 @@ pub enum Kind {
     StatefulSet,
     /// Ports of a service, inside the lease or to the outside.
     Service,
-    /// Which account may do it.
+    /// Assignment of a Role to an account.
     RoleBinding,
 }
 
 impl Kind {
-    /// All of them, in the order in which they are written.
+    /// All kinds, in the order in which they are written.
     pub const ALL: [Self; 9] = [
         Self::NetworkPolicy,
         Self::ResourceQuota,
@@ -50,18 +50,18 @@ impl Kind {
         Self::RoleBinding,
     ];
 
-    /// When it is written.
+    /// Returns the stage in which objects of the kind are written.
     #[must_use]
-    pub const fn turn(self) -> Turn {
+    pub const fn stage(self) -> Stage {
         match self {
-            Self::NetworkPolicy | Self::Secret | Self::ServiceAccount | Self::Role => Turn::BeforePods,
-            Self::ResourceQuota => Turn::BeforeMorePods,
-            Self::Deployment | Self::StatefulSet => Turn::Pods,
-            Self::Service | Self::RoleBinding => Turn::Rest,
+            Self::NetworkPolicy | Self::Secret | Self::ServiceAccount | Self::Role => Stage::BeforePods,
+            Self::ResourceQuota => Stage::BeforeMorePods,
+            Self::Deployment | Self::StatefulSet => Stage::Pods,
+            Self::Service | Self::RoleBinding => Stage::Rest,
         }
     }
 
-    /// The watches hold objects of this kind.
+    /// Returns true if deploys compare objects of this kind with the watches.
     #[must_use]
     pub const fn is_watched(self) -> bool {
         matches!(
@@ -70,7 +70,7 @@ impl Kind {
         )
     }
 
-    /// The watch that holds objects of this kind; Secrets have none, and are never compared with one.
+    /// Returns the watch of the kind. Secrets have none.
     pub(crate) const fn watch(self) -> Option<crate::state::Kind> {
         use crate::state::Kind as Watch;
         match self {
@@ -86,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// Objects of this kind keep leases apart. They are restored first, whatever an operator chose for others.
+    /// Returns true if objects of this kind isolate leases. They are repaired first, also in the drift mode `report`.
     #[must_use]
     pub const fn is_isolation(self) -> bool {
         matches!(
@@ -95,19 +95,20 @@ impl Kind {
         )
     }
 
-    /// An object of this kind opens a lease, so that one that was not rendered is deleted.
+    /// Returns true if an object of this kind can weaken the isolation of a lease. Objects that were not rendered are
+    /// deleted.
     #[must_use]
     pub const fn opens(self) -> bool {
         matches!(self, Self::NetworkPolicy | Self::Role | Self::RoleBinding)
     }
 
-    /// Objects of this kind make pods; a deleted one stays until its pods are gone.
+    /// Returns true for kinds that create pods. A deleted workload exists until its pods are deleted.
     #[must_use]
     pub const fn is_workload(self) -> bool {
         matches!(self, Self::Deployment | Self::StatefulSet)
     }
 
-    /// Group, version and path of the kind.
+    /// Returns the API resource of the kind.
     #[must_use]
     pub fn resource(self) -> ApiResource {
         match self {
@@ -123,7 +124,7 @@ impl Kind {
         }
     }
 
-    /// May others add to lists of it?
+    /// Returns whether others may add to lists of the kind.
     #[must_use]
     pub const fn lists(self) -> Lists {
         if self.is_workload() || matches!(self, Self::Service) {
@@ -134,22 +135,21 @@ impl Kind {
     }
 }
 
-/// When an object is written. What has the same turn does not depend on each other.
+/// Stage of an apply. Objects of the same stage do not depend on each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Turn {
-    /// Must be there before the first pod.
+pub enum Stage {
+    /// Written before the first pod.
     BeforePods,
-    /// Must be there before an update makes more of them. The first ones may come before it, since it counts
-    /// them too.
+    /// Written before an update creates more pods. In a new namespace, [`Rest`](Self::Rest) is early enough.
     BeforeMorePods,
-    /// Makes pods; what those need is there by then.
+    /// Creates pods.
     Pods,
-    /// Leads to pods or gives them rights: may come after them.
+    /// Sends traffic to pods or gives them rights: can follow the pods.
     Rest,
 }
 
-impl Turn {
-    /// The turn in a namespace that is new, where nothing runs that an update could add to.
+impl Stage {
+    /// Returns the stage in a new namespace, in which an update cannot create additional pods.
     #[must_use]
     pub fn in_new_namespace(self) -> Self {
         if self == Self::BeforeMorePods {
@@ -160,7 +160,7 @@ impl Turn {
     }
 }
 
-/// An object's kind and name.
+/// Kind and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
     /// Kind of the object.
@@ -176,16 +176,16 @@ impl fmt::Display for Id {
 }
 
 impl Id {
-    /// True for the binding that gives the provider its rights in the namespace of a lease.
+    /// Returns true for the binding that gives the provider its rights in the namespace of a lease.
     pub(crate) fn is_access(&self) -> bool {
         self.kind == Kind::RoleBinding && self.name == ACCESS
     }
 
-    /// The id that [`Display`](fmt::Display) wrote.
+    /// Parses the output of [`Display`](fmt::Display).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, name) = text.split_once('/')?;
-        // Ledgers hold these names: a kind that is renamed would lose its objects.
+        // Ledgers store these names: renaming a kind would orphan its objects.
         let kind = Kind::ALL.into_iter().find(|k| format!("{k:?}") == kind)?;
         Some(Self {
             kind,
@@ -194,45 +194,45 @@ impl Id {
     }
 }
 
-/// Hash of each datum of a Secret, by its key.
+/// Hash of each data entry of a Secret, by its key.
 pub type Data = BTreeMap<String, String>;
 
-/// Hashes of the data of an object as the API server has it.
+/// Returns the hashes of the data of a live object.
 #[must_use]
 pub fn data_of(body: &Value) -> Data {
     let data = body.get("data").and_then(Value::as_object);
     let entries = data.into_iter().flatten();
     entries
-        .map(|(key, value)| (key.clone(), hash::of(value)))
+        .map(|(key, value)| (key.clone(), hash::hash_value(value)))
         .collect()
 }
 
-/// An object as rendered.
+/// Rendered object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
-    /// Kind and name, by which it is found again.
+    /// Kind and name of the object.
     pub id: Id,
     /// The object as rendered, without the annotations of an apply.
     pub body: Value,
-    /// Hash of the object without the data of a Secret: it is written where metadata are read.
+    /// Hash of the object without the data of a Secret, because readers of metadata can see the hash.
     pub hash: String,
-    /// Hash of each datum of a Secret. Nothing derived from a password is written anywhere; this stays in memory.
+    /// Hash of each data entry of a Secret, held in memory only. Nothing derived from a password is persisted.
     pub data: Data,
-    /// Hash of its pod template, where it has one.
+    /// Hash of the pod template of a workload.
     pub template_hash: Option<String>,
 }
 
 impl Item {
-    /// Of a rendered object.
+    /// Creates an item from a rendered object.
     #[must_use]
     pub fn new(kind: Kind, object: &impl Serialize) -> Self {
         let body = serde_json::to_value(object).unwrap_or_default();
         let name = body.pointer("/metadata/name").and_then(Value::as_str);
         let template = kind.is_workload().then(|| body.pointer("/spec/template"));
         let (hash, data) = if kind == Kind::Secret {
-            (hash::of(&without_data(&body)), data_of(&body))
+            (hash::hash_value(&without_data(&body)), data_of(&body))
         } else {
-            (hash::of(&body), Data::new())
+            (hash::hash_value(&body), Data::new())
         };
         Self {
             id: Id {
@@ -241,12 +241,12 @@ impl Item {
             },
             hash,
             data,
-            template_hash: template.flatten().map(hash::of),
+            template_hash: template.flatten().map(hash::hash_value),
             body,
         }
     }
 
-    /// The object with the annotations that let the next comparison be short.
+    /// Adds the annotations that simplify the next comparison. `kept` marks an adopted pod template.
     #[must_use]
     pub fn annotated(&self, mut body: Value, kept: bool) -> Value {
         let version = body
@@ -265,7 +265,7 @@ impl Item {
         body
     }
 
-    /// Nothing but the annotations: tells that the live object stands for this one as it is.
+    /// Returns an apply body with the annotations alone, which marks the live object as equal to this one.
     #[must_use]
     pub fn mark(&self) -> Value {
         let resource = self.id.kind.resource();
@@ -281,13 +281,13 @@ impl Item {
 fn without_data(body: &Value) -> Value {
     let mut bare = body.clone();
     if let Some(fields) = bare.as_object_mut() {
-        // A short password could be guessed from a hash that it is part of.
+        // A short password could be guessed from a hash that includes it.
         fields.remove("data");
     }
     bare
 }
 
-/// Everything in the namespace, in the order in which it is written.
+/// Returns all objects of the namespace, in the order in which they are written.
 #[must_use]
 pub fn items(objects: &LeaseObjects) -> Vec<Item> {
     let mut items = Vec::new();
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_read_back() {
+    fn ids_round_trip_through_their_text() {
         for kind in Kind::ALL {
             let id = Id {
                 kind,
@@ -326,22 +326,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_written_depends_on_a_password() {
+    fn persisted_values_do_not_depend_on_a_password() {
         let login = |password: &str| {
             let secret = json!({"metadata": {"name": "docker-creds-web"}, "data": {"login": password}});
             Item::new(Kind::Secret, &secret)
         };
         let (one, other) = (login("aHVudGVyMg=="), login("aHVudGVyMw=="));
         assert_eq!(one.hash, other.hash);
-        assert_ne!(one.data, other.data, "a new password is noticed");
+        assert_ne!(one.data, other.data, "a new password is a difference");
         let marks = |item: &Item| item.annotated(item.body.clone(), false)["metadata"].clone();
         assert_eq!(marks(&one), marks(&other));
     }
 
     #[test]
-    fn what_pods_need_comes_first() {
-        let of = |wanted: fn(Turn) -> bool| -> Vec<_> {
-            Kind::ALL.into_iter().filter(|k| wanted(k.turn())).collect()
+    fn objects_that_pods_need_come_first() {
+        let of = |wanted: fn(Stage) -> bool| -> Vec<_> {
+            Kind::ALL.into_iter().filter(|k| wanted(k.stage())).collect()
         };
         let guards = [
             Kind::NetworkPolicy,
@@ -349,12 +349,12 @@ mod tests {
             Kind::ServiceAccount,
             Kind::Role,
         ];
-        assert_eq!(of(|turn| turn.in_new_namespace() < Turn::Pods), guards);
-        let before_more = of(|turn| turn < Turn::Pods);
+        assert_eq!(of(|stage| stage.in_new_namespace() < Stage::Pods), guards);
+        let before_more = of(|stage| stage < Stage::Pods);
         assert!(guards.iter().all(|kind| before_more.contains(kind)));
         assert!(before_more.contains(&Kind::ResourceQuota) && before_more.len() == 5);
         assert_eq!(
-            of(|turn| turn == Turn::Pods),
+            of(|stage| stage == Stage::Pods),
             [Kind::Deployment, Kind::StatefulSet]
         );
     }

@@ -1,8 +1,8 @@
-//! Managed fields of an adopted object become ours.
+//! Takes over the managed fields of an adopted object.
 //!
-//! The Go provider writes by `Update` under its binary's name. As long as it is listed as the manager of a
-//! field, our apply cannot take the field away, and what a tenant removes would stay for ever. So its entries
-//! and ours are made one entry of ours, of the kind `Apply`; the API server does the rest.
+//! The Go provider writes with `Update`, with the name of its binary as field manager. While this manager owns a field,
+//! a server-side apply cannot remove the field. The take-over merges its entries and ours into one `Apply` entry of the
+//! provider.
 
 use crate::apply::MANAGER;
 use crate::labels;
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 const APPLY: &str = "Apply";
 const UPDATE: &str = "Update";
 
-/// The managed fields as they are to be; `None` when there is nothing to take over.
+/// Returns the managed fields after the take-over; `None` if there is nothing to take over.
 #[must_use]
 pub fn taken_over(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry>> {
     let makers: BTreeSet<&str> = entries
@@ -22,7 +22,7 @@ pub fn taken_over(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEnt
         .filter_map(manager)
         .collect();
     let is_theirs = |entry: &ManagedFieldsEntry| {
-        // The status has entries of its own, which belong to controllers.
+        // Entries of the status belong to controllers.
         entry.subresource.as_deref().unwrap_or_default().is_empty()
             && entry.operation.as_deref() == Some(UPDATE)
             && manager(entry).is_some_and(|name| name == MANAGER || makers.contains(name))
@@ -52,7 +52,7 @@ pub fn taken_over(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEnt
     Some(kept)
 }
 
-/// A merge patch that sets the managed fields if the object is still as it was read.
+/// Returns a merge patch that sets the managed fields if the object did not change since it was read.
 #[must_use]
 pub fn patch(resource_version: &str, entries: &[ManagedFieldsEntry]) -> Value {
     json!({"metadata": {"resourceVersion": resource_version, "managedFields": entries}})
@@ -62,7 +62,7 @@ fn manager(entry: &ManagedFieldsEntry) -> Option<&str> {
     entry.manager.as_deref()
 }
 
-/// Whoever wrote a label of the network made the object, or remade it.
+/// Returns true if the manager wrote a label of the network, and therefore created or rewrote the object.
 fn made_it(entry: &ManagedFieldsEntry) -> bool {
     let fields = entry.fields_v1.as_ref().map(|f| &f.0);
     let labels = fields.and_then(|f| f.get("f:metadata")?.get("f:labels")?.as_object());
@@ -70,7 +70,7 @@ fn made_it(entry: &ManagedFieldsEntry) -> bool {
     labels.is_some_and(|labels| labels.keys().any(|label| label.starts_with(&prefix)))
 }
 
-/// Field sets are nested maps; their union is the union of the maps.
+/// Merges a field set into another. Field sets are nested maps.
 fn merge(into: &mut Value, from: Option<&Value>) {
     if let (Value::Object(into), Some(Value::Object(from))) = (into, from) {
         for (key, value) in from {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_makers_entries_become_ours_and_no_others() {
+    fn takes_over_the_entries_of_the_creator_alone() {
         let entries = [
             entry("provider-services", UPDATE, "", labelled("f:replicas")),
             entry(
@@ -136,11 +136,11 @@ mod tests {
             "f:spec": {"f:replicas": {}, "f:template": {}},
         });
         assert_eq!(ours.fields_v1, Some(FieldsV1(wanted)));
-        assert_eq!(taken_over(&after), None, "a second time there is nothing to do");
+        assert_eq!(taken_over(&after), None, "a second take-over changes nothing");
     }
 
     #[test]
-    fn what_we_applied_ourselves_is_left_alone() {
+    fn applied_fields_are_not_taken_over() {
         let entries = [
             entry(MANAGER, APPLY, "", labelled("f:replicas")),
             entry("kubectl-edit", UPDATE, "", json!({"f:spec": {"f:replicas": {}}})),

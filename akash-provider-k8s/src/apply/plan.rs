@@ -1,12 +1,12 @@
-//! What has to be written so that the namespace holds what was rendered: pure.
+//! Plan of the writes and deletes that bring a namespace to its rendered objects, as a pure function.
 //!
 //! ```text
-//! watched:   no live object            → apply
-//!            another hash             → apply (adopted or repaired: take over first)
-//!            same hash, a difference  → patch, which also removes what others added
-//!            same hash, no difference → nothing
-//! unwatched: not there, another hash in the namespace's ledger, or another login → apply, else nothing
-//! left over: labelled as ours, not rendered     → delete
+//! watched:   missing                    → apply
+//!            different hash             → apply (adopted or repaired: take over the managed fields first)
+//!            same hash, a difference    → patch, which also removes additions of others
+//!            same hash, no difference   → nothing
+//! unwatched: missing, different hash in the ledger, or different login → apply, else nothing
+//! left over: labels of the provider, not rendered → delete
 //! ```
 
 use super::item::{Data, Id, Item, Kind};
@@ -15,47 +15,47 @@ use crate::labels;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Hashes of the objects that no watch holds, by kind and name; an empty hash where a write was not finished.
+/// Hashes of the objects of kinds without a watch, by kind and name. An empty hash marks an unfinished write.
 pub type Ledger = BTreeMap<Id, String>;
 
-/// An object that no watch holds, as the API server had it when it was asked.
+/// Object of a kind without a watch, as last read from the API server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Found {
-    /// It has a deletion time and may stay for a while.
+pub struct ExistingObject {
+    /// The object has a deletion timestamp; finalizers may delay its deletion.
     pub is_deleting: bool,
-    /// Hashes of its data, where it is a Secret.
+    /// Hashes of the data of a Secret.
     pub data: Data,
 }
 
-impl Found {
-    /// True when all these data are in it; what others added to it counts for nothing.
+impl ExistingObject {
+    /// Returns true if the object contains all of `data`. Additional entries are ignored.
     fn holds(&self, data: &Data) -> bool {
         data.iter().all(|(key, hash)| self.data.get(key) == Some(hash))
     }
 }
 
-/// What is there of the kinds that no watch holds, as far as it was asked for.
-pub type There = BTreeMap<Id, Found>;
+/// Existing objects of the kinds without a watch, as far as they were queried.
+pub type ExistingObjects = BTreeMap<Id, ExistingObject>;
 
-/// An object as the watches hold it.
+/// Object in the watch caches.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Live {
-    /// Its identity: another object of its name has another one.
+pub struct LiveObject {
+    /// UID of the object.
     pub uid: String,
-    /// It has a deletion time and may stay for a while.
+    /// The object has a deletion timestamp; finalizers may delay its deletion.
     pub is_deleting: bool,
-    /// The whole object, the API server's defaults included.
+    /// Complete object, with the defaults of the API server.
     pub body: Value,
 }
 
-impl Live {
-    /// An annotation of it.
+impl LiveObject {
+    /// Returns the value of an annotation.
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         let annotations = self.body.pointer("/metadata/annotations");
         annotations.and_then(|a| a.get(key)?.as_str())
     }
 
-    /// Another provider wrote to it since we did.
+    /// Returns true if another provider wrote the object since the last apply.
     fn is_theirs_again(&self) -> bool {
         let labels = self.body.pointer("/metadata/labels");
         let label = labels.and_then(|l| l.get(labels::MANIFEST_VERSION)?.as_str());
@@ -68,53 +68,53 @@ impl Live {
     }
 }
 
-/// The watched objects of one namespace.
-pub trait Watched {
-    /// One of them; `None` where the caches have none.
-    fn find(&self, id: &Id) -> Option<Live>;
-    /// The names and identities of those with our labels that are not going.
+/// Watched objects of one namespace.
+pub trait WatchedObjects {
+    /// Returns an object; `None` if the caches do not contain it.
+    fn find(&self, id: &Id) -> Option<LiveObject>;
+    /// Returns the ids and UIDs of the objects with the labels of the provider that are not being deleted.
     fn ours(&self) -> Vec<(Id, String)>;
 }
 
-/// One object to write.
+/// Object to write.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
     /// Kind and name of the object.
     pub id: Id,
-    /// What is applied, annotations included.
+    /// Applied object, with annotations.
     pub body: Value,
-    /// Another field manager wrote it: its managed fields move to ours first.
+    /// Whether to take over the managed fields of another manager first.
     pub take_over: bool,
-    /// Merge patch that restores an edited object, in place of an apply: an apply leaves the fields of others.
+    /// Merge patch that restores an edited object. An apply would leave the fields of other managers.
     pub patch: Option<Value>,
-    /// Why it is written, for logs and findings.
+    /// Reason of the write, for logs and findings.
     pub reason: String,
 }
 
-/// One object to delete.
+/// Object to delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delete {
     /// Kind and name of the object.
     pub id: Id,
-    /// Only this very object; `None` where only the name is known.
+    /// UID of the object; `None` deletes by name.
     pub uid: Option<String>,
 }
 
-/// Everything to do in one namespace.
+/// All changes in one namespace.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
-    /// What is applied, in the order of the items.
+    /// Objects to write, in the order of the items.
     pub writes: Vec<Write>,
-    /// What is deleted, after all writes.
+    /// Objects to delete after all writes.
     pub deletes: Vec<Delete>,
-    /// Objects that are to be and are just going: nothing can be done before they are gone.
+    /// Desired objects that are being deleted. The apply must wait for the deletion.
     pub blocked: Vec<Id>,
-    /// Objects that cannot be changed into what they are to be: they go first. Volumes outlive it.
+    /// Objects that cannot be changed in place and are deleted first. Volumes remain.
     pub replaced: Vec<Delete>,
 }
 
 impl Plan {
-    /// Nothing is to be done, and nothing stands in the way.
+    /// Returns true if nothing changes and nothing blocks the apply.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.writes.is_empty()
@@ -124,26 +124,26 @@ impl Plan {
     }
 }
 
-/// What is to be, and what is remembered of it.
+/// Desired objects of a namespace, and the information to compare them with the existing ones.
 #[derive(Debug)]
-pub struct Wanted<'a> {
-    /// The objects that are to be there.
+pub struct DesiredState<'a> {
+    /// Desired objects.
     pub items: &'a [Item],
-    /// What the namespace remembers of unwatched objects.
+    /// Ledger of the namespace.
     pub ledger: &'a Ledger,
-    /// What is there of them. An object of which the ledger says nothing need not be looked for.
-    pub there: &'a There,
-    /// Logins whose password nobody knows: what is there of them stays.
+    /// Existing objects of kinds without a watch. Only objects in the ledger must be queried.
+    pub there: &'a ExistingObjects,
+    /// Logins with an unknown password. Existing ones remain.
     pub without_password: &'a BTreeSet<Id>,
-    /// Services of an adopted lease whose workload stays as the other provider made it.
+    /// Services of an adopted lease with an unchanged pod template.
     pub kept: &'a BTreeSet<String>,
-    /// Look for objects that are left over.
+    /// Whether to search for leftover objects.
     pub prune: bool,
 }
 
-/// Compares what is wanted with what is there. Asks nobody.
+/// Compares the desired objects with the existing ones. Makes no calls.
 #[must_use]
-pub fn plan(wanted: &Wanted<'_>, watched: &dyn Watched) -> Plan {
+pub fn plan(wanted: &DesiredState<'_>, watched: &dyn WatchedObjects) -> Plan {
     let mut plan = Plan::default();
     for item in wanted.items {
         if item.id.kind.is_watched() {
@@ -159,7 +159,7 @@ pub fn plan(wanted: &Wanted<'_>, watched: &dyn Watched) -> Plan {
         id: id.clone(),
         uid: None,
     }));
-    // A plan that writes looks for what is left over too, one that writes nothing only where it is asked to.
+    // A plan with writes always searches for leftover objects.
     if wanted.prune || !plan.is_empty() {
         let left = watched.ours().into_iter().filter(|(id, _)| !ids.contains(id));
         plan.deletes
@@ -180,41 +180,41 @@ impl Plan {
     }
 }
 
-/// Compares one object with its item, whether or not a deploy compares objects of its kind with the watches. Returns
-/// the write that restores it; `None` if the two are equal or the object is being deleted.
-pub(crate) fn compare(item: &Item, live: Option<&Live>) -> Option<Write> {
+/// Compares one object with its item, also for kinds that deploys do not compare with the watches. Returns the write
+/// that restores the object; `None` if it is equal or being deleted.
+pub(crate) fn compare(item: &Item, live: Option<&LiveObject>) -> Option<Write> {
     let mut plan = Plan::default();
     plan_watched(&mut plan, item, live, &BTreeSet::new());
     plan.writes.pop()
 }
 
-/// The ledger says what was written, and never that it is still there.
-fn plan_unwatched(plan: &mut Plan, item: &Item, wanted: &Wanted<'_>) {
+/// Plans an object of a kind without a watch. The ledger does not prove that the object still exists.
+fn plan_unwatched(plan: &mut Plan, item: &Item, wanted: &DesiredState<'_>) {
     let found = wanted.there.get(&item.id);
     let reason = match found {
         Some(found) if found.is_deleting => return plan.blocked.push(item.id.clone()),
-        // Written anew it would lose the password that is there.
+        // A rewrite would lose the existing password.
         Some(_) if wanted.without_password.contains(&item.id) => return,
-        _ if wanted.ledger.get(&item.id) != Some(&item.hash) => "it is new or changed",
-        None => "it is not there",
+        _ if wanted.ledger.get(&item.id) != Some(&item.hash) => "new or changed",
+        None => "missing",
         Some(found) if found.holds(&item.data) => return,
-        Some(_) => "its login is another",
+        Some(_) => "different login",
     };
     let body = item.annotated(item.body.clone(), false);
     plan.push(item, body, false, reason);
 }
 
-fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeSet<String>) {
+fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&LiveObject>, kept: &BTreeSet<String>) {
     let Some(live) = live else {
         let body = item.annotated(item.body.clone(), false);
-        return plan.push(item, body, false, "it is not there");
+        return plan.push(item, body, false, "missing");
     };
     if live.is_deleting {
         return plan.blocked.push(item.id.clone());
     }
     let applied = live.annotation(labels::APPLIED_HASH);
     if applied.is_none() && item.id.kind.is_workload() && kept.contains(&item.id.name) {
-        return plan.push(item, item.mark(), false, "it stays as it was adopted");
+        return plan.push(item, item.mark(), false, "adopted unchanged");
     }
     if item.id.kind == Kind::StatefulSet && volumes_differ(&item.body, &live.body) {
         return plan.replaced.push(Delete {
@@ -224,7 +224,7 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeS
     }
     let is_theirs = live.is_theirs_again();
     let take_over = applied.is_none() || live.is_kept() || is_theirs;
-    // What another provider wrote has our hash still, beside a template of its own.
+    // An object written by another provider still has our hash, with a different template.
     let same_template = !is_theirs
         && item.template_hash.is_some()
         && live.annotation(TEMPLATE_HASH) == item.template_hash.as_deref();
@@ -235,7 +235,7 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeS
     }
     let is_same = !is_theirs && applied == Some(item.hash.as_str());
     let reason = if is_theirs {
-        "another provider wrote to it".to_owned()
+        "written by another provider".to_owned()
     } else if is_same {
         let kind = item.id.kind;
         let difference = if live.is_kept() {
@@ -245,10 +245,10 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeS
         };
         match difference {
             None => return,
-            Some(path) => format!("somebody changed {path}"),
+            Some(path) => format!("changed by another client: {path}"),
         }
     } else {
-        "it changed".to_owned()
+        "manifest changed".to_owned()
     };
     let body = item.annotated(body, keeps);
     let patch = (is_same && !take_over).then(|| restoring(item.id.kind, &body, live));
@@ -259,9 +259,9 @@ fn plan_watched(plan: &mut Plan, item: &Item, live: Option<&Live>, kept: &BTreeS
     }
 }
 
-/// The patch that restores an object, and the mark of the repair: a patch takes fields under another operation than
-/// an apply does, and the next apply has to take them over.
-pub(crate) fn restoring(kind: Kind, body: &Value, live: &Live) -> Value {
+/// Returns the patch that restores an object, with the annotation [`REPAIRED`]. A patch is another operation than an
+/// apply in the managed fields, so the next apply takes them over.
+pub(crate) fn restoring(kind: Kind, body: &Value, live: &LiveObject) -> Value {
     let mut body = body.clone();
     body["metadata"]["annotations"][REPAIRED] = Value::from("true");
     let version = |body: &Value| {
@@ -270,7 +270,7 @@ pub(crate) fn restoring(kind: Kind, body: &Value, live: &Live) -> Value {
             .cloned()
     };
     let (wanted, there) = (version(&body), version(&live.body));
-    // Another version than that of the label would be a write of another provider.
+    // A different version would look like a write of another provider.
     if let Some(version) = there.as_ref().or(wanted.as_ref()) {
         body["metadata"]["annotations"][APPLIED_VERSION] = version.clone();
     }
@@ -283,8 +283,8 @@ pub(crate) fn restoring(kind: Kind, body: &Value, live: &Live) -> Value {
     patch
 }
 
-/// A template that is the same keeps its version label (or, as adopted, its every byte), so that no pod is
-/// replaced.
+/// Preserves the version label of an unchanged template, or with `whole` the complete adopted template, so that no pod
+/// is replaced.
 fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     const TEMPLATE: &str = "/spec/template";
     let (Some(template), Some(live)) = (body.pointer_mut(TEMPLATE), live.pointer(TEMPLATE)) else {
@@ -305,7 +305,7 @@ fn keep_template(body: &mut Value, live: &Value, whole: bool) {
     }
 }
 
-/// Claims of a stateful set cannot be changed in place: names and what is asked for.
+/// Compares the immutable claims of a StatefulSet: names and requested resources.
 fn volumes_differ(wanted: &Value, live: &Value) -> bool {
     let claims = |body: &Value| -> Value {
         let claims = body
@@ -317,7 +317,7 @@ fn volumes_differ(wanted: &Value, live: &Value) -> bool {
     subset::missing(&claims(wanted), &claims(live), subset::Lists::Closed).is_some()
 }
 
-/// The ledger while the plan is carried out: nothing that may exist is forgotten, nothing counts as written.
+/// Returns the ledger during the apply: all objects that may exist, none of the pending writes as complete.
 #[must_use]
 pub fn ledger_during(before: &Ledger, plan: &Plan) -> Ledger {
     let mut ledger = before.clone();
@@ -327,7 +327,7 @@ pub fn ledger_during(before: &Ledger, plan: &Plan) -> Ledger {
     ledger
 }
 
-/// The ledger after the plan was carried out.
+/// Returns the ledger after the apply.
 #[must_use]
 pub fn ledger_after(items: &[Item]) -> Ledger {
     let unwatched = items.iter().filter(|i| !i.id.kind.is_watched());

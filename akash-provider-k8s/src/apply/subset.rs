@@ -1,12 +1,12 @@
-//! Is what we want there? Compares a rendered object with the live one, which holds more than we wrote.
+//! Comparison of the rendered fields with a live object, which contains additional fields.
 //!
-//! The API server fills in defaults, drops what is empty, writes quantities its own way, and others may add to
-//! lists whose elements have a key. None of it is a difference.
+//! Defaults and normalized quantities of the API server, omitted empty values, and elements that others add to keyed
+//! lists are no differences.
 
 use crate::labels;
 use serde_json::{Map, Value};
 
-/// Lists of workloads and Services to which others may add elements of their own.
+/// Lists of workloads and Services to which others may add elements.
 const OPEN_LISTS: [&str; 7] = [
     "containers",
     "env",
@@ -17,16 +17,16 @@ const OPEN_LISTS: [&str; 7] = [
     "volumes",
 ];
 
-/// May elements of others stand in the lists of an object?
+/// Policy for list elements of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lists {
-    /// In those whose elements have a key: workloads and Services.
+    /// Allowed in lists with keyed elements: workloads and Services.
     Open,
-    /// In none: policies and roles, where an element more is a right more.
+    /// Forbidden: in policies and roles an additional element is an additional right.
     Closed,
 }
 
-/// The path of the first wanted field that the live object lacks or has otherwise; `None` when it has them all.
+/// Returns the path of the first rendered field that is missing or different in the live object.
 #[must_use]
 pub fn missing(wanted: &Value, live: &Value, lists: Lists) -> Option<String> {
     let mut path = Vec::new();
@@ -39,7 +39,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// True at the first difference, with its path left in `path`.
+    /// Returns true at the first difference; `path` then holds its path.
     fn differs(&self, wanted: &Value, live: Option<&Value>, path: &mut Vec<String>) -> bool {
         let Some(live) = live.filter(|l| !l.is_null()) else {
             return !is_empty(wanted);
@@ -61,7 +61,7 @@ impl Comparison {
         live: &Map<String, Value>,
         path: &mut Vec<String>,
     ) -> bool {
-        // It says when a lease was written, not what.
+        // The version label changes at each write.
         for (key, value) in wanted.iter().filter(|(k, _)| *k != labels::MANIFEST_VERSION) {
             path.push(key.clone());
             if self.differs(value, live.get(key), path) {
@@ -72,7 +72,7 @@ impl Comparison {
         false
     }
 
-    /// Every wanted element matches a live one, in the same order.
+    /// Returns false if each rendered element matches a live one, in the same order.
     fn lists_differ(&self, wanted: &[Value], live: &[Value], path: &mut Vec<String>) -> bool {
         let open = self.lists == Lists::Open && path.last().is_some_and(|p| OPEN_LISTS.contains(&p.as_str()));
         if !open && wanted.len() != live.len() {
@@ -82,7 +82,7 @@ impl Comparison {
         for (index, element) in wanted.iter().enumerate() {
             path.push(index.to_string());
             let mut matches = |live: &Value| !self.differs(element, Some(live), &mut path.clone());
-            // Elements of others may stand between ours, but ours keep their order.
+            // Elements of others may be in between, but ours must be in order.
             let found = if open {
                 rest.any(matches)
             } else {
@@ -97,7 +97,7 @@ impl Comparison {
     }
 }
 
-/// What the API server may leave out.
+/// Returns true if the API server may omit the value.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -109,7 +109,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// A quantity in thousand-millionths; `None` for anything else.
+/// Returns a quantity in billionths; `None` for any other value.
 pub(crate) fn quantity(value: &Value) -> Option<i128> {
     match value {
         Value::String(text) => parse_quantity(text),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_adds_or_leaves_out_is_no_difference() {
+    fn additions_and_omissions_of_the_server_are_no_difference() {
         let wanted = json!({
             "metadata": {"name": "web", "labels": {"akash.network/manifest.resource.version": "9"}},
             "spec": {"replicas": 1, "template": {"spec": {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_named() {
+    fn the_path_of_a_difference_is_returned() {
         let wanted = json!({"spec": {"replicas": 2, "containers": [{"name": "a", "args": ["x", "y"]}]}});
         let cases = [
             (json!({"spec": {"replicas": 1}}), "spec.containers"),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_more_in_a_policy_is_a_difference() {
+    fn an_additional_rule_of_a_policy_is_a_difference() {
         let wanted = json!({"egress": [{"ports": [{"port": 53}]}]});
         let more_rules = json!({"egress": [{"ports": [{"port": 53}]}, {}]});
         let more_ports = json!({"egress": [{"ports": [{"port": 53}, {"port": 22}]}]});

@@ -1,15 +1,15 @@
-//! Makes a lease run as it is recorded.
+//! Deploys leases as recorded.
 
 use super::differences::{AppliedItems, meta_of, not_rendered, unplanned};
 use super::manifests::{Basis, entries, refused};
 use super::unwatched::{ByNamespace, UNWATCHED, is_in};
 use super::{Inner, is_as_new};
 use crate::apply::item::{Id, Item, Kind, items};
-use crate::apply::plan::{Ledger, Plan, There, Wanted, Watched, plan};
-use crate::apply::{Job, LEDGER, TEMPLATE_HASH, Written, hash, hash_of_all, ledger_of, subset};
+use crate::apply::plan::{DesiredState, ExistingObjects, Ledger, Plan, WatchedObjects, plan};
+use crate::apply::{Job, LEDGER, TEMPLATE_HASH, WrittenObject, hash, hash_of_all, ledger_of, subset};
 use crate::crd::Manifest;
 use crate::labels;
-use crate::objects::{self, Prior};
+use crate::objects::{self, PriorState};
 use crate::settings::Isolation;
 use crate::state::LeaseView;
 use akash_provider_core::cluster::WorkloadSpec;
@@ -25,44 +25,44 @@ use std::time::Duration;
 
 const DEPLOY: &str = "deploy";
 const HARDEN: &str = "harden";
-/// Manifests that a tenant may send while a lease is hardened before that is given up.
+/// Attempts to harden a lease that its tenant updates concurrently.
 const HARDEN_TRIES: u32 = 3;
 
-/// Longest wait for a namespace in the watches: what the API server would wait for.
+/// Maximum wait until the watches show a new namespace. The API server would wait for the same duration.
 const ENTERED_LIMIT: Duration = Duration::from_millis(50);
-/// Between two looks at the caches.
+/// Interval between two checks of the caches.
 const ENTERED_PAUSE: Duration = Duration::from_millis(1);
 
 impl Inner {
-    /// Records what is to run and applies it. A lease of another provider is refused.
+    /// Records a deployment and applies it. Rejects a lease of another provider.
     pub(crate) async fn deploy(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         self.check_provider(&deployment.lease, DEPLOY)?;
         self.current(DEPLOY).await?;
         let home = deployment.lease.namespace();
-        self.in_lane(&home, self.apply(deployment, None, DEPLOY)).await
+        self.with_lock(&home, self.apply(deployment, None, DEPLOY)).await
     }
 
-    /// Applies what is recorded, with the isolation of the settings. The record itself is not written: a tenant's
-    /// newer manifest that comes meanwhile stays, and is what is applied in the end.
+    /// Applies the record with the isolation of the settings, without writing the record. If the tenant updates the
+    /// manifest meanwhile, the newer manifest is applied.
     pub(crate) async fn harden(&self, lease: &LeaseId) -> Result<(), Error> {
         self.check_provider(lease, HARDEN)?;
         self.current(HARDEN).await?;
         for _ in 0..HARDEN_TRIES {
             let applied = self.recorded_now(lease).await?;
             let apply = self.apply(&applied, Some(self.settings.isolation), HARDEN);
-            self.in_lane(&lease.namespace(), apply).await?;
+            self.with_lock(&lease.namespace(), apply).await?;
             if self.recorded_now(lease).await? == applied {
                 return Ok(());
             }
         }
-        let message = format!("lease {lease} is updated again and again; try again later");
+        let message = format!("lease {lease} is updated repeatedly; try again later");
         Err(Error::new(ErrorKind::Conflict, HARDEN, message).transient())
     }
 
-    /// What is recorded of a lease, asked of the API server itself.
+    /// Reads the record of a lease from the API server.
     async fn recorded_now(&self, lease: &LeaseId) -> Result<WorkloadSpec, Error> {
         let there = self.records::<Manifest>(HARDEN).read(&lease.namespace()).await?;
-        // The answer below comes from the cache, so that must have this version.
+        // The query below uses the cache, which must have this version.
         if let Some(manifest) = &there {
             self.until_seen(|| self.holds(self.manifests(), &manifest.metadata))
                 .await;
@@ -73,11 +73,11 @@ impl Inner {
         })
     }
 
-    /// The record of a lease that is hardened: as it is, and still what was read.
+    /// Returns the record of a lease to harden, if it is unchanged since it was read.
     async fn record_of_hardened(&self, deployment: &WorkloadSpec) -> Result<Manifest, Error> {
         let lease = &deployment.lease;
         let changed = || {
-            let message = format!("lease {lease} is just being updated or closed; try again");
+            let message = format!("lease {lease} is being updated or closed; try again");
             Error::new(ErrorKind::Conflict, HARDEN, message).transient()
         };
         let there = self.records::<Manifest>(HARDEN).read(&lease.namespace()).await?;
@@ -90,8 +90,8 @@ impl Inner {
         Err(changed())
     }
 
-    /// Applies what is recorded, then restores isolation that no deploy compares. With another isolation, the lease is
-    /// compared once more, so that success means equal.
+    /// Applies the record, then restores isolation objects that a deploy does not compare. With `isolation`, compares
+    /// the lease again and returns an error if it differs.
     async fn apply(
         &self,
         deployment: &WorkloadSpec,
@@ -104,7 +104,7 @@ impl Inner {
         };
         let guarded = self.guard(&home, &items, &written, operation).await;
         if isolation.is_none() {
-            // The lease runs as recorded, and the repairs go on: an object that cannot be deleted ends no lease.
+            // The lease runs and the repairs continue: a failed deletion must not fail the deploy.
             if let Err(error) = guarded {
                 tracing::warn!(namespace = home, %error, "cannot restore isolation");
             }
@@ -122,22 +122,22 @@ impl Inner {
             .map(|(id, reason)| format!("{id}: {reason}"))
             .collect();
         let message = format!(
-            "lease {} is not as applied: {}; try again",
+            "lease {} differs from the applied objects: {}; try again",
             deployment.lease,
             left.join("; ")
         );
         Err(Error::new(ErrorKind::Conflict, operation, message).transient())
     }
 
-    /// Applies what is recorded. Returns the objects of the lease and what was written of them, or `None` for a lease
-    /// that stays as another provider made it.
+    /// Applies the record. Returns the objects of the lease and the written ones; `None` for a lease that remains as
+    /// another provider created it.
     async fn apply_objects(
         &self,
         deployment: &WorkloadSpec,
         isolation: Option<Isolation>,
         operation: &'static str,
-    ) -> Result<Option<(Vec<Item>, Vec<Written>)>, Error> {
-        // Closed never: the semaphore lives as long as we do.
+    ) -> Result<Option<(Vec<Item>, Vec<WrittenObject>)>, Error> {
+        // The semaphore is never closed.
         let mut turn = self.leases.acquire().await.ok();
         let manifest = match isolation {
             None => self.record(deployment, Basis::Cached, operation).await?,
@@ -164,7 +164,7 @@ impl Inner {
             self.close_metadata(&name, &items, &view, operation).await?;
             return Ok(None);
         }
-        let wanted = Wanted {
+        let wanted = DesiredState {
             items: &items,
             ledger: &ledger,
             there: &there,
@@ -184,7 +184,7 @@ impl Inner {
             is_new: namespace.is_none(),
         };
         let deleted: Vec<_> = plan.deletes.iter().filter_map(|d| d.uid.clone()).collect();
-        // Held, so that watches which show a part of it do not make its health bad.
+        // While held, partially applied objects do not count as unhealthy.
         let hold = self.state.hold(&deployment.lease);
         let calls = self.calls(operation);
         let mut steps = job.open(&calls, plan).await?;
@@ -192,13 +192,13 @@ impl Inner {
             self.until_entered(&name).await;
         }
         let mut written = job.run(&calls, &mut steps).await?;
-        // At once: until the watches show it, health must not speak of what was there before.
-        self.tell(&written);
-        // What runs comes first: those who wait have their turn before what is left of this one.
+        // Before the watches show the writes, health must not use the previous objects.
+        self.report_written(&written);
+        // Workloads first: waiting leases run before the rest of this one.
         drop(turn.take());
         turn = self.leases.acquire().await.ok();
         written.extend(job.finish(&calls, steps).await?);
-        // Before the wait: nobody else has to stand in line for the watches.
+        // Before the wait, so that other leases do not wait for the watches.
         drop((hold, turn));
         let hash = hash_of_all(&body, &items);
         self.until_seen(|| has_seen(&self.state.lease_in(&name), &hash, &written, &deleted))
@@ -206,8 +206,8 @@ impl Inner {
         Ok(Some((items, written)))
     }
 
-    /// Closes the addresses of metadata to a lease as another provider left it: its policy gets our exceptions. Nothing
-    /// else of the lease is written, and no pod is replaced.
+    /// Adds the metadata addresses to the policy of a lease that another provider created. Writes no other object and
+    /// replaces no pod.
     async fn close_metadata(
         &self,
         home: &str,
@@ -215,17 +215,17 @@ impl Inner {
         view: &LeaseView,
         operation: &'static str,
     ) -> Result<(), Error> {
-        // A lease without the policy was made with policies switched off, and may depend on it.
+        // Without the policy, the lease was created with policies disabled and may depend on that.
         let policy = items.iter().find(|item| {
             let name = &item.id.name;
             item.id.kind == Kind::NetworkPolicy
                 && name == objects::RESTRICTIONS
                 && view.policies.contains_key(name)
         });
-        let wanted = Wanted {
+        let wanted = DesiredState {
             items: policy.map(std::slice::from_ref).unwrap_or_default(),
             ledger: &Ledger::new(),
-            there: &There::new(),
+            there: &ExistingObjects::new(),
             without_password: &BTreeSet::new(),
             kept: &BTreeSet::new(),
             prune: false,
@@ -256,8 +256,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Waits until the watches show a namespace that is new. The API server's own admission knows it from a watch
-    /// too, and who writes into one that it does not know yet waits there for 50 ms.
+    /// Waits until the watches show a new namespace. Admission in the API server uses a watch too and delays writes into
+    /// a namespace that it has not seen by 50 ms.
     async fn until_entered(&self, namespace: &str) {
         let shown = async {
             while self.state.known() && self.state.lease_in(namespace).namespace.is_none() {
@@ -267,7 +267,7 @@ impl Inner {
         let _ = tokio::time::timeout(ENTERED_LIMIT, shown).await;
     }
 
-    /// What somebody changed in a lease that we applied, and what is not there any more.
+    /// Returns the edited objects of an applied lease with reasons, and the missing objects.
     pub(crate) fn drift(
         &self,
         deployment: &WorkloadSpec,
@@ -286,10 +286,10 @@ impl Inner {
         let foreign = not_rendered(&items, &view);
         let (unwatched, watched): (Vec<Item>, Vec<Item>) =
             items.into_iter().partition(|item| !item.id.kind.is_watched());
-        let wanted = Wanted {
+        let wanted = DesiredState {
             items: &watched,
             ledger: &Ledger::new(),
-            there: &There::new(),
+            there: &ExistingObjects::new(),
             without_password: &BTreeSet::new(),
             kept: &BTreeSet::new(),
             prune: false,
@@ -309,8 +309,8 @@ impl Inner {
         )
     }
 
-    /// What a lease is to be and its mark, where the mark of its namespace says that just this was applied. Else a
-    /// deploy is still to come or was cut off: what differs is nobody's edit.
+    /// Returns the desired objects of a lease and their hash, if the namespace has this hash. Otherwise a deploy is
+    /// pending or was interrupted, and differences are no edits.
     pub(super) fn applied_items(
         &self,
         deployment: &WorkloadSpec,
@@ -320,14 +320,14 @@ impl Inner {
         let applied = annotation(namespace?, labels::APPLIED)?;
         let view = self.state.lease(&deployment.lease);
         let annotated = self.prior(manifest, namespace);
-        // Others may have edited the annotation of the isolation; the mark includes it.
+        // The annotation of the isolation may be edited; the hash covers it.
         let isolations = [annotated.isolation, annotated.isolation.other()];
         isolations.into_iter().find_map(|isolation| {
-            let mut prior = Prior {
+            let mut prior = PriorState {
                 isolation,
                 ..annotated.clone()
             };
-            // A deleted workload does not tell which of both templates it had; the mark does.
+            // A deleted workload does not show which template it had, but the hash does.
             let deleted_had_none = self.unlimited(deployment, &prior, &view, true);
             let deleted_had_one = self.unlimited(deployment, &prior, &view, false);
             let is_one = deleted_had_none == deleted_had_one;
@@ -348,18 +348,18 @@ impl Inner {
         })
     }
 
-    /// What decides the rendering of an apply; `isolation` is that of a lease that is hardened.
+    /// Returns the inputs for rendering an apply. `isolation` is set for a lease to harden.
     fn prior_of_apply(
         &self,
         deployment: &WorkloadSpec,
         manifest: &Manifest,
         view: &LeaseView,
         isolation: Option<Isolation>,
-    ) -> Prior {
+    ) -> PriorState {
         let namespace = view.namespace.as_deref();
         let mut prior = self.prior(manifest, namespace);
         if let Some(isolation) = isolation {
-            // Hardening replaces pods anyway.
+            // Hardening replaces the pods in any case.
             prior.isolation = isolation;
             return prior;
         }
@@ -370,25 +370,25 @@ impl Inner {
         prior
     }
 
-    fn prior(&self, manifest: &Manifest, namespace: Option<&Namespace>) -> Prior {
-        Prior {
+    fn prior(&self, manifest: &Manifest, namespace: Option<&Namespace>) -> PriorState {
+        PriorState {
             manifest_version: manifest.metadata.resource_version.clone().unwrap_or_default(),
             isolation: isolation_of(namespace, self.settings.isolation),
             unchanged: BTreeMap::new(),
         }
     }
 
-    /// Templates of the services that an earlier version applied without a default of ephemeral storage. They stay
-    /// until another part of the template changes, so that an upgrade restarts no pod. A service without a workload
-    /// counts as one of them where `deleted` is set.
+    /// Returns the templates of services that an earlier version applied without default ephemeral storage. They remain
+    /// until another part of the template changes, so that an upgrade restarts no pod. `deleted` selects whether a
+    /// service without a workload counts as one of them.
     fn unlimited(
         &self,
         deployment: &WorkloadSpec,
-        prior: &Prior,
+        prior: &PriorState,
         view: &LeaseView,
         deleted: bool,
     ) -> BTreeMap<String, PodTemplateSpec> {
-        // A refusal comes again from rendering the whole lease.
+        // Rendering the whole lease reports the error.
         let templates = objects::without_default_disk(deployment, &self.rendering(), prior);
         let mut templates = templates.unwrap_or_default();
         templates.retain(|service, template| {
@@ -396,7 +396,7 @@ impl Inner {
             let live = live.or_else(|| view.stateful_sets.get(service).map(|o| o.meta()));
             live.map_or(deleted, |live| {
                 let applied = live.annotations.as_ref().and_then(|a| a.get(TEMPLATE_HASH));
-                applied == Some(&hash::of(&with_type(template)))
+                applied == Some(&hash::hash_value(&with_type(template)))
             })
         });
         templates
@@ -411,13 +411,13 @@ impl Inner {
         let Some(namespace) = namespace else { return Ok(()) };
         self.check_holder(lease, &namespace.metadata, "namespace", operation)?;
         if namespace.metadata.deletion_timestamp.is_some() {
-            let message = format!("the namespace of lease {lease} is just being deleted");
+            let message = format!("the namespace of lease {lease} is being deleted");
             return Err(Error::new(ErrorKind::Conflict, operation, message).transient());
         }
         Ok(())
     }
 
-    /// Services that another provider made and that did not change since.
+    /// Returns the services that another provider created and that did not change since.
     fn kept(&self, manifest: &Manifest, deployment: &WorkloadSpec) -> BTreeSet<String> {
         let Some(adopted) = self.still_adopted(manifest) else {
             return BTreeSet::new();
@@ -430,8 +430,8 @@ impl Inner {
             .collect()
     }
 
-    /// Lets health wait for the watches.
-    pub(super) fn tell(&self, written: &[Written]) {
+    /// Reports written workloads to the health state, which then waits for the watches.
+    pub(super) fn report_written(&self, written: &[WrittenObject]) {
         for write in written {
             let metadata = write.meta.clone();
             match write.id.kind {
@@ -449,15 +449,15 @@ impl Inner {
     }
 }
 
-/// What has to be done; `None` when everything is there already.
-fn missing_of(view: &LeaseView, body: &Value, wanted: Wanted<'_>) -> Option<Plan> {
+/// Returns the plan; `None` if the lease is applied completely.
+fn missing_of(view: &LeaseView, body: &Value, wanted: DesiredState<'_>) -> Option<Plan> {
     let namespace = view.namespace.as_deref();
     let is_applied = namespace.is_some_and(|ns| {
         let live = serde_json::to_value(ns).unwrap_or_default();
         annotation(ns, labels::APPLIED) == Some(&hash_of_all(body, wanted.items))
             && subset::missing(body, &live, subset::Lists::Closed).is_none()
     });
-    let wanted = Wanted {
+    let wanted = DesiredState {
         prune: namespace.is_some() && !is_applied,
         ..wanted
     };
@@ -465,10 +465,10 @@ fn missing_of(view: &LeaseView, body: &Value, wanted: Wanted<'_>) -> Option<Plan
     (!is_applied || !plan.is_empty()).then_some(plan)
 }
 
-/// The kinds of which something may be there without being written again: what was never written is written in any
-/// case. Of a lease that another provider made everything counts.
+/// Returns the kinds to list before an apply: those with objects that may exist and be unchanged. For an adopted lease
+/// all kinds.
 fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kind> {
-    // The watch answers for the provider's binding.
+    // The watch of bindings shows the binding of the provider.
     let unwatched = items
         .iter()
         .filter(|item| !item.id.kind.is_watched() && !item.id.is_access());
@@ -476,7 +476,7 @@ fn looked_for(items: &[Item], ledger: &Ledger, is_adopted: bool) -> BTreeSet<Kin
     known.map(|item| item.id.kind).collect()
 }
 
-/// Secrets of logins whose password is not known, because the Secret beside the record is lost.
+/// Returns the login Secrets with unknown passwords, because the Secret next to the record is lost.
 fn without_password(deployment: &WorkloadSpec) -> BTreeSet<Id> {
     let services = deployment.group.services.iter();
     let unknown = services.filter(|s| objects::login(s).is_some_and(|login| login.password.is_empty()));
@@ -491,26 +491,26 @@ pub(super) fn annotation<'a>(namespace: &'a Namespace, key: &str) -> Option<&'a 
     namespace.metadata.annotations.as_ref()?.get(key)
 }
 
-/// The isolation a lease keeps; a new one gets that of the settings.
+/// Returns the isolation of an existing lease, or `new` for a new one.
 pub(super) fn isolation_of(namespace: Option<&Namespace>, new: Isolation) -> Isolation {
     namespace.map_or(new, |ns| {
-        Isolation::of(annotation(ns, labels::ISOLATION).map(String::as_str))
+        Isolation::from_annotation(annotation(ns, labels::ISOLATION).map(String::as_str))
     })
 }
 
-/// Without a ledger nobody knows what another provider left.
+/// Returns true if the namespace must be searched for objects of another provider, because it has no ledger.
 fn is_searched(namespace: Option<&Namespace>) -> bool {
     namespace.is_some_and(|ns| annotation(ns, LEDGER).is_none())
 }
 
-/// True for a lease as another provider left it when it was done: every workload is there, every Service, and what
-/// no watch holds.
+/// Returns true if another provider deployed the lease completely: all workloads, Services, and objects of kinds without
+/// a watch exist.
 fn is_whole(
     view: &LeaseView,
     deployment: &WorkloadSpec,
     kept: &BTreeSet<String>,
     items: &[Item],
-    there: &There,
+    there: &ExistingObjects,
 ) -> bool {
     let services = &deployment.group.services;
     let mut ports = items.iter().filter(|item| item.id.kind == Kind::Service);
@@ -527,18 +527,18 @@ fn runs(view: &LeaseView, service: &str) -> bool {
     view.deployments.contains_key(service) || view.stateful_sets.contains_key(service)
 }
 
-/// The object with its kind, as JSON.
+/// Serializes an object with its kind and version.
 pub(super) fn with_type(object: &impl Serialize) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// True when the watches saw everything that was written and deleted.
-fn has_seen(view: &LeaseView, hash: &String, written: &[Written], deleted: &[String]) -> bool {
+/// Returns true if the watches show all writes and deletions.
+fn has_seen(view: &LeaseView, hash: &String, written: &[WrittenObject], deleted: &[String]) -> bool {
     let is_marked = view
         .namespace
         .as_deref()
         .is_some_and(|ns| annotation(ns, labels::APPLIED) == Some(hash));
-    let is_seen = |write: &Written| {
+    let is_seen = |write: &WrittenObject| {
         !write.id.kind.is_watched()
             || meta_of(view, &write.id).is_some_and(|m| is_as_new(m, write.meta.resource_version.as_deref()))
     };

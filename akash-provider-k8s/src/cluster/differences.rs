@@ -1,10 +1,10 @@
-//! What differs between a lease and its caches, for deploys, repairs and findings.
+//! Differences between a lease and its caches, for deploys, repairs and findings.
 
 use super::Inner;
 use super::deploy::with_type;
 use crate::apply::item::{Id, Item, Kind};
-use crate::apply::plan::{Live, Watched};
-use crate::drift::{Found, NOT_RENDERED, foreign, found, is_among};
+use crate::apply::plan::{LiveObject, WatchedObjects};
+use crate::drift::{DriftedObject, NOT_RENDERED, drifted, foreign, is_among};
 use crate::labels;
 use crate::settings::Isolation;
 use crate::state::LeaseView;
@@ -14,33 +14,33 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A lease that was applied to its end.
+/// Lease that was applied completely.
 pub(super) struct AppliedItems {
-    /// The namespace as rendered, without its mark.
+    /// Rendered namespace, without its hash.
     pub(super) body: Value,
     pub(super) items: Vec<Item>,
     pub(super) mark: String,
     pub(super) isolation: Isolation,
 }
 
-/// Edited isolation that no deploy compares, because its plan compares hashes.
-pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<Found> {
-    let mut all = found(items, view);
+/// Returns edited isolation objects that a deploy does not compare, because its plan compares hashes.
+pub(super) fn unplanned(items: &[Item], view: &LeaseView) -> Vec<DriftedObject> {
+    let mut all = drifted(items, view);
     all.retain(|found| !found.is_missing && !found.write.id.kind.is_watched());
     all
 }
 
-/// Objects that open a lease and were not rendered, each with that reason.
+/// Returns the objects that weaken the isolation of a lease and were not rendered, with the reason.
 pub(super) fn not_rendered(items: &[Item], view: &LeaseView) -> Vec<(Id, String)> {
     let foreign = foreign(is_among(items), view.openings()).into_iter();
     foreign.map(|(id, _)| (id, NOT_RENDERED.to_owned())).collect()
 }
 
 impl Inner {
-    /// Kinds and names of what differs from a lease that was applied to its end, with the reasons.
+    /// Returns the objects that differ from a completely applied lease, with the reasons.
     pub(super) fn differences(&self, home: &str, items: &[Item]) -> Vec<(Id, String)> {
         let view = self.state.lease_in(home);
-        let edits = found(items, &view).into_iter();
+        let edits = drifted(items, &view).into_iter();
         let edits = edits.filter(|found| !found.is_missing || found.write.id.kind.is_watched());
         edits
             .map(|found| (found.write.id, found.write.reason))
@@ -64,7 +64,7 @@ pub(super) fn meta_of<'a>(view: &'a LeaseView, id: &Id) -> Option<&'a ObjectMeta
 }
 
 impl LeaseView {
-    /// The objects of kinds that open a lease.
+    /// Returns the objects of kinds that can weaken the isolation of a lease.
     pub(super) fn openings(&self) -> impl Iterator<Item = (Id, &ObjectMeta)> {
         let policies = self.policies.values().map(|o| (Kind::NetworkPolicy, o.meta()));
         let roles = self.roles.values().map(|o| (Kind::Role, o.meta()));
@@ -76,8 +76,8 @@ impl LeaseView {
     }
 }
 
-impl Watched for LeaseView {
-    fn find(&self, id: &Id) -> Option<Live> {
+impl WatchedObjects for LeaseView {
+    fn find(&self, id: &Id) -> Option<LiveObject> {
         let body = match id.kind {
             Kind::NetworkPolicy => self.policies.get(&id.name).map(|o| with_type(&**o)),
             Kind::Deployment => self.deployments.get(&id.name).map(|o| with_type(&**o)),
@@ -90,7 +90,7 @@ impl Watched for LeaseView {
             Kind::Secret => None,
         };
         let meta = meta_of(self, id)?;
-        Some(Live {
+        Some(LiveObject {
             uid: meta.uid.clone().unwrap_or_default(),
             is_deleting: meta.deletion_timestamp.is_some(),
             body: body?,
@@ -107,7 +107,7 @@ impl Watched for LeaseView {
     }
 }
 
-/// Those with the network's label that are not going, and that no operator made for itself.
+/// Adds the objects with the label of the network that are not being deleted and were not created by operators.
 fn add<K: Resource>(found: &mut Vec<(Id, String)>, kind: Kind, objects: &BTreeMap<String, Arc<K>>) {
     for (name, object) in objects {
         let meta = object.meta();

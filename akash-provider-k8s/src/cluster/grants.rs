@@ -1,15 +1,15 @@
 //! Rights in the namespaces of leases: a RoleBinding of the provider's account to one ClusterRole.
 //!
-//! Secrets, logs and commands need these rights. The ClusterRole of the account itself has none of them, so the account
-//! has them nowhere else. An administrator gets no binding, nor does an account that has these rights in the whole cluster and
-//! may not bind the role. One that has both is between two versions of its rights: it gets bindings, so that its rights in
-//! the whole cluster can be removed while the provider runs.
+//! Secrets, logs and commands need these rights. The ClusterRole of the account does not include them, so the account
+//! has them only where it is bound. Administrators get no binding. An account with these rights in the whole cluster
+//! that may not bind the role gets none either. An account with both is being migrated: it gets bindings, so that its
+//! cluster-wide rights can be removed while the provider runs.
 
 use super::heal::write;
 use super::{Inner, KubeCluster};
 use crate::apply::Calls;
 use crate::apply::item::{Item, Kind};
-use crate::apply::plan::{Found, There, Watched, compare};
+use crate::apply::plan::{ExistingObject, ExistingObjects, WatchedObjects, compare};
 use crate::error::within;
 use crate::objects::{ACCESS, LEASE_ROLE, RBAC};
 use crate::rights;
@@ -24,14 +24,14 @@ use kube::api::PostParams;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Longest wait until the API server knows of a new binding.
+/// Maximum wait until a new binding takes effect in the API server.
 const GRANTED_LIMIT: Duration = Duration::from_secs(5);
 const GRANTED_PAUSE: Duration = Duration::from_millis(10);
 const HELP: &str = "help: run `kubectl apply --filename deploy/rbac`, then restart the provider";
 const UNCONFINED: &str = "the account of the provider is not confined to the namespaces of leases";
-/// Every cluster has this namespace, and no lease is in it.
+/// Namespace that every cluster has and that belongs to no lease.
 const NO_LEASE: &str = "kube-system";
-/// Verb, resource and subresource of what the ClusterRole allows.
+/// Verb, resource and subresource of the rights in the ClusterRole.
 const RIGHTS: [(&str, &str, Option<&str>); 4] = [
     ("list", "secrets", None),
     ("create", "secrets", None),
@@ -41,7 +41,7 @@ const RIGHTS: [(&str, &str, Option<&str>); 4] = [
 const ACCOUNT: &str = "system:serviceaccount:";
 
 impl Inner {
-    /// Finds out which account needs a binding, once.
+    /// Determines once which account needs a binding.
     pub(super) async fn identify(&self, operation: &'static str) -> Result<(), Error> {
         let found = self.account.get_or_try_init(|| async {
             let calls = self.calls(operation);
@@ -66,8 +66,8 @@ impl Inner {
         found.await.map(drop)
     }
 
-    /// Returns false if the account may bind its rights outside of leases: the policy of `confined.yaml` is missing. The
-    /// API server judges a binding that it does not store.
+    /// Returns false if the account may bind its rights outside of leases, because the policy of `confined.yaml` is
+    /// missing. The check is a dry run.
     async fn is_confined(&self, operation: &'static str) -> Result<bool, Error> {
         let binding = RoleBinding {
             metadata: ObjectMeta {
@@ -94,13 +94,13 @@ impl Inner {
         }
     }
 
-    /// The account that gets a binding; `None` for none, and before [`Inner::identify`].
+    /// Returns the account to bind; `None` if no binding is needed, and before [`Inner::identify`].
     pub(super) fn lease_account(&self) -> Option<Subject> {
         self.account.get().cloned().flatten()
     }
 
-    /// Binds the account in the namespace of a lease, and returns what is there of some kinds. A new namespace has no
-    /// Secrets, and no rights to list them.
+    /// Binds the account in the namespace of a lease, and returns the existing objects of some kinds. In a new
+    /// namespace nothing is listed: it has no Secrets and no binding yet.
     pub(super) async fn opened(
         &self,
         home: &str,
@@ -108,8 +108,8 @@ impl Inner {
         is_new: bool,
         mut kinds: BTreeSet<Kind>,
         operation: &'static str,
-    ) -> Result<There, Error> {
-        let mut there = There::new();
+    ) -> Result<ExistingObjects, Error> {
+        let mut there = ExistingObjects::new();
         if is_new {
             kinds.remove(&Kind::Secret);
         } else {
@@ -119,12 +119,12 @@ impl Inner {
         Ok(there)
     }
 
-    /// Binds the account in a namespace that exists, before anything there is read that needs it.
+    /// Binds the account in an existing namespace, before reads that need the binding.
     async fn open_access(
         &self,
         home: &str,
         items: &[Item],
-        there: &mut There,
+        there: &mut ExistingObjects,
         operation: &'static str,
     ) -> Result<(), Error> {
         let Some(item) = items.iter().find(|item| item.id.is_access()) else {
@@ -139,11 +139,11 @@ impl Inner {
             written.map_err(|error| cannot_bind(home, error))?;
             calls.granted(home).await?;
         }
-        there.insert(item.id.clone(), Found::default());
+        there.insert(item.id.clone(), ExistingObject::default());
         Ok(())
     }
 
-    /// True if Secrets of the namespace of a lease can be read.
+    /// Returns true if the Secrets in the namespace of a lease can be read.
     pub(super) fn has_access(&self, view: &LeaseView) -> bool {
         let mut bindings = view.role_bindings.keys();
         self.lease_account().is_none() || bindings.any(|name| name == ACCESS)
@@ -151,17 +151,17 @@ impl Inner {
 }
 
 impl KubeCluster {
-    /// Returns false if the admission policy of `deploy/rbac/confined.yaml` does not hold the account of the provider.
+    /// Returns false if the admission policy of `deploy/rbac/confined.yaml` does not restrict the account.
     ///
     /// # Errors
-    /// The error of the API server.
+    /// The errors of the API server.
     pub async fn is_confined(&self) -> Result<bool, Error> {
         self.inner().is_confined("is_confined").await
     }
 }
 
 impl Calls {
-    /// True if the account may bind the ClusterRole, and is no administrator.
+    /// Returns true if the account may bind the ClusterRole and is no administrator.
     async fn may_bind_only(&self) -> Result<bool, Error> {
         let attributes = |verb: &str, group: &str, resource: &str, name: Option<&str>| ResourceAttributes {
             verb: Some(verb.to_owned()),
@@ -180,9 +180,9 @@ impl Calls {
         Ok(allowed == [true, false])
     }
 
-    /// True if the account has the rights of the ClusterRole, in a namespace or in the whole cluster.
+    /// Returns true if the account has the rights of the ClusterRole, in a namespace or in the whole cluster.
     async fn has_lease_rights(&self, namespace: Option<&str>) -> Result<bool, Error> {
-        let answers = RIGHTS.map(|(verb, resource, subresource)| {
+        let reviews = RIGHTS.map(|(verb, resource, subresource)| {
             let attributes = ResourceAttributes {
                 verb: Some(verb.to_owned()),
                 resource: Some(resource.to_owned()),
@@ -192,11 +192,11 @@ impl Calls {
             };
             rights::may(self.client(), self.limit(), attributes, self.operation())
         });
-        let answers = futures::future::try_join_all(answers).await?;
-        Ok(answers.into_iter().all(|allowed| allowed))
+        let results = futures::future::try_join_all(reviews).await?;
+        Ok(results.into_iter().all(|allowed| allowed))
     }
 
-    /// Waits until a new binding is in force.
+    /// Waits until a new binding takes effect.
     pub(crate) async fn granted(&self, home: &str) -> Result<(), Error> {
         let granted = async {
             while !self.has_lease_rights(Some(home)).await? {
@@ -206,13 +206,13 @@ impl Calls {
         };
         tokio::time::timeout(GRANTED_LIMIT, granted).await.unwrap_or_else(|_| {
             let message =
-                format!("ClusterRole {LEASE_ROLE} gives no rights in namespace {home}: it is missing or old\n{HELP}");
+                format!("ClusterRole {LEASE_ROLE} gives no rights in namespace {home}: it is missing or outdated\n{HELP}");
             Err(Error::new(ErrorKind::Denied, self.operation(), message))
         })
     }
 }
 
-/// The API server refuses a binding of rights that the account does not have and may not bind.
+/// Explains a rejected binding: the account neither has the rights nor may bind them.
 pub(crate) fn cannot_bind(home: &str, error: Error) -> Error {
     if !matches!(
         error.kind(),
@@ -224,7 +224,7 @@ pub(crate) fn cannot_bind(home: &str, error: Error) -> Error {
     Error::new(ErrorKind::Denied, error.operation(), message).with_source(error)
 }
 
-/// The account of a user name.
+/// Returns the account with a user name.
 fn subject(user: &str) -> Subject {
     let account = user.strip_prefix(ACCOUNT).and_then(|rest| rest.split_once(':'));
     match account {
@@ -243,7 +243,7 @@ fn subject(user: &str) -> Subject {
     }
 }
 
-/// True for a kind that only an account with a binding may write.
+/// Returns true for a kind that the account can write only with a binding.
 pub(crate) const fn needs_access(kind: Kind) -> bool {
     matches!(kind, Kind::Secret | Kind::Role)
 }
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accounts_and_users_are_told_apart() {
+    fn service_accounts_and_users_are_distinguished() {
         let account = subject("system:serviceaccount:lease:akash-provider");
         assert_eq!(
             (

@@ -1,28 +1,28 @@
-//! What others change of a lease that we applied is put right when the watches show it.
+//! Repairs changes of other clients to applied leases.
 //!
 //! ```text
-//! touched ─► dirty leases, one at a time ─► foreign, found (caches) ─► Drift, Calm ─► is it so? (live) ─► patch
+//! changed leases, one at a time ─► differences in the caches ─► drift mode, back-off ─► confirm (live) ─► patch
 //! ```
 //!
-//! A lease is left alone unless it was deployed at this process's word, nobody is writing it, and the mark of its
-//! namespace shows that exactly this was applied to its end. All else is for the next deploy. Isolation comes first. The
-//! isolation of a lease without a readable record is restored by the last record that this process read, and all else
-//! by what follows without one (`unrecorded`).
+//! A lease is repaired only if this process deployed it, no writer is active, and the hash of its namespace shows that
+//! the desired objects were applied completely. Otherwise the next deploy handles the lease. Isolation is repaired
+//! first. For a lease without a readable record, the last record read by this process restores the isolation, and the
+//! rules of `unrecorded` restore the rest.
 
 mod applied;
-mod memory;
+mod state;
 
-use self::applied::{Applied, Repair, still_there};
-use self::memory::Memory;
+use self::applied::{AppliedLease, Repair, still_there};
+use self::state::RepairState;
 use super::deploy::{annotation, with_type};
 use super::differences::{meta_of, unplanned};
-use super::lanes::Entry;
+use super::locks::LockResult;
 use super::{Inner, KubeCluster, LeadershipGate, is_as_new};
 use crate::apply::item::{Id, Item, Kind};
-use crate::apply::plan::{Live, Watched, Write};
-use crate::apply::{Calls, Written, marked, subset};
+use crate::apply::plan::{LiveObject, WatchedObjects, Write};
+use crate::apply::{Calls, WrittenObject, marked, subset};
 use crate::crd::{Manifest, convert};
-use crate::drift::{Calm, Found, Limit, foreign, found, is_among};
+use crate::drift::{DriftedObject, Limit, RepairBackoff, drifted, foreign, is_among};
 use crate::labels;
 use crate::state::{EVERYWHERE, LeaseView};
 use akash_provider_core::cluster::WorkloadSpec;
@@ -38,23 +38,22 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::{Instant, sleep, sleep_until};
 
 const HEAL: &str = "heal";
-/// Changes are gathered for so long, so that a lease is looked at once for many of them.
+/// Delay in which changes are collected, so that a lease is compared once for many of them.
 const GATHER: Duration = Duration::from_millis(20);
-/// Wait for a lease that is being written, or while the cluster is not being watched.
+/// Delay before the next attempt for a lease with an active writer, or while the watches are not synchronized.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Why an object is named that no rule restores as a whole.
-const UNVERIFIED: &str = "the record is missing, and some of its fields are only in that";
+/// Reason to report an object that cannot be restored completely.
+const UNVERIFIED: &str = "the record is missing, and some fields of the object are only in the record";
 
 impl KubeCluster {
-    /// Puts right what others change or delete of policies, workloads and Services of leases, while its provider leads.
-    /// Never ends.
+    /// Repairs changed and deleted policies, workloads and Services of leases, while the provider leads. Never returns.
     pub async fn follow_drift(&self, leading: &LeadershipGate) {
         loop {
             leading.begins().await;
-            // It ends only when it is deposed. Whoever leads then deploys every lease once.
+            // Ends when the leadership is lost. The next leader deploys every lease once.
             let _: Option<()> = leading.during(self.inner().heal()).await;
-            self.inner().lanes.forget_all();
+            self.inner().locks.clear();
         }
     }
 }
@@ -62,31 +61,31 @@ impl KubeCluster {
 impl Inner {
     async fn heal(&self) {
         let mut touched = self.state.touched();
-        let mut memory = Memory::default();
+        let mut repairs = RepairState::default();
         let mut dirty: BTreeSet<String> = self.state.leases().into_keys().collect();
         loop {
             for home in std::mem::take(&mut dirty) {
-                match self.heal_lease(&home, &mut memory).await {
-                    Some(at) => drop(memory.later.insert(home, at)),
-                    None => drop(memory.later.remove(&home)),
+                match self.heal_lease(&home, &mut repairs).await {
+                    Some(at) => drop(repairs.later.insert(home, at)),
+                    None => drop(repairs.later.remove(&home)),
                 }
-                // Many leases at once: others have their turns between them.
+                // Yields to other tasks between many leases.
                 tokio::task::yield_now().await;
             }
-            memory.calm.forget(Instant::now());
-            memory.labels.forget(Instant::now());
-            let next = memory.later.values().min().copied();
+            repairs.backoff.remove_old(Instant::now());
+            repairs.labels.remove_old(Instant::now());
+            let next = repairs.later.values().min().copied();
             let all = || self.state.leases().into_keys();
             tokio::select! {
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                     let now = Instant::now();
-                    dirty.extend(memory.later.iter().filter(|(_, at)| **at <= now).map(|(home, _)| home.clone()));
+                    dirty.extend(repairs.later.iter().filter(|(_, at)| **at <= now).map(|(home, _)| home.clone()));
                 }
                 home = touched.recv() => match home {
                     Ok(home) if *home != *EVERYWHERE => drop(dirty.insert(home.as_ref().to_owned())),
-                    // What was missed may be about any lease.
+                    // One of the missed changes may concern any lease.
                     Ok(_) | Err(RecvError::Lagged(_)) => dirty.extend(all()),
-                    // The other end is in our hands, so it does not go away.
+                    // This process owns the sender, so it is never closed.
                     Err(RecvError::Closed) => std::future::pending().await,
                 },
             }
@@ -101,96 +100,97 @@ impl Inner {
         }
     }
 
-    /// Looks at one lease. When it is to be looked at again without a change, if it is.
-    async fn heal_lease(&self, home: &str, memory: &mut Memory) -> Option<Instant> {
+    /// Compares and repairs one lease. Returns the time of the next attempt, if one is needed without a change.
+    async fn heal_lease(&self, home: &str, repairs: &mut RepairState) -> Option<Instant> {
         let Some(mut view) = self.state.ours_in(home) else {
-            memory.forget(home);
+            repairs.remove(home);
             return None;
         };
-        // Nothing deploys a lease without a record.
+        // A lease without a record has no deploy.
         let has_record = self.record_of(&view, home).is_some();
-        let entry = match self.lanes.try_enter(home) {
-            Entry::NotDeployed if !has_record => self.lanes.try_enter_any(home),
+        let entry = match self.locks.try_lock(home) {
+            LockResult::NotDeployed if !has_record => self.locks.try_lock_any(home),
             entry => entry,
         };
         let _lane = match entry {
-            Entry::NotDeployed => {
-                memory.logged.remove(home);
+            LockResult::NotDeployed => {
+                repairs.logged.remove(home);
                 return None;
             }
-            Entry::Busy => return Some(Instant::now() + AGAIN),
-            Entry::Held(lane) => lane,
+            LockResult::Busy => return Some(Instant::now() + AGAIN),
+            LockResult::Held(lock) => lock,
         };
         if !self.state.known() {
             return Some(Instant::now() + AGAIN);
         }
         if view.namespace.is_none() && has_record {
-            match self.unlabelled(home, memory).await {
+            match self.unlabelled(home, repairs).await {
                 Ok(found) => view.namespace = Some(found),
                 Err(next) => return next,
             }
         }
-        let applied = self.applied(home, view, memory)?;
-        let mut next = self.heal_labels(home, &applied, memory).await;
+        let applied = self.applied(home, view, repairs)?;
+        let mut next = self.heal_labels(home, &applied, repairs).await;
         for (id, meta) in applied.foreign() {
-            let at = self.remove_foreign(home, &id, &meta, &mut memory.calm).await;
+            let at = self.remove_foreign(home, &id, &meta, &mut repairs.backoff).await;
             next = earliest(next, at);
         }
-        // Before its first list a watch cannot show that an object is missing.
+        // Before its first list, a watch does not prove that an object is missing.
         let has_listed = |kind: Kind| kind.watch().is_some_and(|watch| self.state.has_listed(watch));
-        let is_known = |found: &Found| !found.is_missing || has_listed(found.write.id.kind);
-        let (heals, leaves): (Vec<Found>, Vec<Found>) = found(&applied.items, &applied.view)
-            .into_iter()
-            .filter(is_known)
-            .partition(|found| self.settings.drift.heals(found.write.id.kind));
+        let is_known = |found: &DriftedObject| !found.is_missing || has_listed(found.write.id.kind);
+        let (heals, leaves): (Vec<DriftedObject>, Vec<DriftedObject>) =
+            drifted(&applied.items, &applied.view)
+                .into_iter()
+                .filter(is_known)
+                .partition(|found| self.settings.drift.heals(found.write.id.kind));
         let leaves = leaves
             .into_iter()
             .map(|found| (found.write.id, found.write.reason));
         let unverified = applied.unverified.iter().cloned();
-        memory.log(
+        repairs.log(
             home,
             leaves.chain(unverified.map(|id| (id, UNVERIFIED.to_owned()))),
         );
         for found in heals {
-            if !memory.is_outdated(home, &found.write.id, &applied.view) {
-                next = earliest(next, self.try_repair(home, &applied, found, memory).await);
+            if !repairs.is_outdated(home, &found.write.id, &applied.view) {
+                next = earliest(next, self.try_repair(home, &applied, found, repairs).await);
             }
         }
         next
     }
 
-    /// Repairs an object unless its back-off forbids it. Returns the time of the next try.
+    /// Repairs an object unless its back-off delays the repair. Returns the time of the next attempt.
     async fn try_repair(
         &self,
         home: &str,
-        applied: &Applied,
-        found: Found,
-        memory: &mut Memory,
+        applied: &AppliedLease,
+        found: DriftedObject,
+        repairs: &mut RepairState,
     ) -> Option<Instant> {
         let (now, id) = (Instant::now(), found.write.id.clone());
-        let (key, limit) = ((home.to_owned(), id.clone()), Limit::of(id.kind));
-        if let Some(at) = memory.calm.waits_until(&key, now) {
+        let (key, limit) = ((home.to_owned(), id.clone()), Limit::for_kind(id.kind));
+        if let Some(at) = repairs.backoff.waits_until(&key, now) {
             return Some(at);
         }
         match self.repair(home, applied, found).await {
             Ok(None) => None,
             Ok(Some((repair, meta))) => {
-                let is_fight = memory.calm.repaired(&key, limit, now);
-                repair.tell(home, &id, is_fight);
-                let versions = memory.repaired.entry(home.to_owned()).or_default();
+                let is_conflict = repairs.backoff.repaired(&key, limit, now);
+                repair.log(home, &id, is_conflict);
+                let versions = repairs.repaired.entry(home.to_owned()).or_default();
                 versions.insert(id, meta.resource_version);
                 None
             }
             Err(error) => {
-                memory.calm.failed(&key, limit, now);
-                tracing::warn!(namespace = home, object = %id, %error, "what others changed is not put right yet");
-                memory.calm.waits_until(&key, now)
+                repairs.backoff.failed(&key, limit, now);
+                tracing::warn!(namespace = home, object = %id, %error, "cannot repair object, retrying");
+                repairs.backoff.waits_until(&key, now)
             }
         }
     }
 
-    /// What a lease is to be, where everything of it was applied by us; without a record, its isolation.
-    fn applied(&self, home: &str, view: LeaseView, memory: &mut Memory) -> Option<Applied> {
+    /// Returns the desired objects of a completely applied lease; without a record, its isolation.
+    fn applied(&self, home: &str, view: LeaseView, repairs: &mut RepairState) -> Option<AppliedLease> {
         let namespace = view.namespace.clone()?;
         let manifest = view.manifest.clone();
         let is_going = |meta: &ObjectMeta| meta.deletion_timestamp.is_some();
@@ -206,8 +206,8 @@ impl Inner {
             self.check_holder(&deployment.lease, &namespace.metadata, "namespace", HEAL)
                 .ok()?;
             let applied = self.applied_items(&deployment, &manifest, Some(&namespace))?;
-            memory.records.insert(home.to_owned(), manifest);
-            return Some(Applied {
+            repairs.records.insert(home.to_owned(), manifest);
+            return Some(AppliedLease {
                 view,
                 namespace: marked(&applied.body, &applied.items),
                 items: applied.items,
@@ -217,16 +217,16 @@ impl Inner {
                 unverified: BTreeSet::new(),
             });
         }
-        self.unrecorded(view, &namespace, memory.records.get(home))
+        self.unrecorded(view, &namespace, repairs.records.get(home))
     }
 
-    /// What is certain of a lease without its record; `last` is the last one.
+    /// Returns the objects that are certain without the record. `last` is the last record read.
     fn unrecorded(
         &self,
         view: LeaseView,
         namespace: &Namespace,
         last: Option<&Arc<Manifest>>,
-    ) -> Option<Applied> {
+    ) -> Option<AppliedLease> {
         let lease = labels::lease_of(namespace.metadata.labels.as_ref()?)?;
         let mark = annotation(namespace, labels::APPLIED)?.clone();
         let rules = self.rules(&lease, namespace, &view);
@@ -244,7 +244,7 @@ impl Inner {
         let mut items = last.map(|applied| applied.items).unwrap_or_default();
         items.retain(|item| item.id.kind.is_isolation());
         items.extend(derived.into_iter().map(|derived| derived.item));
-        Some(Applied {
+        Some(AppliedLease {
             view,
             items,
             mark,
@@ -255,12 +255,16 @@ impl Inner {
         })
     }
 
-    /// Reads the namespace of a lease that no watch shows, because it lost its label. Returns the time of the next try
-    /// as the error, if there is no such namespace.
-    async fn unlabelled(&self, home: &str, memory: &mut Memory) -> Result<Arc<Namespace>, Option<Instant>> {
+    /// Reads the namespace of a lease that the watches do not show, because it lost its label. Returns the time of the
+    /// next attempt as the error if the namespace does not exist.
+    async fn unlabelled(
+        &self,
+        home: &str,
+        repairs: &mut RepairState,
+    ) -> Result<Arc<Namespace>, Option<Instant>> {
         let now = Instant::now();
         let key = home.to_owned();
-        if let Some(at) = memory.labels.waits_until(&key, now) {
+        if let Some(at) = repairs.labels.waits_until(&key, now) {
             return Err(Some(at));
         }
         let resource = ApiResource::erase::<Namespace>(&());
@@ -270,34 +274,39 @@ impl Inner {
         {
             return Ok(Arc::new(namespace));
         }
-        memory.labels.failed(&key, Limit::Isolation, now);
+        repairs.labels.failed(&key, Limit::Isolation, now);
         let Err(error) = read else { return Err(None) };
         tracing::warn!(namespace = home, %error, "cannot read namespace");
-        Err(memory.labels.waits_until(&key, now))
+        Err(repairs.labels.waits_until(&key, now))
     }
 
-    /// What is recorded of a lease, where the record can be read and has no other writer.
+    /// Returns the recorded deployment of a lease, if the record is valid and no other client edited it.
     fn record_of(&self, view: &LeaseView, home: &str) -> Option<WorkloadSpec> {
         let recorded = convert::from_manifest(view.manifest.as_ref()?).ok()?;
         let is_named = recorded.deployment.lease.namespace() == home;
         (recorded.remarks.is_empty() && is_named).then_some(recorded.deployment)
     }
 
-    /// Restores the labels of a namespace. Returns the time of the next try.
-    async fn heal_labels(&self, home: &str, applied: &Applied, memory: &mut Memory) -> Option<Instant> {
+    /// Restores the labels of a namespace. Returns the time of the next attempt.
+    async fn heal_labels(
+        &self,
+        home: &str,
+        applied: &AppliedLease,
+        repairs: &mut RepairState,
+    ) -> Option<Instant> {
         let (wanted, live) = (&applied.namespace, applied.view.namespace.as_deref()?);
         let path = subset::missing(wanted, &with_type(live), subset::Lists::Closed)?;
         let now = Instant::now();
         let key = home.to_owned();
-        if let Some(at) = memory.labels.waits_until(&key, now) {
+        if let Some(at) = repairs.labels.waits_until(&key, now) {
             return Some(at);
         }
         let mut body = wanted.clone();
         body["metadata"]["uid"] = Value::from(live.metadata.uid.clone());
         match self.calls(HEAL).apply_namespace(home, &body).await {
             Ok(()) => {
-                let is_fight = memory.labels.repaired(&key, Limit::Isolation, now);
-                tracing::info!(namespace = home, path, is_fight, "namespace restored");
+                let is_conflict = repairs.labels.repaired(&key, Limit::Isolation, now);
+                tracing::info!(namespace = home, path, is_conflict, "namespace restored");
                 self.until_seen(|| {
                     let view = self.state.lease_in(home);
                     let live = view.namespace.as_deref().map(with_type);
@@ -307,47 +316,48 @@ impl Inner {
                 None
             }
             Err(error) => {
-                memory.labels.failed(&key, Limit::Isolation, now);
+                repairs.labels.failed(&key, Limit::Isolation, now);
                 tracing::warn!(namespace = home, path, %error, "cannot restore namespace");
-                memory.labels.waits_until(&key, now)
+                repairs.labels.waits_until(&key, now)
             }
         }
     }
 
-    /// Deletes an object that opens a lease and was not rendered. Returns the time of the next try.
+    /// Deletes an object that weakens the isolation of a lease and was not rendered. Returns the time of the next
+    /// attempt.
     async fn remove_foreign(
         &self,
         home: &str,
         id: &Id,
         meta: &ObjectMeta,
-        calm: &mut Calm<(String, Id)>,
+        backoff: &mut RepairBackoff<(String, Id)>,
     ) -> Option<Instant> {
         let now = Instant::now();
-        let (key, limit) = ((home.to_owned(), id.clone()), Limit::of(id.kind));
-        if let Some(at) = calm.waits_until(&key, now) {
+        let (key, limit) = ((home.to_owned(), id.clone()), Limit::for_kind(id.kind));
+        if let Some(at) = backoff.waits_until(&key, now) {
             return Some(at);
         }
         match self.calls(HEAL).delete_version(id.kind, home, meta).await {
             Ok(()) => {
-                calm.repaired(&key, limit, now);
+                backoff.repaired(&key, limit, now);
                 let label = labels::KEEP;
                 tracing::warn!(namespace = home, object = %id, label, "object deleted, not part of the lease");
                 None
             }
             Err(error) => {
-                calm.failed(&key, limit, now);
-                tracing::warn!(namespace = home, object = %id, %error, "cannot delete object that opens the lease");
-                calm.waits_until(&key, now)
+                backoff.failed(&key, limit, now);
+                tracing::warn!(namespace = home, object = %id, %error, "cannot delete object that weakens isolation");
+                backoff.waits_until(&key, now)
             }
         }
     }
 
-    /// Restores isolation that no deploy compares.
+    /// Restores isolation objects that a deploy does not compare.
     pub(super) async fn guard(
         &self,
         home: &str,
         items: &[Item],
-        written: &[Written],
+        written: &[WrittenObject],
         operation: &'static str,
     ) -> Result<(), Error> {
         let (view, calls) = (self.state.lease_in(home), self.calls(operation));
@@ -357,7 +367,7 @@ impl Inner {
         }
         for found in unplanned(items, &view) {
             let id = &found.write.id;
-            // The caches may still have what this deploy replaced.
+            // The caches may still hold an object that this deploy replaced.
             let is_outdated = written.iter().any(|write| {
                 let meta = meta_of(&view, id).filter(|_| write.id == *id);
                 meta.is_some_and(|meta| !is_as_new(meta, write.meta.resource_version.as_deref()))
@@ -369,20 +379,20 @@ impl Inner {
         Ok(())
     }
 
-    /// Asks the API server whether it is so, and puts it right. `None` where it is not, or not any more.
+    /// Confirms a difference at the API server and repairs it. Returns `None` if there is no difference any more.
     async fn repair(
         &self,
         home: &str,
-        applied: &Applied,
-        found: Found,
+        applied: &AppliedLease,
+        found: DriftedObject,
     ) -> Result<Option<(Repair, ObjectMeta)>, Error> {
-        // Closed never: the semaphore lives as long as we do.
+        // The semaphore is never closed.
         let _turn = self.leases.acquire().await.ok();
         let calls = self.calls(HEAL);
         let id = found.write.id.clone();
         let repair = if found.is_missing || found.has_other_hash {
-            // A deploy takes the mark off before its first write, and sets it after its last: where the mark is as it was,
-            // no deploy deleted the object or wrote it.
+            // A deploy removes the hash of the namespace before its first write and sets it after its last. With an
+            // unchanged hash, no deploy deleted or wrote the object.
             let namespace = calls
                 .metadata(&ApiResource::erase::<Namespace>(&()), "", home)
                 .await?;
@@ -403,7 +413,7 @@ impl Inner {
             };
             repair
         } else {
-            // Only their watches read these. The patch sets wanted values alone, so an older view does no harm.
+            // Only watches read these kinds. The patch sets desired values only, so an outdated view is harmless.
             Repair {
                 live: applied.view.find(&id),
                 write: found.write,
@@ -412,11 +422,11 @@ impl Inner {
         };
         let meta = match write(&calls, home, &repair.write, repair.live.as_ref()).await {
             Ok(meta) => meta,
-            // Somebody wrote meanwhile; the watches show what.
+            // A concurrent write; the watches will show it.
             Err(error) if error.kind() == ErrorKind::Conflict => return Ok(None),
             Err(error) => return Err(error),
         };
-        self.tell(&[Written {
+        self.report_written(&[WrittenObject {
             id,
             meta: meta.clone(),
         }]);
@@ -424,18 +434,18 @@ impl Inner {
     }
 }
 
-/// The earlier of two moments, where there is any.
+/// Returns the earlier of two optional times.
 fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }
 
-/// Restores one object: by a patch, or by an apply where it is missing. A binding to another role is made again, since
-/// its role cannot be changed.
+/// Restores one object: by a patch, or by an apply if it is missing. A binding with another role is recreated, because
+/// its role is immutable.
 pub(super) async fn write(
     calls: &Calls,
     home: &str,
     write: &Write,
-    live: Option<&Live>,
+    live: Option<&LiveObject>,
 ) -> Result<ObjectMeta, Error> {
     let (id, body) = (&write.id, &write.body);
     let is_other_role =

@@ -1,7 +1,7 @@
-//! Passwords of records that never came to be.
+//! Deletion of password Secrets without a record.
 //!
-//! The Secret is written before the record that needs it, so that no record is without its passwords. Where the
-//! record then fails, the Secret is taken back at once if that is certain, with the teardown of its lease, or here.
+//! The Secret is written before its record, so that no record lacks its passwords. If the record then fails, the Secret
+//! is deleted at once if the failure is certain, otherwise by the teardown of the lease or by this search.
 
 use super::passwords::secret_name;
 use super::{Inner, KubeCluster, LeadershipGate};
@@ -16,37 +16,39 @@ use kube::api::{DeleteParams, ListParams, Preconditions};
 use std::time::Duration;
 
 const COLLECT: &str = "collect_passwords";
-/// Between two searches for passwords without a record.
+/// Interval between two searches.
 const EVERY: Duration = Duration::from_hours(1);
-/// A record follows its Secret within seconds. One that is not there after so long was given up, whatever the clocks
-/// of two providers say.
+/// Age from which a Secret without a record is deleted. A record follows its Secret within seconds; the margin covers
+/// clock differences between providers.
 const GIVEN_UP: Duration = Duration::from_hours(1);
-/// Secrets of one page of a list.
+/// Secrets per page of a list.
 const PAGE: u32 = 500;
 
 impl KubeCluster {
-    /// Searches for passwords without a record, as soon as its provider leads and every hour. Never ends.
+    /// Deletes passwords without a record, at the start of a leadership and every hour. Never returns.
     pub async fn follow_leftovers(&self, leading: &LeadershipGate) {
         loop {
             leading.begins().await;
             match leading.during(self.collect_passwords()).await {
                 Some(Ok(0)) => {}
                 Some(Ok(secrets)) => {
-                    tracing::info!(secrets, "passwords of records that never came to be: deleted");
+                    tracing::info!(secrets, "passwords without a record deleted");
                 }
-                Some(Err(error)) => tracing::warn!(%error, "passwords without a record are not searched for"),
-                // Deposed in the middle: the next term begins with a search, not with the wait.
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "cannot search for passwords without a record, retrying in an hour")
+                }
+                // Leadership lost: the next one starts with a search, without the wait.
                 None => continue,
             }
             tokio::time::sleep(EVERY).await;
         }
     }
 
-    /// Deletes the Secrets of passwords that were written more than an hour ago for a lease of ours of which the API
-    /// server has no record. How many it were.
+    /// Deletes password Secrets older than an hour of leases of this provider without a record in the API server.
+    /// Returns their number.
     ///
     /// # Errors
-    /// As the API server answers; what was not reached is found by the next search.
+    /// The errors of the API server. The next search finds the remaining Secrets.
     pub async fn collect_passwords(&self) -> Result<usize, Error> {
         let inner = self.inner();
         inner.current(COLLECT).await?;
@@ -69,8 +71,8 @@ impl KubeCluster {
 }
 
 impl Inner {
-    /// Takes back what was written for a record that was refused, where the API server says that there is none. What
-    /// is in doubt stays, for the teardown or the search.
+    /// Deletes the passwords of a rejected record if the API server confirms that there is no record. In case of doubt
+    /// they remain for the teardown or the search.
     pub(super) async fn take_back_passwords(&self, lease: &LeaseId, operation: &'static str) {
         let there = self.records::<Manifest>(operation).read(&lease.namespace()).await;
         let taken = match there {
@@ -79,17 +81,17 @@ impl Inner {
             Err(error) => Err(error),
         };
         if let Err(error) = taken {
-            tracing::debug!(%lease, %error, "passwords without a record stay for the moment");
+            tracing::debug!(%lease, %error, "cannot delete passwords without a record");
         }
     }
 
-    /// True when the Secret was deleted.
+    /// Deletes a Secret if its lease has no record. Returns true if the Secret was deleted.
     async fn collect(&self, secret: &ObjectMeta) -> Result<bool, Error> {
         let Some(lease) = self.given_up(secret, Timestamp::now()) else {
             return Ok(false);
         };
         let home = lease.namespace();
-        // The cache first: it saves a call for every lease that runs.
+        // The cache saves a call for every running lease.
         if self.cached(self.manifests(), &home).is_some()
             || self.records::<Manifest>(COLLECT).read(&home).await?.is_some()
         {
@@ -97,7 +99,7 @@ impl Inner {
         }
         let name = secret_name(&home);
         let params = DeleteParams {
-            // One that was written meanwhile is for a record that comes.
+            // A Secret written meanwhile belongs to a new record.
             preconditions: Some(Preconditions {
                 uid: secret.uid.clone(),
                 resource_version: secret.resource_version.clone(),
@@ -113,11 +115,11 @@ impl Inner {
             }
             Err(error) => return Err(from_kube(COLLECT, error)),
         }
-        self.passwords.forget(&name);
+        self.passwords.remove(&name);
         Ok(true)
     }
 
-    /// The lease of a Secret of passwords that is ours and old enough; nothing for any other.
+    /// Returns the lease of a password Secret of this provider that is old enough to be deleted.
     fn given_up(&self, secret: &ObjectMeta, now: Timestamp) -> Option<LeaseId> {
         let lease = secret.labels.as_ref().and_then(labels::lease_of)?;
         let is_ours = lease.provider == self.settings.provider
@@ -127,14 +129,14 @@ impl Inner {
     }
 }
 
-/// By what we wrote last, else by when it was made. What says neither is not old.
+/// Compares the age since the last write or the creation. A Secret without a valid time counts as new.
 fn is_older(meta: &ObjectMeta, age: Duration, now: Timestamp) -> bool {
-    let said = meta.annotations.as_ref().and_then(|a| a.get(labels::UPDATED_AT));
-    let written = match said {
+    let updated = meta.annotations.as_ref().and_then(|a| a.get(labels::UPDATED_AT));
+    let written = match updated {
         Some(text) => text.parse::<Timestamp>().ok(),
         None => meta.creation_timestamp.as_ref().map(|time| time.0),
     };
-    // A time to come is a wrong clock and no age.
+    // A future time results from a wrong clock.
     written.is_some_and(|written| now.duration_since(written).unsigned_abs() >= age && now > written)
 }
 
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn age_is_counted_from_the_last_write_and_doubt_is_young() {
+    fn the_age_counts_from_the_last_write_and_an_unknown_age_is_new() {
         let hour = Duration::from_hours(1);
         let now = at("2026-01-01T12:00:00Z");
         let written = |text: &str| ObjectMeta {

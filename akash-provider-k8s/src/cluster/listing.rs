@@ -1,8 +1,8 @@
-//! Everything of ours that the cluster has: what can be used, what cannot, and what lacks.
+//! Listing of all leases in the cluster: usable records, unusable ones, and problems.
 //!
-//! A lease that is in none of these may be ended for want of a manifest, so nothing is left out: not a record that
-//! cannot be read, not a namespace without a record or without labels, and not what the API server has and a cache
-//! lacks. Where one of the questions gets no answer there is no list.
+//! A lease in none of these may be closed for lack of a manifest. The listing is therefore complete: it includes
+//! invalid records, namespaces without record or labels, and live objects that the caches lack. If one query fails,
+//! the listing fails.
 
 use super::Inner;
 use crate::adopt::Finding;
@@ -19,18 +19,18 @@ use kube::api::ListParams;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Inner {
-    /// Every deployment of ours that the Manifest objects tell of, and whatever else there is of leases.
+    /// Lists the recorded deployments of this provider, and all other traces of leases.
     pub(crate) async fn listing(&self, operation: &'static str) -> Result<Listing, Error> {
         self.current(operation).await?;
         let manifests: Vec<_> = self.manifests().state();
-        // One list of all Secrets, not a call for each lease.
+        // One list of all Secrets instead of a call per lease.
         if manifests
             .iter()
             .any(|m| self.is_ours(m) && self.lacks_password(m))
         {
             self.read_secrets(operation).await?;
         }
-        let mut things = Things::default();
+        let mut traces = LeaseTraces::default();
         let mut listing = Listing {
             place: format!(
                 "Manifest objects of namespace `{}`",
@@ -38,35 +38,35 @@ impl Inner {
             ),
             ..Listing::default()
         };
-        // Records first: what can be read is not told again by the looks below.
+        // Records first: valid ones are skipped below.
         for manifest in &manifests {
-            self.sort_in(manifest, &mut listing, &mut things);
+            self.add_record(manifest, &mut listing, &mut traces);
         }
         let views = self.state.views();
         for (home, view, lease) in &views {
-            things.see_record(self, home, view, lease.as_ref());
+            traces.add_record(self, home, view, lease.as_ref());
         }
-        // The API server itself: a record without labels is in no cache, and its lease would look ended.
-        self.see_live_records(&mut things, operation).await?;
+        // Live: the caches lack a record without labels, and its lease would look closed.
+        self.add_live_records(&mut traces, operation).await?;
         for (home, view, lease) in &views {
-            things.see_workload(self, home, view, lease.as_ref());
+            traces.add_workload(self, home, view, lease.as_ref());
         }
-        self.see_live_namespaces(&mut things, operation).await?;
-        listing.unusable = things.unusable.into_values().collect();
+        self.add_live_namespaces(&mut traces, operation).await?;
+        listing.unusable = traces.unusable.into_values().collect();
         let findings = self.findings(operation).await;
         self.remark(findings, &mut listing);
         Ok(listing)
     }
 
-    /// One record: what it says, or why it says nothing.
-    fn sort_in(&self, manifest: &Manifest, listing: &mut Listing, things: &mut Things) {
+    /// Adds a record to the usable or the unusable ones.
+    fn add_record(&self, manifest: &Manifest, listing: &mut Listing, traces: &mut LeaseTraces) {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let named = manifest.metadata.labels.as_ref().and_then(labels::lease_of);
         let own = named.filter(|lease| lease.namespace() == name);
         let problem = if self.is_ours(manifest) {
             match self.read_manifest(manifest) {
                 Ok(deployment) => {
-                    things.recorded.insert(name.to_owned());
+                    traces.recorded.insert(name.to_owned());
                     if !self.state.lease_in(name).runs() {
                         listing.incomplete.push(deployment.lease.clone());
                     }
@@ -76,13 +76,13 @@ impl Inner {
                 Err(bad) => bad.to_string(),
             }
         } else if self.is_of_other_chain(&manifest.metadata) {
-            format!("Manifest {name}: it belongs to another chain")
+            format!("Manifest {name}: belongs to another chain")
         } else {
             let provider = &manifest.spec.lease_id.provider;
-            format!("Manifest {name}: spec.lease_id.provider: it names `{provider}`, another provider")
+            format!("Manifest {name}: spec.lease_id.provider: names another provider, `{provider}`")
         };
         let place = &self.settings.manifest_namespace;
-        things.add(
+        traces.add(
             name,
             own.as_ref(),
             Remains::Unreadable,
@@ -90,8 +90,8 @@ impl Inner {
         );
     }
 
-    /// Records that the API server has and the caches do not: their labels were taken off, or a watch missed them.
-    async fn see_live_records(&self, things: &mut Things, operation: &'static str) -> Result<(), Error> {
+    /// Adds live records that the caches lack, because they lost their labels or a watch missed them.
+    async fn add_live_records(&self, traces: &mut LeaseTraces, operation: &'static str) -> Result<(), Error> {
         let limit = self.settings.call_timeout;
         let place = &self.settings.manifest_namespace;
         let records: Api<Manifest> = Api::namespaced(self.client.clone(), place);
@@ -99,33 +99,37 @@ impl Inner {
             let name = record.metadata.name.unwrap_or_default();
             let lease = record.metadata.labels.as_ref().and_then(labels::lease_of);
             let problem = format!(
-                "Manifest {name}: it has no label `{}` (in namespace `{place}`)",
+                "Manifest {name}: the label `{}` is missing (in namespace `{place}`)",
                 labels::SELECTOR
             );
-            things.add(&name, lease.as_ref(), Remains::Unreadable, problem);
+            traces.add(&name, lease.as_ref(), Remains::Unreadable, problem);
         }
         Ok(())
     }
 
-    /// Namespaces that the API server has and the caches do not.
-    async fn see_live_namespaces(&self, things: &mut Things, operation: &'static str) -> Result<(), Error> {
+    /// Adds live namespaces that the caches lack.
+    async fn add_live_namespaces(
+        &self,
+        traces: &mut LeaseTraces,
+        operation: &'static str,
+    ) -> Result<(), Error> {
         let limit = self.settings.call_timeout;
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         for namespace in pages::metadata(&namespaces, ListParams::default(), limit, operation).await? {
             let name = namespace.metadata.name.unwrap_or_default();
-            let problem = format!("namespace {name}: it has no label `{}`", labels::SELECTOR);
-            things.add(&name, None, Remains::Unrecorded, problem);
+            let problem = format!("namespace {name}: the label `{}` is missing", labels::SELECTOR);
+            traces.add(&name, None, Remains::Unrecorded, problem);
         }
         Ok(())
     }
 
-    /// What an operator should look at; what the engine is told as a state of a lease is not told again.
+    /// Adds findings for the operator, except those that the listing reports as the state of a lease.
     fn remark(&self, findings: Result<Vec<Finding>, Error>, listing: &mut Listing) {
         let findings = match findings {
             Ok(findings) => findings,
-            // Without findings the list itself is whole.
+            // The listing is complete without findings.
             Err(error) => {
-                let remark = format!("what lacks in the cluster cannot be looked up: {error}");
+                let remark = format!("cannot search for problems in the cluster: {error}");
                 return listing.remarks.push(remark);
             }
         };
@@ -154,7 +158,7 @@ impl Inner {
     }
 }
 
-/// Characters of a problem that are told; a record may be large, and what is wrong with it as large.
+/// Maximum length of a reported problem, in characters. A record and its problems may be large.
 const PROBLEM_MAX: usize = 400;
 
 fn shortened(mut text: String) -> String {
@@ -165,15 +169,15 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-/// What is there of leases and says nothing of what they run, by name; what was said first stays.
+/// Traces of leases without a usable record, by name. The first problem of a lease is reported.
 #[derive(Debug, Default)]
-struct Things {
-    /// Names of records that can be read.
+struct LeaseTraces {
+    /// Names of valid records.
     recorded: BTreeSet<String>,
     unusable: BTreeMap<String, Unusable>,
 }
 
-impl Things {
+impl LeaseTraces {
     fn add(&mut self, name: &str, lease: Option<&LeaseId>, remains: Remains, problem: String) {
         if self.recorded.contains(name) {
             return;
@@ -186,7 +190,7 @@ impl Things {
         });
     }
 
-    fn see_record(&mut self, inner: &Inner, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
+    fn add_record(&mut self, inner: &Inner, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
         if let Some(why) = view.unreadable.get(&(Kind::Manifests, home.to_owned())) {
             let place = &inner.settings.manifest_namespace;
             let problem = format!("Manifest {home}: {why} (in namespace `{place}`)");
@@ -194,10 +198,10 @@ impl Things {
         }
     }
 
-    fn see_workload(&mut self, inner: &Inner, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
+    fn add_workload(&mut self, inner: &Inner, home: &str, view: &LeaseView, lease: Option<&LeaseId>) {
         if view.runs() {
             let place = &inner.settings.manifest_namespace;
-            let problem = format!("namespace {home}: its Manifest is not there (in namespace `{place}`)");
+            let problem = format!("namespace {home}: the Manifest is missing (in namespace `{place}`)");
             self.add(home, lease, Remains::Unrecorded, problem);
         }
     }

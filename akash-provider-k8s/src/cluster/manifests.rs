@@ -18,18 +18,18 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Annotation of a Manifest taken over from another provider: hash of each service as it runs.
+/// Annotation of an adopted Manifest: hash of each running service.
 const ADOPTED: &str = "provider.akash.network/adopted";
 
-/// Services as another provider made them, with the hash of what it made them from.
-pub(crate) type Adopted = BTreeMap<String, String>;
+/// Services of another provider, with the hash of their manifest.
+pub(crate) type AdoptedServices = BTreeMap<String, String>;
 
-/// What shows that a record need not be written.
+/// Evidence that suffices to skip writing a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Basis {
-    /// A cache, which may be a moment behind.
+    /// The cache, which may be slightly outdated.
     Cached,
-    /// The API server: somebody is told that it is there to stay.
+    /// The API server, because the caller reports the record as durable.
     Live,
 }
 
@@ -38,8 +38,8 @@ pub(crate) fn refused(operation: &'static str, refusal: Refusal) -> Error {
 }
 
 impl Inner {
-    /// Writes the record of a deployment, if it is not there already. Answers with the object as it is then.
-    /// `basis` says what is believed when it is there.
+    /// Writes the record of a deployment unless it exists, and returns the current object. `basis` selects the evidence
+    /// that the record exists.
     pub(crate) async fn record(
         &self,
         deployment: &WorkloadSpec,
@@ -57,7 +57,7 @@ impl Inner {
                 .has_passwords(deployment, &wanted, seen.as_ref(), &passwords, operation)
                 .await?
         {
-            // Live: a Secret has no epoch, so whoever is late must see it here. What is refused leaves no Secret.
+            // Live: a Secret has no epoch, so a late writer must be rejected here, before the Secret is written.
             seen = records.read(&name).await?;
             self.judge(deployment, &wanted, seen.as_ref(), operation)?;
             self.write_passwords(&deployment.lease, &passwords, operation)
@@ -76,15 +76,15 @@ impl Inner {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
-                // After a transient error the record may be there after all, and needs them.
+                // After a transient error the record may exist and need its passwords.
                 if is_new && !passwords.is_empty() && !error.is_transient() {
                     self.take_back_passwords(&deployment.lease, operation).await;
                 }
                 return Err(error);
             }
         };
-        // After the record, which has no use for them.
-        if passwords.is_empty() && (had_logins || self.passwords.of(&name).is_some()) {
+        // After the record, which does not need them any more.
+        if passwords.is_empty() && (had_logins || self.passwords.get(&name).is_some()) {
             self.delete_passwords(&deployment.lease, operation).await?;
         }
         let manifest = match outcome {
@@ -99,7 +99,7 @@ impl Inner {
         Ok(manifest)
     }
 
-    /// True where the passwords are kept already, beside the record or, as another provider does it, in it.
+    /// Returns true if the passwords are stored, next to the record or (by another provider) in it.
     async fn has_passwords(
         &self,
         deployment: &WorkloadSpec,
@@ -111,8 +111,8 @@ impl Inner {
         let Some(seen) = seen else { return Ok(false) };
         if has_logins(seen) {
             let home = deployment.lease.namespace();
-            // What was read or written once may have been deleted by hand since.
-            return Ok(self.passwords.of(&home).as_ref() == Some(passwords)
+            // Cached passwords may have been deleted manually since.
+            return Ok(self.passwords.get(&home).as_ref() == Some(passwords)
                 && self.is_there(&home, &secret_name(&home), operation).await?);
         }
         let verdict = self.judge(deployment, wanted, Some(seen), operation)?;
@@ -126,7 +126,7 @@ impl Inner {
         there: Option<&Manifest>,
         operation: &'static str,
     ) -> Result<Verdict<Manifest>, Error> {
-        // Also where nothing will be written: who is late must not be told that all is well.
+        // Also without a write: a late writer must get an error.
         self.check_record(deployment, there, operation)?;
         let mut wanted = wanted.clone();
         if let Some(there) = there {
@@ -139,12 +139,12 @@ impl Inner {
                 annotations.insert(ADOPTED.to_owned(), text);
             }
         }
-        // Nothing is promised that cannot be made.
+        // Rejects a deployment that cannot be rendered before it is recorded.
         objects::check(deployment, &self.settings).map_err(|r| refused(operation, r))?;
         Ok(Verdict::Write(wanted))
     }
 
-    /// May this deployment be written over what is there?
+    /// Returns an error if the deployment must not replace the existing record.
     fn check_record(
         &self,
         deployment: &WorkloadSpec,
@@ -155,14 +155,14 @@ impl Inner {
         let lease = &deployment.lease;
         self.check_holder(lease, &there.metadata, "Manifest object", operation)?;
         if there.metadata.deletion_timestamp.is_some() {
-            let message = format!("the Manifest object of lease {lease} is just being deleted");
+            let message = format!("the Manifest object of lease {lease} is being deleted");
             return Err(Error::new(ErrorKind::Conflict, operation, message).transient());
         }
         let (now, then) = (convert::epoch(there), deployment.epoch);
-        // Writes of one epoch are one leader's own, in its order.
+        // Writes of one epoch come from one leader, in order.
         if now > then {
             let message =
-                format!("lease {lease} was written in epoch {now}; a write of epoch {then} is too late");
+                format!("lease {lease} was written in epoch {now}; the write of epoch {then} is too late");
             return Err(Error::new(ErrorKind::Conflict, operation, message));
         }
         let before: BTreeSet<&str> = there
@@ -181,13 +181,12 @@ impl Inner {
         if before == after {
             return Ok(());
         }
-        let message = format!(
-            "the services of a lease keep their names; there are {before:?}, the new manifest has {after:?}"
-        );
+        let message =
+            format!("the names of services cannot change; before {before:?}, in the new manifest {after:?}");
         Err(Error::new(ErrorKind::Invalid, operation, message))
     }
 
-    /// Refuses an object that does not say it is of this lease and chain.
+    /// Returns an error unless the object belongs to this lease and chain.
     pub(crate) fn check_holder(
         &self,
         lease: &LeaseId,
@@ -210,12 +209,12 @@ impl Inner {
         Err(Error::new(
             ErrorKind::Conflict,
             operation,
-            format!("{problem}; it is not touched"),
+            format!("{problem}; the object was not changed"),
         ))
     }
 
-    /// What another provider made and we did not apply since; `None` when everything is ours.
-    pub(crate) fn still_adopted(&self, manifest: &Manifest) -> Option<Adopted> {
+    /// Returns the services of another provider that were not applied since; `None` if the provider applied the lease.
+    pub(crate) fn still_adopted(&self, manifest: &Manifest) -> Option<AdoptedServices> {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
         let namespace = self.state.lease_in(name).namespace?;
         let annotations = namespace.metadata.annotations.as_ref();
@@ -225,7 +224,7 @@ impl Inner {
         adopted(manifest)
     }
 
-    /// The deployment of one lease as recorded last.
+    /// Returns the recorded deployment of a lease.
     pub(crate) async fn recorded_of(
         &self,
         lease: &LeaseId,
@@ -261,21 +260,21 @@ impl Inner {
             tracing::warn!(
                 manifest = name,
                 remark,
-                "the Manifest object was changed by another"
+                "the Manifest object was edited by another client"
             );
         }
         let mut deployment = recorded.deployment;
-        if let Some(passwords) = self.passwords.of(name) {
+        if let Some(passwords) = self.passwords.get(name) {
             convert::restore_passwords(Arc::make_mut(&mut deployment.group), &passwords);
         }
-        // Such a record has no place for them; the ProviderHost objects have.
+        // A record of another provider has no hostnames; the ProviderHost objects have.
         if is_foreign(manifest) {
             deployment.hostnames = self.declared(&deployment.lease);
         }
         Ok(deployment)
     }
 
-    /// Hostnames that lead to a lease, as the ProviderHost objects say.
+    /// Returns the hostnames of a lease from its ProviderHost objects.
     fn declared(&self, lease: &LeaseId) -> Vec<HostnameDeclaration> {
         let view = self.state.lease(lease);
         let declared = view
@@ -297,17 +296,17 @@ impl Inner {
             && !self.is_of_other_chain(&manifest.metadata)
     }
 
-    /// Version of the API server.
+    /// Returns the version of the API server.
     pub(crate) async fn server_version(&self) -> Result<String, Error> {
         let call = self.client.apiserver_version();
-        let answer = tokio::time::timeout(self.settings.call_timeout, call).await;
-        let version = answer
-            .map_err(|_| Error::new(ErrorKind::Timeout, "version", "the API server does not answer"))?;
+        let response = tokio::time::timeout(self.settings.call_timeout, call).await;
+        let version = response
+            .map_err(|_| Error::new(ErrorKind::Timeout, "version", "the API server does not respond"))?;
         Ok(version.map_err(|e| from_kube("version", e))?.git_version)
     }
 }
 
-/// The deployment is what the object says.
+/// Returns true if the existing object records the deployment.
 fn is_recorded(deployment: &WorkloadSpec, wanted: &Manifest, there: &Manifest) -> bool {
     if is_foreign(there) {
         return convert::from_manifest(there).is_ok_and(|read| {
@@ -322,14 +321,14 @@ fn is_recorded(deployment: &WorkloadSpec, wanted: &Manifest, there: &Manifest) -
     there.spec == wanted.spec && extra(there) == extra(wanted)
 }
 
-/// Another provider wrote it last.
+/// Returns true if another provider wrote the object last.
 fn is_foreign(manifest: &Manifest) -> bool {
     let annotations = manifest.metadata.annotations.as_ref();
     !annotations.is_some_and(|a| a.contains_key(labels::EXTRA))
 }
 
-/// The services another provider made, as its own object or our note on it says.
-fn adopted(manifest: &Manifest) -> Option<Adopted> {
+/// Returns the services of another provider, from its object or from the annotation.
+fn adopted(manifest: &Manifest) -> Option<AdoptedServices> {
     let annotations = manifest.metadata.annotations.clone().unwrap_or_default();
     if let Some(text) = annotations.get(ADOPTED) {
         return serde_json::from_str(text).ok();
@@ -340,14 +339,14 @@ fn adopted(manifest: &Manifest) -> Option<Adopted> {
     Some(entries(&manifest.spec.group.services))
 }
 
-/// Hash of each service. What is empty and what is left out are the same, and passwords do not count.
-pub(crate) fn entries(services: &[ManifestService]) -> Adopted {
+/// Returns the hash of each service. Empty and missing fields are equal, and passwords are ignored.
+pub(crate) fn entries(services: &[ManifestService]) -> AdoptedServices {
     let entry = |service: &ManifestService| {
         let mut value = serde_json::to_value(service).unwrap_or_default();
         if let Some(login) = value.get_mut("credentials").and_then(Value::as_object_mut) {
             login.remove("password");
         }
-        (service.name.clone(), hash::of(&without_empty(value)))
+        (service.name.clone(), hash::hash_value(&without_empty(value)))
     };
     services.iter().map(entry).collect()
 }

@@ -1,4 +1,4 @@
-//! Registry passwords, in a Secret beside the record of their lease.
+//! Registry passwords, in a Secret next to the record of their lease.
 
 use super::Inner;
 use super::unwatched::{ByNamespace, is_in};
@@ -18,45 +18,45 @@ use kube::api::ListParams;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Secrets of one page of a list.
+/// Secrets per page of a list.
 const PAGE: u32 = 500;
 
-/// What registry Secrets hold, by name, as far as it was read or written.
+/// Cached contents of registry Secrets, by name.
 #[derive(Default)]
 pub(crate) struct Passwords(Mutex<BTreeMap<String, BTreeMap<String, String>>>);
 
 impl Passwords {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<String, String>>> {
-        // Each change is one call to the map.
+        // Each change is a single call to the map.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self, secret: Secret) {
         let name = secret.metadata.name.unwrap_or_default();
         let data = secret.data.unwrap_or_default().into_iter();
-        // What is no text was not written here.
+        // The provider writes UTF-8 only.
         let texts = data.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?)));
         self.lock().insert(name, texts.collect());
     }
 
-    /// Nobody holds them any more.
-    pub(super) fn forget(&self, secret: &str) {
+    /// Removes the passwords of a deleted Secret.
+    pub(super) fn remove(&self, secret: &str) {
         self.lock().remove(secret);
     }
 
-    /// Passwords of the lease of a namespace.
-    pub(crate) fn of(&self, lease_namespace: &str) -> Option<BTreeMap<String, String>> {
+    /// Returns the passwords of the lease with this namespace.
+    pub(crate) fn get(&self, lease_namespace: &str) -> Option<BTreeMap<String, String>> {
         self.lock().get(&secret_name(lease_namespace)).cloned()
     }
 }
 
-/// Name of the Secret that holds the registry passwords of a lease.
+/// Returns the name of the Secret with the registry passwords of a lease.
 pub(super) fn secret_name(lease_namespace: &str) -> String {
     format!("{lease_namespace}-registry")
 }
 
 impl Inner {
-    /// Writes the Secret of a lease's passwords.
+    /// Writes the password Secret of a lease.
     pub(crate) async fn write_passwords(
         &self,
         lease: &LeaseId,
@@ -92,7 +92,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Deletes the Secret of a lease's passwords, if there is one that says it is of this lease.
+    /// Deletes the password Secret of a lease, if its labels name the lease.
     pub(crate) async fn delete_passwords(
         &self,
         lease: &LeaseId,
@@ -102,28 +102,28 @@ impl Inner {
         let (api, limit) = (self.secrets(), self.settings.call_timeout);
         let there = within(limit, operation, api.get_metadata_opt(&name)).await?;
         let Some(there) = there else {
-            self.passwords.forget(&name);
+            self.passwords.remove(&name);
             return Ok(());
         };
-        // Not an error: it is not ours to delete, and a teardown must not wait for it.
+        // Not an error: a foreign Secret is not deleted, and the teardown must continue.
         if let Err(error) = self.check_holder(lease, &there.metadata, "Secret", operation) {
-            tracing::warn!(%error, "passwords that are not of this lease");
+            tracing::warn!(%error, "Secret not deleted, it belongs to another lease");
             return Ok(());
         }
         let (namespace, uid) = (&self.settings.manifest_namespace, there.metadata.uid);
         self.calls(operation)
             .delete(Kind::Secret, namespace, &name, uid.as_deref())
             .await?;
-        self.passwords.forget(&name);
+        self.passwords.remove(&name);
         Ok(())
     }
 
-    /// The Secrets beside the records.
+    /// Returns access to the Secrets next to the records.
     pub(super) fn secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.settings.manifest_namespace)
     }
 
-    /// The Secret of one lease's passwords.
+    /// Reads the password Secret of a lease into the cache.
     pub(crate) async fn read_secret(
         &self,
         lease_namespace: &str,
@@ -138,7 +138,7 @@ impl Inner {
         Ok(())
     }
 
-    /// All Secrets of passwords, page by page.
+    /// Reads all password Secrets into the cache, page by page.
     pub(crate) async fn read_secrets(&self, operation: &'static str) -> Result<(), Error> {
         let api = self.secrets();
         let mut params = ListParams::default().labels(labels::SELECTOR).limit(PAGE);
@@ -154,9 +154,9 @@ impl Inner {
         }
     }
 
-    /// The Secret of a lease's passwords, with its namespace, where they are known and it is not there.
+    /// Returns the password Secret of a lease, with its namespace, if it is cached but missing in the cluster.
     pub(crate) fn lost_passwords(&self, lease_namespace: &str, there: &ByNamespace) -> Option<(String, Id)> {
-        let known = self.passwords.of(lease_namespace)?;
+        let known = self.passwords.get(lease_namespace)?;
         let id = Id {
             kind: Kind::Secret,
             name: secret_name(lease_namespace),
@@ -165,14 +165,14 @@ impl Inner {
         (!known.is_empty() && !is_in(there, &home, &id)).then_some((home, id))
     }
 
-    /// True when a login has no password, and nobody looked for it yet.
+    /// Returns true if a login lacks its password and the Secret was not read yet.
     pub(crate) fn lacks_password(&self, manifest: &Manifest) -> bool {
         let name = manifest.metadata.name.as_deref().unwrap_or_default();
-        has_logins(manifest) && self.passwords.of(name).is_none()
+        has_logins(manifest) && self.passwords.get(name).is_none()
     }
 }
 
-/// True when a service has a registry login whose password is kept apart.
+/// Returns true if the password of a registry login is stored in a Secret.
 pub(crate) fn has_logins(manifest: &Manifest) -> bool {
     let Ok(recorded) = convert::from_manifest(manifest) else {
         return false;

@@ -1,4 +1,4 @@
-//! The port: each method is one call to a room.
+//! Implementation of the `Cluster` port.
 
 use super::manifests::Basis;
 use super::{Inner, KubeCluster};
@@ -26,11 +26,11 @@ impl Cluster for KubeCluster {
 
     async fn record(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let limit = self.inner.settings.call_timeout;
-        // The tenant waits: all calls together get the time of one.
+        // The tenant waits, so one timeout applies to all calls together.
         let record = self.inner.record(deployment, Basis::Live, RECORD);
         let recorded = tokio::time::timeout(limit, record).await;
         let slow = |_| {
-            let message = format!("not recorded within {limit:?}: the API server does not answer");
+            let message = format!("not recorded within {limit:?}: the API server does not respond");
             Error::new(ErrorKind::Timeout, RECORD, message)
         };
         recorded.map_err(slow)?.map(drop)
@@ -103,7 +103,7 @@ impl Cluster for KubeCluster {
 }
 
 impl Inner {
-    /// Returns what the watches hold, for a lease of this provider: they see the leases of all providers.
+    /// Returns the state of the watches if the lease belongs to this provider. The watches include all providers.
     fn watched(&self, lease: &LeaseId) -> Result<&State, Error> {
         if lease.provider == self.settings.provider {
             return Ok(&self.state);

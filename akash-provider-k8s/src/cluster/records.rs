@@ -1,4 +1,4 @@
-//! One custom resource, written under the precondition that nobody else did meanwhile.
+//! Writes of one custom resource, with the precondition that no other client wrote it meanwhile.
 
 use crate::apply::MANAGER;
 use crate::error::{from_kube, within};
@@ -13,28 +13,28 @@ use serde::de::DeserializeOwned;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// Tries at an object that others write at the same time.
+/// Attempts to write an object that others write concurrently.
 const TRIES: usize = 4;
 
-/// What is to become of an object.
+/// Decision about an object.
 #[derive(Debug)]
 pub(crate) enum Verdict<K> {
-    /// It stays as it is, or absent.
+    /// Leave the object as it is, or missing.
     Keep,
-    /// It is written; its metadata is merged with what is there.
+    /// Write the object; its metadata is merged with the existing one.
     Write(K),
-    /// It goes, if it is still as it was seen.
+    /// Delete the object if it did not change since it was read.
     Delete,
 }
 
-/// What became of it.
+/// Result of a decision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome<K> {
-    /// Nothing was called; as it was seen.
+    /// No call was made; the object as last read.
     Kept(Option<K>),
-    /// As the API server has it.
+    /// The object in the API server after the write.
     Written(K),
-    /// The object of this identity is gone.
+    /// The uid of the deleted object.
     Deleted(String),
 }
 
@@ -49,18 +49,18 @@ impl<K> Records<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
 {
-    /// Live, not from a cache.
+    /// Reads an object from the API server.
     pub(crate) async fn read(&self, name: &str) -> Result<Option<K>, Error> {
         let read = within(self.limit, self.operation, self.api.get_opt(name)).await;
-        // An absent record is no error; a kind that is not served is.
+        // A missing record is no error, unlike a kind that is not served.
         read.map_err(|error| match error.kind() {
             ErrorKind::NotFound => not_served(self.operation, error.message()),
             _ => error,
         })
     }
 
-    /// Judges what is there and carries the verdict out; when another wrote meanwhile, it is judged again.
-    /// `seen` is what a cache holds; it may be out of date.
+    /// Decides about an object with `judge` and executes the decision. After a concurrent write, decides again. `seen` is
+    /// the cached object, which may be outdated.
     pub(crate) async fn settle(
         &self,
         name: &str,
@@ -68,7 +68,7 @@ where
         judge: impl Fn(Option<&K>) -> Result<Verdict<K>, Error>,
     ) -> Result<Outcome<K>, Error> {
         let mut there = seen;
-        // The first try believes the cache: where that was wrong, the precondition refuses.
+        // The first attempt uses the cache; the precondition fails if the cache is outdated.
         for _ in 0..TRIES {
             let done = match (judge(there.as_ref())?, &there) {
                 (Verdict::Keep, _) | (Verdict::Delete, None) => return Ok(Outcome::Kept(there)),
@@ -80,11 +80,11 @@ where
                 None => there = self.read(name).await?,
             }
         }
-        let message = format!("`{name}` is written by others all the time");
+        let message = format!("`{name}` is written concurrently by other clients");
         Err(Error::new(ErrorKind::Conflict, self.operation, message).transient())
     }
 
-    /// `None` when it is no longer as it was seen.
+    /// Writes an object. Returns `None` if it changed since it was read.
     async fn write(&self, name: &str, there: Option<&K>, mut wanted: K) -> Result<Option<Outcome<K>>, Error> {
         let params = PostParams {
             field_manager: Some(MANAGER.to_owned()),
@@ -127,7 +127,7 @@ where
         }
     }
 
-    /// A 403 is a right that is missing, or admission that refuses.
+    /// Explains a 403: a missing right, or a denial by admission.
     async fn judged(&self, error: kube::Error, verbs: &'static [&'static str]) -> Error {
         let error = from_kube(self.operation, error);
         let attempt = Attempt::at::<K>(verbs, self.api.namespace());
@@ -135,14 +135,14 @@ where
         rights::judged(&client, self.limit, &attempt, error).await
     }
 
-    /// The answer, or the error of a call that took too long.
+    /// Awaits a call, with the timeout as an error.
     async fn timed<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<kube::Result<T>, Error> {
         within(self.limit, self.operation, async { Ok(call.await) }).await
     }
 }
 
-/// A 404 that is not about an absent object: the kind is not served, or its namespace is missing. The tenant cannot fix
-/// that, and the request succeeds later.
+/// Error for a 404 that is not about a missing object: the kind is not served, or the namespace is missing. The tenant
+/// cannot fix this, and a later request succeeds.
 fn not_served(operation: &'static str, message: &str) -> Error {
     let message = format!(
         "cannot access the record: {message}; check the CustomResourceDefinitions of deploy/crds and the namespace of \
@@ -151,13 +151,13 @@ fn not_served(operation: &'static str, message: &str) -> Error {
     Error::new(ErrorKind::Unavailable, operation, message)
 }
 
-/// True when a write was refused because the object is not as it was seen.
+/// Returns true if a write failed because the object changed since it was read.
 fn changed(status: &kube::core::Status, was_there: bool) -> bool {
     let gone = was_there && status.is_not_found();
     gone || status.is_conflict() || status.is_already_exists()
 }
 
-/// What others wrote into the metadata stays; the network's labels and our annotations are replaced.
+/// Merges metadata: that of others remains, the labels of the network and the provider's annotations are replaced.
 fn merge_meta(there: &ObjectMeta, wanted: &mut ObjectMeta) {
     let ours = wanted.labels.take().unwrap_or_default();
     let mut merged = there.labels.clone().unwrap_or_default();
@@ -170,7 +170,7 @@ fn merge_meta(there: &ObjectMeta, wanted: &mut ObjectMeta) {
     *wanted = ObjectMeta {
         labels: Some(merged),
         annotations: Some(all),
-        // Left out, the API server keeps them as they are.
+        // The API server preserves missing managed fields.
         managed_fields: None,
         ..there.clone()
     };
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_whose_kind_is_not_served_is_unavailable_and_not_refused() {
+    fn a_kind_that_is_not_served_is_unavailable_and_not_invalid() {
         let error = not_served("record", "404 page not found");
         assert_eq!(
             (error.kind(), error.is_transient()),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_into_the_metadata_stays() {
+    fn metadata_of_others_is_preserved() {
         let there = ObjectMeta {
             name: Some("x".to_owned()),
             resource_version: Some("7".to_owned()),

@@ -1,11 +1,11 @@
-//! Updates of StatefulSets that a pod of the version before holds up.
+//! Deletion of pods that block the update of a StatefulSet.
 //!
-//! A StatefulSet replaces its pods one after the other and waits for each to be ready, also for one that is of an
-//! older revision: where that has an image that cannot be pulled or a command that ends, the right update never
-//! reaches it. Such a pod is deleted; the controller makes it anew, of the new revision and with the same volumes.
+//! A StatefulSet replaces its pods one by one and waits until each is ready, even a pod of an older revision. If that
+//! pod can never become ready (image not pullable, failing command), the update does not progress. The provider deletes
+//! such a pod, and the controller recreates it with the new revision and the same volumes.
 //!
 //! ```text
-//! set or pod changes ─► pods of an old revision that are not ready ─► is the set as we think? (live) ─► delete
+//! set or pod changes ─► pods of an old revision that are not ready ─► confirm the set (live) ─► delete
 //! ```
 
 use super::{Inner, KubeCluster, LeadershipGate};
@@ -24,17 +24,17 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
 
 const ROLLOUT: &str = "rollout";
-/// Label of a pod: the revision of its set it was made from.
+/// Label of a pod with the revision of its StatefulSet.
 const REVISION: &str = "controller-revision-hash";
-/// Wait after a pod could not be deleted.
+/// Delay before the next attempt after a failed deletion.
 const AGAIN: Duration = Duration::from_secs(10);
 
 impl KubeCluster {
-    /// Frees updates of StatefulSets that a pod of an older revision holds up, while its provider leads. Never ends.
+    /// Deletes pods of an older revision that block updates of StatefulSets, while the provider leads. Never returns.
     pub async fn follow_rollouts(&self, leading: &LeadershipGate) {
         loop {
             leading.begins().await;
-            // It ends only when it is deposed; whoever leads then looks at everything.
+            // Ends when the leadership is lost; the next leader checks all leases.
             let _: Option<()> = leading.during(self.inner().free_rollouts()).await;
         }
     }
@@ -44,9 +44,9 @@ impl Inner {
     async fn free_rollouts(&self) {
         let mut touched = self.state.touched();
         let mut homes = self.homes();
-        // Those where it failed wait, whatever happens in them meanwhile.
+        // Leases with a failed deletion wait, even if they change meanwhile.
         let (mut failed, mut again) = (BTreeSet::new(), Instant::now());
-        let mut is_told = false;
+        let mut is_logged = false;
         loop {
             let was_well = failed.is_empty();
             for home in std::mem::take(&mut homes) {
@@ -54,26 +54,26 @@ impl Inner {
                     continue;
                 }
                 if let Err(error) = self.free_rollout(&home).await {
-                    // One right that is missing is said once and not for every pod.
-                    if !std::mem::replace(&mut is_told, true) {
-                        tracing::warn!(namespace = home, %error, "a pod that holds up an update is not deleted");
+                    // A missing right is logged once, not for every pod.
+                    if !std::mem::replace(&mut is_logged, true) {
+                        tracing::warn!(namespace = home, %error, "cannot delete pod blocking the update, retrying");
                     }
                     failed.insert(home);
                 }
             }
-            // From the first failure on: later ones do not put it off.
+            // The delay starts at the first failure; later ones do not extend it.
             if was_well {
                 again = Instant::now() + AGAIN;
             }
-            is_told &= !failed.is_empty();
+            is_logged &= !failed.is_empty();
             tokio::select! {
                 biased;
                 () = sleep_until(again), if !failed.is_empty() => homes = std::mem::take(&mut failed),
                 next = touched.recv() => match next {
                     Ok(home) if *home != *EVERYWHERE => drop(homes.insert(home.as_ref().to_owned())),
-                    // What was missed may be about any lease.
+                    // One of the missed changes may concern any lease.
                     Ok(_) | Err(RecvError::Lagged(_)) => homes = self.homes(),
-                    // The other end is in our hands, so it does not go away.
+                    // This process owns the sender, so it is never closed.
                     Err(RecvError::Closed) => std::future::pending().await,
                 },
             }
@@ -84,13 +84,13 @@ impl Inner {
         self.state.leases().into_keys().collect()
     }
 
-    /// Deletes what holds up the updates of one lease.
+    /// Deletes the pods that block the updates of one lease.
     async fn free_rollout(&self, home: &str) -> Result<(), Error> {
         let view = self.state.ours_in(home);
         for (service, pods) in view.iter().flat_map(held_up) {
             let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), home);
             let limit = self.settings.call_timeout;
-            // A cache may hold a pod of a revision that is newer than its set.
+            // The cache may hold a pod of a newer revision than its set.
             let Some(set) = within(limit, ROLLOUT, sets.get_opt(&service)).await? else {
                 continue;
             };
@@ -101,7 +101,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Deletes this very pod as it was seen; one that changed since is looked at again then.
+    /// Deletes a pod if it did not change since it was read.
     async fn delete_pod(&self, home: &str, pod: &Pod) -> Result<(), Error> {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
         let params = DeleteParams {
@@ -118,11 +118,7 @@ impl Inner {
         let call = async { Ok(api.delete(name, &params).await) };
         match within(limit, ROLLOUT, call).await? {
             Ok(_) => {
-                tracing::info!(
-                    namespace = home,
-                    pod = name,
-                    "deleted: it is of an older version, is not ready and holds up the update"
-                );
+                tracing::info!(namespace = home, pod = name, "pod blocking the update deleted");
                 Ok(())
             }
             Err(error) if is_absent(&error) => Ok(()),
@@ -136,7 +132,7 @@ impl Inner {
     }
 }
 
-/// The pods of each StatefulSet of ours that seem to hold up its update, by service.
+/// Returns the pods of each StatefulSet that seem to block its update, by service.
 fn held_up(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
     let is_going = view
         .namespace
@@ -154,16 +150,16 @@ fn held_up(view: &LeaseView) -> Vec<(String, Vec<Pod>)> {
         .collect()
 }
 
-/// We wrote it. What another provider made rolls as that provider wants it.
+/// Returns true if the provider applied the set. Sets of other providers are not touched.
 fn is_applied(set: &StatefulSet) -> bool {
     let annotations = set.metadata.annotations.as_ref();
     annotations.is_some_and(|a| a.contains_key(labels::APPLIED_HASH))
 }
 
-/// A pod of the set that is not ready, is not going and is of another revision than the one its controller wants.
+/// Returns true if a pod of the set is not ready, not being deleted, and of another revision than the current one.
 fn is_of_old_revision(pod: &Pod, set: &StatefulSet) -> bool {
     let status = set.status.clone().unwrap_or_default();
-    // Until the controller has seen the newest specification its word is of an older one.
+    // Before the controller has observed the latest specification, its status is outdated.
     let is_current =
         status.observed_generation >= set.metadata.generation && set.metadata.deletion_timestamp.is_none();
     let owners = pod.metadata.owner_references.iter().flatten();

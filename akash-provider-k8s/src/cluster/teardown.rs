@@ -1,4 +1,4 @@
-//! Removes everything of a lease, the record last.
+//! Teardown of a lease: deletes all its objects, the record last.
 
 use super::Inner;
 use super::records::{Outcome, Verdict};
@@ -15,12 +15,12 @@ use kube::api::{DeleteParams, Preconditions};
 const TEARDOWN: &str = "teardown";
 
 impl Inner {
-    /// One step; done when the API server itself says that the namespace is gone.
+    /// Runs one step of the teardown. Done when the API server confirms that the namespace does not exist.
     pub(crate) async fn teardown(&self, lease: &LeaseId) -> Result<Teardown, Error> {
         self.check_provider(lease, TEARDOWN)?;
-        self.lanes.forget(&lease.namespace());
+        self.locks.remove(&lease.namespace());
         let runs = self.teardown_namespace(lease).await?;
-        // Beside the namespace and not after it: names and addresses are free at once.
+        // Concurrently with the namespace: names and addresses are free at once.
         futures::try_join!(
             self.purge_of_lease::<ProviderHost>(self.hosts(), lease, TEARDOWN),
             self.purge_of_lease::<ProviderLeasedIP>(self.ips(), lease, TEARDOWN),
@@ -34,12 +34,12 @@ impl Inner {
         Ok(Teardown::Done)
     }
 
-    /// True as long as there is a namespace.
+    /// Deletes the namespace. Returns false if it does not exist.
     async fn teardown_namespace(&self, lease: &LeaseId) -> Result<bool, Error> {
         let name = lease.namespace();
         let api: Api<Namespace> = Api::all(self.client.clone());
         let limit = self.settings.call_timeout;
-        // Not from the cache: what that lacks would count as gone.
+        // Live: the cache may lack an existing namespace.
         let there = within(limit, TEARDOWN, api.get_metadata_opt(&name)).await?;
         let Some(there) = there else { return Ok(false) };
         self.check_holder(lease, &there.metadata, "namespace", TEARDOWN)?;
@@ -49,7 +49,7 @@ impl Inner {
         let params = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: there.metadata.uid,
-                // Not of this version: others write to a namespace all the time.
+                // Without the version: others write to the namespace concurrently.
                 resource_version: None,
             }),
             ..DeleteParams::default()
@@ -57,7 +57,7 @@ impl Inner {
         let call = async { Ok(api.delete(&name, &params).await) };
         match within(limit, TEARDOWN, call).await? {
             Ok(_) => Ok(true),
-            // That it is gone is for the next step to say, which asks again.
+            // The next step confirms the deletion.
             Err(error) if is_absent(&error) => Ok(true),
             Err(error) => {
                 let attempt = Attempt::at::<Namespace>(&["delete"], None);
@@ -74,7 +74,7 @@ impl Inner {
         if let Some(manifest) = &there {
             self.check_holder(lease, &manifest.metadata, "Manifest object", TEARDOWN)?;
         }
-        // Also without a record: one that could not be written may have left its passwords behind.
+        // Also without a record: a failed record may have left its passwords behind.
         self.delete_passwords(lease, TEARDOWN).await?;
         if there.is_none() {
             return Ok(());

@@ -5,19 +5,19 @@
 //!                                                                          ─ no ──► rules over the live object
 //! ```
 //!
-//! Each object and the ledger of the namespace carry the hash of what was applied. A rendering with this hash is the
-//! applied object itself. Without one, the fields that no manifest decides are the rendered ones, and the others stay
-//! as they are. No field becomes wider than the live one or the rendered one.
+//! Each object and the ledger of the namespace carry the hash of the applied object. A rendering with this hash equals
+//! the applied object. Otherwise, fields that no manifest determines are rendered, and the others remain unchanged. No
+//! field becomes wider than the live one or the rendered one.
 
 mod stand_in;
 
 use super::Inner;
 use super::deploy::{annotation, isolation_of, with_type};
 use crate::apply::item::{Id, Item, Kind, items};
-use crate::apply::plan::{Ledger, Live, Watched};
+use crate::apply::plan::{Ledger, LiveObject, WatchedObjects};
 use crate::apply::{KEPT, LEDGER, TEMPLATE_HASH, exact, hash, ledger_of};
 use crate::labels;
-use crate::objects::{self, Prior};
+use crate::objects::{self, PriorState};
 use crate::settings::{CommitLevels, Settings};
 use crate::state::LeaseView;
 use akash_provider_core::types::LeaseId;
@@ -26,9 +26,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Fields of a pod that a manifest or the settings of its deploy decide.
+/// Fields of a pod that a manifest or the settings of its deploy determine.
 const POD_FIELDS: [&str; 4] = ["affinity", "imagePullSecrets", "runtimeClassName", "volumes"];
-/// Fields of a container that a manifest decides.
+/// Fields of a container that a manifest determines.
 const CONTAINER_FIELDS: [&str; 7] = [
     "image",
     "command",
@@ -38,28 +38,28 @@ const CONTAINER_FIELDS: [&str; 7] = [
     "resources",
     "volumeMounts",
 ];
-/// Fields of a workload that a manifest decides.
+/// Fields of a workload that a manifest determines.
 const WORKLOAD_FIELDS: [&str; 2] = ["replicas", "volumeClaimTemplates"];
 
-/// Rendered stand-ins for the objects of one lease.
+/// Rendered objects of a stand-in manifest of one lease.
 pub(super) struct Rules {
     rendered: BTreeMap<Id, Item>,
     ledger: Ledger,
-    /// The ledger names everything of its kinds that was rendered.
+    /// Whether the ledger lists all rendered objects of its kinds.
     has_ledger: bool,
-    /// The namespace with the mark and the ledger that it has.
+    /// Namespace with its existing hash and ledger.
     pub(super) namespace: Value,
 }
 
-/// An object as it is to be.
-pub(super) struct Derived {
+/// Desired object, derived without a record.
+pub(super) struct DerivedItem {
     pub(super) item: Item,
-    /// The item has the hash of what was applied.
+    /// Whether the item has the hash of the applied object.
     pub(super) is_verified: bool,
 }
 
 impl Inner {
-    /// Renders what follows of a lease without its manifest.
+    /// Renders the stand-in manifest of a lease.
     pub(super) fn rules(&self, lease: &LeaseId, namespace: &Namespace, view: &LeaseView) -> Rules {
         Rules::new(lease, namespace, view, self.rendering())
     }
@@ -68,13 +68,13 @@ impl Inner {
 impl Rules {
     fn new(lease: &LeaseId, namespace: &Namespace, view: &LeaseView, settings: Settings) -> Self {
         let settings = Settings {
-            // The limits of the stand-in are the live requests.
+            // The limits of the stand-in are the live requests, so nothing is overcommitted.
             commit: CommitLevels::default(),
             ..settings
         };
         let ledger = ledger_of(namespace);
         let version = namespace.metadata.labels.as_ref();
-        let prior = Prior {
+        let prior = PriorState {
             manifest_version: version
                 .and_then(|labels| labels.get(labels::MANIFEST_VERSION))
                 .cloned()
@@ -84,7 +84,7 @@ impl Rules {
         };
         let services = stand_in::services(view, &ledger);
         let render = |services| objects::render(&stand_in::workload(lease, services), &settings, &prior);
-        // Without services the policy that closes the lease remains.
+        // Without services, the policy that closes the lease remains.
         let objects = render(services)
             .or_else(|_| render(Vec::new()))
             .unwrap_or_default();
@@ -108,15 +108,15 @@ impl Rules {
         }
     }
 
-    /// Returns what the objects of a lease are to be.
-    pub(super) fn derive(&self, view: &LeaseView) -> Vec<Derived> {
+    /// Returns the desired objects of a lease.
+    pub(super) fn derive(&self, view: &LeaseView) -> Vec<DerivedItem> {
         let ids = self.rendered.keys();
         ids.filter_map(|id| self.item(id, view.find(id).as_ref()))
             .collect()
     }
 
-    /// Returns what one object is to be; `None` if nothing of it is certain.
-    pub(super) fn item(&self, id: &Id, live: Option<&Live>) -> Option<Derived> {
+    /// Returns one desired object; `None` if no part of it is certain.
+    pub(super) fn item(&self, id: &Id, live: Option<&LiveObject>) -> Option<DerivedItem> {
         let rendered = self.rendered.get(id)?;
         let applied = live.and_then(|live| live.annotation(labels::APPLIED_HASH));
         let Some(hash) = self.ledger.get(id).map(String::as_str).or(applied) else {
@@ -129,11 +129,11 @@ impl Rules {
             .chain(live.map(|live| unedited(rendered, live)))
             .chain(roles(rendered));
         let item = |body: Value, is_verified: bool| {
-            let rendered_template = body.pointer("/spec/template").map(hash::of);
+            let rendered_template = body.pointer("/spec/template").map(hash::hash_value);
             let live_template = live
                 .and_then(|live| live.annotation(TEMPLATE_HASH))
                 .map(str::to_owned);
-            Derived {
+            DerivedItem {
                 item: Item {
                     id: id.clone(),
                     body,
@@ -147,55 +147,55 @@ impl Rules {
             }
         };
         for body in candidates {
-            if hash::of(&body) == hash {
+            if hash::hash_value(&body) == hash {
                 return Some(item(body, true));
             }
         }
         Some(item(over(rendered, live?), false))
     }
 
-    /// True for an object of the lease, or one that may be.
+    /// Returns true if the object belongs or may belong to the lease.
     pub(super) fn is_rendered(&self, id: &Id, meta: &ObjectMeta) -> bool {
         let labels = meta.labels.as_ref();
         let is_labelled = labels.is_some_and(|l| l.get(labels::MANAGED).is_some_and(|value| value == "true"));
-        // The ledger has no policies.
+        // The ledger does not contain policies.
         let is_listed = self.has_ledger && id.kind != Kind::NetworkPolicy;
         self.rendered.contains_key(id) || self.ledger.contains_key(id) || (is_labelled && !is_listed)
     }
 }
 
 impl Item {
-    /// An object of which no hash is known: it is missing, or others created it again.
-    fn without_hash(&self, live: Option<&Live>) -> Option<Derived> {
+    /// Derives an object without a known hash: it is missing, or another client recreated it.
+    fn without_hash(&self, live: Option<&LiveObject>) -> Option<DerivedItem> {
         let is_of_every_lease = self.id.name == objects::RESTRICTIONS || self.id.is_access();
         let body = match live {
             None if is_of_every_lease => self.body.clone(),
             Some(live) if self.id.kind.is_isolation() => over(self, live),
             None | Some(_) => return None,
         };
-        Some(Derived {
+        Some(DerivedItem {
             item: Self { body, ..self.clone() },
             is_verified: is_of_every_lease,
         })
     }
 }
 
-/// The live object in the form in which it would have been rendered: its hash is the applied one if no one edited it.
-fn unedited(rendered: &Item, live: &Live) -> Value {
+/// Returns the live object in rendered form. Its hash is the applied one if no client edited the object.
+fn unedited(rendered: &Item, live: &LiveObject) -> Value {
     let kind = rendered.id.kind;
     let mut body = rendered.body.clone();
     let stripped = exact::without_defaults(kind, &body, &live.body);
     for root in exact::roots(kind) {
         copy(&mut body, &stripped, root);
     }
-    // Labels are compared by themselves.
+    // Labels are compared separately.
     if kind.is_workload() {
         body["spec"]["template"]["metadata"] = rendered.body["spec"]["template"]["metadata"].clone();
     }
     body
 }
 
-/// A Role with the rules of every list of permissions.
+/// Returns a Role for each possible list of permissions.
 fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
     let is_role = rendered.id.kind == Kind::Role;
     let all = is_role.then(objects::all_permissions).into_iter().flatten();
@@ -206,8 +206,8 @@ fn roles(rendered: &Item) -> impl Iterator<Item = Value> {
     })
 }
 
-/// The rendered object with the fields of the live one that a manifest decides.
-fn over(rendered: &Item, live: &Live) -> Value {
+/// Returns the rendered object with those fields of the live one that a manifest determines.
+fn over(rendered: &Item, live: &LiveObject) -> Value {
     let mut body = rendered.body.clone();
     let live_body = &live.body;
     match rendered.id.kind {
@@ -216,7 +216,7 @@ fn over(rendered: &Item, live: &Live) -> Value {
                 copy(&mut body["spec"], &live_body["spec"], field);
             }
             let unedited = unedited(rendered, live)["spec"]["template"].take();
-            if live.annotation(TEMPLATE_HASH) == Some(&hash::of(&unedited)) {
+            if live.annotation(TEMPLATE_HASH) == Some(&hash::hash_value(&unedited)) {
                 body["spec"]["template"] = unedited;
             } else {
                 let claims = body["spec"]["volumeClaimTemplates"].clone();
@@ -246,7 +246,8 @@ fn over(rendered: &Item, live: &Live) -> Value {
     body
 }
 
-/// Volumes are in memory or claims, and variables have values: nothing else is ever rendered.
+/// Copies pod fields of the live object. Only volumes in memory, claims and plain variables are ever rendered; the rest
+/// is dropped.
 fn pod(body: &mut Value, live: &Value, claims: &Value) {
     for field in POD_FIELDS {
         copy(body, live, field);
@@ -279,7 +280,7 @@ fn pod(body: &mut Value, live: &Value, claims: &Value) {
     });
 }
 
-/// Adds the closed networks of the live policy to the rendered ones: nodes are not known yet at the start.
+/// Adds the closed networks of the live policy: at the start, the nodes may not be listed yet.
 fn keep_closed(body: &mut Value, live: &Value) {
     let blocks = |body: &Value| -> Vec<Value> {
         let rules = elements(&body["spec"]["egress"]).iter();
@@ -308,7 +309,7 @@ fn keep_closed(body: &mut Value, live: &Value) {
     }
 }
 
-/// Opens the rendered ports that the live policy opens too, or all rendered ones if it opens no such port.
+/// Opens the rendered ports that the live policy also opens, or all rendered ones if it opens none of them.
 fn narrow_ports(body: &mut Value, live: &Value) {
     const PORTS: &str = "/spec/ingress/0/ports";
     let open = live.pointer(PORTS).map(elements).unwrap_or_default();
@@ -324,7 +325,7 @@ fn narrow_ports(body: &mut Value, live: &Value) {
     }
 }
 
-/// Gives a field the value that it has in another object, or removes the field.
+/// Copies a field from another object, or removes it.
 fn copy(into: &mut Value, from: &Value, field: &str) {
     match from.get(field) {
         Some(value) => into[field] = value.clone(),
@@ -336,7 +337,7 @@ fn copy(into: &mut Value, from: &Value, field: &str) {
     }
 }
 
-/// Keeps some elements of a list, if there is one.
+/// Filters a list, if there is one.
 fn retain(list: &mut Value, is_kept: impl FnMut(&Value) -> bool) {
     if let Some(list) = list.as_array_mut() {
         list.retain(is_kept);

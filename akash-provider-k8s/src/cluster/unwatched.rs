@@ -1,16 +1,16 @@
-//! What is there of the kinds that no watch holds: what was written once may have been deleted by hand.
+//! Existing objects of the kinds without a watch. An object written earlier may have been deleted manually.
 //!
 //! ```text
-//! deploy    a list of each kind the lease has, in its namespace
-//! start     the first deploy of every lease: one list of each kind in the whole cluster answers for all
-//! findings  the same, anew
+//! deploy    one list per kind of the lease, in its namespace
+//! start     first deploy of every lease: one list per kind in the whole cluster, shared by all leases
+//! findings  one new list per kind in the whole cluster
 //! ```
 //!
 //! Secrets are listed only in the namespace of the records, and in the namespaces of leases with registry logins.
 
 use super::Inner;
 use crate::apply::item::{Id, Kind};
-use crate::apply::plan::{Found, There};
+use crate::apply::plan::{ExistingObject, ExistingObjects};
 use crate::apply::{Calls, Read};
 use crate::crd::convert;
 use crate::{labels, objects};
@@ -24,7 +24,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// The kinds that no watch holds.
+/// Kinds without a watch.
 pub(super) const UNWATCHED: [Kind; 5] = [
     Kind::ResourceQuota,
     Kind::Secret,
@@ -33,21 +33,21 @@ pub(super) const UNWATCHED: [Kind; 5] = [
     Kind::RoleBinding,
 ];
 
-/// A start deploys a thousand leases within seconds; after that a list of the whole cluster is too old.
+/// Period in which the lists of the start are used. A start deploys a thousand leases within seconds.
 const START: Duration = Duration::from_secs(30);
-/// Lists that the API server is asked for at once.
+/// Maximum number of concurrent lists.
 const LISTS: usize = 4;
 
-/// What is there by namespace.
-pub(crate) type ByNamespace = HashMap<String, There>;
+/// Existing objects by namespace.
+pub(crate) type ByNamespace = HashMap<String, ExistingObjects>;
 
-/// Lists of the whole cluster, each made when it is first asked for.
+/// Lists of the whole cluster, each loaded on first use.
 #[derive(Default)]
 struct Lists([OnceCell<ByNamespace>; UNWATCHED.len()]);
 
 impl Lists {
-    /// The list of a kind; of Secrets those in the namespace of the records.
-    async fn of(&self, kind: Kind, records: &str, calls: &Calls) -> Result<Option<&ByNamespace>, Error> {
+    /// Returns the list of a kind; for Secrets those in the namespace of the records.
+    async fn get(&self, kind: Kind, records: &str, calls: &Calls) -> Result<Option<&ByNamespace>, Error> {
         let place = UNWATCHED.iter().position(|unwatched| *unwatched == kind);
         let Some(cell) = place.and_then(|n| self.0.get(n)) else {
             return Ok(None);
@@ -61,56 +61,56 @@ impl Lists {
             add(&mut all, kind, found);
             Ok(all)
         };
-        // A list that failed is made again by whoever asks next.
+        // A failed list is retried by the next caller.
         cell.get_or_try_init(list).await.map(Some)
     }
 }
 
-/// The start of this process, in which every lease is deployed once.
+/// Start of the process, in which every lease is deployed once.
 #[derive(Default)]
-pub(crate) struct Start(Mutex<Phase>);
+pub(crate) struct StartupLists(Mutex<Phase>);
 
 #[derive(Default)]
 enum Phase {
     #[default]
-    Ahead,
-    Lasts {
+    Pending,
+    Active {
         since: Instant,
         lists: Arc<Lists>,
         deployed: HashSet<String>,
     },
-    Over,
+    Done,
 }
 
-impl Start {
-    /// The lists that answer for a namespace that is deployed for the first time; `None` for any other.
+impl StartupLists {
+    /// Returns the shared lists for the first deploy of a namespace; `None` for later ones.
     fn lists(&self, namespace: &str, deploys: bool) -> Option<Arc<Lists>> {
         // Each change is one assignment or one call to the set.
         let mut phase = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The start begins with the first question, not with the process: leases may come late.
-        if matches!(*phase, Phase::Ahead) {
-            *phase = Phase::Lasts {
+        // The period starts with the first query, not with the process: leases may come late.
+        if matches!(*phase, Phase::Pending) {
+            *phase = Phase::Active {
                 since: Instant::now(),
                 lists: Arc::default(),
                 deployed: HashSet::new(),
             };
         }
         match &mut *phase {
-            Phase::Lasts {
+            Phase::Active {
                 since,
                 lists,
                 deployed,
             } if since.elapsed() < START => {
-                // A second deploy comes from a change and needs what is there then.
+                // A second deploy follows a change and needs current objects.
                 let is_first = !deployed.contains(namespace);
                 if deploys {
                     deployed.insert(namespace.to_owned());
                 }
                 is_first.then(|| Arc::clone(lists))
             }
-            Phase::Ahead | Phase::Lasts { .. } | Phase::Over => {
-                // For good, and without the lists: they may be large.
-                *phase = Phase::Over;
+            Phase::Pending | Phase::Active { .. } | Phase::Done => {
+                // Permanent, and frees the lists, which may be large.
+                *phase = Phase::Done;
                 None
             }
         }
@@ -118,19 +118,19 @@ impl Start {
 }
 
 impl Inner {
-    /// What is there of some kinds in the namespace of a lease that is deployed.
+    /// Returns the existing objects of some kinds in the namespace of a deployed lease.
     pub(super) async fn there(
         &self,
         namespace: &str,
         kinds: &BTreeSet<Kind>,
         operation: &'static str,
-    ) -> Result<There, Error> {
+    ) -> Result<ExistingObjects, Error> {
         let lists = self.start.lists(namespace, true);
         let (lists, calls) = (lists.as_deref(), &self.calls(operation));
         let of_kind = |kind: Kind| {
             async move {
                 if let Some(lists) = lists.filter(|_| kind != Kind::Secret)
-                    && let Some(all) = lists.of(kind, "", calls).await?
+                    && let Some(all) = lists.get(kind, "", calls).await?
                 {
                     let mut there = all.get(namespace).cloned().unwrap_or_default();
                     there.retain(|id, _| id.kind == kind);
@@ -144,12 +144,13 @@ impl Inner {
             }
             .boxed()
         };
-        let lists: Vec<BoxFuture<'_, Result<There, Error>>> = kinds.iter().copied().map(of_kind).collect();
-        let found: Vec<There> = stream::iter(lists).buffer_unordered(LISTS).try_collect().await?;
+        let lists: Vec<BoxFuture<'_, Result<ExistingObjects, Error>>> =
+            kinds.iter().copied().map(of_kind).collect();
+        let found: Vec<ExistingObjects> = stream::iter(lists).buffer_unordered(LISTS).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Whether a Secret of the manifest namespace is there, for a lease that is recorded.
+    /// Returns true if a Secret exists in the manifest namespace, for a recorded lease.
     pub(super) async fn is_there(
         &self,
         lease_namespace: &str,
@@ -162,7 +163,7 @@ impl Inner {
             name: secret.to_owned(),
         };
         if let Some(lists) = self.start.lists(lease_namespace, false)
-            && let Some(all) = lists.of(Kind::Secret, home, &self.calls(operation)).await?
+            && let Some(all) = lists.get(Kind::Secret, home, &self.calls(operation)).await?
         {
             return Ok(is_in(all, home, &id));
         }
@@ -171,7 +172,7 @@ impl Inner {
         Ok(there.is_some_and(|secret| secret.metadata.deletion_timestamp.is_none()))
     }
 
-    /// What is there in the whole cluster: one list of each kind.
+    /// Lists the existing objects in the whole cluster, with one list per kind.
     pub(crate) async fn all_there(&self, operation: &'static str) -> Result<ByNamespace, Error> {
         let calls = &self.calls(operation);
         let list = |kind: Kind, place: Option<String>| {
@@ -198,7 +199,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Namespaces of leases whose records have registry logins, as far as their Secrets can be read.
+    /// Returns the namespaces of leases with registry logins and readable Secrets.
     fn homes_of_logins(&self) -> Vec<String> {
         let manifests = self.manifests().state();
         let ours = manifests.iter().filter(|manifest| self.is_ours(manifest));
@@ -214,13 +215,13 @@ impl Inner {
     }
 }
 
-/// True for an object that is there to stay.
+/// Returns true if the object exists and is not being deleted.
 pub(crate) fn is_in(all: &ByNamespace, namespace: &str, id: &Id) -> bool {
     let found = all.get(namespace).and_then(|there| there.get(id));
     found.is_some_and(|found| !found.is_deleting)
 }
 
-/// A login is compared with the one that is there, since no hash of it is kept.
+/// Returns the part to read. Logins are compared by their data, because their hashes are not persisted.
 const fn parts_of(kind: Kind) -> Read {
     if matches!(kind, Kind::Secret) {
         Read::Data
@@ -237,12 +238,12 @@ fn add(all: &mut ByNamespace, kind: Kind, found: Vec<(ObjectMeta, crate::apply::
     }
 }
 
-fn entry(kind: Kind, meta: ObjectMeta, data: crate::apply::item::Data) -> (Id, Found) {
+fn entry(kind: Kind, meta: ObjectMeta, data: crate::apply::item::Data) -> (Id, ExistingObject) {
     let id = Id {
         kind,
         name: meta.name.unwrap_or_default(),
     };
-    let found = Found {
+    let found = ExistingObject {
         is_deleting: meta.deletion_timestamp.is_some(),
         data,
     };
@@ -254,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_that_is_not_watched_is_looked_for() {
+    fn each_kind_without_a_watch_is_listed() {
         let unwatched = Kind::ALL.into_iter().filter(|kind| !kind.is_watched());
         assert_eq!(
             unwatched.collect::<BTreeSet<_>>(),
@@ -263,19 +264,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_of_the_start_answers_once_for_each_lease_and_not_for_long() {
-        let start = Start::default();
+    async fn a_list_of_the_start_serves_each_lease_once_and_expires() {
+        let start = StartupLists::default();
         assert!(
             start.lists("a", false).is_some(),
-            "who only asks is still to be deployed"
+            "a query does not count as a deploy"
         );
         assert!(start.lists("a", true).is_some());
         assert!(
             start.lists("a", true).is_none(),
-            "what was done since is not in it"
+            "the shared list lacks later changes"
         );
         assert!(start.lists("b", true).is_some());
         tokio::time::advance(START).await;
-        assert!(start.lists("c", true).is_none(), "it is too old");
+        assert!(start.lists("c", true).is_none(), "the list has expired");
     }
 }

@@ -1,9 +1,8 @@
-//! A deployment as a Manifest object, and back.
+//! Conversion of a deployment to a Manifest object and back.
 //!
-//! The spec is what the Go provider reads and writes. What it cannot say (empty lists beside none, hostnames and
-//! addresses as declared, newer fields, the epoch) is kept in the annotation [`labels::EXTRA`]: the difference
-//! between the deployment and what the spec alone would be read as. A spec that somebody else changed since wins
-//! over the annotation.
+//! The spec has the format of the Go provider. The annotation [`labels::EXTRA`] stores what the spec cannot express:
+//! empty instead of missing lists, declared hostnames and addresses, newer fields, the epoch. It contains the difference
+//! between the deployment and the decoded spec. If another client changed the spec, the spec takes precedence.
 
 mod extra;
 mod logins;
@@ -23,21 +22,21 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes the annotation may have; Kubernetes takes 256 KiB of all annotations of an object together.
+/// Maximum size of the annotation, in bytes. Kubernetes allows 256 KiB for all annotations of an object.
 pub const MAX_EXTRA_BYTES: usize = 200 * 1024;
 
-/// A deployment as it was read from a Manifest object.
+/// Deployment read from a Manifest object.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Recorded {
-    /// What runs. Passwords that are not in the object are empty.
+pub struct RecordedDeployment {
+    /// The deployment. Passwords that the object does not contain are empty.
     pub deployment: WorkloadSpec,
-    /// Chain the lease lives on; `None` in objects of other providers.
+    /// Chain of the lease; `None` in objects of other providers.
     pub chain_id: Option<String>,
-    /// What was ignored and why, for the log.
+    /// Ignored parts with reasons, for the log.
     pub remarks: Vec<String>,
 }
 
-/// An object of ours, or with our label, that makes no sense.
+/// Invalid object with the labels of the provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{object}, {field}: {problem}")]
 pub struct BadObject {
@@ -45,22 +44,22 @@ pub struct BadObject {
     pub object: String,
     /// Field, for example `spec.group.services[0].count`.
     pub field: String,
-    /// What is wrong with it.
+    /// Problem of the field.
     pub problem: String,
 }
 
-/// The Manifest object of a deployment, without what the API server adds. Passwords are left out unless
-/// [`Settings::plain_registry_passwords`] is set; see [`passwords`].
+/// Converts a deployment to its Manifest object. Passwords are omitted unless [`Settings::plain_registry_passwords`] is
+/// set; see [`passwords`].
 ///
 /// # Errors
-/// [`Refusal`] for the first amount the object cannot hold, and for objects that are too large.
+/// [`Refusal`] for the first value that the object cannot hold, and for an object that is too large.
 pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Manifest, Refusal> {
     let name = deployment.lease.namespace();
     let mut spec = write::spec(deployment)?;
     if !settings.plain_registry_passwords {
         for service in &mut spec.group.services {
             if let Some(credentials) = &mut service.credentials {
-                // Whoever may read Manifest objects would read it.
+                // Readers of Manifest objects must not see the password.
                 credentials.password.clear();
             }
         }
@@ -70,7 +69,7 @@ pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Man
     let metadata = &mut manifest.metadata;
     metadata.namespace = Some(settings.manifest_namespace.clone());
     let mut object_labels = labels::selector(&name);
-    // Its own version is known only after it is written.
+    // The API server assigns the version at the write.
     object_labels.insert(labels::MANIFEST_VERSION.to_owned(), String::new());
     object_labels.extend(labels::lease(&deployment.lease));
     metadata.labels = Some(object_labels);
@@ -78,17 +77,17 @@ pub fn to_manifest(deployment: &WorkloadSpec, settings: &Settings) -> Result<Man
         (labels::CHAIN_ID.to_owned(), settings.chain_id.clone()),
         (labels::EXTRA.to_owned(), extra),
     ]));
-    // As a whole, annotation included: the limit is of the object.
+    // The limit applies to the whole object, with its annotations.
     write::small_enough(&manifest)?;
     Ok(manifest)
 }
 
-/// The deployment a Manifest object stands for. Without our annotation (another provider wrote it) the hostnames
-/// are none; whoever reads takes them from the ProviderHost objects.
+/// Converts a Manifest object to its deployment. An object of another provider has no hostnames; the caller reads them
+/// from the ProviderHost objects.
 ///
 /// # Errors
-/// [`BadObject`] for the first field that makes no sense.
-pub fn from_manifest(manifest: &Manifest) -> Result<Recorded, BadObject> {
+/// [`BadObject`] for the first invalid field.
+pub fn from_manifest(manifest: &Manifest) -> Result<RecordedDeployment, BadObject> {
     let object = format!("Manifest {}", manifest.name_any());
     let bad = |(field, problem): (String, String)| BadObject {
         object: object.clone(),
@@ -102,20 +101,20 @@ pub fn from_manifest(manifest: &Manifest) -> Result<Recorded, BadObject> {
         Some(text) => extra::read(said, &manifest.spec, text),
         None => (said, Vec::new()),
     };
-    Ok(Recorded {
+    Ok(RecordedDeployment {
         deployment,
         chain_id: annotation(labels::CHAIN_ID).cloned(),
         remarks,
     })
 }
 
-/// The lease an object names in its spec; it must be the one it is named after.
+/// Returns the lease in the spec of an object, which must match the name of the object.
 fn lease(manifest: &Manifest) -> Result<LeaseId, (String, String)> {
     let lease = read::lease(&manifest.spec.lease_id)?;
     let name = manifest.name_any();
     if name != lease.namespace() {
         let problem = format!(
-            "`{name}` is not the name of the lease {lease}, which is `{}`",
+            "`{name}` is not the name of lease {lease}, which is `{}`",
             lease.namespace()
         );
         return Err(("metadata.name".to_owned(), problem));
@@ -123,7 +122,7 @@ fn lease(manifest: &Manifest) -> Result<LeaseId, (String, String)> {
     Ok(lease)
 }
 
-/// The epoch a Manifest was written in; 0 where it has none.
+/// Returns the epoch in which a Manifest was written, or 0 if it has none.
 #[must_use]
 pub fn epoch(manifest: &Manifest) -> u64 {
     manifest
@@ -132,7 +131,7 @@ pub fn epoch(manifest: &Manifest) -> u64 {
         .map_or(0, |text| extra::epoch(text))
 }
 
-/// True when both say the same group runs with the same scheduling facts, as far as a spec can say it.
+/// Returns true if both deployments convert to the same spec, ignoring passwords.
 #[must_use]
 pub fn same_spec(a: &WorkloadSpec, b: &WorkloadSpec) -> bool {
     let spec = |deployment: &WorkloadSpec| write::spec(&without_passwords(deployment)).ok();
@@ -148,7 +147,7 @@ fn without_passwords(deployment: &WorkloadSpec) -> WorkloadSpec {
     }
 }
 
-/// Reads any of our kinds from JSON, as far as it has the fields we know.
+/// Decodes a custom resource of the network from JSON. Unknown fields are ignored.
 ///
 /// # Errors
 /// [`BadObject`] that names the object and the field.

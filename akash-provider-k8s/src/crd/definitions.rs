@@ -1,4 +1,4 @@
-//! The definitions of our kinds, as a cluster installs them.
+//! Definitions of the custom resources for installation in a cluster.
 
 use super::{Manifest, ProviderHost, ProviderLeasedIP};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -7,13 +7,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-/// Version of objects from the past; some clusters still list it as stored once.
+/// Former version of the objects, which some clusters still list as stored.
 const OLD_VERSION: &str = "v2beta1";
-/// Annotation that keeps a definition, and with it every lease's record, when its chart is uninstalled.
+/// Annotation that protects a definition, and with it all records, when its chart is uninstalled.
 const KEEP: (&str, &str) = ("helm.sh/resource-policy", "keep");
 
-/// All definitions. Fields that are not in them are kept as they are, so that objects of newer providers survive
-/// being written by older ones.
+/// Returns all definitions. Unknown fields are preserved, so that older providers do not remove fields of newer ones.
 #[must_use]
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     let all = [Manifest::crd(), ProviderHost::crd(), ProviderLeasedIP::crd()];
@@ -38,15 +37,15 @@ fn complete(mut definition: CustomResourceDefinition) -> CustomResourceDefinitio
     definition
 }
 
-/// Keeps fields that are not named, fills none in, and gives numbers the limits of their types in words the API
-/// server knows.
+/// Preserves unknown fields, removes defaults, and replaces number formats that the API server does not support with
+/// limits.
 fn relax(schema: &mut JSONSchemaProps) {
-    // The API server would write a default into objects that others made.
+    // The API server would add a default to objects of other clients.
     schema.default = None;
     if schema.type_.as_deref() == Some("object") {
         schema.x_kubernetes_preserve_unknown_fields = Some(true);
     }
-    // Kubernetes knows no unsigned formats.
+    // Kubernetes has no unsigned formats.
     match schema.format.as_deref() {
         Some("uint32") => {
             schema.format = None;
@@ -68,7 +67,7 @@ fn relax(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// The old version: listed, so that a cluster that stored it once takes the definition, and not served.
+/// Returns the former version: listed, because some clusters have stored it, but not served.
 fn old_version() -> CustomResourceDefinitionVersion {
     let anything = JSONSchemaProps {
         type_: Some("object".to_owned()),

@@ -1,10 +1,10 @@
-//! What a lease runs: the durable record of a deployment.
+//! Manifest object: the durable record of a deployment.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A lease and the group it runs.
+/// Lease and its group of services.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "akash.network",
@@ -16,67 +16,67 @@ use serde::{Deserialize, Serialize};
     derive = "PartialEq"
 )]
 pub struct ManifestSpec {
-    /// The lease.
+    /// Lease.
     pub lease_id: ManifestLeaseId,
-    /// What it runs.
+    /// Group of services of the lease.
     pub group: ManifestGroup,
 }
 
-/// A lease.
+/// Identity of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestLeaseId {
-    /// Tenant.
+    /// Address of the tenant.
     pub owner: String,
-    /// Deployment sequence number, as text.
+    /// Deployment sequence number, as decimal text.
     pub dseq: String,
     /// Group sequence number.
     pub gseq: u32,
     /// Order sequence number.
     pub oseq: u32,
-    /// Provider.
+    /// Address of the provider.
     pub provider: String,
 }
 
-/// The services of a lease.
+/// Services of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestGroup {
-    /// Name of the on-chain group.
+    /// Name of the group on the chain.
     pub name: String,
     /// Services.
     #[serde(default)]
     pub services: Vec<ManifestService>,
 }
 
-/// One service.
+/// Service of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestService {
-    /// DNS label.
+    /// Name of the service, a DNS label.
     pub name: String,
     /// Container image.
     pub image: String,
-    /// Entry point.
+    /// Entry point of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
-    /// Arguments.
+    /// Arguments of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args: Option<Vec<String>>,
-    /// `NAME=value` lines.
+    /// Environment variables as `NAME=value`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<String>>,
     /// Resources of one replica.
     pub resources: ManifestResources,
-    /// Replicas.
+    /// Number of replicas.
     pub count: u32,
-    /// Ports.
+    /// Exposed ports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expose: Option<Vec<ManifestExpose>>,
     /// Mounts and permissions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub params: Option<ManifestServiceParams>,
-    /// How the GPU of the service was chosen.
+    /// GPU and runtime class promised with the bid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_params: Option<ManifestSchedulerParams>,
-    /// Registry login.
+    /// Login for the image registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<ManifestCredentials>,
 }
@@ -86,51 +86,51 @@ pub struct ManifestService {
 pub struct ManifestResources {
     /// Resource id within the group.
     pub id: u32,
-    /// Thousandths of a core.
+    /// CPU in millicores.
     pub cpu: ManifestUnits,
-    /// Whole devices.
+    /// Number of GPUs.
     #[serde(default)]
     pub gpu: ManifestUnits,
-    /// Bytes.
+    /// Memory.
     pub memory: ManifestMemory,
     /// Volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Vec<ManifestStorage>>,
 }
 
-/// An amount of processor or GPU.
+/// Amount of CPU or GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestUnits {
-    /// How many.
+    /// Number of units.
     pub units: u32,
-    /// What kind.
+    /// Attributes, for example the GPU model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attributes: Option<Vec<ManifestAttribute>>,
 }
 
-/// An amount of memory.
+/// Amount of memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestMemory {
-    /// Bytes, as text.
+    /// Size in bytes, as decimal text.
     pub size: String,
-    /// What kind.
+    /// Attributes of the memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attributes: Option<Vec<ManifestAttribute>>,
 }
 
-/// A volume.
+/// Volume of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestStorage {
-    /// Name.
+    /// Name of the volume.
     pub name: String,
-    /// Bytes, as text.
+    /// Size in bytes, as decimal text.
     pub size: String,
-    /// `class`, `persistent`.
+    /// Attributes `class` and `persistent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attributes: Option<Vec<ManifestAttribute>>,
 }
 
-/// A key and its value.
+/// Key and value.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestAttribute {
     /// Key.
@@ -141,57 +141,57 @@ pub struct ManifestAttribute {
     pub value: String,
 }
 
-/// A port of a service.
+/// Exposed port of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestExpose {
     /// Port in the container.
     #[serde(default)]
     pub port: u32,
-    /// Port outside; 0 means the same.
+    /// External port; 0 for the port of the container.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub external_port: u32,
     /// `TCP` or `UDP`.
     #[serde(default)]
     pub proto: String,
-    /// The one service that may reach it.
+    /// Only service that may connect; empty for all services of the lease.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub service: String,
-    /// Reached from outside.
+    /// Whether the port is reachable from outside the lease.
     #[serde(default, skip_serializing_if = "is_false")]
     pub global: bool,
-    /// Hostnames wanted.
+    /// Requested hostnames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
-    /// Proxy settings.
+    /// Options of the HTTP proxy.
     #[serde(default)]
     pub http_options: ManifestHttpOptions,
     /// Name of the leased-IP endpoint.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub ip: String,
-    /// Sequence number of that endpoint.
+    /// Sequence number of the endpoint.
     #[serde(default)]
     pub endpoint_sequence_number: u32,
 }
 
-/// Proxy settings.
+/// Options of the HTTP proxy for an exposed port.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestHttpOptions {
-    /// Bytes.
+    /// Maximum size of a request body, in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub max_body_size: u32,
-    /// Milliseconds.
+    /// Read timeout, in milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub read_timeout: u32,
-    /// Milliseconds.
+    /// Send timeout, in milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub send_timeout: u32,
-    /// Attempts.
+    /// Maximum number of attempts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_tries: u32,
-    /// Milliseconds.
+    /// Timeout of all attempts, in milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_timeout: u32,
-    /// When to try the next replica.
+    /// Failures after which the next replica is tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cases: Option<Vec<String>>,
 }
@@ -199,42 +199,42 @@ pub struct ManifestHttpOptions {
 /// Mounts and permissions of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestServiceParams {
-    /// Mounts.
+    /// Mounts of volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<Vec<ManifestMount>>,
-    /// What the service may read of its own lease.
+    /// Read permissions of the service in its lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<ManifestPermissions>,
 }
 
-/// Where a volume is mounted.
+/// Mount of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestMount {
-    /// Volume.
+    /// Name of the volume.
     pub name: String,
-    /// Absolute path.
+    /// Absolute path in the container.
     pub mount: String,
-    /// Mounted read-only.
+    /// Whether the mount is read-only.
     #[serde(default)]
     pub read_only: bool,
 }
 
-/// What a service may read of its own lease.
+/// Read permissions of a service in its lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestPermissions {
-    /// Any of `deployment`, `logs`, `events`.
+    /// Permissions: `deployment`, `logs` and `events`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<Vec<String>>,
 }
 
-/// How the GPU of a service was chosen.
+/// GPU and runtime class promised to a service with the bid.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestSchedulerParams {
     /// Runtime class of the pods.
     #[serde(default)]
     pub runtime_class: String,
-    /// The GPU chosen.
+    /// Promised GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ManifestSchedulerResources>,
 }
@@ -242,41 +242,41 @@ pub struct ManifestSchedulerParams {
 /// Resources part of [`ManifestSchedulerParams`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestSchedulerResources {
-    /// The GPU chosen.
+    /// Promised GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<ManifestSchedulerGpu>,
 }
 
-/// The GPU chosen.
+/// GPU promised with the bid.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestSchedulerGpu {
-    /// Lower case.
+    /// Vendor, in lower case.
     #[serde(default)]
     pub vendor: String,
-    /// Model.
+    /// Model of the GPU.
     #[serde(default)]
     pub model: String,
-    /// Memory, or empty.
+    /// Memory size; empty for any.
     #[serde(default)]
     pub memory_size: String,
-    /// Interface, or empty.
+    /// Interface; empty for any.
     #[serde(default)]
     pub interface: String,
 }
 
-/// Registry login.
+/// Login for an image registry.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ManifestCredentials {
-    /// Registry.
+    /// Host of the registry.
     #[serde(default)]
     pub host: String,
-    /// Mail address.
+    /// E-mail address.
     #[serde(default)]
     pub email: String,
-    /// User.
+    /// User name.
     #[serde(default)]
     pub username: String,
-    /// Password in clear, as the Go provider writes it; empty in objects of ours.
+    /// Password in plain text, as the Go provider writes it; empty in objects of this provider.
     #[serde(default)]
     pub password: String,
 }
@@ -290,12 +290,12 @@ impl std::fmt::Debug for ManifestCredentials {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires the signature")]
 const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires the signature")]
 const fn is_zero(value: &u32) -> bool {
     *value == 0
 }

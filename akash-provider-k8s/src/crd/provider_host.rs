@@ -1,10 +1,10 @@
-//! A hostname that leads to a service of a lease.
+//! ProviderHost object: a hostname that routes to a service of a lease.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which service of which lease a hostname leads to.
+/// Hostname, and the service of a lease it routes to.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "akash.network",
@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
     derive = "PartialEq"
 )]
 pub struct ProviderHostSpec {
-    /// Tenant.
+    /// Address of the tenant.
     pub owner: String,
-    /// Provider.
+    /// Address of the provider.
     pub provider: String,
-    /// Lower case; also the object's name.
+    /// Hostname in lower case; also the name of the object.
     pub hostname: String,
     /// Deployment sequence number.
     pub dseq: u64,
@@ -30,6 +30,6 @@ pub struct ProviderHostSpec {
     pub oseq: u32,
     /// Service of the lease.
     pub service_name: String,
-    /// External port of the expose.
+    /// External port of the service.
     pub external_port: u32,
 }

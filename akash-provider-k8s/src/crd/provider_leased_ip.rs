@@ -1,11 +1,11 @@
-//! A leased IP address that leads to a service of a lease.
+//! ProviderLeasedIP object: a port of a leased IP address that routes to a service of a lease.
 
 use super::manifest::ManifestLeaseId;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which port of which service an address leads to.
+/// Port of a leased address, and the service it routes to.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "akash.network",
@@ -17,15 +17,15 @@ use serde::{Deserialize, Serialize};
     derive = "PartialEq"
 )]
 pub struct ProviderLeasedIpSpec {
-    /// The lease.
+    /// Lease.
     pub lease_id: ManifestLeaseId,
     /// Service of the lease.
     pub service_name: String,
     /// Port in the container.
     pub port: u32,
-    /// Port on the address.
+    /// Port of the leased address.
     pub external_port: u32,
-    /// Exposes with the same key share an address.
+    /// Key of the address. Ports with the same key share an address.
     pub sharing_key: String,
     /// `TCP` or `UDP`.
     pub protocol: String,

@@ -1,16 +1,16 @@
 use super::*;
 use crate::apply::exact;
 use crate::apply::item::Id;
-use crate::apply::plan::Live;
+use crate::apply::plan::LiveObject;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 #[derive(Default)]
-struct Cluster(BTreeMap<Id, Live>);
+struct Cluster(BTreeMap<Id, LiveObject>);
 
-impl Watched for Cluster {
-    fn find(&self, id: &Id) -> Option<Live> {
+impl WatchedObjects for Cluster {
+    fn find(&self, id: &Id) -> Option<LiveObject> {
         self.0.get(id).cloned()
     }
 
@@ -20,7 +20,7 @@ impl Watched for Cluster {
 }
 
 impl Cluster {
-    /// As a deploy leaves it.
+    /// Returns a cluster after a deploy of the items.
     fn of(items: &[Item]) -> Self {
         let mut cluster = Self::default();
         for item in items {
@@ -29,9 +29,9 @@ impl Cluster {
         cluster
     }
 
-    /// Server-side apply: what others added stays.
+    /// Applies an object (server-side apply): additions of others remain.
     fn apply(&mut self, id: &Id, body: &Value) {
-        let live = self.0.entry(id.clone()).or_insert_with(|| Live {
+        let live = self.0.entry(id.clone()).or_insert_with(|| LiveObject {
             uid: "new".to_owned(),
             is_deleting: false,
             body: Value::Null,
@@ -40,8 +40,8 @@ impl Cluster {
     }
 
     fn heal(&mut self, items: &[Item]) -> usize {
-        let all = found(items, self);
-        for Found { write, .. } in &all {
+        let all = drifted(items, self);
+        for DriftedObject { write, .. } in &all {
             let live = self.0.get_mut(&write.id);
             if let (Some(patch), Some(live)) = (&write.patch, live) {
                 exact::tests::merge(&mut live.body, patch);
@@ -94,13 +94,13 @@ fn items() -> Vec<Item> {
 }
 
 fn reasons(items: &[Item], cluster: &Cluster) -> Vec<String> {
-    let all = found(items, cluster).into_iter();
+    let all = drifted(items, cluster).into_iter();
     all.map(|found| format!("{} {}", found.write.id, found.write.reason))
         .collect()
 }
 
 #[test]
-fn what_is_as_it_was_applied_is_no_drift_whatever_others_added() {
+fn additions_of_others_are_no_drift() {
     let items = items();
     let mut cluster = Cluster::of(&items);
     assert_eq!(reasons(&items, &cluster), [""; 0]);
@@ -117,7 +117,7 @@ fn what_is_as_it_was_applied_is_no_drift_whatever_others_added() {
 }
 
 #[test]
-fn what_is_gone_or_changed_is_named_with_its_field() {
+fn missing_and_changed_objects_are_returned_with_the_field() {
     let items = items();
     let mut cluster = Cluster::of(&items);
     cluster.0.remove(&items[0].id);
@@ -125,16 +125,16 @@ fn what_is_gone_or_changed_is_named_with_its_field() {
     cluster.0.get_mut(&items[2].id).unwrap().body["spec"]["replicas"] = json!(0);
     cluster.0.get_mut(&items[3].id).unwrap().body["spec"]["ports"][0]["port"] = json!(81);
     let expected = [
-        "NetworkPolicy/closed it is not there",
-        "ResourceQuota/quota it is not there",
-        "Deployment/web somebody changed spec.replicas",
-        "Service/web somebody changed spec.ports.0.port",
+        "NetworkPolicy/closed missing",
+        "ResourceQuota/quota missing",
+        "Deployment/web changed by another client: spec.replicas",
+        "Service/web changed by another client: spec.ports.0.port",
     ];
     assert_eq!(reasons(&items, &cluster), expected);
 }
 
 #[test]
-fn what_is_not_surely_an_edit_is_left_to_a_deploy() {
+fn an_uncertain_edit_is_left_to_a_deploy() {
     let items = items();
     for annotations in [
         json!({labels::APPLIED_HASH: "of a newer rendering"}),
@@ -153,11 +153,11 @@ fn what_is_not_surely_an_edit_is_left_to_a_deploy() {
     let mut cluster = Cluster::of(&items);
     let web = cluster.0.get_mut(&items[2].id).unwrap();
     (web.is_deleting, web.body["spec"]["replicas"]) = (true, json!(0));
-    assert_eq!(reasons(&items, &cluster), [""; 0], "it is going");
+    assert_eq!(reasons(&items, &cluster), [""; 0], "the object is being deleted");
 }
 
 #[test]
-fn isolation_with_the_hash_of_another_rendering_is_found_with_the_doubt() {
+fn isolation_with_another_hash_is_returned_as_uncertain() {
     let items = items();
     let mut cluster = Cluster::of(&items);
     assert_eq!(items[1].id.kind, Kind::ResourceQuota);
@@ -165,15 +165,15 @@ fn isolation_with_the_hash_of_another_rendering_is_found_with_the_doubt() {
         "metadata": {"annotations": {labels::APPLIED_HASH: "edited"}}, "spec": {"hard": {"pods": 900}},
     });
     merge(&mut cluster.0.get_mut(&items[1].id).unwrap().body, &edit);
-    let all = found(&items, &cluster);
+    let all = drifted(&items, &cluster);
     assert!(all.len() == 1 && all[0].has_other_hash && !all[0].write.take_over);
     cluster.heal(&items);
     assert_eq!(reasons(&items, &cluster), [""; 0]);
 }
 
-/// An update of one service leaves the objects of the others as they are, with the label of an older record.
+/// An update of one service does not change the objects of the others, which keep the label of an older record.
 #[test]
-fn an_object_that_an_update_did_not_write_is_repaired_as_often_as_it_is_edited() {
+fn an_object_with_an_older_version_label_is_repaired_after_each_edit() {
     let versioned = |version: &str| -> Vec<Item> {
         let labelled = items().into_iter().map(|item| {
             let mut body = item.body;
@@ -183,7 +183,7 @@ fn an_object_that_an_update_did_not_write_is_repaired_as_often_as_it_is_edited()
         labelled.collect()
     };
     let mut cluster = Cluster::of(&versioned("1"));
-    // Others created this policy again, without our labels.
+    // Another client recreated this policy without the labels.
     let items = versioned("2");
     let open = json!({"metadata": {"name": "closed"}, "spec": {"egress": [{}]}});
     cluster.0.get_mut(&items[0].id).unwrap().body = open;
@@ -197,12 +197,12 @@ fn an_object_that_an_update_did_not_write_is_repaired_as_often_as_it_is_edited()
 }
 
 #[test]
-fn a_policy_that_somebody_made_anew_becomes_ours() {
+fn a_policy_recreated_by_another_client_is_taken_over() {
     let items = items();
     let mut cluster = Cluster::of(&items);
     let open = json!({"metadata": {"name": "closed"}, "spec": {"egress": [{}]}});
     cluster.0.get_mut(&items[0].id).unwrap().body = open;
-    let all = found(&items, &cluster);
+    let all = drifted(&items, &cluster);
     assert_eq!(all.len(), 1);
     assert!(all[0].write.patch.is_some() && !all[0].is_missing);
     cluster.heal(&items);
@@ -210,16 +210,16 @@ fn a_policy_that_somebody_made_anew_becomes_ours() {
 }
 
 #[test]
-fn isolation_is_restored_before_what_runs() {
+fn isolation_is_restored_before_workloads() {
     let items = items();
     let mut cluster = Cluster::of(&items);
     for at in 0..items.len() {
         cluster.edit(at, &json!({"spec": {"surplus": true}}));
     }
-    // Written in this order: workloads would come before the account's rights.
+    // In this order, workloads would precede the rights of the account.
     let mut reversed = items.clone();
     reversed.reverse();
-    let kinds: Vec<Kind> = found(&reversed, &cluster)
+    let kinds: Vec<Kind> = drifted(&reversed, &cluster)
         .iter()
         .map(|f| f.write.id.kind)
         .collect();
@@ -231,7 +231,7 @@ fn isolation_is_restored_before_what_runs() {
 }
 
 #[test]
-fn objects_that_open_a_lease_are_foreign_unless_rendered_or_kept() {
+fn objects_that_weaken_isolation_are_foreign_unless_rendered_or_labelled_keep() {
     let items = items();
     let named = |kind: Kind, name: &str, label: &str| {
         let labels = (!label.is_empty()).then(|| [(label.to_owned(), "true".to_owned())].into());
@@ -267,7 +267,7 @@ fn objects_that_open_a_lease_are_foreign_unless_rendered_or_kept() {
 }
 
 #[test]
-fn isolation_is_put_right_whatever_is_chosen() {
+fn isolation_is_repaired_in_each_drift_mode() {
     let kinds = [Kind::Role, Kind::Deployment, Kind::StatefulSet, Kind::Service];
     assert_eq!(kinds.map(|kind| Drift::Heal.heals(kind)), [true; 4]);
     assert_eq!(
@@ -281,7 +281,7 @@ fn hand() -> impl Strategy<Value = (usize, u8)> {
 }
 
 proptest! {
-    /// Any order of changes by others ends in what a deploy writes, beside what they added.
+    /// After any sequence of changes by others, one repair restores the deployed objects.
     #[test]
     fn any_order_of_foreign_changes_is_put_right_at_once(hands in prop::collection::vec(hand(), 0..30)) {
         let items = items();

@@ -1,4 +1,4 @@
-//! The record of a leadership as a Lease, read and written as everybody else's elections do.
+//! Conversion of an election record to a Lease object, in the format of other Kubernetes leader elections.
 
 use crate::labels;
 use akash_provider_core::election::{Beside, Claim, Record, Stored};
@@ -12,7 +12,7 @@ pub(super) fn resource() -> ApiResource {
     ApiResource::erase::<Lease>(&())
 }
 
-/// What a Lease says; what it does not say counts as nothing.
+/// Decodes a Lease. Missing fields are empty.
 pub(super) fn read(lease: &DynamicObject) -> Stored {
     let spec = &lease.data["spec"];
     let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
@@ -33,7 +33,7 @@ pub(super) fn read(lease: &DynamicObject) -> Stored {
     }
 }
 
-/// A Lease that is not there yet.
+/// Returns a new Lease object.
 pub(super) fn new(namespace: &str, name: &str, claim: &Claim) -> DynamicObject {
     let mut lease = DynamicObject::new(name, &resource())
         .within(namespace)
@@ -45,7 +45,7 @@ pub(super) fn new(namespace: &str, name: &str, claim: &Claim) -> DynamicObject {
     lease
 }
 
-/// The change of one that is, which fails where somebody else wrote since that version.
+/// Returns the patch of an existing Lease, which fails if another client wrote it since `version`.
 pub(super) fn patch(claim: &Claim, version: &str) -> Value {
     let annotations = json!({ labels::BESIDE_LEADERSHIP: beside(claim) });
     json!({
@@ -54,13 +54,13 @@ pub(super) fn patch(claim: &Claim, version: &str) -> Value {
     })
 }
 
-/// An election that keeps nothing leaves no annotation.
+/// Returns the annotation with additional leader state, or `None` if there is no such state.
 fn beside(claim: &Claim) -> Option<String> {
     (claim.beside != Beside::default()).then(|| claim.beside.to_json())
 }
 
 fn spec(claim: &Claim) -> Value {
-    // The API server wants six digits behind the point, and 0 seconds is no duration to it.
+    // The API server requires six fractional digits, and rejects a duration of 0 seconds.
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
     let lease = if claim.holder.is_some() {
         claim.lease.as_secs().max(1)

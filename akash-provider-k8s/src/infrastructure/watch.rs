@@ -1,11 +1,11 @@
-//! The addresses as they change: nodes come and go, API servers are replaced.
+//! Watch of the addresses of nodes and API servers.
 //!
 //! ```text
-//! nodes, backends (follow) ─► addresses by object ─► all of them, once both were listed ─► whoever closes them
+//! nodes, endpoint slices (follow) ─► addresses by object ─► all addresses, after both initial lists ─► caller
 //! ```
 //!
-//! What is not known changes nothing: a watch that is down leaves what it told, and API servers of which there are
-//! suddenly none, though one of them must have said so, stay closed as they were.
+//! Missing information changes nothing. A failed watch preserves its last addresses. If the API server reports no
+//! endpoints of its own, the previous endpoints remain closed.
 
 use super::{API_SERVERS, Infrastructure, backends, node_addresses};
 use crate::state::follow::{Follower, Report, Sink};
@@ -21,17 +21,17 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Addresses by the name of the object that has them.
+/// Addresses by the name of their object.
 type ByName<A> = BTreeMap<String, Vec<A>>;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Known {
+struct ListedAddresses {
     nodes: Option<ByName<IpAddr>>,
     api_servers: Option<ByName<SocketAddr>>,
 }
 
-impl Known {
-    /// `None` before both were listed.
+impl ListedAddresses {
+    /// Returns all addresses; `None` before both initial lists are complete.
     fn all(&self) -> Option<Infrastructure> {
         let (nodes, servers) = (self.nodes.as_ref()?, self.api_servers.as_ref()?);
         Some(Infrastructure {
@@ -41,26 +41,26 @@ impl Known {
     }
 }
 
-/// Follows the addresses. Dropping it ends its watches.
+/// Watch of the addresses. Dropping it stops its tasks.
 #[derive(Debug)]
 pub struct InfrastructureWatch {
-    known: watch::Receiver<Known>,
-    told: Infrastructure,
-    #[expect(dead_code, reason = "dropping them ends the watches")]
+    known: watch::Receiver<ListedAddresses>,
+    last: Infrastructure,
+    #[expect(dead_code, reason = "dropping the handles stops the watches")]
     tasks: [AbortOnDropHandle<()>; 2],
 }
 
 impl InfrastructureWatch {
-    /// Begins to watch; `told` is what its user knows already.
+    /// Starts the watch. `last` are the addresses that the caller already uses.
     #[must_use]
-    pub fn start(client: &Client, told: Infrastructure) -> Self {
-        let (sender, known) = watch::channel(Known::default());
+    pub fn start(client: &Client, last: Infrastructure) -> Self {
+        let (sender, known) = watch::channel(ListedAddresses::default());
         let nodes = Addresses::new(&sender, node_addresses, |known| &mut known.nodes);
         let servers = Addresses::new(&sender, backends, |known| &mut known.api_servers);
         let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), "default");
         Self {
             known,
-            told,
+            last,
             tasks: [
                 follow(Api::<Node>::all(client.clone()), "", nodes, "nodes"),
                 follow(slices, API_SERVERS, servers, "endpointslices"),
@@ -68,27 +68,27 @@ impl InfrastructureWatch {
         }
     }
 
-    /// Waits until the addresses are others than those told last.
+    /// Waits until the addresses differ from the last returned ones.
     pub async fn changed(&mut self) -> Infrastructure {
         loop {
             let now = self.known.borrow_and_update().all();
-            let now = now.map(|now| believed(now, &self.told));
-            if let Some(now) = now.filter(|now| *now != self.told) {
-                self.told = now.clone();
+            let now = now.map(|now| with_last_servers(now, &self.last));
+            if let Some(now) = now.filter(|now| *now != self.last) {
+                self.last = now.clone();
                 return now;
             }
             if self.known.changed().await.is_err() {
-                // Its tasks live as long as it does.
+                // The tasks live as long as this watch.
                 std::future::pending::<()>().await;
             }
         }
     }
 }
 
-/// An API server that says that there is none is one.
-fn believed(now: Infrastructure, told: &Infrastructure) -> Infrastructure {
+/// Preserves the last endpoints if the API server reports none: the server that responds is itself one.
+fn with_last_servers(now: Infrastructure, last: &Infrastructure) -> Infrastructure {
     if now.api_servers.is_empty() {
-        let api_servers: BTreeSet<SocketAddr> = told.api_servers.clone();
+        let api_servers: BTreeSet<SocketAddr> = last.api_servers.clone();
         return Infrastructure { api_servers, ..now };
     }
     now
@@ -118,28 +118,28 @@ where
         reading: Reading::new::<Bookkeeping>(),
         definitions: Definitions::default(),
         sink,
-        report: Place {
+        report: WatchLog {
             name,
             is_down: false.into(),
         },
         watch_config: WatchConfig::default(),
     };
-    task::kept("watch of addresses", follower.run())
+    task::spawn("watch of addresses", follower.run())
 }
 
-/// Keeps one half of what is known.
+/// Sink for the addresses of one kind of object.
 struct Addresses<T, A> {
-    sender: watch::Sender<Known>,
+    sender: watch::Sender<ListedAddresses>,
     read: fn(&T) -> Vec<A>,
-    half: fn(&mut Known) -> &mut Option<ByName<A>>,
+    half: fn(&mut ListedAddresses) -> &mut Option<ByName<A>>,
     listed: ByName<A>,
 }
 
 impl<T: Resource, A: Clone + PartialEq> Addresses<T, A> {
     fn new(
-        sender: &watch::Sender<Known>,
+        sender: &watch::Sender<ListedAddresses>,
         read: fn(&T) -> Vec<A>,
-        half: fn(&mut Known) -> &mut Option<ByName<A>>,
+        half: fn(&mut ListedAddresses) -> &mut Option<ByName<A>>,
     ) -> Self {
         Self {
             sender: sender.clone(),
@@ -150,7 +150,7 @@ impl<T: Resource, A: Clone + PartialEq> Addresses<T, A> {
     }
 
     fn change(&self, change: impl FnOnce(&mut Option<ByName<A>>)) {
-        // Nodes are written all the time, and that changes no address.
+        // Nodes change frequently without a change of addresses.
         self.sender.send_if_modified(|known| {
             let before = known.clone();
             change((self.half)(known));
@@ -194,19 +194,19 @@ impl<T: Resource + Send, A: Clone + PartialEq + Send> Sink<T> for Addresses<T, A
     }
 }
 
-/// Says once when a watch fails, and again when it fails anew.
-struct Place {
+/// Reporter that logs each transition of a watch to a failure once.
+struct WatchLog {
     name: &'static str,
     is_down: std::sync::atomic::AtomicBool,
 }
 
-impl Place {
+impl WatchLog {
     fn set(&self, is_down: bool) -> bool {
         self.is_down.swap(is_down, std::sync::atomic::Ordering::Relaxed)
     }
 }
 
-impl Report for Place {
+impl Report for WatchLog {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -237,33 +237,33 @@ mod tests {
         serde_json::from_value(node).unwrap()
     }
 
-    fn halves() -> (watch::Sender<Known>, Addresses<Node, IpAddr>) {
-        let sender = watch::Sender::new(Known::default());
+    fn halves() -> (watch::Sender<ListedAddresses>, Addresses<Node, IpAddr>) {
+        let sender = watch::Sender::new(ListedAddresses::default());
         let nodes = Addresses::new(&sender, node_addresses, |known| &mut known.nodes);
         (sender, nodes)
     }
 
-    fn addresses(sender: &watch::Sender<Known>) -> Vec<String> {
+    fn addresses(sender: &watch::Sender<ListedAddresses>) -> Vec<String> {
         let known = sender.borrow();
         let nodes = known.nodes.iter().flat_map(BTreeMap::values).flatten();
         nodes.map(ToString::to_string).collect()
     }
 
     #[test]
-    fn nothing_is_told_before_both_were_listed() {
+    fn no_addresses_before_both_initial_lists() {
         let (sender, mut nodes) = halves();
         nodes.begin();
         nodes.page(vec![node("a", "10.0.0.1")]);
-        assert_eq!(addresses(&sender), [""; 0], "a part of a list is not the list");
+        assert_eq!(addresses(&sender), [""; 0], "an incomplete list does not count");
         nodes.complete(Instant::now());
         assert_eq!(addresses(&sender), ["10.0.0.1"]);
-        assert_eq!(sender.borrow().all(), None, "API servers are not known yet");
+        assert_eq!(sender.borrow().all(), None, "the API servers are not listed yet");
         sender.send_modify(|known| known.api_servers = Some(ByName::new()));
         assert!(sender.borrow().all().is_some());
     }
 
     #[test]
-    fn nodes_that_come_change_and_go_are_followed() {
+    fn added_changed_and_deleted_nodes_are_followed() {
         let (sender, mut nodes) = halves();
         nodes.begin();
         nodes.page(vec![node("a", "10.0.0.1")]);
@@ -281,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn api_servers_that_seem_to_be_gone_stay_closed() {
+    fn api_servers_without_endpoints_stay_closed() {
         let server: SocketAddr = "192.0.2.1:6443".parse().unwrap();
-        let told = Infrastructure {
+        let last = Infrastructure {
             nodes: BTreeSet::new(),
             api_servers: [server].into(),
         };
-        let now = believed(Infrastructure::default(), &told);
-        assert_eq!(now, told);
+        let now = with_last_servers(Infrastructure::default(), &last);
+        assert_eq!(now, last);
     }
 }

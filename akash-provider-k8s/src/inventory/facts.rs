@@ -85,7 +85,7 @@ impl Key {
 
 /// Counted fields of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fact {
+pub enum ObjectFacts {
     /// A node, offered or not.
     Node(NodeFacts),
     /// Pod that uses resources of a node.
@@ -110,7 +110,7 @@ pub enum Fact {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// The object exists with these fields.
-    Set(Key, Fact),
+    Set(Key, ObjectFacts),
     /// The object does not exist, or does not count. The UID, if known, may belong to an older object with the name.
     Gone(Kind, Key, Option<Box<str>>),
     /// Complete list of the objects of a kind.

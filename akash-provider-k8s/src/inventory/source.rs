@@ -4,7 +4,7 @@
 //! update stays valid, and the failure is reported once. Unreadable storage is reported, and its classes are not
 //! offered. Changes are gathered for a moment, so that a burst is one update.
 
-use super::facts::{Change, Fact, Kind};
+use super::facts::{Change, Kind, ObjectFacts};
 use super::lease::LeaseFacts;
 use super::node::NodeFacts;
 use super::pod::PodFacts;
@@ -395,10 +395,10 @@ fn start(
         definitions: &options.definitions,
         tasks: Vec::new(),
     };
-    let node = |n: &Node| NodeFacts::from_object(n).map(Fact::Node);
+    let node = |n: &Node| NodeFacts::from_object(n).map(ObjectFacts::Node);
     let reading = Reading::new::<NodeParts>();
     starter.read(Kind::Node, "", reading, Box::new(node));
-    let pod = |p: &Pod| PodFacts::from_object(p).map(Fact::Pod);
+    let pod = |p: &Pod| PodFacts::from_object(p).map(ObjectFacts::Pod);
     let reading = Reading::new::<PodParts>();
     starter.read(Kind::Pod, TAKING, reading, Box::new(pod));
     leases(&mut starter);
@@ -409,9 +409,9 @@ fn start(
         let watching = (options.watch_config, options.definitions.clone());
         let capacity = Capacity::start(client, &settings.provider, pool, namespace, watching);
         let counting = Arc::clone(shared).count_addresses(settings, capacity);
-        tasks.push(task::kept("count of addresses", counting));
+        tasks.push(task::spawn("count of addresses", counting));
     }
-    tasks.push(task::kept("capacity", Arc::clone(shared).publish()));
+    tasks.push(task::spawn("capacity", Arc::clone(shared).publish()));
     tasks
 }
 
@@ -438,23 +438,23 @@ impl Starter<'_> {
         let api = Api::namespaced_with(self.client.clone(), namespace, &resource);
         let settings = settings.clone();
         let read = move |manifest: &DynamicObject| match LeaseFacts::from_object(manifest, &settings) {
-            Ok(facts) => facts.map(Fact::Lease),
-            Err(why) => Some(Fact::BadLease(why)),
+            Ok(facts) => facts.map(ObjectFacts::Lease),
+            Err(why) => Some(ObjectFacts::BadLease(why)),
         };
         let reading = Reading::new::<Bookkeeping>();
         self.follow(Kind::Lease, api, (labels::SELECTOR, ""), reading, Box::new(read));
     }
 
     fn storage(&mut self) {
-        let class = |c: &StorageClass| Some(Fact::Class(ClassFacts::from_object(c)));
+        let class = |c: &StorageClass| Some(ObjectFacts::Class(ClassFacts::from_object(c)));
         self.all(Kind::Class, "", Box::new(class));
-        let volume = |v: &PersistentVolume| VolumeFacts::from_object(v).map(Fact::Volume);
+        let volume = |v: &PersistentVolume| VolumeFacts::from_object(v).map(ObjectFacts::Volume);
         self.all(Kind::Volume, "", Box::new(volume));
-        let capacity = |c: &CSIStorageCapacity| CapacityFacts::from_object(c).map(Fact::Capacity);
+        let capacity = |c: &CSIStorageCapacity| CapacityFacts::from_object(c).map(ObjectFacts::Capacity);
         self.all(Kind::Capacity, "", Box::new(capacity));
-        let cluster = |c: &DynamicObject| Some(Fact::CephCluster(CephClusterFacts::from_object(c)));
+        let cluster = |c: &DynamicObject| Some(ObjectFacts::CephCluster(CephClusterFacts::from_object(c)));
         self.rook(Kind::CephCluster, "CephCluster", Box::new(cluster));
-        let pool = |p: &DynamicObject| Some(Fact::CephPool(CephPoolFacts::from_object(p)));
+        let pool = |p: &DynamicObject| Some(ObjectFacts::CephPool(CephPoolFacts::from_object(p)));
         self.rook(Kind::CephPool, "CephBlockPool", Box::new(pool));
     }
 
@@ -503,7 +503,7 @@ impl Starter<'_> {
             },
             watch_config: self.watch_config,
         };
-        self.tasks.push(task::kept("watch of capacity", follower.run()));
+        self.tasks.push(task::spawn("watch of capacity", follower.run()));
     }
 }
 

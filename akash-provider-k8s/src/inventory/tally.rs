@@ -3,7 +3,7 @@
 //! A change costs only the affected node. A snapshot copies the last snapshot and replaces the changed nodes. For
 //! every sequence of changes the result equals a count from scratch (`tests::recount`).
 
-use super::facts::{Change, Fact, Key, Kind};
+use super::facts::{Change, Key, Kind, ObjectFacts};
 use super::lease::LeaseFacts;
 use super::node::{NodeFacts, Used};
 use super::pod::PodFacts;
@@ -14,11 +14,11 @@ use akash_provider_core::inventory::{NodeInventory, NodeName, Place, Placement, 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+mod reasons;
 mod snapshot;
 mod sums;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use sums::Sums;
 
@@ -203,28 +203,28 @@ impl Tally {
         self.last.is_none()
     }
 
-    fn set(&mut self, key: Key, fact: Fact) {
+    fn set(&mut self, key: Key, fact: ObjectFacts) {
         match fact {
-            Fact::Node(facts) => self.set_node(&key.name, Some(facts)),
-            Fact::Pod(facts) => self.set_pod(&key, Some(facts)),
-            Fact::Lease(facts) => self.set_lease(&key.name, Some(facts), None),
-            Fact::BadLease(why) => self.set_lease(&key.name, None, Some(why)),
-            Fact::Class(facts) => {
+            ObjectFacts::Node(facts) => self.set_node(&key.name, Some(facts)),
+            ObjectFacts::Pod(facts) => self.set_pod(&key, Some(facts)),
+            ObjectFacts::Lease(facts) => self.set_lease(&key.name, Some(facts), None),
+            ObjectFacts::BadLease(why) => self.set_lease(&key.name, None, Some(why)),
+            ObjectFacts::Class(facts) => {
                 let before = self.classes.insert((*key.name).into(), facts);
                 self.dirty_storage(before.as_ref() != self.classes.get(&*key.name));
             }
-            Fact::Volume(facts) => self.set_volume(&key.name, Some(facts)),
-            Fact::Capacity(facts) => {
+            ObjectFacts::Volume(facts) => self.set_volume(&key.name, Some(facts)),
+            ObjectFacts::Capacity(facts) => {
                 let changed = self.capacities.get(&key) != Some(&facts);
                 self.capacities.insert(key, facts);
                 self.dirty_storage(changed);
             }
-            Fact::CephCluster(facts) => {
+            ObjectFacts::CephCluster(facts) => {
                 let changed = self.clusters.get(&key) != Some(&facts);
                 self.clusters.insert(key, facts);
                 self.dirty_storage(changed);
             }
-            Fact::CephPool(facts) => {
+            ObjectFacts::CephPool(facts) => {
                 let changed = self.pools.get(&key) != Some(&facts);
                 self.pools.insert(key, facts);
                 self.dirty_storage(changed);

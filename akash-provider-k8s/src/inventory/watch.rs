@@ -1,6 +1,6 @@
 //! Sinks and reports of the capacity watches.
 
-use super::facts::{Change, Fact, Key, Kind};
+use super::facts::{Change, Key, Kind, ObjectFacts};
 use super::source::Shared;
 use crate::labels;
 use crate::state::follow::{Report, Sink};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Decodes the counted fields; returns `None` for an object that does not count.
-pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<Fact> + Send>;
+pub(super) type Read<T> = Box<dyn Fn(&T) -> Option<ObjectFacts> + Send>;
 
 /// Parts of a node that are not counted.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! Accounts of services that may read of their own lease.
+//! Accounts of services with read permissions in their lease.
 
 use super::LeaseObjects;
 use super::context::Context;
@@ -7,17 +7,17 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use serde_json::{Value, json};
 
-/// The permissions that allow anything.
+/// Known permissions.
 const PERMISSIONS: [&str; 3] = ["deployment", "logs", "events"];
 const READ: [&str; 3] = ["get", "list", "watch"];
-/// ClusterRole with the rights that the provider needs in the namespace of a lease, from `deploy/rbac`.
+/// ClusterRole in `deploy/rbac` with the rights of the provider in the namespace of a lease.
 pub(crate) const LEASE_ROLE: &str = "akash-provider-rs-lease";
-/// Name of the binding to it. No service has a name with a colon.
+/// Name of the binding to the ClusterRole. The colon prevents conflicts with services.
 pub(crate) const ACCESS: &str = "akash-provider:access";
 /// API group of roles and bindings.
 pub(crate) const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What a service asks to read; empty for none.
+/// Returns the requested read permissions of a service.
 pub(super) fn permissions(service: &Service) -> &[String] {
     let params = service.params.as_ref();
     let permissions = params.and_then(|params| params.permissions.as_ref());
@@ -26,10 +26,10 @@ pub(super) fn permissions(service: &Service) -> &[String] {
         .unwrap_or_default()
 }
 
-/// Account, role and binding, named like the service.
+/// Renders account, role and binding with the name of the service.
 pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObjects) {
-    let words = permissions(service);
-    if words.is_empty() {
+    let permissions = permissions(service);
+    if permissions.is_empty() {
         return;
     }
     let name = service.name.as_str();
@@ -40,7 +40,12 @@ pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObj
     });
     objects.roles.push(Role {
         metadata: meta(),
-        rules: Some(words.iter().flat_map(|word| rules(word)).collect()),
+        rules: Some(
+            permissions
+                .iter()
+                .flat_map(|permission| rules(permission))
+                .collect(),
+        ),
     });
     objects.role_bindings.push(RoleBinding {
         metadata: meta(),
@@ -58,7 +63,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObj
     });
 }
 
-/// Binds the provider's account to the ClusterRole of leases.
+/// Renders the binding of the provider's account to the ClusterRole of leases.
 pub(super) fn access(cx: &Context<'_>) -> Option<RoleBinding> {
     let account = cx.settings.lease_account.clone()?;
     Some(RoleBinding {
@@ -72,25 +77,27 @@ pub(super) fn access(cx: &Context<'_>) -> Option<RoleBinding> {
     })
 }
 
-/// The rules of all lists of different permissions, in every order.
+/// Returns the rules for each list of distinct permissions, in every order.
 pub(crate) fn all_permissions() -> Vec<Value> {
     let mut lists: Vec<Vec<&str>> = vec![Vec::new()];
     let mut next = 0;
     while let Some(list) = lists.get(next).cloned() {
-        let others = PERMISSIONS.into_iter().filter(|word| !list.contains(word));
-        lists.extend(others.map(|word| [list.as_slice(), &[word]].concat()));
+        let others = PERMISSIONS.into_iter().filter(|other| !list.contains(other));
+        lists.extend(others.map(|other| [list.as_slice(), &[other]].concat()));
         next += 1;
     }
-    let rules = lists
-        .iter()
-        .map(|list| list.iter().flat_map(|word| rules(word)).collect::<Vec<_>>());
+    let rules = lists.iter().map(|list| {
+        list.iter()
+            .flat_map(|permission| rules(permission))
+            .collect::<Vec<_>>()
+    });
     rules.map(|rules| json!(rules)).collect()
 }
 
-/// What a word allows. Words this version does not know allow nothing.
-fn rules(word: &str) -> Vec<PolicyRule> {
-    // No word leads to Secrets: the registry logins of all services of the lease are among them.
-    match word {
+/// Returns the rules of a permission. Unknown permissions have none.
+fn rules(permission: &str) -> Vec<PolicyRule> {
+    // No permission includes Secrets, because those contain the registry logins of all services.
+    match permission {
         "deployment" => vec![
             rule("apps", &["deployments", "statefulsets"], &READ),
             rule("", &["pods", "services"], &READ),

@@ -1,4 +1,4 @@
-//! The nodes a service may run on.
+//! Node affinity of a service.
 
 use super::context::Context;
 use super::{Refusal, resources, text, volumes};
@@ -8,19 +8,22 @@ use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
 };
 
-/// Prefix of the labels that say what a node has.
+/// Prefix of the labels with the capabilities of a node.
 const CAPABILITIES: &str = "capabilities";
 
-/// Nodes of the provider's that have the GPU promised and the storage classes asked for.
+/// Selects nodes of the provider with the promised GPU and the requested storage classes.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Refusal> {
-    // Nodes without the label are not offered, whatever room they have.
+    // Nodes without the label are not offered, whatever their free capacity.
     let mut terms = vec![requirement(labels::MANAGED.to_owned(), "In", "true")];
     for (field, key) in gpu(cx, service)?.into_iter().chain(classes(service)) {
         if !text::is_label_key(&key) {
-            let problem = format!("no node can have it: `{}` is no label", text::shown(&key));
+            let problem = format!(
+                "no node can have it: `{}` is not a valid label",
+                text::shortened(&key)
+            );
             return Err(Refusal::new(&service.name, field, problem));
         }
-        // The value of such a label is how many there are.
+        // The value of the label is the number of units.
         terms.push(requirement(format!("{}/{key}", labels::MANAGED), "Gt", "0"));
     }
     let term = NodeSelectorTerm {
@@ -38,7 +41,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Affinity, Re
     })
 }
 
-/// The GPU that was promised: model, memory and interface, each by its own label.
+/// Returns the labels for the promised GPU: model, memory and interface.
 fn gpu(cx: &Context<'_>, service: &Service) -> Result<Vec<(String, String)>, Refusal> {
     let field = || "resources.gpu".to_owned();
     if service.resources.gpu.units == 0 {
@@ -49,7 +52,7 @@ fn gpu(cx: &Context<'_>, service: &Service) -> Result<Vec<(String, String)>, Ref
     let Some(gpu) = promised.and_then(|resources| resources.gpu.as_ref()) else {
         return Ok(Vec::new());
     };
-    // Any model will do: no label is promised.
+    // A GPU of any model needs no label.
     if gpu.model.is_empty() || gpu.model == "*" {
         return Ok(Vec::new());
     }

@@ -1,6 +1,6 @@
-//! What every room needs: the lease, the settings, what is there, and the labels that follow.
+//! Context of a rendering: the lease, the settings, the existing state, and the resulting labels.
 
-use super::{Prior, Refusal};
+use super::{PriorState, Refusal};
 use crate::labels::{self, Labels};
 use crate::settings::{Isolation, Settings};
 use akash_provider_core::cluster::WorkloadSpec;
@@ -8,21 +8,21 @@ use akash_provider_core::manifest::{SchedulerParams, Service};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Label of a namespace: what its pods may ask for.
+/// Label of a namespace with the Pod Security level of its pods.
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
-/// One rendering: of what deployment, by which settings, and what is there of it.
+/// Inputs of one rendering.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
     pub(super) deployment: &'a WorkloadSpec,
     pub(super) settings: &'a Settings,
-    pub(super) prior: &'a Prior,
-    /// Name of the lease's namespace.
+    pub(super) prior: &'a PriorState,
+    /// Name of the namespace of the lease.
     pub(super) name: String,
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn new(deployment: &'a WorkloadSpec, settings: &'a Settings, prior: &'a Prior) -> Self {
+    pub(super) fn new(deployment: &'a WorkloadSpec, settings: &'a Settings, prior: &'a PriorState) -> Self {
         Self {
             deployment,
             settings,
@@ -31,17 +31,17 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// True for pods without the restrictions of our own, as another provider made them.
+    /// Returns true for a lease with the pods of another provider, without the restrictions of this one.
     pub(super) fn is_legacy(&self) -> bool {
         self.prior.isolation == Isolation::Legacy
     }
 
-    /// Scheduling facts of a service.
+    /// Returns the GPU and runtime class promised to a service.
     pub(super) fn params(&self, service: &Service) -> Option<&'a SchedulerParams> {
         self.deployment.params.get(&service.resources.id)?.as_ref()
     }
 
-    /// Labels of everything in the namespace.
+    /// Returns the labels of all objects in the namespace.
     pub(super) fn labels(&self) -> Labels {
         let mut labels = labels::selector(&self.name);
         let version = self.prior.manifest_version.clone();
@@ -49,21 +49,21 @@ impl<'a> Context<'a> {
         labels
     }
 
-    /// Labels of what belongs to one service.
+    /// Returns the labels of the objects of a service.
     pub(super) fn service_labels(&self, service: &str) -> Labels {
         let mut labels = self.labels();
         labels.insert(labels::SERVICE.to_owned(), service.to_owned());
         labels
     }
 
-    /// Labels of what belongs to one service and names the lease.
+    /// Returns the labels of the objects of a service that also identify the lease.
     pub(super) fn account_labels(&self, service: &str) -> Labels {
         let mut labels = self.service_labels(service);
         labels.extend(labels::lease(&self.deployment.lease));
         labels
     }
 
-    /// Metadata of an object in the namespace.
+    /// Returns the metadata of an object in the namespace.
     pub(super) fn meta(&self, name: impl Into<String>, labels: Labels) -> ObjectMeta {
         ObjectMeta {
             name: Some(name.into()),
@@ -73,11 +73,11 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The namespace itself: it names the lease, the chain and the isolation.
+    /// Renders the namespace, with the lease, the chain and the isolation level.
     pub(super) fn namespace(&self) -> Namespace {
         let mut labels = self.labels();
         labels.extend(labels::lease(&self.deployment.lease));
-        // Pods of such a lease were made without the standard and might not be let in again.
+        // Pods of a legacy lease may violate the standard, and their replacements would be rejected.
         if !self.is_legacy() {
             labels.insert(POD_SECURITY.to_owned(), "baseline".to_owned());
         }
@@ -97,7 +97,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// A refusal about a setting of the operator's.
+    /// Creates an error about a setting of the operator.
     pub(super) fn bad_setting(field: String, problem: String) -> Refusal {
         Refusal::new("", field, problem)
     }

@@ -1,11 +1,11 @@
-//! References of container images, as registries and container runtimes read them.
+//! Validation of image references, with the rules of registries and container runtimes.
 
-/// Longest name of a repository with its registry.
+/// Maximum length of a repository name with its registry.
 const MAX_NAME: usize = 255;
-/// Longest tag in characters, as registries have it.
+/// Maximum length of a tag, in characters.
 const MAX_TAG: usize = 128;
 
-/// Says what is wrong with a reference (`[registry[:port]/]path[:tag][@algorithm:digest]`), if anything.
+/// Returns the problem of a reference (`[registry[:port]/]path[:tag][@algorithm:digest]`), if it is invalid.
 pub(super) fn fault(reference: &str) -> Option<&'static str> {
     let (rest, digest) = match reference.split_once('@') {
         Some((rest, digest)) => (rest, Some(digest)),
@@ -13,26 +13,26 @@ pub(super) fn fault(reference: &str) -> Option<&'static str> {
     };
     if digest.is_some_and(|digest| !is_digest(digest)) {
         return Some(
-            "the digest after `@` is an algorithm, `:` and hexadecimal digits, for example `sha256:` and 64",
+            "the digest after `@` must have the form `algorithm:hexadecimal`, for example `sha256:` and 64 digits",
         );
     }
     let (name, tag) = match rest.rsplit_once(':') {
-        // In `host:5000/app` the colon is the registry's.
+        // In `host:5000/app` the colon belongs to the registry.
         Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
         _ => (rest, None),
     };
     if tag.is_some_and(|tag| !is_tag(tag)) {
         return Some(
-            "the tag after `:` has letters, digits, `_`, `.` and `-`, at most 128, and starts with none of the last two",
+            "the tag after `:` must have at most 128 letters, digits, `_`, `.` and `-`, and must not start with `.` or `-`",
         );
     }
     if name.len() > MAX_NAME {
-        return Some("the name before the tag has at most 255 characters");
+        return Some("the name before the tag must have at most 255 characters");
     }
     let path = match name.split_once('/') {
         Some((registry, path)) if is_registry_like(registry) => {
             if !is_registry(registry) {
-                return Some("the registry before the first `/` is a host name, or host and port");
+                return Some("the registry before the first `/` must be a host name, or host and port");
             }
             path
         }
@@ -40,18 +40,18 @@ pub(super) fn fault(reference: &str) -> Option<&'static str> {
     };
     let fine = path.split('/').all(is_component);
     (!fine).then_some(
-        "the path has lower-case letters and digits, joined by `.`, `_`, `__` or `-`, and parted by `/`",
+        "the path must have lower-case letters and digits, joined by `.`, `_`, `__` or `-`, and separated by `/`",
     )
 }
 
-/// The first part is a registry where it could be no path, as Docker has it.
+/// Returns true if the first part is a registry, with the rules of Docker.
 fn is_registry_like(part: &str) -> bool {
     part == "localhost" || part.contains(['.', ':']) || part.bytes().any(|b| b.is_ascii_uppercase())
 }
 
 fn is_registry(part: &str) -> bool {
     let (host, port) = match part.rsplit_once(':') {
-        // An address of IPv6 has colons of its own, within brackets.
+        // IPv6 addresses in brackets contain colons.
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (part, None),
     };
@@ -70,7 +70,7 @@ fn is_registry(part: &str) -> bool {
     host_is_fine && port.is_none_or(numeric)
 }
 
-/// Runs of letters and digits between single separators.
+/// Returns true for runs of letters and digits with single separators.
 fn is_component(part: &str) -> bool {
     let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let mut rest = part.as_bytes();
@@ -80,7 +80,7 @@ fn is_component(part: &str) -> bool {
             return false;
         }
         rest = rest.get(run..).unwrap_or_default();
-        // Docker's grammar: one dot, one or two underscores, any number of hyphens.
+        // Grammar of Docker: one dot, one or two underscores, any number of hyphens.
         let separator = match rest {
             [] => return true,
             [b'.', ..] => 1,
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_that_runtimes_take_are_taken() {
+    fn accepts_references_that_runtimes_accept() {
         let digest = format!("nginx@sha256:{}", "a".repeat(64));
         let both = format!("ghcr.io/a/b:1.0@sha256:{}", "0".repeat(64));
         for good in [
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn references_that_runtimes_refuse_are_refused() {
+    fn rejects_references_that_runtimes_reject() {
         let long = "a".repeat(256);
         let tag = format!("nginx:{}", "t".repeat(129));
         for bad in [

@@ -1,11 +1,11 @@
-//! Networks an operator names, as policies have them.
+//! Networks of the settings, converted for network policies.
 
 use super::Refusal;
 use super::context::Context;
 use crate::settings::network;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Networks that no lease reaches, whatever the settings open, and the reason of each.
+/// Networks that no lease can reach, independent of the settings, and the reason.
 const EXCLUDED: [(&str, &str); 10] = [
     ("100.100.100.200/32", "instance metadata of Alibaba Cloud"),
     (
@@ -21,9 +21,9 @@ const EXCLUDED: [(&str, &str); 10] = [
     ("192.0.0.192/32", "instance metadata of Oracle Cloud"),
     (
         "64:ff9b::/96",
-        "NAT64 (RFC 6052): leads to every IPv4 address, also a closed one",
+        "NAT64 (RFC 6052): routes to every IPv4 address, including closed ones",
     ),
-    ("64:ff9b:1::/48", "local NAT64 (RFC 8215): likewise"),
+    ("64:ff9b:1::/48", "local NAT64 (RFC 8215): same as above"),
     (
         "fd00:ec2::/32",
         "instance metadata and credentials of AWS over IPv6",
@@ -31,7 +31,7 @@ const EXCLUDED: [(&str, &str); 10] = [
     ("fd20:ce::254/128", "instance metadata of Google Cloud over IPv6"),
 ];
 
-/// Networks by family, each once, those within another left out.
+/// Networks by family, without duplicates and without networks contained in others.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Networks {
     pub(super) v4: Vec<Ipv4Net>,
@@ -39,28 +39,28 @@ pub(super) struct Networks {
 }
 
 impl Networks {
-    /// Everything that is closed to pods.
+    /// Returns all networks closed to pods.
     pub(super) fn closed(cx: &Context<'_>) -> Result<Self, Refusal> {
         let egress = &cx.settings.egress;
         let closed = read("egress.closed", &egress.closed)?;
         let infrastructure = read("egress.infrastructure", &egress.infrastructure)?;
-        Ok(Self::of(
+        Ok(Self::merge(
             closed.into_iter().chain(infrastructure).chain(excluded()),
         ))
     }
 
-    /// Addresses that are closed to a lease of another provider too: those of metadata, in IPv4. Its policies open no
-    /// IPv6.
+    /// Returns the metadata addresses in IPv4, which are also closed to leases of another provider. The policies of such
+    /// leases do not open IPv6.
     pub(super) fn metadata() -> Vec<Ipv4Net> {
-        Self::of(excluded()).v4
+        Self::merge(excluded()).v4
     }
 
-    /// Where resolvers are, besides those that are pods.
+    /// Returns the networks of resolvers that are not pods.
     pub(super) fn resolvers(cx: &Context<'_>) -> Result<Vec<IpNet>, Refusal> {
         read("egress.resolvers", &cx.settings.egress.resolvers)
     }
 
-    fn of(networks: impl Iterator<Item = IpNet>) -> Self {
+    fn merge(networks: impl Iterator<Item = IpNet>) -> Self {
         let mut sorted = Self::default();
         for network in networks {
             match network {
@@ -78,7 +78,7 @@ fn excluded() -> impl Iterator<Item = IpNet> {
     EXCLUDED.iter().filter_map(|(network, _)| network.parse().ok())
 }
 
-/// The networks of one setting.
+/// Parses the networks of one setting.
 fn read(field: &str, texts: &[String]) -> Result<Vec<IpNet>, Refusal> {
     let one = |(n, text): (usize, &String)| {
         network(text).map_err(|problem| Context::bad_setting(format!("settings.{field}[{n}]"), problem))
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_excluded_network_is_read_and_has_a_reason() {
+    fn each_excluded_network_is_valid_and_has_a_reason() {
         assert_eq!(excluded().count(), EXCLUDED.len());
         assert!(excluded().all(|network| network == network.trunc()));
         assert!(EXCLUDED.iter().all(|(_, reason)| !reason.is_empty()));

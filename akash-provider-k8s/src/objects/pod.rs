@@ -1,4 +1,4 @@
-//! Pod templates.
+//! Pod templates of services.
 
 use super::account::permissions;
 use super::context::Context;
@@ -11,12 +11,12 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 
-/// Capabilities that containers have by default and tenants' software does without.
+/// Default capabilities that the software of tenants does not need.
 const DROPPED: [&str; 4] = ["AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_CHROOT"];
 
-/// The template of a service: as it runs where the service did not change, else rendered.
+/// Returns the pod template of a service: the running one if the service is unchanged, otherwise a rendered one.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refusal> {
-    // Rendered in any case, so that what Kubernetes would not take is refused also where nothing changed.
+    // Rendered in any case, so that an invalid template is also reported for an unchanged service.
     let rendered = template(cx, service)?;
     let unchanged = cx.prior.unchanged.get(&service.name);
     Ok(unchanged.cloned().unwrap_or(rendered))
@@ -32,8 +32,8 @@ fn template(cx: &Context<'_>, service: &Service) -> Result<PodTemplateSpec, Refu
     })
 }
 
-/// The template without the default of ephemeral storage, as earlier versions rendered it. Returns `None` for a
-/// service that lists its own.
+/// Returns the pod template as earlier versions rendered it, without default ephemeral storage; `None` for a service that
+/// requests ephemeral storage.
 pub(super) fn without_default_disk(
     cx: &Context<'_>,
     service: &Service,
@@ -51,8 +51,7 @@ pub(super) fn without_default_disk(
 
 fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {
     if service.params.as_ref().is_some_and(|params| params.tee.is_some()) {
-        let problem =
-            "this provider has no confidential computing, and runs nothing without it that asks for it";
+        let problem = "confidential computing is not available on this provider";
         return Err(Refusal::new(&service.name, "params.tee", problem));
     }
     let reads = !permissions(service).is_empty();
@@ -62,13 +61,13 @@ fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {
     };
     Ok(PodSpec {
         affinity: Some(affinity::render(cx, service)?),
-        // A service that may read nothing has no use for a token; somebody who breaks into it may.
+        // A service without permissions needs no token, and an attacker in it must not get one.
         automount_service_account_token: Some(reads),
         containers: vec![container(cx, service)?],
         image_pull_secrets: registry::pull_secrets(cx, service),
         runtime_class_name: runtime_class(cx, service)?,
         security_context: Some(PodSecurityContext {
-            // Most images of tenants run as root within their container.
+            // Most images run as root in their container.
             run_as_non_root: Some(false),
             seccomp_profile: (!cx.is_legacy()).then_some(seccomp),
             ..PodSecurityContext::default()
@@ -79,12 +78,12 @@ fn spec(cx: &Context<'_>, service: &Service) -> Result<PodSpec, Refusal> {
     })
 }
 
-/// The class the GPU needs, else the operator's.
+/// Returns the runtime class of the GPU, or that of the settings.
 fn runtime_class(cx: &Context<'_>, service: &Service) -> Result<Option<String>, Refusal> {
     let given = |class: &str| Some(class.trim().to_owned()).filter(|c| !c.is_empty() && c != "none");
     if let Some(class) = cx.params(service).and_then(|params| given(&params.runtime_class)) {
         if !text::is_subdomain(&class) {
-            let problem = format!("`{}` is no name of a runtime class", text::shown(&class));
+            let problem = format!("invalid runtime class `{}`", text::shortened(&class));
             return Err(Refusal::new(
                 &service.name,
                 "scheduler_params.runtime_class",
@@ -99,7 +98,7 @@ fn runtime_class(cx: &Context<'_>, service: &Service) -> Result<Option<String>, 
 fn container(cx: &Context<'_>, service: &Service) -> Result<Container, Refusal> {
     let name = service.name.as_str();
     if let Some(problem) = image::fault(&service.image) {
-        let problem = format!("`{}`: {problem}", text::shown(&service.image));
+        let problem = format!("`{}`: {problem}", text::shortened(&service.image));
         return Err(Refusal::new(name, "image", problem));
     }
     let capabilities = Capabilities {
@@ -109,15 +108,15 @@ fn container(cx: &Context<'_>, service: &Service) -> Result<Container, Refusal> 
     Ok(Container {
         name: name.to_owned(),
         image: Some(service.image.clone()),
-        // A pod that starts again on its node runs what it ran before, also while the registry is away.
+        // A restarted pod uses the image on its node, even while the registry is down.
         image_pull_policy: Some("IfNotPresent".to_owned()),
-        command: words(name, "command", service.command.as_deref())?,
-        args: words(name, "args", service.args.as_deref())?,
+        command: arguments(name, "command", service.command.as_deref())?,
+        args: arguments(name, "args", service.args.as_deref())?,
         env: Some(env(cx, service)?),
         ports: ports(service),
         resources: Some(resources::render(cx, service)?),
         security_context: Some(SecurityContext {
-            // No setuid program of an image gains what its container was not given.
+            // Prevents setuid programs from gaining privileges.
             allow_privilege_escalation: Some(false),
             capabilities: (!cx.is_legacy()).then_some(capabilities),
             privileged: Some(false),
@@ -129,7 +128,7 @@ fn container(cx: &Context<'_>, service: &Service) -> Result<Container, Refusal> 
     })
 }
 
-fn words(service: &str, field: &str, list: Option<&[String]>) -> Result<Option<Vec<String>>, Refusal> {
+fn arguments(service: &str, field: &str, list: Option<&[String]>) -> Result<Option<Vec<String>>, Refusal> {
     let list = list.unwrap_or_default();
     for (n, word) in list.iter().enumerate() {
         text::argument(service, || format!("{field}[{n}]"), word)?;
@@ -137,8 +136,8 @@ fn words(service: &str, field: &str, list: Option<&[String]>) -> Result<Option<V
     Ok((!list.is_empty()).then(|| list.to_vec()))
 }
 
-/// The tenant's variables, and those of the network that the tenant did not set. Of a name given twice the last
-/// counts, as it does in a process.
+/// Returns the variables of the tenant and those of the network that the tenant did not set. The last of duplicate names
+/// counts, as in a process.
 fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
     let mut vars: Vec<EnvVar> = Vec::new();
     for (n, line) in service.env.iter().flatten().enumerate() {
@@ -148,7 +147,7 @@ fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
             return Err(Refusal::new(
                 &service.name,
                 format!("env[{n}]"),
-                "a variable has a name before its `=`",
+                "missing variable name before `=`",
             ));
         }
         vars.push(variable(name, value));
@@ -172,7 +171,7 @@ fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
         }
     }
     let mut seen = BTreeSet::new();
-    // Turned twice, so that the last of a name stays and the order does too.
+    // Reversed twice, so that the last duplicate remains in its position.
     vars.reverse();
     vars.retain(|var| seen.insert(var.name.clone()));
     vars.reverse();
@@ -182,16 +181,16 @@ fn env(cx: &Context<'_>, service: &Service) -> Result<Vec<EnvVar>, Refusal> {
 fn variable(name: &str, value: &str) -> EnvVar {
     EnvVar {
         name: name.to_owned(),
-        // The API server leaves an empty value out.
+        // The API server omits empty values.
         value: Some(value.to_owned()).filter(|value| !value.is_empty()),
         ..EnvVar::default()
     }
 }
 
-/// Ports of the container, each once.
+/// Returns the ports of the container without duplicates.
 fn ports(service: &Service) -> Option<Vec<ContainerPort>> {
     let mut seen = BTreeSet::new();
-    // One port may be exposed several times.
+    // A port may be exposed several times.
     let exposes = service.expose.iter().filter(|e| seen.insert((e.port, e.proto)));
     let ports: Vec<_> = exposes
         .map(|expose| ContainerPort {

@@ -1,4 +1,4 @@
-//! Network policies: who reaches the pods of a lease, and whom they reach.
+//! Network policies: allowed incoming and outgoing connections of the pods of a lease.
 
 use super::account::permissions;
 use super::context::Context;
@@ -16,34 +16,34 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Name of the policy that closes a lease's pods and opens what every lease needs.
+/// Name of the policy that isolates the pods of a lease, except for connections that every lease needs.
 pub const RESTRICTIONS: &str = "akash-deployment-restrictions";
 
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 const WORLD_V4: &str = "0.0.0.0/0";
 const WORLD_V6: &str = "::/0";
-/// Networks that the other provider closes to its leases.
+/// Networks that the Go provider closes to its leases.
 const LEGACY_CLOSED: [&str; 3] = ["10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"];
 
-/// Name of the policy that opens the node ports of a service.
+/// Returns the name of the policy that opens the node ports of a service.
 #[must_use]
 pub fn node_port_policy_name(service: &str) -> String {
     format!("akash-{service}-np")
 }
 
-/// Name of the policy that opens the leased addresses of a service.
+/// Returns the name of the policy that opens the leased addresses of a service.
 #[must_use]
 pub fn leased_ip_policy_name(service: &str) -> String {
     format!("akash-{service}-ip")
 }
 
-/// Name of the policy that lets a service with permissions reach the API server.
+/// Returns the name of the policy that gives a service with permissions access to the API server.
 #[must_use]
 pub fn api_server_policy_name(service: &str) -> String {
     format!("akash-apiserver-{service}")
 }
 
-/// All policies of a lease; none where the operator has switched them off.
+/// Renders all policies of a lease, or none if the operator disabled them.
 pub(super) fn render(cx: &Context<'_>) -> Result<Vec<NetworkPolicy>, Refusal> {
     if !cx.settings.network_policies {
         return Ok(Vec::new());
@@ -57,7 +57,7 @@ pub(super) fn render(cx: &Context<'_>) -> Result<Vec<NetworkPolicy>, Refusal> {
     Ok(policies)
 }
 
-/// Names of the policies of a service.
+/// Returns the names of the policies of a service.
 pub(super) fn names(service: &Service) -> impl Iterator<Item = String> {
     let any = |wanted: fn(&ServiceExpose) -> bool| service.expose.iter().any(wanted);
     let name = service.name.as_str();
@@ -85,7 +85,7 @@ fn restrictions(cx: &Context<'_>) -> Result<NetworkPolicy, Refusal> {
     egress.extend(resolvers(cx)?);
     egress.extend(world(cx)?);
     let spec = NetworkPolicySpec {
-        // An empty selector is every pod of the namespace, also one that is not of our making.
+        // The empty selector includes all pods of the namespace, also those of other clients.
         pod_selector: Some(LabelSelector::default()),
         policy_types: Some(vec!["Ingress".to_owned(), "Egress".to_owned()]),
         ingress: Some(sources.into_iter().map(from).collect()),
@@ -94,7 +94,7 @@ fn restrictions(cx: &Context<'_>) -> Result<NetworkPolicy, Refusal> {
     Ok(policy(cx, RESTRICTIONS.to_owned(), spec))
 }
 
-/// Port 53 of the cluster's resolvers, whatever else is closed.
+/// Opens port 53 of the cluster's resolvers, even if their networks are closed.
 fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
     let dns = || Some(vec![port(53, "UDP"), port(53, "TCP")]);
     let labels = cx.settings.egress.resolver_pods.iter();
@@ -104,7 +104,7 @@ fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> 
         let peer = pods((NAMESPACE_NAME, "kube-system"), Some(&labels));
         rules.push(to(vec![peer], dns()));
     }
-    // The policies of such a lease stay as the other provider made them.
+    // The policies of a legacy lease equal those of the Go provider.
     let networks = if cx.is_legacy() {
         Vec::new()
     } else {
@@ -119,12 +119,12 @@ fn resolvers(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> 
     Ok(rules)
 }
 
-/// Everything but what is closed.
+/// Opens all networks that are not closed.
 fn world(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
     if cx.is_legacy() {
-        // For IPv4 alone, as the other provider has it: what no rule opens stays closed.
+        // IPv4 only, like the Go provider: without a rule, IPv6 stays closed.
         let mut closed = LEGACY_CLOSED.map(str::to_owned).to_vec();
-        // The node's own credentials are at these addresses.
+        // These addresses serve the credentials of the node.
         closed.extend(Networks::metadata().iter().map(ToString::to_string));
         return Ok(vec![to(vec![block(WORLD_V4.to_owned(), closed)], None)]);
     }
@@ -134,7 +134,7 @@ fn world(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
     let families = [(WORLD_V4, v4), (WORLD_V6, v6)];
     let open = families
         .into_iter()
-        // A family that is closed altogether gets no rule: an exception must be smaller than its block.
+        // A completely closed family gets no rule: an exception must be smaller than its block.
         .filter(|(world, closed)| closed.iter().all(|network| network != world));
     Ok(open
         .map(|(world, closed)| to(vec![block(world.to_owned(), closed)], None))
@@ -143,7 +143,7 @@ fn world(cx: &Context<'_>) -> Result<Vec<NetworkPolicyEgressRule>, Refusal> {
 
 fn node_ports(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     let ports = container_ports(service, ports::is_node_port)?;
-    // No source is named, because a port of the nodes is for everybody.
+    // Without a source, because node ports are public.
     let rule = NetworkPolicyIngressRule {
         ports: Some(ports),
         ..NetworkPolicyIngressRule::default()
@@ -172,7 +172,7 @@ fn leased_ips(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     ))
 }
 
-/// A service with permissions reaches every API server, and those alone of what is closed.
+/// Gives a service with permissions access to the API servers, and to no other closed address.
 fn api_server(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     let servers = &cx.settings.egress.api_servers;
     if permissions(service).is_empty() || servers.is_empty() {
@@ -195,7 +195,7 @@ fn api_server(cx: &Context<'_>, service: &Service) -> Option<NetworkPolicy> {
     Some(policy(cx, api_server_policy_name(&service.name), spec))
 }
 
-/// Ports of the container behind some exposes, each once.
+/// Returns the container ports of the selected exposes, without duplicates.
 fn container_ports(service: &Service, wanted: fn(&ServiceExpose) -> bool) -> Option<Vec<NetworkPolicyPort>> {
     let mut seen = BTreeSet::new();
     let exposes = service.expose.iter().filter(|expose| wanted(expose));
@@ -239,7 +239,7 @@ fn proxy(proxy: &ProxyPods) -> NetworkPolicyPeer {
         matching(&labels)
     };
     NetworkPolicyPeer {
-        // An empty selector is every namespace.
+        // The empty selector includes all namespaces.
         namespace_selector: Some(selector(&proxy.namespace)),
         pod_selector: (!proxy.pods.is_empty()).then(|| selector(&proxy.pods)),
         ..NetworkPolicyPeer::default()

@@ -1,4 +1,4 @@
-//! Services: how pods are reached.
+//! Kubernetes Services for the exposed ports of a service.
 
 use super::context::Context;
 use super::{MAX_PORTS, Refusal, text};
@@ -11,17 +11,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Annotation by which MetalLB lets services share an address.
+/// MetalLB annotation with the key by which Services share an address.
 const SHARING_KEY: &str = "metallb.universe.tf/allow-shared-ip";
-/// Annotation by which MetalLB chooses the pool.
+/// MetalLB annotation with the address pool.
 const POOL: &str = "metallb.universe.tf/address-pool";
-/// MetalLB's pool where none is named.
+/// Default address pool of MetalLB.
 const DEFAULT_POOL: &str = "default";
 
-/// Which exposes of a service go into one Service.
-type Wanted = fn(&ServiceExpose) -> bool;
+/// Selection of the exposes of a Service.
+type Selection = fn(&ServiceExpose) -> bool;
 
-/// The word Kubernetes has for a protocol.
+/// Returns the Kubernetes name of a protocol.
 pub(super) const fn protocol(proto: Proto) -> &'static str {
     match proto {
         Proto::Tcp => "TCP",
@@ -29,25 +29,25 @@ pub(super) const fn protocol(proto: Proto) -> &'static str {
     }
 }
 
-/// Name of the Service with the node ports of a service.
+/// Returns the name of the Service with the node ports of a service.
 #[must_use]
 pub fn node_port_service_name(service: &str) -> String {
     format!("{service}-np")
 }
 
-/// Name of the Service with a leased address.
+/// Returns the name of the Service with a leased address.
 #[must_use]
 pub fn leased_ip_service_name(service: &str, external_port: u16, proto: Proto) -> String {
     let proto = protocol(proto).to_ascii_lowercase();
     format!("{service}-ip-{external_port}-{proto}")
 }
 
-/// True for an expose on a port of the nodes.
+/// Returns true for an expose on a node port.
 pub(super) fn is_node_port(expose: &ServiceExpose) -> bool {
     expose.global && !expose.is_ingress() && expose.ip.is_empty()
 }
 
-/// True for an expose on an address of the tenant's own.
+/// Returns true for an expose on a leased address.
 pub(super) fn is_leased_ip(expose: &ServiceExpose) -> bool {
     expose.global && !expose.ip.is_empty()
 }
@@ -56,21 +56,21 @@ fn is_local(expose: &ServiceExpose) -> bool {
     expose.is_ingress() || !expose.global
 }
 
-/// Refuses a group with more ports than a lease may have.
+/// Returns an error for a group with too many ports.
 pub(super) fn check_total(group: &Group) -> Result<(), Refusal> {
     let total: usize = group.services.iter().map(|service| service.expose.len()).sum();
     if total > MAX_PORTS {
-        let problem = format!("{total} ports in all services together; a lease has at most {MAX_PORTS}");
+        let problem = format!("{total} ports in all services exceed the maximum of {MAX_PORTS} for a lease");
         return Err(Refusal::new("", "expose", problem));
     }
     Ok(())
 }
 
-/// The Services of a service: inside the lease and for the proxy, and on ports of the nodes.
+/// Renders the Services of a service: one for ports inside the lease and for the proxy, one for node ports.
 pub(super) fn render(cx: &Context<'_>, service: &Manifest) -> Result<Vec<Service>, Refusal> {
     check_leased(service)?;
     let name = service.name.as_str();
-    let kinds: [(String, &str, Wanted); 2] = [
+    let kinds: [(String, &str, Selection); 2] = [
         (name.to_owned(), "ClusterIP", is_local),
         (node_port_service_name(name), "NodePort", is_node_port),
     ];
@@ -80,7 +80,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Manifest) -> Result<Vec<Service
         if ports.is_empty() {
             continue;
         }
-        // The name of a Service is a DNS label.
+        // The name of a Service must be a DNS label.
         fits(service, &object)?;
         services.push(Service {
             metadata: cx.meta(object, cx.service_labels(name)),
@@ -96,22 +96,22 @@ pub(super) fn render(cx: &Context<'_>, service: &Manifest) -> Result<Vec<Service
     Ok(services)
 }
 
-/// Ports of one Service, each external port and protocol once.
-fn service_ports(service: &Manifest, wanted: Wanted) -> Result<Vec<ServicePort>, Refusal> {
+/// Returns the ports of a Service, without duplicates of external port and protocol.
+fn service_ports(service: &Manifest, wanted: Selection) -> Result<Vec<ServicePort>, Refusal> {
     let mut seen: BTreeMap<(u16, Proto), u16> = BTreeMap::new();
     let mut ports = Vec::new();
     for (n, expose) in service.expose.iter().enumerate().filter(|(_, e)| wanted(e)) {
         let external = expose.effective_external_port();
         match seen.insert((external, expose.proto), expose.port) {
             None => ports.push(ServicePort {
-                // Kubernetes wants names that differ where there is more than one port.
+                // Several ports of a Service need distinct names.
                 name: Some(format!("{n}-{external}")),
                 port: i32::from(external),
                 protocol: Some(protocol(expose.proto).to_owned()),
                 target_port: Some(IntOrString::Int(i32::from(expose.port))),
                 ..ServicePort::default()
             }),
-            // Exposed once more, for other hosts or services: one port is enough.
+            // Exposed again, for other hosts or services: one port suffices.
             Some(target) if target == expose.port => {}
             Some(target) => return Err(conflict(service, n, target)),
         }
@@ -119,7 +119,7 @@ fn service_ports(service: &Manifest, wanted: Wanted) -> Result<Vec<ServicePort>,
     Ok(ports)
 }
 
-/// Leased addresses: names at their limit, and one target for each port.
+/// Checks leased addresses: the length of their names, and one target per port.
 fn check_leased(service: &Manifest) -> Result<(), Refusal> {
     let mut seen: BTreeMap<(u16, Proto), &ServiceExpose> = BTreeMap::new();
     for (n, expose) in service.expose.iter().enumerate().filter(|(_, e)| is_leased_ip(e)) {
@@ -136,7 +136,7 @@ fn check_leased(service: &Manifest) -> Result<(), Refusal> {
         }
         if before.ip != expose.ip {
             let problem = format!(
-                "external port {external} {} is on another address already; a service has each port on one of them",
+                "external port {external} {} is already exposed on another address; a service can expose each port on one address",
                 protocol(expose.proto)
             );
             return Err(Refusal::new(&service.name, format!("expose[{n}].ip"), problem));
@@ -145,7 +145,7 @@ fn check_leased(service: &Manifest) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Names of all Services a service will have, leased addresses included.
+/// Returns the names of all Services of a service, including those of leased addresses.
 pub(super) fn names(service: &Manifest) -> BTreeSet<String> {
     let kinds = service.expose.iter().flat_map(|expose| {
         [
@@ -161,10 +161,10 @@ pub(super) fn names(service: &Manifest) -> BTreeSet<String> {
 
 fn conflict(service: &Manifest, n: usize, target: u16) -> Refusal {
     let Some(expose) = service.expose.get(n) else {
-        return Refusal::new(&service.name, "expose", "two of them are in conflict");
+        return Refusal::new(&service.name, "expose", "two exposed ports conflict");
     };
     let problem = format!(
-        "external port {} {} leads to port {target} already and cannot lead to {} too; choose another with `as`",
+        "external port {} {} already routes to port {target} and cannot route to {} too; choose another port with `as`",
         expose.effective_external_port(),
         protocol(expose.proto),
         expose.port
@@ -178,19 +178,19 @@ fn fits(service: &Manifest, object: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     let problem = format!(
-        "{} characters; with the ports this service has its name is at most {}",
+        "{} characters; with its exposed ports the name must have at most {}",
         service.name.len(),
         text::MAX_LABEL - extra
     );
     Err(Refusal::new(&service.name, "name", problem))
 }
 
-/// The Service that gives an address of a tenant's own to a service of a lease. `pool` is the pool it comes from.
+/// Renders the Service of a leased address for a service of a lease. `pool` is the MetalLB pool of the address.
 #[must_use]
 pub fn leased_ip_service(lease: &LeaseId, ip: &IpDeclaration, pool: &str) -> Service {
     let name = leased_ip_service_name(&ip.service, ip.external_port, ip.proto);
     let namespace = lease.namespace();
-    // No others: by the namespace's label it would be taken for a part of the workload.
+    // Without the namespace label, which would mark the Service as part of the workload.
     let mut object_labels = labels::lease(lease);
     object_labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
     object_labels.insert(labels::SERVICE_TARGET.to_owned(), "metal-lb".to_owned());
@@ -209,7 +209,7 @@ pub fn leased_ip_service(lease: &LeaseId, ip: &IpDeclaration, pool: &str) -> Ser
         },
         spec: Some(ServiceSpec {
             type_: Some("LoadBalancer".to_owned()),
-            // A leased address needs no port of the nodes, and those are few.
+            // A leased address needs no node ports, which are scarce.
             allocate_load_balancer_node_ports: Some(false),
             selector: Some(selector.map(|(k, v)| (k.to_owned(), v.to_owned())).into()),
             ports: Some(vec![ServicePort {

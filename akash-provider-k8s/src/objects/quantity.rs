@@ -1,16 +1,16 @@
-//! Amounts in the form in which the API server stores them.
+//! Quantities in the normalized form of the API server.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Suffixes by powers of a thousand, from thousandths on.
+/// Suffixes by powers of a thousand, starting at thousandths.
 const SUFFIXES: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
 
-/// An amount in whole units: `16777216`, `512M`, `1`.
+/// Returns a quantity in whole units: `16777216`, `512M`, `1`.
 pub(super) fn whole(amount: u64) -> Quantity {
     shortest(amount, 1)
 }
 
-/// An amount in thousandths: `10m`, `1`, `1500m`.
+/// Returns a quantity in thousandths: `10m`, `1`, `1500m`.
 pub(super) fn milli(amount: u64) -> Quantity {
     shortest(amount, 0)
 }
@@ -27,9 +27,9 @@ fn shortest(mut amount: u64, mut power: usize) -> Quantity {
     Quantity(format!("{amount}{suffix}"))
 }
 
-/// What of a limit is requested where `level` times the requests is promised: halves rounded up, at least 1 of
-/// what is not zero, and everything where the level is not above 1. In thousandths of the level, so that the
-/// percentages an operator sets divide exactly.
+/// Returns the request for a limit with commit level `level`: limit divided by level, rounded half up, at least 1 for a
+/// non-zero limit. A level up to 1 returns the limit. The level is rounded to thousandths, so that percentages divide
+/// exactly.
 pub(super) fn committed(limit: u64, level: f64) -> u64 {
     if limit == 0 || level.is_nan() || level <= 1.0 {
         return limit;
@@ -37,7 +37,7 @@ pub(super) fn committed(limit: u64, level: f64) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it is above 1, and a cast of floats saturates"
+        reason = "the level is above 1, and float casts saturate"
     )]
     let factor = u128::from((level * 1_000.0).round() as u64);
     let requested = (u128::from(limit) * 2_000 + factor) / (2 * factor);
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_as_short_as_the_api_server_stores_them() {
+    fn quantities_are_normalized_like_in_the_api_server() {
         for (amount, expected) in [
             (0, "0"),
             (1, "1"),
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_of_a_commit_level_count() {
+    fn fractional_commit_levels_are_applied() {
         for (limit, level, expected) in [
             (100, 1.0, 100),
             (100, 0.5, 100),

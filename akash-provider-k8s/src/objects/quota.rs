@@ -1,14 +1,13 @@
-//! The most a lease may have in its namespace.
+//! Resource quota of the namespace of a lease.
 //!
-//! It stops what went wrong, not what is right. Pods that end take their requests until they are gone: those of an
-//! update before the last one, and those on a node that is dead until the API server gives up waiting for it, which
-//! is after their time to end. An update finds room beside two such generations and the one it replaces, a change of
-//! the workload's kind has both kinds for a while, and a runtime class adds its own overhead.
+//! The quota is an upper limit for errors and must not block regular operation. Pods that are being deleted count until
+//! they are deleted, such as pods of an earlier update or on a failed node. An update must succeed with two such
+//! generations and the replaced one. A change of the workload kind temporarily has both kinds, and a runtime class adds
+//! its overhead.
 //!
-//! It counts what pods ask for, and nothing else. Every pod of a lease asks for something, so that a number of pods
-//! would say nothing more and stop what is right where pods are small. Nobody but us makes Services in the namespace,
-//! and how many ports a manifest may have is decided before anything is written; a quota that counts them makes the
-//! API server write the quota for each Service, one after the other, before it takes the Service.
+//! The quota counts requested resources only. Every pod of a lease requests resources, so a limit on the number of pods
+//! would add nothing. The provider alone creates Services in the namespace, and the number of ports is checked before
+//! the first write. A quota on Services would make the API server update the quota once per Service, sequentially.
 
 use super::Refusal;
 use super::context::Context;
@@ -18,17 +17,17 @@ use k8s_openapi::api::core::v1::{ResourceQuota, ResourceQuotaSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// Name of the quota.
+/// Name of the ResourceQuota.
 pub const QUOTA: &str = "akash-lease";
 
-/// Times what the lease asks for: what comes, what it replaces, and two generations that have not ended yet.
+/// Multiple of the requests of the lease: the new pods, the replaced ones, and two generations being deleted.
 const TIMES: u64 = 4;
-/// Cores in thousandths that each pod may have on top, for runtime classes and injected containers.
+/// Additional CPU per pod for runtime classes and injected containers, in millicores.
 const CPU_ON_TOP: u64 = 1_000;
-/// Bytes that each pod may have on top.
+/// Additional memory per pod, in bytes.
 const MEMORY_ON_TOP: u64 = 1024 * 1024 * 1024;
 
-/// The quota; `None` where the operator has switched it off or the lease has none from before.
+/// Renders the quota; `None` if the operator disabled it, and for a legacy lease.
 pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal> {
     if !cx.settings.quota || cx.is_legacy() {
         return Ok(None);
@@ -36,8 +35,8 @@ pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal>
     let (mut cpu, mut memory, mut ephemeral) = (0_u64, 0_u64, 0_u64);
     let mut devices: BTreeMap<&str, u64> = BTreeMap::new();
     for service in &cx.deployment.group.services {
-        let amounts = Amounts::of(service)?.requested(cx);
-        // Saturating: amounts are the tenant's, and what is too large for a number is the largest.
+        let amounts = Amounts::for_service(service)?.requested(cx);
+        // Saturating: the tenant chooses the amounts, and an overflow means unlimited.
         let count = u64::from(service.count).saturating_mul(TIMES);
         let times = |amount: u64| amount.saturating_mul(count);
         cpu = cpu.saturating_add(times(amounts.cpu.saturating_add(CPU_ON_TOP)));
@@ -48,7 +47,7 @@ pub(super) fn render(cx: &Context<'_>) -> Result<Option<ResourceQuota>, Refusal>
             *sum = sum.saturating_add(times(amounts.gpu));
         }
     }
-    // Kubernetes counts no further.
+    // Maximum of Kubernetes.
     let bytes = |amount: u64| whole(amount.min(i64::MAX as u64));
     let mut hard: BTreeMap<String, Quantity> = BTreeMap::from([
         ("requests.cpu".to_owned(), milli(cpu.min(i64::MAX as u64))),

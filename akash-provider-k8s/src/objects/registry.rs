@@ -1,4 +1,4 @@
-//! Registry logins.
+//! Secrets with registry logins.
 
 use super::Refusal;
 use super::context::Context;
@@ -12,22 +12,22 @@ use std::collections::BTreeMap;
 const TYPE: &str = "kubernetes.io/dockerconfigjson";
 const KEY: &str = ".dockerconfigjson";
 
-/// Longest text of a login.
+/// Maximum length of a field of a login, in bytes.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// Name of the Secret with the registry login of a service.
+/// Returns the name of the Secret with the registry login of a service.
 #[must_use]
 pub fn registry_secret_name(service: &str) -> String {
     format!("docker-creds-{service}")
 }
 
-/// The login of a service, wherever the tenant's tools put it.
+/// Returns the login of a service, from one of the two fields that tenant clients use.
 pub(crate) fn credentials(service: &Service) -> Option<&Credentials> {
     let in_params = || service.params.as_ref()?.credentials.as_ref();
     service.credentials.as_ref().or_else(in_params)
 }
 
-/// The Secret, where there is a login.
+/// Renders the Secret of a service with a login.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secret>, Refusal> {
     let Some(login) = credentials(service) else {
         return Ok(None);
@@ -38,7 +38,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
         return Err(Refusal::new(
             name,
             "credentials.host",
-            "it is empty; name the registry, for example `ghcr.io`",
+            "missing; name the registry, for example `ghcr.io`",
         ));
     }
     let longest = [host, user, password, login.email.trim()]
@@ -46,7 +46,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
         .into_iter()
         .max();
     if longest > Some(MAX_TEXT) {
-        let problem = format!("a text of it has more than {MAX_TEXT} bytes; no registry takes such a login");
+        let problem = format!("a field has more than {MAX_TEXT} bytes, more than any registry accepts");
         return Err(Refusal::new(name, "credentials", problem));
     }
     let entry = Entry {
@@ -64,8 +64,8 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<Option<Secre
     }))
 }
 
-/// One login. Fields, their order and which are left out are those of the other provider, so that neither replaces
-/// the Secret of the other for nothing.
+/// Registry login. Fields, their order and omitted fields equal those of the Go provider, so that neither provider
+/// rewrites the Secret of the other.
 #[derive(Serialize)]
 struct Entry<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -77,7 +77,7 @@ struct Entry<'a> {
     auth: String,
 }
 
-/// The configuration as the other provider's language writes it: some characters of texts are always escaped.
+/// Encodes the configuration like Go, which always escapes some characters.
 fn config(host: &str, entry: &Entry<'_>) -> String {
     let auths = BTreeMap::from([("auths", BTreeMap::from([(host, entry)]))]);
     let json = serde_json::to_string(&auths).unwrap_or_default();
@@ -91,11 +91,11 @@ fn config(host: &str, entry: &Entry<'_>) -> String {
     text
 }
 
-/// The Secrets a pod of the service pulls with.
+/// Returns the Secrets for pulling the image of a service.
 pub(super) fn pull_secrets(cx: &Context<'_>, service: &Service) -> Option<Vec<LocalObjectReference>> {
     let own = credentials(service).map(|_| registry_secret_name(&service.name));
     let general = Some(cx.settings.pull_secret.trim().to_owned());
-    // The API server takes each name once.
+    // The API server rejects duplicate names.
     let general = general.filter(|name| !name.is_empty() && own.as_ref() != Some(name));
     let names = own.into_iter().chain(general);
     let references: Vec<_> = names.map(|name| LocalObjectReference { name }).collect();

@@ -1,4 +1,4 @@
-//! Limits and requests of a container.
+//! Resource limits and requests of a container.
 
 use super::context::Context;
 use super::quantity::{committed, milli, whole};
@@ -9,29 +9,29 @@ use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// Largest amount Kubernetes counts with.
+/// Largest amount in Kubernetes.
 const MAX_AMOUNT: u64 = i64::MAX as u64;
 
 const EPHEMERAL: &str = "ephemeral-storage";
 
-/// Amounts of one replica.
+/// Resources of one replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Amounts {
-    /// Thousandths of a core.
+    /// CPU in millicores.
     pub(super) cpu: u64,
-    /// Bytes without volumes in memory.
+    /// Memory without volumes in memory, in bytes.
     pub(super) memory: u64,
-    /// Bytes of volumes in memory.
+    /// Volumes in memory, in bytes.
     pub(super) ram_volumes: u64,
-    /// Bytes of volumes that go with the pod, or the default of a service without any.
+    /// Ephemeral storage in bytes, or the default of a service that requests none.
     pub(super) ephemeral: u64,
-    /// Devices, whole ones, of one vendor.
+    /// Number of GPUs.
     pub(super) gpu: u64,
 }
 
 impl Amounts {
-    /// What one replica of a service has.
-    pub(super) fn of(service: &Service) -> Result<Self, Refusal> {
+    /// Returns the resources of one replica of a service.
+    pub(super) fn for_service(service: &Service) -> Result<Self, Refusal> {
         let Resources {
             cpu,
             memory,
@@ -46,14 +46,14 @@ impl Amounts {
                 Refusal::new(
                     name,
                     field,
-                    format!("more than {MAX_AMOUNT}; Kubernetes counts no further"),
+                    format!("exceeds {MAX_AMOUNT}, the maximum of Kubernetes"),
                 )
             })
         };
         let mut in_memory = storage.iter().filter(|volume| volume.is_ram());
         let in_memory = in_memory.try_fold(0_u64, |sum, volume| sum.checked_add(volume.bytes));
         let ram_volumes = within("resources.storage", in_memory)?;
-        // Volumes in memory count towards the limit of memory.
+        // The memory limit includes volumes in memory.
         within("resources.memory", memory.bytes.checked_add(ram_volumes))?;
         Ok(Self {
             cpu: within("resources.cpu", Some(cpu.units))?,
@@ -64,22 +64,22 @@ impl Amounts {
         })
     }
 
-    /// What is requested of the scheduler for them.
+    /// Returns the requests for these limits.
     pub(super) fn requested(self, cx: &Context<'_>) -> Self {
         let levels = &cx.settings.commit;
         Self {
             cpu: committed(self.cpu, levels.cpu),
             memory: committed(self.memory, levels.memory),
             ephemeral: committed(self.ephemeral, levels.storage),
-            // Devices are never promised twice, whatever the operator commits.
+            // GPUs are never overcommitted.
             ..self
         }
     }
 }
 
-/// Limits and requests of the container of a service.
+/// Renders limits and requests of the container of a service.
 pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<ResourceRequirements, Refusal> {
-    let limits = Amounts::of(service)?;
+    let limits = Amounts::for_service(service)?;
     let device = match limits.gpu {
         0 => None,
         _ => Some(format!("{}.com/gpu", gpu_vendor(cx, service)?)),
@@ -97,20 +97,20 @@ pub(super) fn render(cx: &Context<'_>, service: &Service) -> Result<ResourceRequ
     };
     let requests = limits.requested(cx);
     Ok(ResourceRequirements {
-        // What lies in memory counts towards the limit; the scheduler is asked for the memory alone.
+        // Volumes in memory count toward the limit, but not toward the request.
         limits: map(limits, limits.memory.saturating_add(limits.ram_volumes)),
         requests: map(requests, requests.memory),
         ..ResourceRequirements::default()
     })
 }
 
-/// True for a service that lists no ephemeral storage, so that it gets the default.
+/// Returns true for a service that requests no ephemeral storage and therefore gets the default.
 pub(super) fn has_default_disk(service: &Service) -> bool {
     let mut volumes = service.resources.storage.iter();
     volumes.all(|volume| volume.is_persistent() || volume.is_ram() || volume.bytes == 0)
 }
 
-/// Removes the amounts of ephemeral storage.
+/// Removes the limits and requests of ephemeral storage.
 pub(super) fn remove_disk(resources: &mut ResourceRequirements) {
     for amounts in [&mut resources.limits, &mut resources.requests] {
         amounts
@@ -119,7 +119,7 @@ pub(super) fn remove_disk(resources: &mut ResourceRequirements) {
     }
 }
 
-/// Vendor of a service's GPUs: as promised, else as asked for.
+/// Returns the vendor of a service's GPUs: the promised one, otherwise the requested one.
 pub(super) fn gpu_vendor(cx: &Context<'_>, service: &Service) -> Result<&'static str, Refusal> {
     let promised = cx.params(service).and_then(|params| params.resources.as_ref());
     let promised = promised.and_then(|resources| resources.gpu.as_ref());
@@ -138,8 +138,8 @@ pub(super) fn gpu_vendor(cx: &Context<'_>, service: &Service) -> Result<&'static
         "amd" => Ok("amd"),
         _ => {
             let problem = format!(
-                "no device is known for the vendor `{}`; ask for `nvidia` or `amd`",
-                text::shown(vendor)
+                "unknown GPU vendor `{}`; use `nvidia` or `amd`",
+                text::shortened(vendor)
             );
             Err(Refusal::new(&service.name, "resources.gpu.attributes", problem))
         }

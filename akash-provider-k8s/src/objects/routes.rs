@@ -1,4 +1,4 @@
-//! How HTTP reaches a service: Ingress, or HTTPRoute of the Gateway API.
+//! HTTP routes to a service: Ingress, or HTTPRoute of the Gateway API.
 
 use crate::labels::{self, Labels};
 use akash_provider_core::cluster::HostnameDeclaration;
@@ -13,17 +13,17 @@ use kube::CustomResource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Class of the Ingresses of all leases.
+/// Ingress class of all leases.
 pub const INGRESS_CLASS: &str = "akash-ingress-class";
 
-/// The Ingress that leads a hostname to a service of a lease.
+/// Renders the Ingress that routes a hostname to a service of a lease.
 #[must_use]
 pub fn ingress(lease: &LeaseId, host: &HostnameDeclaration, options: &HttpOptions) -> Ingress {
     let backend = IngressBackend {
         service: Some(IngressServiceBackend {
             name: host.service.clone(),
             port: Some(ServiceBackendPort {
-                // Port of the Service, which leads to the container's.
+                // Port of the Service, which routes to that of the container.
                 number: Some(i32::from(host.external_port)),
                 ..ServiceBackendPort::default()
             }),
@@ -69,7 +69,7 @@ fn ingress_annotations(options: &HttpOptions) -> Labels {
         .collect()
 }
 
-/// A route of the Gateway API, as far as leases use it.
+/// HTTPRoute of the Gateway API, with the fields that leases use.
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[kube(
     group = "gateway.networking.k8s.io",
@@ -82,69 +82,69 @@ fn ingress_annotations(options: &HttpOptions) -> Labels {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct HttpRouteSpec {
-    /// Gateways by which requests come.
+    /// Gateways that accept the requests.
     #[serde(default)]
     pub parent_refs: Vec<ParentRef>,
-    /// Hostnames whose requests it leads.
+    /// Hostnames of the route.
     #[serde(default)]
     pub hostnames: Vec<String>,
-    /// Where their requests are led.
+    /// Rules of the route.
     #[serde(default)]
     pub rules: Vec<RouteRule>,
 }
 
-/// The gateway that a route hangs on.
+/// Gateway to which a route is attached.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ParentRef {
     /// Name of the gateway.
     pub name: String,
-    /// Namespace, where it is another than the route's.
+    /// Namespace of the gateway, if it differs from that of the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// Where some paths lead.
+/// Rule that routes matching paths to backends.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteRule {
-    /// Paths that the rule is for.
+    /// Paths of the rule.
     #[serde(default)]
     pub matches: Vec<RouteMatch>,
-    /// Services that get the requests.
+    /// Backends of the rule.
     #[serde(default)]
     pub backend_refs: Vec<BackendRef>,
 }
 
-/// Which paths a rule is for.
+/// Condition of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RouteMatch {
-    /// The path; `None` for all of them.
+    /// Path; `None` matches all paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathMatch>,
 }
 
-/// A path, and how it is compared.
+/// Path and type of comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PathMatch {
-    /// `PathPrefix` or `Exact`; leases use the first.
+    /// `PathPrefix` or `Exact`; leases use `PathPrefix`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The path, beginning with `/`.
+    /// Path, starting with `/`.
     pub value: String,
 }
 
-/// A port of a Service.
+/// Port of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BackendRef {
-    /// Name of the Service, in the route's namespace.
+    /// Name of the Service in the namespace of the route.
     pub name: String,
-    /// Port of the Service, not of its pods.
+    /// Port of the Service, not of the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }
 
-/// The HTTPRoute that leads a hostname to a service of a lease, by way of a gateway. `buffer_size` is for the
-/// proxy, for example `16k`; a size of the tenant's own comes before it.
+/// Renders the HTTPRoute that routes a hostname to a service of a lease through a gateway. `buffer_size` is the proxy
+/// buffer, for example `16k`; the tenant's size takes precedence.
 #[must_use]
 pub fn http_route(
     lease: &LeaseId,
@@ -203,7 +203,7 @@ fn route_annotations(options: &HttpOptions, buffer_size: &str) -> Labels {
         .collect()
 }
 
-/// A body size of 0 stands for options that were not given.
+/// Returns the options, or the defaults if the body size is 0, which means that no options were given.
 pub(crate) fn effective(options: &HttpOptions) -> HttpOptions {
     if options.max_body_size == 0 {
         HttpOptions::default()
@@ -212,13 +212,13 @@ pub(crate) fn effective(options: &HttpOptions) -> HttpOptions {
     }
 }
 
-/// Milliseconds as whole seconds, rounded up.
+/// Converts milliseconds to seconds, rounded up.
 const fn seconds(milliseconds: u32) -> u32 {
     milliseconds.div_ceil(1_000)
 }
 
-/// Cases as nginx has them: numbers are status codes. Another provider's record may hold anything; only what is a
-/// case comes into the proxy's configuration.
+/// Formats the retry conditions for nginx, in which numbers are status codes. Drops unknown conditions, because records of
+/// other providers may contain arbitrary text.
 pub(crate) fn next_cases(options: &HttpOptions) -> String {
     let word = |case: &String| {
         let is_status = case.starts_with(|c: char| ('1'..='5').contains(&c));
@@ -238,7 +238,7 @@ fn meta(lease: &LeaseId, host: &HostnameDeclaration, annotations: Labels) -> Obj
     let mut labels = labels::lease(lease);
     labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
     ObjectMeta {
-        // One route of a name in a namespace: a second write finds the first.
+        // A second write of the same hostname updates the same route.
         name: Some(without_star(&host.hostname)),
         namespace: Some(lease.namespace()),
         labels: Some(labels),

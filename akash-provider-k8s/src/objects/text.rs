@@ -1,16 +1,16 @@
-//! Names and texts as Kubernetes takes them.
+//! Validation of names and texts with the rules of Kubernetes.
 
 use super::Refusal;
 use akash_provider_core::manifest::Service;
 
-/// Longest DNS label, in bytes.
+/// Maximum length of a DNS label, in bytes.
 pub(super) const MAX_LABEL: usize = 63;
-/// Longest name of a StatefulSet: its pods carry it in a label together with a hash of ten characters.
+/// Maximum length of a StatefulSet's name. Its pods have a label with the name and a hash of ten characters.
 const MAX_STATEFUL_SET: usize = MAX_LABEL - 11;
-/// Longest single argument or variable the kernel hands to a process, with its end.
+/// Maximum length of one argument or variable in the kernel, with its terminator.
 const MAX_ARGUMENT: usize = 128 * 1024;
 
-/// `[a-z0-9]([-a-z0-9]*[a-z0-9])?`, at most 63 characters.
+/// Returns true for a DNS label: `[a-z0-9]([-a-z0-9]*[a-z0-9])?`, at most 63 characters.
 pub(super) fn is_label(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     !name.is_empty()
@@ -20,12 +20,12 @@ pub(super) fn is_label(name: &str) -> bool {
         && name.bytes().all(allowed)
 }
 
-/// Labels joined by dots, at most 253 characters.
+/// Returns true for a DNS subdomain: labels joined by dots, at most 253 characters.
 pub(super) fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// The part of a label's key after the prefix: letters, digits, `-`, `_` and `.`, at most 63 characters.
+/// Returns true for the name part of a label key: letters, digits, `-`, `_` and `.`, at most 63 characters.
 pub(super) fn is_label_key(name: &str) -> bool {
     let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
     name.len() <= MAX_LABEL
@@ -36,12 +36,12 @@ pub(super) fn is_label_key(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-/// A service's name as the name of its objects.
+/// Checks that the name of a service is valid for its objects.
 pub(super) fn service_name(service: &Service) -> Result<(), Refusal> {
     let name = service.name.as_str();
     if !is_label(name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {
         let problem =
-            "a name starts with a letter, has lower-case letters, digits and `-`, and at most 63 of them";
+            "a name must start with a letter and have at most 63 lower-case letters, digits and `-`";
         return Err(Refusal::new(name, "name", problem));
     }
     let persistent = service
@@ -51,7 +51,7 @@ pub(super) fn service_name(service: &Service) -> Result<(), Refusal> {
         .any(|volume| volume.is_persistent());
     if persistent && name.len() > MAX_STATEFUL_SET {
         let problem = format!(
-            "{} characters; a service with persistent volumes has a name of at most {MAX_STATEFUL_SET}",
+            "{} characters; the name of a service with persistent volumes must have at most {MAX_STATEFUL_SET}",
             name.len()
         );
         return Err(Refusal::new(name, "name", problem));
@@ -59,18 +59,14 @@ pub(super) fn service_name(service: &Service) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A command, argument or variable that a process can be started with.
+/// Checks a command, argument or variable against the limits of the kernel.
 pub(super) fn argument(service: &str, field: impl FnOnce() -> String, text: &str) -> Result<(), Refusal> {
     if text.contains('\0') {
-        return Err(Refusal::new(
-            service,
-            field(),
-            "it contains a zero byte; no process can be given one",
-        ));
+        return Err(Refusal::new(service, field(), "contains a null byte"));
     }
     if text.len() >= MAX_ARGUMENT {
         let problem = format!(
-            "{} bytes; a process takes less than {MAX_ARGUMENT} in one text, put it into a file of the image",
+            "{} bytes; the limit is {MAX_ARGUMENT}, put large texts into a file of the image",
             text.len()
         );
         return Err(Refusal::new(service, field(), problem));
@@ -78,13 +74,13 @@ pub(super) fn argument(service: &str, field: impl FnOnce() -> String, text: &str
     Ok(())
 }
 
-/// Text of a tenant's, short enough for a message.
-pub(super) fn shown(text: &str) -> String {
-    const SHOWN: usize = 80;
-    if text.chars().count() <= SHOWN {
+/// Returns a text of the tenant, shortened for a message.
+pub(super) fn shortened(text: &str) -> String {
+    const MAX_SHOWN: usize = 80;
+    if text.chars().count() <= MAX_SHOWN {
         return text.to_owned();
     }
-    text.chars().take(SHOWN).chain(['…']).collect()
+    text.chars().take(MAX_SHOWN).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -92,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_end_where_kubernetes_ends_them() {
+    fn names_have_the_limits_of_kubernetes() {
         assert!(is_label(&"a".repeat(63)) && !is_label(&"a".repeat(64)));
         for bad in ["", "-a", "a-", "A", "a.b", "a_b", "ä"] {
             assert!(!is_label(bad), "{bad}");
@@ -110,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_ends_where_the_kernel_ends_it() {
+    fn arguments_have_the_limit_of_the_kernel() {
         let field = || "args[0]".to_owned();
         assert!(argument("web", field, &"a".repeat(MAX_ARGUMENT - 1)).is_ok());
         assert!(argument("web", field, &"a".repeat(MAX_ARGUMENT)).is_err());

@@ -1,4 +1,4 @@
-//! Volumes and where they are mounted.
+//! Volumes of a service and their mounts.
 
 use super::quantity::whole;
 use super::{Refusal, text};
@@ -11,20 +11,20 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 
-/// Name of the class that stands for the cluster's own default.
+/// Class name that selects the default class of the cluster.
 const DEFAULT_CLASS: &str = "default";
 
-/// Class of a persistent volume.
+/// Returns the class of a persistent volume.
 pub(super) fn class(volume: &Storage) -> &str {
     volume.class().unwrap_or(DEFAULT_CLASS)
 }
 
-/// Name of a volume in its pod.
+/// Returns the name of a volume in its pod.
 fn volume_name(service: &Service, volume: &str) -> String {
     format!("{}-{volume}", service.name)
 }
 
-/// Checks names, sizes and classes of a service's volumes.
+/// Checks names, sizes and classes of the volumes of a service.
 fn check(service: &Service) -> Result<(), Refusal> {
     let mut seen = BTreeSet::new();
     for (n, volume) in service.resources.storage.iter().enumerate() {
@@ -36,31 +36,34 @@ fn check(service: &Service) -> Result<(), Refusal> {
             ))
         };
         if !seen.insert(volume.name.as_str()) {
-            return refuse(".name", format!("`{}` is there twice", text::shown(&volume.name)));
+            return refuse(
+                ".name",
+                format!("duplicate name `{}`", text::shortened(&volume.name)),
+            );
         }
         if volume.bytes > i64::MAX as u64 {
             return refuse(
                 ".size",
-                format!("more than {} bytes; Kubernetes counts no further", i64::MAX),
+                format!("exceeds {} bytes, the maximum of Kubernetes", i64::MAX),
             );
         }
-        // What is part of the container's own disk is no volume of the pod, so its name is free.
+        // Ephemeral storage of the container is no volume of the pod, so its name is not used.
         if !volume.is_persistent() && !volume.is_ram() {
             continue;
         }
         if !text::is_label(&volume_name(service, &volume.name)) {
             let problem = format!(
-                "`{}` has to be lower-case letters, digits and `-`, and with the service's name and a `-` before it at most {} characters",
-                text::shown(&volume.name),
+                "`{}` must have lower-case letters, digits and `-`, and at most {} characters with the prefix of the service's name and `-`",
+                text::shortened(&volume.name),
                 text::MAX_LABEL
             );
             return refuse(".name", problem);
         }
-        // `ram` is no class of a cluster: it stands for volumes in memory.
+        // `ram` means a volume in memory and is no storage class.
         if volume.is_persistent() && (volume.class() == Some("ram") || !text::is_subdomain(class(volume))) {
             let problem = format!(
-                "`{}` is no class for persistent volumes",
-                text::shown(class(volume))
+                "`{}` is not a class for persistent volumes",
+                text::shortened(class(volume))
             );
             return refuse(".class", problem);
         }
@@ -68,7 +71,7 @@ fn check(service: &Service) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Volumes in memory, as the pod has them.
+/// Renders the volumes in memory.
 pub(super) fn in_memory(service: &Service) -> Result<Option<Vec<Volume>>, Refusal> {
     check(service)?;
     let volumes = service.resources.storage.iter().filter(|volume| volume.is_ram());
@@ -85,7 +88,7 @@ pub(super) fn in_memory(service: &Service) -> Result<Option<Vec<Volume>>, Refusa
     Ok((!rendered.is_empty()).then_some(rendered))
 }
 
-/// Claims of persistent volumes; empty where the service has none.
+/// Renders the claims of persistent volumes.
 pub(super) fn claims(service: &Service) -> Vec<PersistentVolumeClaim> {
     let volumes = service
         .resources
@@ -98,10 +101,10 @@ pub(super) fn claims(service: &Service) -> Vec<PersistentVolumeClaim> {
             ..ObjectMeta::default()
         },
         spec: Some(PersistentVolumeClaimSpec {
-            // Each replica has a claim of its own.
+            // Each replica has its own claim.
             access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
             volume_mode: Some("Filesystem".to_owned()),
-            // Without a class the cluster's own default holds.
+            // Without a class, the default class of the cluster applies.
             storage_class_name: Some(class(volume).to_owned()).filter(|class| class != DEFAULT_CLASS),
             resources: Some(VolumeResourceRequirements {
                 requests: Some([("storage".to_owned(), whole(volume.bytes))].into()),
@@ -114,7 +117,7 @@ pub(super) fn claims(service: &Service) -> Vec<PersistentVolumeClaim> {
     volumes.map(claim).collect()
 }
 
-/// Where the container sees its volumes.
+/// Renders the mounts of the container.
 pub(super) fn mounts(service: &Service) -> Result<Option<Vec<VolumeMount>>, Refusal> {
     let params = service.params.as_ref();
     let mounts = params
@@ -134,14 +137,17 @@ pub(super) fn mounts(service: &Service) -> Result<Option<Vec<VolumeMount>>, Refu
         }
         let Some(path) = plain_path(&mount.mount) else {
             let problem = format!(
-                "`{}` is no absolute path below `/` without `..`, `:` and zero bytes",
-                text::shown(&mount.mount)
+                "`{}` is not a valid mount path; use an absolute path below `/` without `..`, `:` and null bytes",
+                text::shortened(&mount.mount)
             );
             return refuse(".mount", problem);
         };
-        // Compared by its parts: `/data` and `//data/.` are the same place.
+        // Normalized: `/data` and `//data/.` are the same path.
         if !seen.insert(path) {
-            let problem = format!("another volume is mounted at `{}` too", text::shown(&mount.mount));
+            let problem = format!(
+                "another volume is already mounted at `{}`",
+                text::shortened(&mount.mount)
+            );
             return refuse(".mount", problem);
         }
     }
@@ -158,22 +164,22 @@ pub(super) fn mounts(service: &Service) -> Result<Option<Vec<VolumeMount>>, Refu
 }
 
 fn unmountable(service: &Service, mount: &StorageParams) -> Option<String> {
-    let name = text::shown(&mount.name);
+    let name = text::shortened(&mount.name);
     let mut volumes = service.resources.storage.iter();
     let Some(volume) = volumes.find(|volume| volume.name == mount.name) else {
         return Some(format!(
-            "the service has no volume `{name}`; list it in its storage"
+            "the service has no volume `{name}`; add it to its storage"
         ));
     };
     let can = volume.is_persistent() || volume.is_ram();
     (!can).then(|| {
-        format!("`{name}` is neither persistent nor in memory, and only such volumes can be mounted; set `persistent: true` and a class, or class `ram`")
+        format!("volume `{name}` is ephemeral and cannot be mounted; set `persistent: true` and a class, or class `ram`")
     })
 }
 
-/// A path without its idle parts; `None` where it cannot be mounted at.
+/// Returns the normalized parts of a mount path; `None` if the path is invalid.
 fn plain_path(path: &str) -> Option<Vec<&str>> {
-    // Kubernetes takes no path with a colon, and no process one with a zero byte.
+    // Kubernetes rejects colons, and the kernel null bytes.
     if !path.starts_with('/') || path.contains([':', '\0']) {
         return None;
     }

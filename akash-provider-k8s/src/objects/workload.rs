@@ -1,4 +1,4 @@
-//! Deployments and StatefulSets.
+//! Workloads of services: Deployments and StatefulSets.
 
 use super::context::Context;
 use super::{LeaseObjects, MAX_OBJECT_BYTES, MAX_REPLICAS, Refusal, pod, volumes};
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 const ROLLING_UPDATE: &str = "RollingUpdate";
 
-/// The workload of a service: a StatefulSet where it has persistent volumes, else a Deployment.
+/// Renders the workload of a service: a StatefulSet if it has persistent volumes, otherwise a Deployment.
 pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObjects) -> Result<(), Refusal> {
     let replicas = replicas(service)?;
     let claims = volumes::claims(service);
@@ -33,7 +33,7 @@ pub(super) fn render(cx: &Context<'_>, service: &Service, objects: &mut LeaseObj
 
 fn replicas(service: &Service) -> Result<i32, Refusal> {
     if service.count > MAX_REPLICAS {
-        let problem = format!("{} replicas; a service has at most {MAX_REPLICAS}", service.count);
+        let problem = format!("{} replicas exceed the maximum of {MAX_REPLICAS}", service.count);
         return Err(Refusal::new(&service.name, "count", problem));
     }
     Ok(i32::try_from(service.count).unwrap_or(i32::MAX))
@@ -56,7 +56,7 @@ fn deployment(cx: &Context<'_>, service: &Service, replicas: i32) -> Result<Depl
             strategy: Some(DeploymentStrategy {
                 type_: Some(ROLLING_UPDATE.to_owned()),
                 rolling_update: Some(RollingUpdateDeployment {
-                    // One goes before another comes: no more than the replicas of the lease is reserved.
+                    // Old pods are deleted first, so that no more than the replicas of the lease are reserved.
                     max_surge: Some(IntOrString::Int(0)),
                     max_unavailable: Some(IntOrString::Int(1)),
                 }),
@@ -99,7 +99,7 @@ fn small_enough(service: &Service, workload: &impl Serialize) -> Result<(), Refu
     let bytes = serde_json::to_vec(workload).map_or(usize::MAX, |json| json.len());
     if bytes > MAX_OBJECT_BYTES {
         let problem = format!(
-            "{bytes} bytes with its variables and arguments; Kubernetes keeps {MAX_OBJECT_BYTES}, put large texts into the image"
+            "{bytes} bytes with variables and arguments exceed the maximum of {MAX_OBJECT_BYTES}; put large texts into the image"
         );
         return Err(Refusal::new(&service.name, "env", problem));
     }

@@ -290,7 +290,7 @@ impl<I: Index> OperatorState<I> {
                 inner.queue.rest(&name);
                 continue;
             }
-            let hashes: Vec<String> = work.bodies().into_iter().map(hash::of).collect();
+            let hashes: Vec<String> = work.bodies().into_iter().map(hash::hash_value).collect();
             let hash = (!hashes.is_empty()).then(|| hashes.join(" "));
             let may_write = |hash: &String| inner.queue.may_write(&name, hash, now);
             if hash.as_ref().is_none_or(may_write) {

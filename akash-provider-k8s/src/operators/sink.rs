@@ -68,7 +68,7 @@ where
         },
         watch_config,
     };
-    task::kept("watch of an operator", follower.run())
+    task::spawn("watch of an operator", follower.run())
 }
 
 /// Destination of the objects of one kind.

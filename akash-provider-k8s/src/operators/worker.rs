@@ -79,7 +79,7 @@ impl OperatorTasks {
 
     /// Starts a task that runs regardless of leadership.
     pub(super) fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
-        self.add([task::kept("work of an operator", work)]);
+        self.add([task::spawn("work of an operator", work)]);
     }
 
     /// Adds tasks that end with the operator.

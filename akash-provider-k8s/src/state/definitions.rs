@@ -184,7 +184,7 @@ impl Definitions {
                     ..*config
                 },
             };
-            task::kept("watch of definitions", follower.run())
+            task::spawn("watch of definitions", follower.run())
         });
         inner.known.subscribe()
     }

@@ -30,7 +30,7 @@ const NAME_LENGTH: usize = 45;
 
 /// Event as the history holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedEvent {
     /// Number of the record, in ascending order.
     pub number: u64,
     /// UID of the event; a repeated event has the same UID.
@@ -43,7 +43,7 @@ pub struct Recorded {
 
 #[derive(Debug, Default)]
 struct Rings {
-    by_namespace: HashMap<String, VecDeque<Recorded>>,
+    by_namespace: HashMap<String, VecDeque<RecordedEvent>>,
     last: u64,
 }
 
@@ -68,7 +68,7 @@ impl History {
 
     /// Returns the events of a lease namespace after record `after` (0 for all), oldest first.
     #[must_use]
-    pub fn after(&self, namespace: &str, after: u64) -> Vec<Recorded> {
+    pub fn after(&self, namespace: &str, after: u64) -> Vec<RecordedEvent> {
         let oldest = now().saturating_sub(millis(self.keep));
         let rings = self.rings();
         let ring = rings.by_namespace.get(namespace).into_iter().flatten();
@@ -103,7 +103,7 @@ impl History {
     /// Returns the namespaces that have events, and of these the ones with a record after `after`.
     fn namespaces(&self, after: u64) -> (BTreeSet<String>, Vec<String>) {
         let rings = self.rings();
-        let is_newer = |ring: &VecDeque<Recorded>| ring.back().is_some_and(|last| last.number > after);
+        let is_newer = |ring: &VecDeque<RecordedEvent>| ring.back().is_some_and(|last| last.number > after);
         let changed = rings.by_namespace.iter().filter(|(_, ring)| is_newer(ring));
         let changed = changed.map(|(namespace, _)| namespace.clone()).collect();
         (rings.by_namespace.keys().cloned().collect(), changed)
@@ -129,7 +129,7 @@ impl History {
                 }
                 ring.remove(at);
             }
-            let record = Recorded {
+            let record = RecordedEvent {
                 number,
                 uid,
                 version,

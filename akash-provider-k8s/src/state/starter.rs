@@ -81,6 +81,6 @@ impl Starter<'_> {
             },
             watch_config: self.shared.watch_config,
         };
-        self.tasks.push(task::kept("watch of workloads", follower.run()));
+        self.tasks.push(task::spawn("watch of workloads", follower.run()));
     }
 }

@@ -12,7 +12,7 @@ mod sdl;
 
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_k8s::crd::{self, Manifest, convert};
-use akash_provider_k8s::objects::{self, LeaseObjects, Prior};
+use akash_provider_k8s::objects::{self, LeaseObjects, PriorState};
 use akash_provider_k8s::settings::{CommitLevels, Isolation, Settings};
 use cluster::{Cluster, Trial, missing};
 use k8s_openapi::api::core::v1::Pod;
@@ -54,7 +54,7 @@ fn rendered(deployment: &WorkloadSpec, isolation: Isolation) -> LeaseObjects {
         },
         ..sdl::settings()
     };
-    let prior = Prior {
+    let prior = PriorState {
         manifest_version: "1".to_owned(),
         isolation,
         unchanged: BTreeMap::new(),
@@ -256,7 +256,7 @@ async fn an_update_finds_room_in_the_quota() {
         runtime_class: runtime.clone(),
         ..sdl::settings()
     };
-    let prior = |version: &str| Prior {
+    let prior = |version: &str| PriorState {
         manifest_version: version.to_owned(),
         isolation: Isolation::Baseline,
         unchanged: BTreeMap::new(),

@@ -11,7 +11,7 @@ use akash_provider_k8s::adopt::Finding;
 use akash_provider_k8s::apply::item::{Kind, items};
 use akash_provider_k8s::cluster::KubeCluster;
 use akash_provider_k8s::labels;
-use akash_provider_k8s::objects::{self, Prior};
+use akash_provider_k8s::objects::{self, PriorState};
 use akash_provider_k8s::settings::Isolation;
 use futures::FutureExt;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -257,7 +257,7 @@ fn an_upgrade_restarts_no_pod_for_the_default_disk_and_a_change_of_the_service_b
             let (_, limited) = disk().await;
             assert_eq!(limited, ["1073741824", "1073741824"].map(Value::from));
             // As an earlier version applied it.
-            let mut prior = Prior {
+            let mut prior = PriorState {
                 manifest_version: "1".to_owned(),
                 isolation: world.settings.isolation,
                 unchanged: BTreeMap::new(),

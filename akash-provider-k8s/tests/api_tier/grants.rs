@@ -101,7 +101,7 @@ fn secrets_logs_and_commands_are_allowed_in_the_namespaces_of_leases_alone() {
             let listing = restarted.deployments().await.unwrap();
             assert_eq!(listing.deployments, [rich(&lease, "hunter2", 2)]);
             let is_about_it =
-                |remark: &String| remark.contains(&ns) || remark.contains("cannot be looked up");
+                |remark: &String| remark.contains(&ns) || remark.contains("cannot search for problems");
             assert!(!listing.remarks.iter().any(is_about_it), "{:?}", listing.remarks);
             world.take_calls();
             restarted.deploy(&listing.deployments[0]).await.unwrap();

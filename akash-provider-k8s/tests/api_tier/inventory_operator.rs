@@ -14,7 +14,7 @@ use akash_provider_k8s::inventory::{KubeInventory, Options as CountOptions};
 use akash_provider_k8s::labels::Labels;
 use akash_provider_k8s::operators::inventory::database::Database;
 use akash_provider_k8s::operators::inventory::rules::{Pattern, Rules};
-use akash_provider_k8s::operators::inventory::wanted::Standing;
+use akash_provider_k8s::operators::inventory::wanted::OfferState;
 use akash_provider_k8s::operators::inventory::{InventoryOperator, Options};
 use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -369,7 +369,7 @@ fn nodes_get_labels_of_ours_and_keep_those_of_others() {
             );
             let beta2 = format!("{CLASS}op-inv-beta2");
             // Away, a node keeps what it has; a class that vanishes goes from all, and what is taken off comes back.
-            let is_away = || async { operator.status().nodes[AWAY].standing == Standing::Unready };
+            let is_away = || async { operator.status().nodes[AWAY].standing == OfferState::Unready };
             let before = labels(world, AWAY).await;
             let mut lost = ready();
             lost["status"] = json!("Unknown");

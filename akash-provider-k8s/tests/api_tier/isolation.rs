@@ -491,7 +491,7 @@ fn findings_name_what_opens_a_lease_and_harden_restores_it_or_fails() {
             world.edit("NetworkPolicy", &ns, "opening", hold).await;
             let is_named = || async {
                 let error = cluster.harden(&lease).await.unwrap_err().to_string();
-                error.contains("NetworkPolicy/opening: it is not part of the lease")
+                error.contains("NetworkPolicy/opening: not part of the lease")
             };
             world.until("the policy is named", is_named).await;
             world

@@ -105,7 +105,7 @@ fn cases() -> Vec<Case> {
             "Manifest",
             unlabelled.clone(),
             Remains::Unreadable,
-            "has no label",
+            "is missing",
         ),
         case(
             "garbage that does not say whose it is",
@@ -126,7 +126,7 @@ fn cases() -> Vec<Case> {
             "Manifest",
             json!({"spec": {"lease_id": {"dseq": "77777"}}}),
             Remains::Unreadable,
-            "is not the name of the lease",
+            "is not the name of lease",
         ),
         case(
             "a record of another chain",
@@ -245,7 +245,7 @@ fn what_no_watch_holds_and_is_gone_makes_a_lease_incomplete() {
             let listing = cluster.deployments().await.unwrap();
             assert_eq!(listing.incomplete, std::slice::from_ref(&lease));
             assert!(
-                listing.remarks.iter().any(|r| r.contains("it is not there")),
+                listing.remarks.iter().any(|r| r.contains("missing")),
                 "{:?}",
                 listing.remarks
             );

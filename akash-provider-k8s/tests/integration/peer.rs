@@ -7,12 +7,12 @@ mod recordings;
 
 use akash_provider_k8s::crd::{Manifest, ProviderHost, convert};
 use akash_provider_k8s::labels;
-use akash_provider_k8s::objects::{self, LeaseObjects, Prior};
+use akash_provider_k8s::objects::{self, LeaseObjects, PriorState};
 use akash_provider_k8s::operators::hostname::facts;
 use akash_provider_k8s::operators::hostname::index::{Change, Event, Index, Work};
 use akash_provider_k8s::operators::hostname::live::LiveObject;
+use akash_provider_k8s::operators::hostname::object_kind::ObjectKind;
 use akash_provider_k8s::operators::hostname::route::Mode;
-use akash_provider_k8s::operators::hostname::sort::Sort;
 use akash_provider_k8s::settings::Isolation;
 use differences::Difference;
 use kube::core::DynamicObject;
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Renders a recording's SDL with everything its cluster knew.
 fn render(recording: &Recording, isolation: Isolation) -> LeaseObjects {
-    let prior = Prior {
+    let prior = PriorState {
         manifest_version: recording.manifest_version(),
         isolation,
         unchanged: BTreeMap::new(),
@@ -216,12 +216,24 @@ fn recorded_routes_are_taken_over_without_a_write() {
         index.apply(Event::Manifests(Change::Listed(manifests)));
         let routes = recording.list("ingresses").into_iter().map(object).map(|route| {
             let place = (route.metadata.namespace.clone().unwrap(), name(&route));
-            (place, LiveObject::new(&route, Sort::Ingress, &Mode::default()))
+            (
+                place,
+                LiveObject::new(&route, ObjectKind::Ingress, &Mode::default()),
+            )
         });
-        index.apply(Event::Objects(Sort::Ingress, Change::Listed(routes.collect())));
-        index.apply(Event::Objects(Sort::HttpRoute, Change::Listed(BTreeMap::new())));
-        index.apply(Event::Absent(Sort::Filter));
-        index.apply(Event::Objects(Sort::Certificate, Change::Listed(BTreeMap::new())));
+        index.apply(Event::Objects(
+            ObjectKind::Ingress,
+            Change::Listed(routes.collect()),
+        ));
+        index.apply(Event::Objects(
+            ObjectKind::HttpRoute,
+            Change::Listed(BTreeMap::new()),
+        ));
+        index.apply(Event::Absent(ObjectKind::Filter));
+        index.apply(Event::Objects(
+            ObjectKind::Certificate,
+            Change::Listed(BTreeMap::new()),
+        ));
         for host in &names {
             assert_eq!(index.work(host), Work::default(), "{}: {host}", recording.name);
         }

@@ -6,7 +6,7 @@ use crate::operators::{EmbeddedOperators, OperatorPlan};
 use crate::run::Writers;
 use akash_provider_core::Error;
 use akash_provider_core::types::{Address, LeaseId};
-use akash_provider_k8s::adopt::{Foreign, foreign_leases};
+use akash_provider_k8s::adopt::{ForeignObject, foreign_leases};
 use akash_provider_k8s::cluster::{KubeCluster, LeadershipGate};
 use akash_provider_k8s::crd::{Manifest, ProviderHost, ProviderLeasedIP};
 use akash_provider_k8s::infrastructure::{Infrastructure, InfrastructureWatch};
@@ -119,7 +119,7 @@ impl Kubernetes {
         let inventory = Arc::new(KubeInventory::start(&guarded, &settings, capacity));
         let watch = InfrastructureWatch::start(&guarded, found);
         let closing = Arc::clone(&cluster);
-        let closes = task::kept(
+        let closes = task::spawn(
             "closing of addresses, leftovers, rollouts and drift",
             async move {
                 tokio::join!(
@@ -156,7 +156,7 @@ impl Kubernetes {
     pub(crate) fn persist_events(&self, store: Arc<dyn EventStore>) {
         let history = Arc::clone(self.cluster.state().history());
         self.events
-            .get_or_init(|| task::kept("storage of lease events", history.persist(store)));
+            .get_or_init(|| task::spawn("storage of lease events", history.persist(store)));
     }
 
     /// How the operators in this process are, by their names.
@@ -226,7 +226,7 @@ async fn refuse_foreign(client: &Client, chain_id: &str, args: &KubernetesArgs) 
     Ok(())
 }
 
-fn refusal(found: &[Foreign]) -> Option<String> {
+fn refusal(found: &[ForeignObject]) -> Option<String> {
     if found.is_empty() {
         return None;
     }

@@ -48,7 +48,7 @@ impl<O: Operator> RunningOperator<O> {
     fn boxed(operator: O, election: Election) -> Box<dyn EmbeddedOperator> {
         let process = Process::new(operator, Some(election));
         let beside = Arc::clone(&process.operator).beside(CancellationToken::new());
-        let beside = task::kept(O::NAME, beside);
+        let beside = task::spawn(O::NAME, beside);
         Box::new(Self { process, beside })
     }
 }

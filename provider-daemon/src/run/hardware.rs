@@ -136,7 +136,7 @@ impl Connecting {
         tokio::select! {
             biased;
             () = connecting => Ok(()),
-            failed = task::failed() => Err(failed.to_string()),
+            failed = task::first_panic() => Err(failed.to_string()),
         }
     }
 

@@ -6,7 +6,7 @@
 use super::{State, any};
 use akash_provider_core::cluster::LeaseEvent;
 use akash_provider_core::error::{Error, ErrorKind};
-use akash_provider_k8s::state::{EventStore, Recorded, StoredEvent};
+use akash_provider_k8s::state::{EventStore, RecordedEvent, StoredEvent};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -109,7 +109,7 @@ impl LeaseEvents {
         Ok(events)
     }
 
-    fn write(&self, events: Vec<(String, Vec<Recorded>)>) -> Result<(), redb::Error> {
+    fn write(&self, events: Vec<(String, Vec<RecordedEvent>)>) -> Result<(), redb::Error> {
         let mut index = self.index().clone();
         let mut rows: BTreeMap<Key, Vec<u8>> = BTreeMap::new();
         let mut removed: HashSet<Key> = HashSet::new();
@@ -202,7 +202,7 @@ impl EventStore for LeaseEvents {
         self.read().map_err(|error| failed(&error))
     }
 
-    fn replace(&self, events: Vec<(String, Vec<Recorded>)>) -> Result<(), Error> {
+    fn replace(&self, events: Vec<(String, Vec<RecordedEvent>)>) -> Result<(), Error> {
         self.write(events).map_err(|error| failed(&error))
     }
 }
@@ -217,14 +217,14 @@ mod tests {
         bytes: BYTES_MAX,
     };
 
-    fn recorded(uid: &str, version: &str, time: i64, message: &str) -> Recorded {
+    fn recorded(uid: &str, version: &str, time: i64, message: &str) -> RecordedEvent {
         let event = LeaseEvent {
             time: BlockTime(time),
             severity: "Warning".to_owned().into(),
             message: message.to_owned(),
             ..LeaseEvent::default()
         };
-        Recorded {
+        RecordedEvent {
             number: 1,
             uid: uid.to_owned(),
             version: version.to_owned(),
@@ -239,7 +239,7 @@ mod tests {
             .collect()
     }
 
-    fn of(namespace: &str, events: Vec<Recorded>) -> Vec<(String, Vec<Recorded>)> {
+    fn of(namespace: &str, events: Vec<RecordedEvent>) -> Vec<(String, Vec<RecordedEvent>)> {
         vec![(namespace.to_owned(), events)]
     }
 

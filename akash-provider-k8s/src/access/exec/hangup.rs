@@ -1,19 +1,19 @@
-//! Ends what a command left behind when nobody waits for it any more.
+//! Stops processes of a command after its client disconnected.
 //!
-//! Container runtimes let a command run on when its connection is gone, a terminal's too. So a command is begun by
-//! `env`, which puts a mark into its environment that no other command has, and becomes it: arguments, exit code
-//! and process are the command's own. What is ended is the session of the process that carries this very mark, and
-//! so never a command of somebody else, however alike the two are and whenever they began.
+//! Container runtimes let a command run on when its connection closes, even with a terminal. Therefore the provider
+//! starts each command through `env` with a unique variable (the mark). `env` executes the command in its own
+//! process, so arguments, exit code and process are those of the command. A hang-up signals the session of the process
+//! that carries the mark, and no other command.
 //!
 //! ```text
-//! is there sh, env, grep? (once for each container) ─ yes ─► env MARK command
-//!                                                   └ no ──► command, which is left to itself
-//! dropped ─► sh: who has MARK? ─► HUP to its session ─► a second ─► KILL
+//! sh, env and grep exist? (checked once per container) ─ yes ─► env MARK command
+//!                                                      └ no ──► command, not stopped on disconnect
+//! dropped ─► sh finds the process with MARK ─► HUP to its session ─► 1 s ─► KILL
 //! ```
 
 use super::super::Access;
 use super::super::pods::Replica;
-use super::{ask, outcome};
+use super::{outcome, run};
 use akash_provider_core::error::{Error, ErrorKind};
 use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
@@ -22,20 +22,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Variable of the mark.
+/// Name of the environment variable that is the mark.
 const VARIABLE: &str = "AKASH_EXEC_ID";
-/// Succeeds where a command can be marked, and found by its mark.
+/// Script that succeeds if commands can be marked and found by their mark.
 const TOOLS: &str = "{ command -v env && command -v grep; } >/dev/null && [ -r /proc/self/environ ]";
-/// Succeeds where there is a file for the name of a command, as the container's runtime looks for it.
+/// Script that succeeds if the container runtime would find the executable `$1`.
 const THERE: &str = r#"
 case $1 in
   */*) [ -f "$1" ] ;;
   *) IFS=:; for dir in $PATH; do [ -f "${dir:-.}/$1" ] && exit 0; done; exit 1 ;;
 esac
 "#;
-/// Sends HUP and a second later KILL to the sessions whose first process came from outside and carries the mark,
-/// or has ended and left others behind that carry it. A command begins a little after it was asked for. What made
-/// a session of its own meant to stay. Without `-F`: busybox looks no further than the first variable with it.
+/// Script that sends HUP, and KILL a second later, to marked sessions. The first process of such a session was started
+/// from outside the container, or has ended and left marked processes. The script retries, since a command starts a
+/// little after its request. Sessions that the command created are left running. `grep` runs without `-F`: with it,
+/// busybox searches only the first variable.
 const SCRIPT: &str = r#"
 stat() { { read -r line </proc/$1/stat; } 2>/dev/null; }
 gone=" "; tries=0
@@ -63,29 +64,29 @@ for signal in HUP KILL; do
   [ $signal = HUP ] && sleep 1
 done
 "#;
-/// Limit of all of the ending.
+/// Maximum duration of the script.
 const LIMIT: Duration = Duration::from_secs(15);
-/// Containers of which it is remembered what they have. Whoever was forgotten is asked again.
+/// Maximum number of cached containers. The cache is cleared when full, and containers are then checked again.
 const CONTAINERS: usize = 4_096;
 
-/// Which containers have what marking takes, by pod and container.
+/// Cache of the containers that can mark commands, by pod and container.
 #[derive(Debug, Clone, Default)]
-pub(in super::super) struct Tools(Arc<Mutex<Known>>);
+pub(in super::super) struct Tools(Arc<Mutex<Checked>>);
 
-type Known = BTreeMap<(String, Option<String>), bool>;
+type Checked = BTreeMap<(String, Option<String>), bool>;
 
 impl Tools {
-    fn known(&self, replica: &Replica) -> Option<bool> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&key(replica)).copied()
+    fn get(&self, replica: &Replica) -> Option<bool> {
+        let checked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        checked.get(&key(replica)).copied()
     }
 
-    fn remember(&self, replica: &Replica, has_them: bool) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= CONTAINERS {
-            known.clear();
+    fn insert(&self, replica: &Replica, has_tools: bool) {
+        let mut checked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if checked.len() >= CONTAINERS {
+            checked.clear();
         }
-        known.insert(key(replica), has_them);
+        checked.insert(key(replica), has_tools);
     }
 }
 
@@ -93,20 +94,20 @@ fn key(replica: &Replica) -> (String, Option<String>) {
     (replica.uid.clone(), replica.container.clone())
 }
 
-/// A command under way. Dropping it before it is over ends what runs.
+/// Running command. Dropping the session before [`Session::over`] stops the command.
 #[derive(Debug)]
 pub(super) struct Session {
     access: Access,
     namespace: String,
     replica: Replica,
-    /// Nothing where the container lacks what it takes.
+    /// Mark of the command; `None` if the container lacks the tools.
     mark: Option<String>,
     over: bool,
 }
 
 impl Session {
-    /// Looks what the container has. Nothing runs yet.
-    pub(super) async fn begin(
+    /// Checks the tools of the container. Does not start the command.
+    pub(super) async fn new(
         access: &Access,
         namespace: String,
         replica: Replica,
@@ -122,68 +123,68 @@ impl Session {
         })
     }
 
-    /// The command as it is begun.
+    /// Returns the command line to start, with the mark.
     pub(super) fn command(&self, command: &[String]) -> Vec<String> {
         let marker = self.mark.iter().flat_map(|mark| ["env".to_owned(), mark.clone()]);
         marker.chain(command.iter().cloned()).collect()
     }
 
-    /// It ended by itself, or never began.
+    /// Marks the command as ended, or as never started.
     pub(super) const fn over(&mut self) {
         self.over = true;
     }
 
-    /// True when nothing was run because there is no such command: `env` says so with this code, which a command
-    /// may have of its own too.
-    pub(super) async fn lacks(&self, code: i32, command: &[String]) -> bool {
+    /// Returns true if `env` reported that the executable does not exist. Its exit code, 127, can also come from the
+    /// command, so the container is checked.
+    pub(super) async fn is_missing(&self, code: i32, command: &[String]) -> bool {
         let Some(name) = command.first().filter(|_| self.mark.is_some() && code == 127) else {
             return false;
         };
         let script = ["sh", "-c", THERE, "there", name];
-        let asked = ask(&self.access, &self.namespace, &self.replica, &script);
-        let asked = timeout(self.access.call_timeout, asked).await;
-        // Who cannot be asked has given the code himself, as far as anybody knows.
-        matches!(asked, Ok(Ok(status)) if matches!(outcome(&status), Ok(1)))
+        let check = run(&self.access, &self.namespace, &self.replica, &script);
+        let check = timeout(self.access.call_timeout, check).await;
+        // If the check fails, the code counts as the command's.
+        matches!(check, Ok(Ok(status)) if matches!(outcome(&status), Ok(1)))
     }
 }
 
-/// `env` takes a name with `=` in it for a variable.
+/// Returns false if `env` would parse the executable as a variable, because its name contains `=`.
 fn can_be_marked(command: &[String]) -> bool {
     command.first().is_some_and(|name| !name.contains('='))
 }
 
 async fn has_tools(access: &Access, namespace: &str, replica: &Replica) -> Result<bool, Error> {
-    if let Some(known) = access.tools.known(replica) {
-        return Ok(known);
+    if let Some(has_tools) = access.tools.get(replica) {
+        return Ok(has_tools);
     }
-    let asked = ask(access, namespace, replica, &["sh", "-c", TOOLS]);
+    let check = run(access, namespace, replica, &["sh", "-c", TOOLS]);
     let limit = access.command_start_timeout;
-    let status = match timeout(limit, asked).await.map_err(|_| super::too_slow(limit))? {
+    let status = match timeout(limit, check).await.map_err(|_| super::too_slow(limit))? {
         Ok(status) => status,
         Err(error) => {
-            let error = super::not_begun(error);
-            // Some runtimes say so at once that there is no `sh`.
+            let error = super::not_started(error);
+            // Some runtimes report a missing `sh` this way.
             if error.kind() == ErrorKind::Invalid {
-                access.tools.remember(replica, false);
+                access.tools.insert(replica, false);
                 return Ok(false);
             }
             return Err(error);
         }
     };
-    let answer = outcome(&status);
-    let has_them = matches!(answer, Ok(0));
-    // A broken connection says nothing about the container: the next command asks again.
-    let is_certain = match &answer {
+    let result = outcome(&status);
+    let has_tools = matches!(result, Ok(0));
+    // A broken connection proves nothing about the container: the next command checks again.
+    let is_certain = match &result {
         Ok(_) => true,
         Err(error) => error.kind() == ErrorKind::Invalid,
     };
     if is_certain {
-        access.tools.remember(replica, has_them);
+        access.tools.insert(replica, has_tools);
     }
-    Ok(has_them)
+    Ok(has_tools)
 }
 
-/// A mark that no other command has: 128 bits that nobody can know before.
+/// Returns a new mark: 128 unpredictable bits.
 fn mark() -> String {
     let bits = || RandomState::new().hash_one(std::time::SystemTime::now());
     format!("{VARIABLE}={:016x}{:016x}", bits(), bits())
@@ -194,7 +195,7 @@ impl Drop for Session {
         let Some(mark) = self.mark.take().filter(|_| !self.over) else {
             return;
         };
-        // The process is ending: nothing can be asked any more.
+        // Without a runtime the process is exiting, and no call is possible.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
@@ -202,13 +203,13 @@ impl Drop for Session {
             (self.access.clone(), self.namespace.clone(), self.replica.clone());
         let end = async move {
             let script = ["sh", "-c", SCRIPT, "hangup", &mark];
-            // What it says of itself does not matter: nobody is there to hear it.
-            let asked = timeout(LIMIT, ask(&access, &namespace, &replica, &script)).await;
+            // The exit code does not matter: no client waits for it.
+            let result = timeout(LIMIT, run(&access, &namespace, &replica, &script)).await;
             let pod = replica.name.as_str();
-            match asked {
+            match result {
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => tracing::debug!(pod, %error, "a command is left to itself"),
-                Err(_) => tracing::debug!(pod, "a command is left to itself: no answer in time"),
+                Ok(Err(error)) => tracing::debug!(pod, %error, "cannot stop command"),
+                Err(_) => tracing::debug!(pod, error = "timeout", "cannot stop command"),
             }
         };
         drop(runtime.spawn(end));
@@ -230,28 +231,28 @@ mod tests {
     }
 
     #[test]
-    fn no_two_commands_have_one_mark() {
+    fn marks_are_unique() {
         let marks: std::collections::BTreeSet<_> = (0..1_000).map(|_| mark()).collect();
         assert_eq!(marks.len(), 1_000);
         assert!(marks.iter().all(|m| m.len() == VARIABLE.len() + 33), "{marks:?}");
     }
 
     #[test]
-    fn what_containers_have_is_remembered_up_to_a_limit() {
+    fn the_cache_of_tools_is_bounded() {
         let tools = Tools::default();
-        assert_eq!(tools.known(&replica("a")), None);
-        tools.remember(&replica("a"), true);
-        tools.remember(&replica("b"), false);
-        assert_eq!(tools.known(&replica("a")), Some(true));
-        assert_eq!(tools.known(&replica("b")), Some(false));
+        assert_eq!(tools.get(&replica("a")), None);
+        tools.insert(&replica("a"), true);
+        tools.insert(&replica("b"), false);
+        assert_eq!(tools.get(&replica("a")), Some(true));
+        assert_eq!(tools.get(&replica("b")), Some(false));
         for n in 0..CONTAINERS {
-            tools.remember(&replica(&n.to_string()), true);
+            tools.insert(&replica(&n.to_string()), true);
         }
         assert!(tools.0.lock().unwrap().len() <= CONTAINERS);
     }
 
     #[test]
-    fn a_name_that_env_takes_for_a_variable_is_not_marked() {
+    fn an_executable_with_an_equals_sign_is_not_marked() {
         let can = |command: &[&str]| {
             let command: Vec<_> = command.iter().map(|&s| s.to_owned()).collect();
             can_be_marked(&command)
@@ -270,9 +271,9 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_there_where_a_runtime_would_find_it() {
+    fn finds_executables_like_a_container_runtime() {
         assert!(there("sh") && there("/bin/sh"));
-        // A shell's own word is no command, and neither is a folder.
+        // Builtins of the shell and folders are no executables.
         for name in ["nosuch", "/no/such", "/bin", "export", ""] {
             assert!(!there(name), "{name}");
         }

@@ -14,7 +14,7 @@ fn failed(message: &str, code: &str) -> Value {
 }
 
 #[test]
-fn the_exit_code_is_the_commands_own() {
+fn returns_the_exit_code_of_the_command() {
     assert_eq!(status(json!({"status": "Success"})), Ok(0));
     for code in [1, 3, 126, 127, 137, 255] {
         let value = failed("command terminated with non-zero exit code", &code.to_string());
@@ -22,7 +22,7 @@ fn the_exit_code_is_the_commands_own() {
     }
 }
 
-/// There, these answer with the exit code 0.
+/// The Go provider returns exit code 0 in these cases.
 #[test]
 fn a_command_that_did_not_run_has_no_exit_code() {
     let unknown = "remote command execute error: command could not be executed because it does not exist";

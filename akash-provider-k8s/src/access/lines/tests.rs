@@ -12,7 +12,7 @@ fn read(lines: &mut Lines, bytes: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn lines_come_without_their_time_and_their_end() {
+fn removes_timestamps_and_line_ends() {
     let cases: [(&[u8], &[&str]); 6] = [
         (b"2026-11-21T10:20:49.740433123Z hello\n", &["hello"]),
         (
@@ -33,7 +33,7 @@ fn lines_come_without_their_time_and_their_end() {
 }
 
 #[test]
-fn the_last_line_needs_no_end() {
+fn the_last_line_needs_no_newline() {
     let mut lines = Lines::new(1024);
     assert_eq!(read(&mut lines, b"2026-11-21T10:20:49Z no end"), [] as [&str; 0]);
     let mut out = Vec::new();
@@ -43,7 +43,7 @@ fn the_last_line_needs_no_end() {
 }
 
 #[test]
-fn a_line_at_the_limit_is_whole_and_a_longer_one_comes_in_pieces() {
+fn splits_lines_longer_than_the_limit() {
     for (length, pieces) in [
         (0, vec![0]),
         (99, vec![99]),
@@ -58,7 +58,7 @@ fn a_line_at_the_limit_is_whole_and_a_longer_one_comes_in_pieces() {
     }
     let mut lines = Lines::new(100);
     let found = read(&mut lines, stamp(1, &"é".repeat(75)).as_bytes());
-    assert_eq!(found.concat(), "é".repeat(75), "no character is cut");
+    assert_eq!(found.concat(), "é".repeat(75), "no character is split");
     let mut bytes = b"2026-11-21T10:20:49Z ".to_vec();
     bytes.extend([0x80; 1000]);
     bytes.push(b'\n');
@@ -66,12 +66,12 @@ fn a_line_at_the_limit_is_whole_and_a_longer_one_comes_in_pieces() {
     assert_eq!(
         found.concat().chars().count(),
         1000,
-        "bytes of no character are not lost"
+        "bytes that are not UTF-8 are not lost"
     );
 }
 
 #[test]
-fn a_long_line_does_not_wait_for_its_end() {
+fn a_long_line_is_returned_before_its_end() {
     let mut lines = Lines::new(100);
     let head = b"2026-11-21T10:20:49Z ";
     read(&mut lines, head);
@@ -91,7 +91,7 @@ fn since_is_the_second_of_the_last_line() {
     assert_eq!(lines.since().unwrap().to_string(), "2026-11-21T10:20:07Z");
 }
 
-/// The log that a server has: several lines of one time, empty ones, long ones.
+/// Log of a server, with lines of equal timestamps, empty lines and long lines.
 fn log() -> impl Strategy<Value = Vec<(u8, String)>> {
     let text = prop_oneof![
         4 => "[a-zé]{0,12}".prop_map(String::from),
@@ -109,7 +109,7 @@ fn log() -> impl Strategy<Value = Vec<(u8, String)>> {
 }
 
 proptest! {
-    /// However the stream is split and cut, each line comes once: a server repeats from the second of the mark on.
+    /// Each line is returned once, wherever the stream is split or the connection breaks.
     #[test]
     fn nothing_is_lost_or_doubled_over_cuts(log in log(), cuts in proptest::collection::vec(0..2000_usize, 0..6), step in 1..40_usize) {
         let mut lines = Lines::new(16);
@@ -138,7 +138,7 @@ proptest! {
         let mut plain = Lines::new(16);
         let mut wanted = Vec::new();
         plain.push(&whole(None), &mut wanted);
-        // Pieces may be cut at other places; the text is the same.
+        // Pieces may be split at other positions; the text is the same.
         prop_assert_eq!(found.concat(), wanted.concat());
         let short = |lines: &[String]| lines.iter().filter(|l| l.is_empty()).count();
         prop_assert_eq!(short(&found), short(&wanted));
@@ -146,7 +146,7 @@ proptest! {
 }
 
 #[test]
-fn what_the_node_says_is_no_line_among_the_containers() {
+fn errors_of_the_node_are_dropped_after_lines_of_the_container() {
     let mut lines = Lines::new(100);
     let mut out = Vec::new();
     lines.push(b"2026-01-01T00:00:00.000000001Z one\n", &mut out);

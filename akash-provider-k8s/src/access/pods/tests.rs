@@ -21,7 +21,7 @@ fn running<'a>(name: &'a str, service: &'a str) -> (&'a str, &'a str, &'a str, b
 }
 
 #[test]
-fn replicas_are_those_of_the_services_by_name() {
+fn returns_the_replicas_of_the_services_by_name() {
     let view = view(&[
         running("web-2", "web"),
         running("web-1", "web"),
@@ -36,7 +36,7 @@ fn replicas_are_those_of_the_services_by_name() {
     assert_eq!(
         names(&["web"]),
         ["web-1", "web-2"],
-        "a name that begins alike is another service"
+        "a longer name with this prefix is another service"
     );
     assert_eq!(names(&["idle"]), [] as [&str; 0]);
     let replica = replicas(&view, &["web".to_owned()]).remove(0);
@@ -44,7 +44,7 @@ fn replicas_are_those_of_the_services_by_name() {
 }
 
 #[test]
-fn a_command_goes_to_the_replica_of_that_number_or_says_why_not() {
+fn picks_the_replica_by_index_or_reports_the_reason() {
     let both = view(&[running("web-b", "web"), running("web-a", "web")]);
     assert_eq!(pick(&both, "web", 0).unwrap().name, "web-a");
     assert_eq!(pick(&both, "web", 1).unwrap().name, "web-b");
@@ -88,7 +88,7 @@ fn a_command_goes_to_the_replica_of_that_number_or_says_why_not() {
 }
 
 #[test]
-fn a_replica_that_is_going_is_not_counted() {
+fn a_replica_being_deleted_is_not_counted() {
     let mut view = view(&[running("web-a", "web"), running("web-b", "web")]);
     let mut going = (*view.pods["web-a"]).clone();
     going.metadata.deletion_timestamp = serde_json::from_str("\"2026-11-21T10:20:49Z\"").unwrap();
@@ -97,16 +97,16 @@ fn a_replica_that_is_going_is_not_counted() {
 }
 
 #[test]
-fn logs_are_there_once_the_container_began() {
+fn logs_exist_after_the_container_started() {
     let waiting = pod(&lease(1), "web-a", "web", "Pending", false);
     assert!(
-        has_begun(&waiting, Some("web")),
-        "it ran before: it restarted twice"
+        has_started(&waiting, Some("web")),
+        "the container restarted twice"
     );
     assert!(!is_running(&waiting, Some("web")));
-    assert!(!has_begun(&waiting, Some("other")));
+    assert!(!has_started(&waiting, Some("other")));
     let running = pod(&lease(1), "web-a", "web", "Running", true);
-    assert!(has_begun(&running, Some("web")) && is_running(&running, Some("web")));
+    assert!(has_started(&running, Some("web")) && is_running(&running, Some("web")));
     let done = pod(&lease(1), "web-a", "web", "Failed", false);
     assert!(is_done(&done) && !is_done(&running));
 }

@@ -23,7 +23,7 @@ fn meta() -> Value {
     json!({"name": "web", "labels": {"akash.network": "true", labels::MANIFEST_VERSION: "7"}})
 }
 
-/// A pod as rendered, and as the API server returns it.
+/// Returns a pod as rendered, and as the API server returns it.
 fn pod() -> (Value, Value) {
     let security = json!({"allowPrivilegeEscalation": false, "privileged": false, "runAsNonRoot": false});
     let rendered = json!({
@@ -46,7 +46,7 @@ fn pod() -> (Value, Value) {
     (rendered, live)
 }
 
-/// One object of each kind as rendered, and what the API server adds.
+/// Returns one rendered object of each kind, and the fields that the API server adds.
 fn objects() -> Vec<(Kind, Value, Value)> {
     let (template, running) = pod();
     let with = |spec: &Value| json!({"metadata": {"labels": {"a": "b"}}, "spec": spec});
@@ -110,7 +110,7 @@ fn objects() -> Vec<(Kind, Value, Value)> {
     ]
 }
 
-/// What others may add to any object.
+/// Labels and annotations that others may add to any object.
 fn of_others() -> Value {
     json!({"metadata": {
         "uid": "u", "resourceVersion": "9", "labels": {"team": "a", labels::MANIFEST_VERSION: "3"},
@@ -118,7 +118,7 @@ fn of_others() -> Value {
     }})
 }
 
-#[expect(clippy::too_many_lines, reason = "a table, one row an edit")]
+#[expect(clippy::too_many_lines, reason = "a table with one row per edit")]
 fn edits() -> Vec<(Kind, Value, &'static str)> {
     use Kind::{
         Deployment, NetworkPolicy, ResourceQuota, Role, RoleBinding, Service, ServiceAccount, StatefulSet,
@@ -256,7 +256,7 @@ fn edits() -> Vec<(Kind, Value, &'static str)> {
 }
 
 #[test]
-fn a_fresh_object_with_defaults_and_the_labels_of_others_is_equal() {
+fn defaults_and_labels_of_others_are_no_difference() {
     for (kind, mut wanted, filled) in objects() {
         wanted["metadata"] = meta();
         let mut live = wanted.clone();
@@ -269,7 +269,7 @@ fn a_fresh_object_with_defaults_and_the_labels_of_others_is_equal() {
 }
 
 #[test]
-fn every_edit_is_a_difference_and_its_patch_restores_the_object() {
+fn each_edit_is_a_difference_and_its_patch_restores_the_object() {
     let objects = objects();
     for (kind, edit, path) in edits() {
         let (_, wanted, filled) = objects.iter().find(|(of, ..)| *of == kind).unwrap();
@@ -290,7 +290,7 @@ fn every_edit_is_a_difference_and_its_patch_restores_the_object() {
         assert_eq!(
             live["metadata"]["labels"]["team"],
             json!("a"),
-            "labels of others stay"
+            "labels of others remain"
         );
     }
 }

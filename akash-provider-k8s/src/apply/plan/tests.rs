@@ -1,10 +1,10 @@
 use super::*;
 
 #[derive(Default)]
-struct Cache(BTreeMap<Id, Live>);
+struct Cache(BTreeMap<Id, LiveObject>);
 
-impl Watched for Cache {
-    fn find(&self, id: &Id) -> Option<Live> {
+impl WatchedObjects for Cache {
+    fn find(&self, id: &Id) -> Option<LiveObject> {
         self.0.get(id).cloned()
     }
 
@@ -15,9 +15,9 @@ impl Watched for Cache {
 }
 
 impl Cache {
-    /// The API server took it.
+    /// Stores an object like the API server.
     fn take(&mut self, id: &Id, body: Value) {
-        let live = Live {
+        let live = LiveObject {
             uid: format!("uid of {id}"),
             is_deleting: false,
             body,
@@ -54,9 +54,9 @@ fn plan_of(items: &[Item], ledger: &Ledger, kept: &[&str], cache: &Cache) -> Pla
     plan_with(items, ledger, &there, kept, cache)
 }
 
-fn plan_with(items: &[Item], ledger: &Ledger, there: &There, kept: &[&str], cache: &Cache) -> Plan {
+fn plan_with(items: &[Item], ledger: &Ledger, there: &ExistingObjects, kept: &[&str], cache: &Cache) -> Plan {
     let kept = kept.iter().map(|&k| k.to_owned()).collect();
-    let wanted = Wanted {
+    let wanted = DesiredState {
         items,
         ledger,
         there,
@@ -67,9 +67,9 @@ fn plan_with(items: &[Item], ledger: &Ledger, there: &There, kept: &[&str], cach
     plan(&wanted, cache)
 }
 
-/// What the API server answers of an object as it was written.
-fn found(item: &Item) -> Found {
-    Found {
+/// Returns the item as the API server returns it after a write.
+fn found(item: &Item) -> ExistingObject {
+    ExistingObject {
         is_deleting: false,
         data: item.data.clone(),
     }
@@ -85,7 +85,7 @@ fn version_of(write: &Write) -> &str {
 }
 
 #[test]
-fn what_is_there_is_not_written_again() {
+fn an_unchanged_object_is_not_written() {
     let items = [
         Item::new(Kind::NetworkPolicy, &named("closed")),
         Item::new(Kind::ResourceQuota, &named("quota")),
@@ -109,7 +109,7 @@ fn what_is_there_is_not_written_again() {
 }
 
 #[test]
-fn a_newer_version_alone_changes_nothing_and_new_replicas_replace_no_pod() {
+fn a_new_version_or_replica_count_replaces_no_pod() {
     let mut cache = Cache::default();
     let one = [Item::new(Kind::Deployment, &workload("a", 1, "1"))];
     cache.run(&plan_of(&one, &Ledger::new(), &[], &cache));
@@ -117,14 +117,14 @@ fn a_newer_version_alone_changes_nothing_and_new_replicas_replace_no_pod() {
     assert!(plan_of(&newer, &Ledger::new(), &[], &cache).is_empty());
     let more = [Item::new(Kind::Deployment, &workload("a", 2, "2"))];
     let plan = plan_of(&more, &Ledger::new(), &[], &cache);
-    assert_eq!(version_of(&plan.writes[0]), "1", "the template stays");
+    assert_eq!(version_of(&plan.writes[0]), "1", "the template is unchanged");
     let other = [Item::new(Kind::Deployment, &workload("b", 2, "2"))];
     let plan = plan_of(&other, &Ledger::new(), &[], &cache);
     assert_eq!(version_of(&plan.writes[0]), "2");
 }
 
 #[test]
-fn what_somebody_changed_is_put_right() {
+fn an_edited_object_is_restored() {
     let items = [Item::new(Kind::Deployment, &workload("a", 1, "1"))];
     let mut cache = Cache::default();
     cache.run(&plan_of(&items, &Ledger::new(), &[], &cache));
@@ -140,7 +140,7 @@ fn what_somebody_changed_is_put_right() {
 }
 
 #[test]
-fn the_other_kind_of_a_workload_goes_after_the_new_one_is_there() {
+fn a_workload_of_the_other_kind_is_deleted_after_the_new_one_is_written() {
     let mut cache = Cache::default();
     let before = [Item::new(Kind::Deployment, &workload("a", 1, "1"))];
     cache.run(&plan_of(&before, &Ledger::new(), &[], &cache));
@@ -150,23 +150,23 @@ fn the_other_kind_of_a_workload_goes_after_the_new_one_is_there() {
     assert_eq!(plan.deletes[0].id, before[0].id);
     assert_eq!(plan.deletes[0].uid.as_deref(), Some("uid of Deployment/web"));
     cache.run(&plan);
-    assert_eq!(cache.0.len(), 1, "no twin");
+    assert_eq!(cache.0.len(), 1, "one workload");
     cache.0.get_mut(&after[0].id).unwrap().is_deleting = true;
     let blocked = plan_of(&after, &Ledger::new(), &[], &cache);
     assert_eq!(
         blocked.blocked,
         [after[0].id.clone()],
-        "what is going cannot be written"
+        "an object being deleted is not written"
     );
 }
 
 #[test]
-fn the_ledger_is_not_believed_about_what_is_there() {
+fn an_object_in_the_ledger_may_be_missing() {
     for kind in Kind::ALL.into_iter().filter(|kind| !kind.is_watched()) {
         let items = [Item::new(kind, &named("one")), Item::new(kind, &named("two"))];
         let ledger = ledger_after(&items);
-        let mut there: There = items.iter().map(|i| (i.id.clone(), found(i))).collect();
-        let plan = |there: &There| plan_with(&items, &ledger, there, &[], &Cache::default());
+        let mut there: ExistingObjects = items.iter().map(|i| (i.id.clone(), found(i))).collect();
+        let plan = |there: &ExistingObjects| plan_with(&items, &ledger, there, &[], &Cache::default());
         assert!(plan(&there).is_empty(), "{kind:?}");
         there.remove(&items[1].id);
         assert_eq!(written(&plan(&there)), [format!("{kind:?}/two")]);
@@ -174,33 +174,37 @@ fn the_ledger_is_not_believed_about_what_is_there() {
         assert_eq!(
             plan(&there).blocked,
             [items[0].id.clone()],
-            "it can be made when it is gone"
+            "created after the deletion"
         );
     }
 }
 
 #[test]
-fn a_login_is_compared_with_the_one_that_is_there() {
+fn a_login_is_compared_with_the_existing_one() {
     let login = |text: &str| {
         let secret = json!({"metadata": {"name": "docker-creds-web"}, "data": {".dockerconfigjson": text}});
         [Item::new(Kind::Secret, &secret)]
     };
     let (old, new) = (login("b2xk"), login("bmV3"));
     let ledger = ledger_after(&old);
-    assert_eq!(ledger, ledger_after(&new), "the ledger knows nothing of it");
-    let mut there = There::from([(old[0].id.clone(), found(&old[0]))]);
+    assert_eq!(
+        ledger,
+        ledger_after(&new),
+        "the ledger does not contain the password"
+    );
+    let mut there = ExistingObjects::from([(old[0].id.clone(), found(&old[0]))]);
     let cache = Cache::default();
     assert!(plan_with(&old, &ledger, &there, &[], &cache).is_empty());
     assert_eq!(
         written(&plan_with(&new, &ledger, &there, &[], &cache)),
         ["Secret/docker-creds-web"]
     );
-    // Somebody's own datum beside it is no business of ours.
+    // Additional entries are ignored.
     let found = there.entry(old[0].id.clone()).or_default();
     found.data.insert("note".to_owned(), "x".to_owned());
     assert!(plan_with(&old, &ledger, &there, &[], &cache).is_empty());
     let unknown = BTreeSet::from([new[0].id.clone()]);
-    let mut wanted = Wanted {
+    let mut wanted = DesiredState {
         items: &new,
         ledger: &Ledger::new(),
         there: &there,
@@ -210,15 +214,15 @@ fn a_login_is_compared_with_the_one_that_is_there() {
     };
     assert!(
         plan(&wanted, &cache).is_empty(),
-        "a password that is not known ends no login"
+        "an unknown password does not replace a login"
     );
-    let nothing = There::new();
+    let nothing = ExistingObjects::new();
     wanted.there = &nothing;
     assert_eq!(plan(&wanted, &cache).writes.len(), 1);
 }
 
 #[test]
-fn what_left_the_ledger_is_deleted_by_name() {
+fn an_object_that_left_the_manifest_is_deleted_by_name() {
     let secret = [Item::new(Kind::Secret, &named("docker-creds-web"))];
     let ledger = ledger_after(&secret);
     let plan = plan_of(&[], &ledger, &[], &Cache::default());
@@ -232,7 +236,7 @@ fn what_left_the_ledger_is_deleted_by_name() {
 }
 
 #[test]
-fn an_adopted_workload_is_marked_and_keeps_its_template_until_it_changes() {
+fn an_adopted_workload_preserves_its_template_until_it_changes() {
     let mut adopted = workload("a", 1, "77");
     adopted["spec"]["template"]["spec"]["restartPolicy"] = json!("Always");
     adopted["spec"]["template"]["spec"]["containers"][0]["tty"] = json!(true);
@@ -262,7 +266,7 @@ fn an_adopted_workload_is_marked_and_keeps_its_template_until_it_changes() {
 }
 
 #[test]
-fn a_stateful_set_whose_volumes_change_is_replaced() {
+fn a_stateful_set_with_changed_volumes_is_replaced() {
     let with = |size: &str, name: &str| {
         let mut set = workload("a", 1, "1");
         set["spec"]["volumeClaimTemplates"] = json!([{

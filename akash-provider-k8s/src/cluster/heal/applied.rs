@@ -1,11 +1,11 @@
-//! A lease as it is to be, and the repair of one of its objects.
+//! Desired objects of an applied lease, and the repair of one of them.
 
 use super::super::unrecorded::Rules;
 use crate::apply::MANAGER;
 use crate::apply::item::{Id, Item};
-use crate::apply::plan::{Live, Watched, Write};
+use crate::apply::plan::{LiveObject, WatchedObjects, Write};
 use crate::cluster::deploy::with_type;
-use crate::drift::{FIGHT, foreign, found, is_among};
+use crate::drift::{CONFLICT_REPAIRS, drifted, foreign, is_among};
 use crate::labels;
 use crate::state::LeaseView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,29 +13,29 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// A lease as it is to be, applied to its end.
-pub(super) struct Applied {
+/// Desired objects of a completely applied lease.
+pub(super) struct AppliedLease {
     pub(super) view: LeaseView,
     pub(super) items: Vec<Item>,
     pub(super) mark: String,
-    /// The namespace with its mark.
+    /// Namespace with its hash.
     pub(super) namespace: Value,
-    /// Whether the items of isolation are those of a record.
+    /// Whether the isolation objects come from a record.
     pub(super) is_recorded: bool,
-    /// What follows of the lease without its record, where that is missing.
+    /// Derived objects of the lease, if its record is missing.
     pub(super) rules: Option<Rules>,
-    /// Items without the hash of what was applied, which may still differ from that.
+    /// Items without the hash of the applied object, which may differ from it.
     pub(super) unverified: BTreeSet<Id>,
 }
 
-impl Applied {
-    /// The mark of a namespace is still that of what is to be.
+impl AppliedLease {
+    /// Returns true if the namespace still has the hash of the desired objects.
     pub(super) fn is_marked(&self, live: &ObjectMeta) -> bool {
         let mark = live.annotations.as_ref().and_then(|a| a.get(labels::APPLIED));
         live.deletion_timestamp.is_none() && mark == Some(&self.mark)
     }
 
-    /// The objects that open the lease and were not rendered.
+    /// Returns the objects that weaken the isolation of the lease and were not rendered.
     pub(super) fn foreign(&self) -> Vec<(Id, ObjectMeta)> {
         let openings = self.view.openings();
         still_there(match self.rules.as_ref().filter(|_| !self.is_recorded) {
@@ -44,10 +44,10 @@ impl Applied {
         })
     }
 
-    /// What puts right the object that the API server has, and no newer one.
+    /// Returns the repair of an object as the API server returned it; no repair of a newer object.
     pub(super) fn repair_of(&self, id: &Id, live: &DynamicObject) -> Option<Repair> {
         let meta = &live.metadata;
-        let live = Live {
+        let live = LiveObject {
             uid: meta.uid.clone().unwrap_or_default(),
             is_deleting: meta.deletion_timestamp.is_some(),
             body: with_type(live),
@@ -57,7 +57,7 @@ impl Applied {
             Some(rules) => rules.item(id, Some(&live))?.item,
             None => self.items.iter().find(|item| item.id == *id)?.clone(),
         };
-        let write = found(&[item], &One(live.clone())).pop()?.write;
+        let write = drifted(&[item], &SingleObject(live.clone())).pop()?.write;
         let others = meta.managed_fields.iter().flatten().filter(|entry| {
             let is_spec = entry.subresource.as_deref().unwrap_or_default().is_empty();
             is_spec && entry.manager.as_deref() != Some(MANAGER)
@@ -72,37 +72,38 @@ impl Applied {
     }
 }
 
-/// A write that restores one object.
+/// Write that restores one object.
 pub(super) struct Repair {
     pub(super) write: Write,
-    /// The object that is restored; `None` where it is missing.
-    pub(super) live: Option<Live>,
-    /// The last other writer, if the managed fields name one.
+    /// Object to restore; `None` if it is missing.
+    pub(super) live: Option<LiveObject>,
+    /// Last other writer, if the managed fields name one.
     pub(super) by: Option<String>,
 }
 
 impl Repair {
-    pub(super) fn tell(&self, home: &str, id: &Id, is_fight: bool) {
-        let (reason, by) = (&self.write.reason, self.by.as_deref().unwrap_or("somebody"));
-        if is_fight {
+    pub(super) fn log(&self, home: &str, id: &Id, is_conflict: bool) {
+        let (reason, by) = (&self.write.reason, self.by.as_deref().unwrap_or("unknown"));
+        if is_conflict {
             tracing::warn!(
                 namespace = home,
                 object = %id,
                 reason,
                 by,
-                "put right {FIGHT} times in ten minutes and changed again: from here on it is tried ever more rarely"
+                repairs = CONFLICT_REPAIRS,
+                "object restored repeatedly within ten minutes, further repairs are delayed"
             );
         } else {
-            tracing::info!(namespace = home, object = %id, reason, by, "put right");
+            tracing::info!(namespace = home, object = %id, reason, by, "object restored");
         }
     }
 }
 
-/// One object, as the API server returned it.
-struct One(Live);
+/// Single object, as the API server returned it.
+struct SingleObject(LiveObject);
 
-impl Watched for One {
-    fn find(&self, _: &Id) -> Option<Live> {
+impl WatchedObjects for SingleObject {
+    fn find(&self, _: &Id) -> Option<LiveObject> {
         Some(self.0.clone())
     }
 
@@ -111,7 +112,7 @@ impl Watched for One {
     }
 }
 
-/// Drops the objects that are being deleted already.
+/// Drops objects that are being deleted.
 pub(super) fn still_there(mut found: Vec<(Id, ObjectMeta)>) -> Vec<(Id, ObjectMeta)> {
     found.retain(|(_, meta)| meta.deletion_timestamp.is_none());
     found

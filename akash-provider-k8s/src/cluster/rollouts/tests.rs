@@ -40,19 +40,19 @@ fn names(view: &LeaseView) -> Vec<String> {
 }
 
 #[test]
-fn a_pod_of_an_old_revision_that_is_not_ready_holds_up_the_update() {
+fn an_unready_pod_of_an_old_revision_blocks_the_update() {
     assert_eq!(names(&view(set(2, 2, "new"), pod("old", "False"))), ["db-0"]);
     let mut silent = pod("old", "False");
     silent["status"] = json!({"phase": "Pending"});
     assert_eq!(
         names(&view(set(2, 2, "new"), silent)),
         ["db-0"],
-        "nothing says that it is ready"
+        "a pod without a condition is not ready"
     );
 }
 
 #[test]
-fn nothing_else_is_in_the_way() {
+fn other_pods_do_not_block_the_update() {
     let mut theirs = set(2, 2, "new");
     theirs.metadata.annotations = None;
     let mut foreign = pod("old", "False");
@@ -65,26 +65,30 @@ fn nothing_else_is_in_the_way() {
     ended.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     for (why, set, pod) in [
         (
-            "it is ready and waits for its turn",
+            "a ready pod waits for its replacement",
             set(2, 2, "new"),
             pod("old", "True"),
         ),
-        ("it is of the new revision", set(2, 2, "new"), pod("new", "False")),
         (
-            "the controller has not seen the update",
+            "the pod has the new revision",
+            set(2, 2, "new"),
+            pod("new", "False"),
+        ),
+        (
+            "the controller has not observed the update",
             set(3, 2, "new"),
             pod("old", "False"),
         ),
         (
-            "the controller has said nothing yet",
+            "the controller has reported no status",
             set(1, 1, ""),
             pod("old", "False"),
         ),
-        ("another provider made the set", theirs, pod("old", "False")),
-        ("it is of another set", set(2, 2, "new"), foreign),
-        ("it is going", set(2, 2, "new"), going),
-        ("nothing says its revision", set(2, 2, "new"), unmarked),
-        ("the set is going", ended, pod("old", "False")),
+        ("another provider created the set", theirs, pod("old", "False")),
+        ("the pod belongs to another set", set(2, 2, "new"), foreign),
+        ("the pod is being deleted", set(2, 2, "new"), going),
+        ("the pod has no revision label", set(2, 2, "new"), unmarked),
+        ("the set is being deleted", ended, pod("old", "False")),
     ] {
         assert_eq!(names(&view(set, pod)), [""; 0], "{why}");
     }
@@ -92,5 +96,5 @@ fn nothing_else_is_in_the_way() {
     let mut namespace = last.namespace.as_deref().unwrap().clone();
     namespace.metadata.deletion_timestamp = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     last.namespace = Some(Arc::new(namespace));
-    assert_eq!(names(&last), [""; 0], "the lease ends");
+    assert_eq!(names(&last), [""; 0], "the lease is being deleted");
 }

@@ -1,4 +1,4 @@
-//! A manifest in place of the one that is not known, made from the live objects of a lease.
+//! Stand-in for an unknown manifest, made from the live objects of a lease.
 
 use crate::apply::item::Kind;
 use crate::apply::plan::Ledger;
@@ -18,15 +18,15 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Name of the endpoint of every leased address.
+/// Name of the endpoint of all leased addresses.
 const ADDRESS: &str = "address";
-/// A thousandth and a whole, in the units of [`quantity`].
+/// One thousandth and one unit, in the units of [`quantity`].
 const MILLI: i128 = 1_000_000;
 const WHOLE: i128 = 1_000_000_000;
-/// Vendors of GPUs that are ever requested.
+/// Vendors of GPUs that can be requested.
 const VENDORS: [&str; 2] = ["nvidia", "amd"];
 
-/// A workload of some services.
+/// Creates a workload of some services.
 pub(super) fn workload(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec {
     WorkloadSpec {
         lease: lease.clone(),
@@ -41,7 +41,7 @@ pub(super) fn workload(lease: &LeaseId, services: Vec<Service>) -> WorkloadSpec 
     }
 }
 
-/// Services that render objects with the names of the live ones, and with their requests and ports.
+/// Returns services that render to objects with the names, requests and ports of the live ones.
 pub(super) fn services(view: &LeaseView, ledger: &Ledger) -> Vec<Service> {
     let is_account = |kind: Kind| matches!(kind, Kind::ServiceAccount | Kind::Role);
     let accounts: BTreeSet<&String> = ledger
@@ -68,12 +68,12 @@ pub(super) fn services(view: &LeaseView, ledger: &Ledger) -> Vec<Service> {
             };
             let container = template.and_then(|template| container(template, name));
             let permissions = accounts.contains(name).then(|| Permissions {
-                // Which ones is found by their hash.
+                // The hash determines the actual permissions.
                 read: Some(vec!["logs".to_owned()]),
             });
             Service {
                 name: name.clone(),
-                // Any image: that of the live object counts.
+                // Placeholder: the image of the live object is used.
                 image: "image".to_owned(),
                 command: None,
                 args: None,
@@ -98,7 +98,7 @@ fn container<'a>(template: &'a PodTemplateSpec, service: &str) -> Option<&'a Con
     containers.find(|container| container.name == service)
 }
 
-/// Resources with the requests of a container as limits.
+/// Returns resources with the requests of the container as limits.
 fn resources(container: Option<&Container>, is_stateful: bool) -> Resources {
     let requests = container.and_then(|container| container.resources.as_ref()?.requests.as_ref());
     let amount = |name: &str, unit: i128| -> u64 {
@@ -142,7 +142,7 @@ fn resources(container: Option<&Container>, is_stateful: bool) -> Resources {
     }
 }
 
-/// Exposes that lead to the ports of the live Services, in the order of the ports of the container.
+/// Returns exposes for the ports of the live Services, in the order of the container's ports.
 fn exposes(view: &LeaseView, service: &str, container: Option<&Container>) -> Vec<ServiceExpose> {
     let order: Vec<i32> = container
         .and_then(|container| container.ports.as_ref())

@@ -1,7 +1,7 @@
 use super::*;
 use crate::apply::plan::Write;
 use crate::apply::{exact, marked};
-use crate::drift::{Found, found};
+use crate::drift::{DriftedObject, drifted};
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{
     HttpOptions, Permissions, Proto, Service, ServiceExpose, ServiceParams, StorageParams,
@@ -81,7 +81,7 @@ fn service(name: &str, permissions: &[&str]) -> Service {
     }
 }
 
-/// A lease as the API server has it.
+/// Lease in the API server.
 struct Lease {
     settings: Settings,
     deployment: WorkloadSpec,
@@ -97,7 +97,7 @@ impl Lease {
         settings.commit.cpu = 2.0;
         let services = vec![service("db", &[]), service("web", &["logs", "deployment"])];
         let deployment = stand_in::workload(&lease, services);
-        let prior = Prior {
+        let prior = PriorState {
             manifest_version: "7".to_owned(),
             isolation: settings.isolation,
             unchanged: BTreeMap::new(),
@@ -144,7 +144,7 @@ impl Lease {
         }
     }
 
-    fn derived(&self) -> Vec<Derived> {
+    fn derived(&self) -> Vec<DerivedItem> {
         let view = self.view();
         Rules::new(
             &self.deployment.lease,
@@ -155,11 +155,11 @@ impl Lease {
         .derive(&view)
     }
 
-    /// Restores what differs, and returns the writes.
+    /// Restores the differences and returns the writes.
     fn heal(&mut self) -> Vec<Write> {
         let items: Vec<Item> = self.derived().into_iter().map(|derived| derived.item).collect();
-        let all = found(&items, &self.view()).into_iter();
-        let writes: Vec<Write> = all.map(|Found { write, .. }| write).collect();
+        let all = drifted(&items, &self.view()).into_iter();
+        let writes: Vec<Write> = all.map(|DriftedObject { write, .. }| write).collect();
         for write in &writes {
             match (&write.patch, self.objects.get_mut(&write.id)) {
                 (Some(patch), Some(live)) => {
@@ -183,7 +183,7 @@ impl Lease {
         id
     }
 
-    /// Without annotations: a repair leaves its mark.
+    /// Returns the objects without annotations, because a repair adds one.
     fn content(&self) -> BTreeMap<Id, Value> {
         let mut objects = self.objects.clone();
         for body in objects.values_mut() {
@@ -193,7 +193,7 @@ impl Lease {
     }
 }
 
-/// Adds values that the API server fills in.
+/// Adds default values of the API server.
 fn fill_in(kind: Kind, body: &mut Value) {
     body["metadata"]["uid"] = json!("1");
     match kind {
@@ -224,7 +224,7 @@ fn fill_in(kind: Kind, body: &mut Value) {
     }
 }
 
-/// The object, and an edit that a rule or the applied hash undoes.
+/// Object, and an edit that a rule or the applied hash reverts.
 fn edits() -> Vec<(&'static str, Value)> {
     [edits_of_rules(), edits_of_workloads()].concat()
 }
@@ -337,21 +337,21 @@ fn edits_of_workloads() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn an_unchanged_lease_is_verified_and_nothing_of_it_is_written() {
+fn an_unchanged_lease_is_verified_and_not_written() {
     let mut lease = Lease::applied();
     let derived = lease.derived();
     let ids: Vec<&Id> = derived.iter().map(|derived| &derived.item.id).collect();
     assert_eq!(
         ids,
         lease.objects.keys().collect::<Vec<_>>(),
-        "no object is left out"
+        "every object is derived"
     );
     assert_eq!(lease.unverified(), [""; 0]);
     assert_eq!(lease.heal(), []);
 }
 
 #[test]
-fn every_edit_that_needs_no_record_is_undone_by_one_write() {
+fn one_write_reverts_each_edit_that_needs_no_record() {
     for (id, patch) in edits() {
         let mut lease = Lease::applied();
         let before = lease.content();
@@ -365,7 +365,7 @@ fn every_edit_that_needs_no_record_is_undone_by_one_write() {
 }
 
 #[test]
-fn all_edits_at_once_are_undone_but_for_what_only_the_record_has() {
+fn all_edits_are_reverted_except_fields_of_the_record() {
     let mut lease = Lease::applied();
     let before = lease.content();
     for (id, patch) in edits() {
@@ -383,7 +383,7 @@ fn all_edits_at_once_are_undone_but_for_what_only_the_record_has() {
 }
 
 #[test]
-fn what_a_manifest_decides_stays_and_is_named() {
+fn fields_of_the_manifest_remain_and_are_reported() {
     let mut lease = Lease::applied();
     let web = lease.edit(
         "Deployment/web",
@@ -403,7 +403,7 @@ fn what_a_manifest_decides_stays_and_is_named() {
 }
 
 #[test]
-fn a_role_of_unknown_rules_loses_what_no_permission_allows() {
+fn a_role_with_unknown_rules_loses_rules_that_no_permission_allows() {
     let mut lease = Lease::applied();
     let mut ledger: BTreeMap<String, String> =
         serde_json::from_str(annotation(&lease.namespace, LEDGER).unwrap()).unwrap();
@@ -423,7 +423,7 @@ fn a_role_of_unknown_rules_loses_what_no_permission_allows() {
 }
 
 #[test]
-fn missing_objects_are_created_if_the_hash_verifies_them() {
+fn missing_objects_are_created_if_their_hash_is_verified() {
     let mut lease = Lease::applied();
     let before = lease.content();
     let missing = [
@@ -449,7 +449,7 @@ fn missing_objects_are_created_if_the_hash_verifies_them() {
 }
 
 #[test]
-fn roles_and_bindings_outside_of_the_ledger_are_not_part_of_the_lease() {
+fn roles_and_bindings_outside_the_ledger_do_not_belong_to_the_lease() {
     let lease = Lease::applied();
     let view = lease.view();
     let rules = Rules::new(
@@ -465,7 +465,7 @@ fn roles_and_bindings_outside_of_the_ledger_are_not_part_of_the_lease() {
     let is = |id: &str, meta: &ObjectMeta| rules.is_rendered(&Id::parse(id).unwrap(), meta);
     assert!(is("Role/web", &ObjectMeta::default()) && is("RoleBinding/web", &ObjectMeta::default()));
     assert!(!is("Role/opening", &labelled) && !is("RoleBinding/opening", &labelled));
-    // The policy may be of a service without a workload.
+    // The policy may belong to a service without a workload.
     assert!(is("NetworkPolicy/opening", &labelled) && !is("NetworkPolicy/opening", &ObjectMeta::default()));
     let mut unledgered = lease.namespace.clone();
     unledgered.metadata.annotations.as_mut().unwrap().remove(LEDGER);
@@ -477,12 +477,12 @@ fn roles_and_bindings_outside_of_the_ledger_are_not_part_of_the_lease() {
     );
     assert!(
         rules.is_rendered(&Id::parse("Role/opening").unwrap(), &labelled),
-        "unknown is not foreign"
+        "unknown objects are not foreign"
     );
 }
 
 #[test]
-fn nodes_that_are_not_known_yet_open_nothing() {
+fn unlisted_nodes_stay_closed() {
     let mut lease = Lease::applied();
     let restrictions = "NetworkPolicy/akash-deployment-restrictions";
     lease
@@ -491,7 +491,7 @@ fn nodes_that_are_not_known_yet_open_nothing() {
         .closed
         .retain(|network| network != "10.0.0.0/8");
     lease.settings.egress.closed.push("203.0.113.0/24".to_owned());
-    assert_eq!(lease.heal(), [], "the applied policy is left to a deploy");
+    assert_eq!(lease.heal(), [], "a deploy updates the applied policy");
     let id = lease.edit(
         restrictions,
         &json!({"spec": {"podSelector": {"matchLabels": {"x": "y"}}}}),

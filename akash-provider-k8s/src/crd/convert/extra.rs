@@ -1,4 +1,4 @@
-//! The annotation with what a spec cannot say.
+//! Annotation of a Manifest with the values that the spec cannot express.
 
 use super::{MAX_EXTRA_BYTES, read, without_passwords};
 use crate::crd::ManifestSpec;
@@ -12,53 +12,53 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// The annotation's content, as JSON.
+/// Content of the annotation, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Extra {
-    /// Hash of the spec it belongs to, without passwords.
+    /// Hash of the corresponding spec, without passwords.
     spec: String,
     /// Leadership epoch of the writer.
     #[serde(default)]
     epoch: u64,
-    /// Hostnames as they were declared.
+    /// Declared hostnames.
     #[serde(default)]
     hostnames: Vec<HostnameDeclaration>,
-    /// Leased addresses as they were declared.
+    /// Declared leased addresses.
     #[serde(default)]
     ips: Vec<IpDeclaration>,
-    /// From what the spec says to what was meant.
+    /// JSON patch from the decoded spec to the original deployment.
     #[serde(default, skip_serializing_if = "is_empty")]
     patch: Patch,
 }
 
-/// The part of a deployment a spec speaks of.
+/// Part of a deployment that the spec covers.
 #[derive(Debug, Serialize, Deserialize)]
-struct Meant {
+struct Covered {
     group: Arc<Group>,
     params: Arc<SchedulerParamsById>,
 }
 
-impl Meant {
+impl Covered {
     fn json(deployment: &WorkloadSpec) -> Result<Value, String> {
         let scrubbed = without_passwords(deployment);
-        let meant = Self {
+        let covered = Self {
             group: scrubbed.group,
             params: scrubbed.params,
         };
-        serde_json::to_value(meant).map_err(|e| e.to_string())
+        serde_json::to_value(covered).map_err(|e| e.to_string())
     }
 }
 
-/// The annotation of a deployment that is written as this spec.
+/// Returns the annotation of a deployment with this spec.
 pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<String, Refusal> {
     let cannot = |problem: String| Refusal::new("", "manifest", problem);
-    // Read back before it is written: a record that cannot be read deploys nothing.
-    let said = read::deployment(deployment.lease.clone(), spec);
-    let said = said
-        .map_err(|(field, problem)| cannot(format!("its record cannot be read back: {field}: {problem}")))?;
+    // Decoded before the write: an undecodable record could not be deployed.
+    let decoded = read::deployment(deployment.lease.clone(), spec);
+    let decoded = decoded
+        .map_err(|(field, problem)| cannot(format!("cannot decode its record: {field}: {problem}")))?;
     let patch = json_patch::diff(
-        &Meant::json(&said).map_err(cannot)?,
-        &Meant::json(deployment).map_err(cannot)?,
+        &Covered::json(&decoded).map_err(cannot)?,
+        &Covered::json(deployment).map_err(cannot)?,
     );
     let extra = Extra {
         spec: hash(spec),
@@ -70,54 +70,53 @@ pub(super) fn write(deployment: &WorkloadSpec, spec: &ManifestSpec) -> Result<St
     let text = serde_json::to_string(&extra).map_err(|e| cannot(e.to_string()))?;
     if text.len() > MAX_EXTRA_BYTES {
         return Err(cannot(format!(
-            "what its record cannot hold has {} bytes and may have {MAX_EXTRA_BYTES}; declare fewer hostnames",
+            "{} bytes of additional values exceed the limit of {MAX_EXTRA_BYTES} bytes; declare fewer hostnames",
             text.len()
         )));
     }
     Ok(text)
 }
 
-/// What was meant, from what the spec says and the annotation; and what of the annotation was ignored.
-pub(super) fn read(said: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (WorkloadSpec, Vec<String>) {
+/// Returns the original deployment, from the decoded spec and the annotation, and the ignored parts of the annotation.
+pub(super) fn read(decoded: WorkloadSpec, spec: &ManifestSpec, text: &str) -> (WorkloadSpec, Vec<String>) {
     let extra: Extra = match serde_json::from_str(text) {
         Ok(extra) => extra,
-        // Ignored and not refused: the spec alone says what runs.
+        // Not an error: the spec alone determines what runs.
         Err(error) => {
             return (
-                said,
-                vec![format!(
-                    "the annotation is ignored, it is no record of ours: {error}"
-                )],
+                decoded,
+                vec![format!("annotation ignored: cannot decode: {error}")],
             );
         }
     };
     if extra.spec != hash(spec) {
-        let remark = "the spec was changed by another writer and wins over the annotation".to_owned();
-        return (changed(said, extra), vec![remark]);
+        let remark =
+            "the spec was changed by another client and takes precedence over the annotation".to_owned();
+        return (changed(decoded, extra), vec![remark]);
     }
-    match meant(&said, &extra.patch) {
-        Ok(meant) => {
+    match covered(&decoded, &extra.patch) {
+        Ok(covered) => {
             let deployment = WorkloadSpec {
-                group: meant.group,
-                params: meant.params,
+                group: covered.group,
+                params: covered.params,
                 hostnames: extra.hostnames,
                 ips: extra.ips,
                 epoch: extra.epoch,
-                ..said
+                ..decoded
             };
             (with_passwords(deployment, spec), Vec::new())
         }
         Err(error) => {
-            let remark = format!("the patch in the annotation is ignored: {error}");
-            (changed(said, extra), vec![remark])
+            let remark = format!("patch in the annotation ignored: {error}");
+            (changed(decoded, extra), vec![remark])
         }
     }
 }
 
-/// The spec as it is, with the hostnames that still lead somewhere.
-fn changed(said: WorkloadSpec, extra: Extra) -> WorkloadSpec {
+/// Returns the decoded spec with those hostnames that still match an exposed port.
+fn changed(decoded: WorkloadSpec, extra: Extra) -> WorkloadSpec {
     let leads = |name: &HostnameDeclaration| {
-        let mut services = said.group.services.iter();
+        let mut services = decoded.group.services.iter();
         services.any(|service| {
             let mut ports = service.expose.iter().map(|e| e.effective_external_port());
             service.name == name.service && ports.any(|port| port == name.external_port)
@@ -132,17 +131,17 @@ fn changed(said: WorkloadSpec, extra: Extra) -> WorkloadSpec {
     WorkloadSpec {
         hostnames,
         epoch: extra.epoch,
-        ..said
+        ..decoded
     }
 }
 
-fn meant(said: &WorkloadSpec, patch: &Patch) -> Result<Meant, String> {
-    let mut value = Meant::json(said)?;
+fn covered(decoded: &WorkloadSpec, patch: &Patch) -> Result<Covered, String> {
+    let mut value = Covered::json(decoded)?;
     json_patch::patch(&mut value, patch).map_err(|e| e.to_string())?;
     serde_json::from_value(value).map_err(|e| e.to_string())
 }
 
-/// Passwords that stand in the spec in clear.
+/// Adds plain-text passwords of the spec.
 fn with_passwords(deployment: WorkloadSpec, spec: &ManifestSpec) -> WorkloadSpec {
     let logins = spec.group.services.iter().filter_map(|service| {
         let login = service.credentials.as_ref()?;
@@ -156,14 +155,14 @@ fn with_passwords(deployment: WorkloadSpec, spec: &ManifestSpec) -> WorkloadSpec
     }
 }
 
-/// The epoch of an annotation; 0 where it makes no sense.
+/// Returns the epoch in an annotation, or 0 if the annotation is invalid.
 pub(super) fn epoch(text: &str) -> u64 {
     serde_json::from_str::<Extra>(text).map_or(0, |extra| extra.epoch)
 }
 
-/// Hash of a spec without its passwords.
+/// Returns the hash of a spec without its passwords.
 fn hash(spec: &ManifestSpec) -> String {
-    // Without them it is the same hash whether the operator keeps passwords in clear or not.
+    // The hash must not depend on whether passwords are stored in plain text.
     let mut spec = spec.clone();
     for service in &mut spec.group.services {
         if let Some(login) = &mut service.credentials {

@@ -1,15 +1,15 @@
-//! Registry passwords of a group, apart from everything else.
+//! Registry passwords of a group, which are stored separately.
 
 use akash_provider_core::manifest::{Credentials, Group, Service};
 use std::collections::BTreeMap;
 
-/// Key of a login that stands among a service's params.
+/// Returns the key of the login in the params of a service.
 fn params_key(service: &str) -> String {
-    // A service has no dot in its name, so this is the key of no other service.
+    // The names of services have no dot, so the key is unique.
     format!("{service}.params")
 }
 
-/// Every registry password of a group that is not empty, by a key that is a key of a Secret too.
+/// Returns the non-empty registry passwords of a group. The keys are valid keys of a Secret.
 #[must_use]
 pub fn passwords(group: &Group) -> BTreeMap<String, String> {
     let logins = group.services.iter().flat_map(|service| {
@@ -29,7 +29,7 @@ pub fn passwords(group: &Group) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Sets the registry passwords whose keys are given; the others stay as they are.
+/// Sets the registry passwords with the given keys. The others remain unchanged.
 pub fn restore_passwords(group: &mut Group, passwords: &BTreeMap<String, String>) {
     for service in &mut group.services {
         for (key, login) in logins(service) {
@@ -40,7 +40,7 @@ pub fn restore_passwords(group: &mut Group, passwords: &BTreeMap<String, String>
     }
 }
 
-/// Takes every registry password out of a group.
+/// Removes all registry passwords from a group.
 pub(super) fn clear_passwords(group: &mut Group) {
     for service in &mut group.services {
         for (_, login) in logins(service) {

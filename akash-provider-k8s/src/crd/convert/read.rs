@@ -1,4 +1,4 @@
-//! What a spec says.
+//! Decoding of a Manifest spec.
 
 use crate::crd::{
     ManifestAttribute, ManifestExpose, ManifestHttpOptions, ManifestLeaseId, ManifestResources,
@@ -19,7 +19,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A field and what is wrong with it.
+/// Field and its problem.
 type Fault = (String, String);
 
 pub(super) fn lease(id: &ManifestLeaseId) -> Result<LeaseId, Fault> {
@@ -38,11 +38,11 @@ pub(super) fn lease(id: &ManifestLeaseId) -> Result<LeaseId, Fault> {
     })
 }
 
-/// The deployment of a spec alone.
+/// Decodes the deployment of a spec, without the annotation.
 pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<WorkloadSpec, Fault> {
     if spec.group.services.is_empty() {
-        // Read as it stands it would take down everything that runs.
-        let problem = "there is none, and every lease runs at least one service";
+        // An empty group would delete all running workloads.
+        let problem = "empty; a lease has at least one service";
         return Err(("spec.group.services".to_owned(), problem.to_owned()));
     }
     let mut params = BTreeMap::new();
@@ -57,7 +57,7 @@ pub(super) fn deployment(lease: LeaseId, spec: &ManifestSpec) -> Result<Workload
         services,
     };
     Ok(WorkloadSpec {
-        // The spec has no list of them: they follow from its exposes.
+        // The spec has no list of addresses: they result from its exposed ports.
         ips: ips_wanted(&group, &lease),
         lease,
         group: Arc::new(group),
@@ -114,12 +114,12 @@ fn resources(at: &str, resources: &ManifestResources, expose: &[ServiceExpose]) 
             units: resources.gpu.units.into(),
             attributes: attributes(resources.gpu.attributes.as_ref()),
         },
-        // The spec leaves them out: they follow from what everybody may reach.
+        // The spec has no endpoints: they result from its global ports.
         endpoints: expose.iter().filter(|e| e.global).flat_map(endpoints).collect(),
     })
 }
 
-/// The endpoints a global expose uses.
+/// Returns the endpoints of a global port.
 fn endpoints(expose: &ServiceExpose) -> impl Iterator<Item = Endpoint> {
     let kind = if expose.is_ingress() {
         EndpointKind::SharedHttp
@@ -149,7 +149,7 @@ fn expose(at: &str, expose: &ManifestExpose) -> Result<ServiceExpose, Fault> {
         let beyond = |_| {
             (
                 format!("{at}.{field}"),
-                format!("{port} is no port; they end at {}", u16::MAX),
+                format!("invalid port {port}; the maximum is {}", u16::MAX),
             )
         };
         u16::try_from(port).map_err(beyond)
@@ -160,7 +160,7 @@ fn expose(at: &str, expose: &ManifestExpose) -> Result<ServiceExpose, Fault> {
         other => {
             return Err((
                 format!("{at}.proto"),
-                format!("`{other}` is neither `TCP` nor `UDP`"),
+                format!("invalid protocol `{other}`; expected `TCP` or `UDP`"),
             ));
         }
     };
@@ -185,7 +185,7 @@ fn http_options(options: &ManifestHttpOptions) -> HttpOptions {
         next_tries: options.next_tries,
         next_timeout: options.next_timeout,
         next_cases: options.next_cases.clone(),
-        // The spec has no field for it; our annotation says it.
+        // The spec has no field for the size; the annotation stores it.
         proxy_buffer_size: 0,
     }
 }

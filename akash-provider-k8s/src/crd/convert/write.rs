@@ -1,4 +1,4 @@
-//! What a spec can say of a deployment.
+//! Encoding of a deployment as a Manifest spec.
 
 use crate::crd::{
     ManifestAttribute, ManifestCredentials, ManifestExpose, ManifestGroup, ManifestHttpOptions,
@@ -27,13 +27,13 @@ pub(super) fn spec(deployment: &WorkloadSpec) -> Result<ManifestSpec, Refusal> {
     })
 }
 
-/// The object as it is sent has room in the API server's store.
+/// Returns an error if the encoded object is too large for the API server.
 pub(super) fn small_enough(manifest: &crate::crd::Manifest) -> Result<(), Refusal> {
-    // What cannot be encoded cannot be kept either.
+    // An object that cannot be encoded cannot be stored.
     let bytes = serde_json::to_vec(manifest).map_or(usize::MAX, |json| json.len());
     if bytes > MAX_OBJECT_BYTES {
         let problem = format!(
-            "its record has {bytes} bytes and Kubernetes keeps {MAX_OBJECT_BYTES}; put large texts into the images"
+            "the record has {bytes} bytes, more than the limit of {MAX_OBJECT_BYTES}; move large texts into the images"
         );
         return Err(Refusal::new("", "manifest", problem));
     }
@@ -79,11 +79,11 @@ fn resources(service: &Service) -> Result<ManifestResources, Refusal> {
             Refusal::new(
                 &service.name,
                 field,
-                format!("{units} units; a record holds {}", u32::MAX),
+                format!("{units} units exceed the maximum of {}", u32::MAX),
             )
         };
         Ok::<_, Refusal>(ManifestUnits {
-            // The network's field has 32 bits, an order's amount may have more.
+            // The field has 32 bits, but the amount of an order has 64.
             units: u32::try_from(units).map_err(too_many)?,
             attributes: attributes(list),
         })
@@ -175,7 +175,7 @@ fn scheduler_params(params: &SchedulerParams) -> ManifestSchedulerParams {
     }
 }
 
-/// An empty list is left out, as the Go provider does.
+/// Returns `None` for an empty list, like the Go provider.
 fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
     (!list.is_empty()).then_some(list)
 }

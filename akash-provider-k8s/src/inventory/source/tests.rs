@@ -33,7 +33,7 @@ impl World {
         let node = json!({"metadata": {"name": name, "labels": {"akash.network": "true"}}});
         let facts = NodeFacts::from_object(&serde_json::from_value(node).unwrap()).unwrap();
         let key = Key::new("", name);
-        self.shared.apply([Change::Set(key, Fact::Node(facts))]);
+        self.shared.apply([Change::Set(key, ObjectFacts::Node(facts))]);
     }
 
     fn listed(&self, kinds: &[Kind]) {
@@ -214,12 +214,16 @@ async fn repeated_list_keeps_its_objects_and_removes_the_others() {
     }))
     .unwrap();
     let settings = Settings::new(PROVIDER.parse().unwrap());
-    let read = move |m: &DynamicObject| LeaseFacts::from_object(m, &settings).unwrap().map(Fact::Lease);
+    let read = move |m: &DynamicObject| {
+        LeaseFacts::from_object(m, &settings)
+            .unwrap()
+            .map(ObjectFacts::Lease)
+    };
     let mut leases = CountSink::new(Kind::Lease, &world.shared, Box::new(read));
     let mut pods = CountSink::new(
         Kind::Pod,
         &world.shared,
-        Box::new(|p| PodFacts::from_object(p).map(Fact::Pod)),
+        Box::new(|p| PodFacts::from_object(p).map(ObjectFacts::Pod)),
     );
     for times in 0..2 {
         leases.begin();
@@ -296,7 +300,7 @@ async fn whole() -> (WholeInventory, AbortOnDropHandle<()>) {
             "status": {"allocatable": {"cpu": "8"}, "conditions": [{"type": "Ready", "status": "True"}]},
         });
         let facts = NodeFacts::from_object(&serde_json::from_value(node).unwrap()).unwrap();
-        shared.apply([Change::Set(Key::new("", name), Fact::Node(facts))]);
+        shared.apply([Change::Set(Key::new("", name), ObjectFacts::Node(facts))]);
     }
     pod(&shared, "1");
     for kind in Kind::ALL {
@@ -313,7 +317,7 @@ fn pod(shared: &Shared, cpu: &str) {
         "spec": {"nodeName": "n1", "containers": [{"name": "web", "resources": {"requests": {"cpu": cpu}}}]},
     });
     let facts = PodFacts::from_object(&serde_json::from_value(pod).unwrap()).unwrap();
-    shared.apply([Change::Set(Key::new("ns", "web-0"), Fact::Pod(facts))]);
+    shared.apply([Change::Set(Key::new("ns", "web-0"), ObjectFacts::Pod(facts))]);
 }
 
 /// Returns the free CPU of the first node.

@@ -14,7 +14,7 @@ impl Tally {
             dirty.words |= self.count_storage();
         }
         if dirty.words {
-            self.ignored = Arc::new(self.words());
+            self.ignored = Arc::new(self.reasons());
         }
         for namespace in &dirty.spaces {
             match self.spaces.get(namespace).and_then(super::Space::placement) {

@@ -36,7 +36,7 @@ fn node(name: &str, change: impl FnOnce(&mut Value)) -> Change {
     let object: Node = read(object);
     Change::Set(
         Key::new("", name),
-        Fact::Node(NodeFacts::from_object(&object).unwrap()),
+        ObjectFacts::Node(NodeFacts::from_object(&object).unwrap()),
     )
 }
 
@@ -54,7 +54,7 @@ fn pod(namespace: &str, name: &str, node: &str, cpu: &str, change: impl FnOnce(&
     let object: Pod = read(object);
     let key = Key::new(namespace, name);
     match PodFacts::from_object(&object) {
-        Some(facts) => Change::Set(key, Fact::Pod(facts)),
+        Some(facts) => Change::Set(key, ObjectFacts::Pod(facts)),
         None => Change::Gone(Kind::Pod, key, object.metadata.uid.map(Into::into)),
     }
 }
@@ -73,14 +73,17 @@ fn lease(dseq: u64, unit: u32) -> Change {
         },
     }));
     let facts = LeaseFacts::from_object(&manifest, &Settings::new(PROVIDER.parse().unwrap()));
-    Change::Set(Key::new("", &name), Fact::Lease(facts.unwrap().unwrap()))
+    Change::Set(Key::new("", &name), ObjectFacts::Lease(facts.unwrap().unwrap()))
 }
 
 fn class(name: &str, provisioner: &str, offered: bool) -> Change {
     let object: StorageClass = read(json!({
         "metadata": {"name": name, "labels": {"akash.network": offered.to_string()}}, "provisioner": provisioner,
     }));
-    Change::Set(Key::new("", name), Fact::Class(ClassFacts::from_object(&object)))
+    Change::Set(
+        Key::new("", name),
+        ObjectFacts::Class(ClassFacts::from_object(&object)),
+    )
 }
 
 fn volume(name: &str, class: &str, gib: u32, claim: &str, node: &str) -> Change {
@@ -96,7 +99,7 @@ fn volume(name: &str, class: &str, gib: u32, claim: &str, node: &str) -> Change 
     }));
     Change::Set(
         Key::new("", name),
-        Fact::Volume(VolumeFacts::from_object(&object).unwrap()),
+        ObjectFacts::Volume(VolumeFacts::from_object(&object).unwrap()),
     )
 }
 
@@ -296,7 +299,7 @@ fn resources_that_are_not_offered_are_reported() {
         class("manual", "kubernetes.io/no-provisioner", true),
         Change::Set(
             Key::new("", "bad"),
-            Fact::BadLease("Manifest `bad`: invalid spec".to_owned()),
+            ObjectFacts::BadLease("Manifest `bad`: invalid spec".to_owned()),
         ),
     ]);
     tally.trouble(Kind::Capacity, Some("forbidden".to_owned()));
@@ -451,7 +454,7 @@ proptest! {
     }
 }
 
-fn tally_of(objects: &BTreeMap<(Kind, Key), Fact>) -> Tally {
+fn tally_of(objects: &BTreeMap<(Kind, Key), ObjectFacts>) -> Tally {
     tally(
         objects
             .iter()
@@ -470,7 +473,7 @@ fn pods_of_a_node_share_the_string_of_its_name() {
         let facts = PodFacts::from_object(&object.unwrap()).unwrap();
         tally.apply(Change::Set(
             Key::new("ns", &format!("p{number}")),
-            Fact::Pod(facts),
+            ObjectFacts::Pod(facts),
         ));
     }
     let (name, _) = tally.nodes.first_key_value().unwrap();

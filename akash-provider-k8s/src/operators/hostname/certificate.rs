@@ -1,7 +1,7 @@
 //! Certificate of cert-manager for a hostname, and its reported status.
 
 use super::facts::Host;
-use super::sort::Sort;
+use super::object_kind::ObjectKind;
 use crate::apply::hash;
 use crate::labels;
 use akash_provider_core::manifest::{MAX_HOSTNAME, without_star};
@@ -40,7 +40,7 @@ pub struct CertificateState {
 /// Renders the Certificate of a hostname, with the name of its route.
 #[must_use]
 pub fn render(name: &str, host: &Host, issuer: &Issuer) -> Value {
-    let resource = Sort::Certificate.resource();
+    let resource = ObjectKind::Certificate.resource();
     let mut all = labels::lease(&host.lease);
     all.insert(labels::MANAGED.to_owned(), "true".to_owned());
     json!({
@@ -63,7 +63,7 @@ pub fn secret(name: &str) -> String {
     if PREFIX.len() + object.len() <= MAX_HOSTNAME {
         return format!("{PREFIX}{object}");
     }
-    format!("{PREFIX}{}", hash::of(&json!(object)))
+    format!("{PREFIX}{}", hash::hash_value(&json!(object)))
 }
 
 /// Returns the reported status of this generation of an object.

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MAX_TRIES: u32 = 100;
 
 /// Decoded record, or the reason why it is invalid.
-pub type Fact<T> = Result<T, String>;
+pub type DecodedRecord<T> = Result<T, String>;
 
 /// Declaration of a hostname.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -66,7 +66,7 @@ impl Exposes {
 ///
 /// # Errors
 /// Returns why the record is invalid, in at most 300 characters.
-pub fn host(object: &DynamicObject) -> Fact<Host> {
+pub fn host(object: &DynamicObject) -> DecodedRecord<Host> {
     read_host(object).map_err(cut)
 }
 
@@ -74,11 +74,11 @@ pub fn host(object: &DynamicObject) -> Fact<Host> {
 ///
 /// # Errors
 /// Returns why the record is invalid, as [`host`] does.
-pub fn manifest(object: &DynamicObject) -> Fact<Exposes> {
+pub fn manifest(object: &DynamicObject) -> DecodedRecord<Exposes> {
     read_manifest(object).map_err(cut)
 }
 
-fn read_host(object: &DynamicObject) -> Fact<Host> {
+fn read_host(object: &DynamicObject) -> DecodedRecord<Host> {
     let host: ProviderHost = typed("ProviderHost", object)?;
     let name = object.metadata.name.as_deref().unwrap_or_default();
     let spec = &host.spec;
@@ -114,7 +114,7 @@ fn read_host(object: &DynamicObject) -> Fact<Host> {
     })
 }
 
-fn read_manifest(object: &DynamicObject) -> Fact<Exposes> {
+fn read_manifest(object: &DynamicObject) -> DecodedRecord<Exposes> {
     let manifest: Manifest = typed("Manifest", object)?;
     let recorded = from_manifest(&manifest).map_err(|bad| bad.to_string())?;
     Ok(Exposes {
@@ -153,7 +153,7 @@ fn bounded(options: &HttpOptions) -> HttpOptions {
     }
 }
 
-fn typed<K: DeserializeOwned>(kind: &str, object: &DynamicObject) -> Fact<K> {
+fn typed<K: DeserializeOwned>(kind: &str, object: &DynamicObject) -> DecodedRecord<K> {
     let value = serde_json::to_value(object).map_err(|error| error.to_string())?;
     decode(kind, &value).map_err(|bad| bad.to_string())
 }

@@ -4,7 +4,7 @@
 //! numbers and values of a closed list: see [`super::facts`].
 
 use super::facts::Host;
-use super::sort::Sort;
+use super::object_kind::ObjectKind;
 use crate::labels;
 use crate::objects::{effective, next_cases};
 use akash_provider_core::manifest::{HttpOptions, without_star};
@@ -17,7 +17,7 @@ const LARGE_BUFFER: u32 = 65_536;
 /// `k` or `m`.
 #[must_use]
 pub fn render(name: &str, host: &Host, options: &HttpOptions, buffer_size: &str) -> Value {
-    let resource = Sort::Filter.resource();
+    let resource = ObjectKind::Filter.resource();
     let mut all = labels::lease(&host.lease);
     all.insert(labels::MANAGED.to_owned(), "true".to_owned());
     json!({
@@ -32,7 +32,7 @@ pub fn render(name: &str, host: &Host, options: &HttpOptions, buffer_size: &str)
 /// Renders the reference of a route to its filter.
 #[must_use]
 pub fn reference(name: &str) -> Value {
-    let resource = Sort::Filter.resource();
+    let resource = ObjectKind::Filter.resource();
     json!({
         "type": "ExtensionRef",
         "extensionRef": {"group": resource.group, "kind": resource.kind, "name": without_star(name)},

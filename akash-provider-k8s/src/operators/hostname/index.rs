@@ -12,10 +12,10 @@ mod tables;
 mod wanted;
 
 use super::certificate::Issuer;
-use super::facts::{Exposes, Fact, Host};
+use super::facts::{DecodedRecord, Exposes, Host};
 use super::live::{Acceptance, LiveObject};
+use super::object_kind::ObjectKind;
 use super::route::Mode;
-use super::sort::Sort;
 use crate::operators::change::changed;
 use crate::operators::guard::MissingRecord;
 use akash_provider_core::engine::hostnames::HostnameLedger;
@@ -31,21 +31,21 @@ pub use crate::operators::change::Change;
 /// Hostname or namespace, as in the metadata of an object.
 type Name = String;
 /// Namespace and hostname of an object.
-pub type Place = (Name, Name);
+pub type ObjectKey = (Name, Name);
 
 /// Change from a watch or from the writer.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub enum Event {
     /// Change of ProviderHosts, by hostname.
-    Hosts(Change<Name, Fact<Host>>),
+    Hosts(Change<Name, DecodedRecord<Host>>),
     /// Change of Manifests, by the namespace of their lease.
-    Manifests(Change<Name, Fact<Exposes>>),
+    Manifests(Change<Name, DecodedRecord<Exposes>>),
     /// Change of the objects of a kind, by namespace and hostname.
-    Objects(Sort, Change<Place, LiveObject>),
+    Objects(ObjectKind, Change<ObjectKey, LiveObject>),
     /// The cluster does not serve this kind.
-    Absent(Sort),
+    Absent(ObjectKind),
     /// The writer deleted the object with this kind, place and UID.
-    Deleted(Sort, Place, String),
+    Deleted(ObjectKind, ObjectKey, String),
 }
 
 /// Objects to create for hostnames.
@@ -83,9 +83,9 @@ impl From<Mode> for Plan {
 #[derive(Debug, Clone)]
 pub struct Index {
     plan: Plan,
-    hosts: Option<BTreeMap<Name, Fact<Host>>>,
-    manifests: Option<BTreeMap<Name, Fact<Exposes>>>,
-    objects: BTreeMap<Sort, Table>,
+    hosts: Option<BTreeMap<Name, DecodedRecord<Host>>>,
+    manifests: Option<BTreeMap<Name, DecodedRecord<Exposes>>>,
+    objects: BTreeMap<ObjectKind, Table>,
     /// Providers that have, or had, records here.
     providers: BTreeSet<Address>,
     /// Hostnames with a record that was removed after the start.
@@ -116,7 +116,7 @@ pub struct Work {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
     /// Kind of the object.
-    pub sort: Sort,
+    pub sort: ObjectKind,
     /// Namespace of the lease and of the object.
     pub namespace: Name,
     /// Complete object to apply.
@@ -135,7 +135,7 @@ pub struct Write {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delete {
     /// Kind of the object.
-    pub sort: Sort,
+    pub sort: ObjectKind,
     /// Namespace of the object.
     pub namespace: Name,
     /// UID of the object.
@@ -165,7 +165,7 @@ impl Index {
             plan: plan.into(),
             hosts: None,
             manifests: None,
-            objects: Sort::ALL.map(|sort| (sort, Table::default())).into(),
+            objects: ObjectKind::ALL.map(|sort| (sort, Table::default())).into(),
             providers: BTreeSet::new(),
             removed: BTreeSet::new(),
         }
@@ -243,7 +243,11 @@ impl Index {
     /// Returns true for a hostname that is declared or has an object.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        self.host(name).is_some() || self.objects.values().any(|table| table.of(name).next().is_some())
+        self.host(name).is_some()
+            || self
+                .objects
+                .values()
+                .any(|table| table.objects_of(name).next().is_some())
     }
 
     /// Returns the number of records, valid or not.
@@ -254,7 +258,7 @@ impl Index {
 
     /// Returns the declaration of a hostname.
     #[must_use]
-    pub fn host(&self, name: &str) -> Option<&Fact<Host>> {
+    pub fn host(&self, name: &str) -> Option<&DecodedRecord<Host>> {
         self.hosts.as_ref()?.get(name)
     }
 
@@ -266,13 +270,13 @@ impl Index {
 
     /// Returns an object of a hostname in a namespace.
     #[must_use]
-    pub fn live(&self, sort: Sort, name: &str, namespace: &str) -> Option<&LiveObject> {
+    pub fn live(&self, sort: ObjectKind, name: &str, namespace: &str) -> Option<&LiveObject> {
         self.table(sort).get(name, namespace)
     }
 
     /// Returns the namespaces with a deletable route of the other mode.
     pub fn other_routes(&self, name: &str) -> impl Iterator<Item = &Name> {
-        let routes = self.table(self.mode().other()).of(name);
+        let routes = self.table(self.mode().other()).objects_of(name);
         let ours = routes.filter(|(namespace, live)| self.is_ours(namespace, live));
         ours.map(|(namespace, _)| namespace)
     }
@@ -283,7 +287,7 @@ impl Index {
         if !self.mode().has_filters() {
             return None;
         }
-        match (self.table(Sort::Filter), self.live(Sort::Filter, name, namespace)) {
+        match (self.table(ObjectKind::Filter), self.live(ObjectKind::Filter, name, namespace)) {
             (Table::Absent, _) => Some("the cluster does not serve SnippetsFilters; the limits of the proxy apply".to_owned()),
             (Table::Unknown, _) => Some("the list of SnippetsFilters is pending".to_owned()),
             (_, None) => Some("the SnippetsFilter is not written yet".to_owned()),
@@ -376,7 +380,7 @@ impl Index {
             } else if is_settled && !self.plan.keep_other_routes {
                 match serves {
                     Some(Acceptance::Yes) => work.deletes.push(gone),
-                    Some(Acceptance::Unknown) if sort == Sort::HttpRoute => work.held.push(gone),
+                    Some(Acceptance::Unknown) if sort == ObjectKind::HttpRoute => work.held.push(gone),
                     _ => {}
                 }
             }
@@ -391,7 +395,14 @@ impl Index {
     }
 
     /// Returns true for an object that no route references any more.
-    fn is_left_over(&self, sort: Sort, name: &str, place: &str, is_here: bool, is_settled: bool) -> bool {
+    fn is_left_over(
+        &self,
+        sort: ObjectKind,
+        name: &str,
+        place: &str,
+        is_here: bool,
+        is_settled: bool,
+    ) -> bool {
         let is_wanted = is_here && self.plan.wants(sort);
         match self.live(sort.route(), name, place) {
             None => !is_wanted,
@@ -414,27 +425,27 @@ impl Index {
         })
     }
 
-    fn table(&self, sort: Sort) -> &Table {
+    fn table(&self, sort: ObjectKind) -> &Table {
         // The map holds all kinds from the start.
         self.objects.get(&sort).unwrap_or(&Table::Unknown)
     }
 
     /// Returns all objects of a hostname, routes first.
-    fn objects_of(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &LiveObject)> {
+    fn objects_of(&self, name: &str) -> impl Iterator<Item = (ObjectKind, &Name, &LiveObject)> {
         let of = |sort| {
             self.table(sort)
-                .of(name)
+                .objects_of(name)
                 .map(move |(place, live)| (sort, place, live))
         };
-        Sort::ALL.into_iter().flat_map(of)
+        ObjectKind::ALL.into_iter().flat_map(of)
     }
 
-    fn routes_of(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &LiveObject)> {
+    fn routes_of(&self, name: &str) -> impl Iterator<Item = (ObjectKind, &Name, &LiveObject)> {
         self.objects_of(name).filter(|(sort, ..)| sort.is_route())
     }
 
     /// Returns the objects of a hostname that the operator may delete.
-    fn ours(&self, name: &str) -> impl Iterator<Item = (Sort, &Name, &LiveObject)> {
+    fn ours(&self, name: &str) -> impl Iterator<Item = (ObjectKind, &Name, &LiveObject)> {
         self.objects_of(name)
             .filter(|(_, place, live)| self.is_ours(place, live) && !live.is_going)
     }
@@ -444,7 +455,7 @@ impl Index {
         lease.is_some_and(|lease| self.providers.contains(&lease.provider) && lease.namespace() == namespace)
     }
 
-    fn apply_hosts(&mut self, change: Change<Name, Fact<Host>>) -> BTreeSet<Name> {
+    fn apply_hosts(&mut self, change: Change<Name, DecodedRecord<Host>>) -> BTreeSet<Name> {
         let facts = change.values().filter_map(|fact| fact.as_ref().ok());
         let providers: Vec<_> = facts.map(|host| host.lease.provider.clone()).collect();
         // Providers are never removed: the last record of a provider may be deleted before its routes.
@@ -466,7 +477,7 @@ impl Index {
         self.removed.retain(|name| names.contains(name));
     }
 
-    fn apply_manifests(&mut self, change: Change<Name, Fact<Exposes>>) -> BTreeSet<Name> {
+    fn apply_manifests(&mut self, change: Change<Name, DecodedRecord<Exposes>>) -> BTreeSet<Name> {
         let facts = change.values().filter_map(|fact| fact.as_ref().ok());
         let providers: Vec<_> = facts.map(|exposes| exposes.lease.provider.clone()).collect();
         self.providers.extend(providers);
@@ -477,7 +488,7 @@ impl Index {
         of_them.map(|(name, _)| name.clone()).collect()
     }
 
-    fn apply_objects(&mut self, sort: Sort, change: Change<Place, LiveObject>) -> BTreeSet<Name> {
+    fn apply_objects(&mut self, sort: ObjectKind, change: Change<ObjectKey, LiveObject>) -> BTreeSet<Name> {
         let table = self.objects.entry(sort).or_default();
         let was_known = table.is_known();
         let touched = table.apply(change);
@@ -499,7 +510,7 @@ const fn host_owner(host: &Host) -> &Address {
     &host.lease.order.group.deployment.owner
 }
 
-fn delete(sort: Sort, namespace: &str, live: &LiveObject) -> Delete {
+fn delete(sort: ObjectKind, namespace: &str, live: &LiveObject) -> Delete {
     Delete {
         sort,
         namespace: namespace.to_owned(),

@@ -2,9 +2,9 @@
 
 use super::certificate::{self, CertificateState};
 use super::filter;
+use super::object_kind::ObjectKind;
 use super::proxy_address::ProxyAddress;
 use super::route::{self, Mode};
-use super::sort::Sort;
 use crate::apply::subset::{self, Lists};
 use crate::labels;
 use crate::operators::change::version_of;
@@ -63,17 +63,17 @@ pub struct Difference {
 impl LiveObject {
     /// Creates the value from an object of the API server.
     #[must_use]
-    pub fn new(object: &DynamicObject, sort: Sort, mode: &Mode) -> Self {
+    pub fn new(object: &DynamicObject, sort: ObjectKind, mode: &Mode) -> Self {
         let spec = object.data.get("spec").cloned().unwrap_or_default();
         let (status, generation) = (object.data.get("status"), object.metadata.generation.unwrap_or(0));
-        let certificate = (sort == Sort::Certificate).then(|| certificate::state(status, generation));
+        let certificate = (sort == ObjectKind::Certificate).then(|| certificate::state(status, generation));
         let accepted = match sort {
-            Sort::Ingress => of_ingress(status),
-            Sort::HttpRoute => of_route(object, status, generation, mode),
-            Sort::Filter => of_filter(status, generation),
-            Sort::Certificate => of_certificate(certificate.as_ref()),
+            ObjectKind::Ingress => of_ingress(status),
+            ObjectKind::HttpRoute => of_route(object, status, generation, mode),
+            ObjectKind::Filter => of_filter(status, generation),
+            ObjectKind::Certificate => of_certificate(certificate.as_ref()),
         };
-        let entrance = (sort == Sort::Ingress)
+        let entrance = (sort == ObjectKind::Ingress)
             .then(|| ProxyAddress::from_ingress(status))
             .flatten();
         Self {
@@ -141,7 +141,7 @@ impl LiveObject {
 
     /// Returns true if a route references the filter or the certificate of its hostname.
     #[must_use]
-    pub fn refers_to(&self, sort: Sort, name: &str) -> bool {
+    pub fn refers_to(&self, sort: ObjectKind, name: &str) -> bool {
         refers(&self.body, sort, name)
     }
 
@@ -182,10 +182,10 @@ impl LiveObject {
         }
         let name = hostname_of(wanted)?;
         let too_much = |sort| refers(&self.body, sort, name) && !refers(wanted, sort, name);
-        if too_much(Sort::Filter) {
+        if too_much(ObjectKind::Filter) {
             return Some("spec.rules.0.filters".to_owned());
         }
-        too_much(Sort::Certificate).then(|| "spec.tls".to_owned())
+        too_much(ObjectKind::Certificate).then(|| "spec.tls".to_owned())
     }
 }
 
@@ -195,7 +195,7 @@ fn hostname_of(route: &Value) -> Option<&str> {
     name.or_else(|| route.pointer("/spec/hostnames/0"))?.as_str()
 }
 
-fn refers(route: &Value, sort: Sort, name: &str) -> bool {
+fn refers(route: &Value, sort: ObjectKind, name: &str) -> bool {
     let list = |path: &str| {
         route
             .pointer(path)
@@ -204,15 +204,15 @@ fn refers(route: &Value, sort: Sort, name: &str) -> bool {
             .flatten()
     };
     match sort {
-        Sort::Filter => {
+        ObjectKind::Filter => {
             let own = filter::reference(name);
             list("/spec/rules/0/filters").any(|filter| filter.get("extensionRef") == own.get("extensionRef"))
         }
-        Sort::Certificate => {
+        ObjectKind::Certificate => {
             let own = certificate::secret(name);
             list("/spec/tls").any(|tls| tls.get("secretName").and_then(Value::as_str) == Some(&own))
         }
-        Sort::Ingress | Sort::HttpRoute => false,
+        ObjectKind::Ingress | ObjectKind::HttpRoute => false,
     }
 }
 
@@ -307,7 +307,7 @@ mod tests {
             buffer_size: String::new(),
         };
         let object = serde_json::from_value(route).unwrap();
-        LiveObject::new(&object, Sort::HttpRoute, &mode).accepted
+        LiveObject::new(&object, ObjectKind::HttpRoute, &mode).accepted
     }
 
     #[test]

@@ -6,10 +6,10 @@
 
 use super::live::Acceptance;
 use super::note_writer;
+use super::object_kind::ObjectKind;
 use super::proxy_address::ProxyAddress;
 use super::schedule::{self, Budget};
 use super::shared::Shared;
-use super::sort::Sort;
 use crate::hostnames::timestamp;
 use crate::labels;
 use crate::operators::report::cut;
@@ -147,10 +147,10 @@ fn whereabouts(shared: &Shared, name: &str) -> Option<(Option<ProxyAddress>, boo
     let host = index.host(name)?.as_ref().ok()?;
     let route = index.route(name, &host.namespace)?;
     let entrance = match index.mode().sort() {
-        Sort::Ingress => route.entrance,
+        ObjectKind::Ingress => route.entrance,
         _ => from_gateway,
     };
-    Some((entrance, route.refers_to(Sort::Certificate, name)))
+    Some((entrance, route.refers_to(ObjectKind::Certificate, name)))
 }
 
 /// Probes HTTP, and HTTPS if the hostname has a certificate.

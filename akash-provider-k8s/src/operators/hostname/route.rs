@@ -1,7 +1,7 @@
 //! Rendering of the route of a hostname: an Ingress or an HTTPRoute with the annotations of its proxy.
 
 use super::facts::Host;
-use super::sort::Sort;
+use super::object_kind::ObjectKind;
 use super::{certificate, filter};
 use crate::objects::{self, INGRESS_CLASS, ParentRef};
 use akash_provider_core::cluster::HostnameDeclaration;
@@ -89,19 +89,19 @@ pub struct References {
 impl Mode {
     /// Returns the kind of the routes.
     #[must_use]
-    pub const fn sort(&self) -> Sort {
+    pub const fn sort(&self) -> ObjectKind {
         match self {
-            Self::Ingress { .. } => Sort::Ingress,
-            Self::GatewayApi { .. } => Sort::HttpRoute,
+            Self::Ingress { .. } => ObjectKind::Ingress,
+            Self::GatewayApi { .. } => ObjectKind::HttpRoute,
         }
     }
 
     /// Returns the kind of the routes of the other mode.
     #[must_use]
-    pub const fn other(&self) -> Sort {
+    pub const fn other(&self) -> ObjectKind {
         match self {
-            Self::Ingress { .. } => Sort::HttpRoute,
-            Self::GatewayApi { .. } => Sort::Ingress,
+            Self::Ingress { .. } => ObjectKind::HttpRoute,
+            Self::GatewayApi { .. } => ObjectKind::Ingress,
         }
     }
 

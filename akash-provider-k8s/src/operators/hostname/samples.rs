@@ -1,13 +1,13 @@
 //! Test data for probes and proofs: records, routes, and a cluster that stores notes.
 
 use super::facts::{Exposes, Host};
-use super::index::{Change, Event, Place, Plan};
+use super::index::{Change, Event, ObjectKey, Plan};
 use super::live::LiveObject;
 use super::note_writer::NoteWriter;
 use super::notes::Notes;
+use super::object_kind::ObjectKind;
 use super::route::{Mode, References};
 use super::shared::Shared;
-use super::sort::Sort;
 use crate::operators::queue::RetryPolicy;
 use crate::state::Definitions;
 use akash_provider_core::manifest::HttpOptions;
@@ -44,7 +44,7 @@ pub(super) fn host(tenant: u8) -> Host {
 }
 
 /// Returns the desired Ingress of a record, with this address in its status and an optional certificate.
-pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool) -> (Place, LiveObject) {
+pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool) -> (ObjectKey, LiveObject) {
     let mode = Mode::default();
     let refers = References {
         certificate,
@@ -57,11 +57,15 @@ pub(super) fn route(name: &str, host: &Host, ip: Option<&str>, certificate: bool
     object["status"] = json!({"loadBalancer": {"ingress": addresses}});
     let object = serde_json::from_value(object).unwrap();
     let place = (host.namespace.clone(), name.to_owned());
-    (place, LiveObject::new(&object, Sort::Ingress, &mode))
+    (place, LiveObject::new(&object, ObjectKind::Ingress, &mode))
 }
 
 /// Returns the state of an operator after these lists.
-pub(super) fn shared(plan: Plan, hosts: &[(&str, Host)], routes: Vec<(Place, LiveObject)>) -> Arc<Shared> {
+pub(super) fn shared(
+    plan: Plan,
+    hosts: &[(&str, Host)],
+    routes: Vec<(ObjectKey, LiveObject)>,
+) -> Arc<Shared> {
     let shared = Shared::new(
         plan,
         RetryPolicy::default(),
@@ -89,7 +93,7 @@ pub(super) fn shared(plan: Plan, hosts: &[(&str, Host)], routes: Vec<(Place, Liv
     for event in [
         Event::Hosts(hosts),
         Event::Manifests(manifests),
-        Event::Objects(Sort::Ingress, routes),
+        Event::Objects(ObjectKind::Ingress, routes),
     ] {
         shared.state.apply(event);
     }

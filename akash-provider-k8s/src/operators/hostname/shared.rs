@@ -4,8 +4,8 @@
 use super::facts::Host;
 use super::index::{Change, Delete, Event, Index, Plan, Work, Write};
 use super::live::LiveObject;
+use super::object_kind::ObjectKind;
 use super::route_parent::RouteParent;
-use super::sort::Sort;
 use crate::operators::guard::MissingRecord;
 use crate::operators::operator_state::{self, OperatorState};
 use crate::operators::queue::RetryPolicy;
@@ -109,7 +109,7 @@ impl operator_state::Index for Hostnames {
     }
 
     fn absent(watch: &str) -> Option<Event> {
-        let sort = Sort::ALL.into_iter().find(|sort| sort.plural() == watch);
+        let sort = ObjectKind::ALL.into_iter().find(|sort| sort.plural() == watch);
         sort.map(Event::Absent)
     }
 }
@@ -156,7 +156,7 @@ impl Shared {
             handover,
             reached: BTreeMap::new(),
         };
-        let kinds = Sort::ALL.map(Sort::plural);
+        let kinds = ObjectKind::ALL.map(ObjectKind::plural);
         let watches = [HOSTS, MANIFESTS].into_iter().chain(kinds);
         Self {
             state: Arc::new(OperatorState::new(hostnames, patience, watches, definitions)),

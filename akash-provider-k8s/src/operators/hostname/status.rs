@@ -3,9 +3,9 @@
 use super::certificate::CertificateState;
 use super::live::Acceptance;
 use super::notes::Proof;
+use super::object_kind::ObjectKind;
 use super::route_parent::RouteParent;
 use super::shared::{Hostnames, Shared};
-use super::sort::Sort;
 use crate::operators::Hold;
 use crate::operators::operator_state::{Counts, Inner};
 use crate::operators::report::{IgnoredLease, LeaseParts, WatchStatus};
@@ -172,8 +172,8 @@ impl Inner<Hostnames> {
         let place = host
             .filter(|_| live.is_some())
             .map(|host| host.namespace.as_str());
-        let certificate = place.and_then(|place| self.index.live(Sort::Certificate, name, place));
-        let has_issuer = self.index.plan().wants(Sort::Certificate);
+        let certificate = place.and_then(|place| self.index.live(ObjectKind::Certificate, name, place));
+        let has_issuer = self.index.plan().wants(ObjectKind::Certificate);
         let failed = self.queue.failure(name);
         let problem = self.problems.get(name).map(|problem| problem.text.clone());
         HostnameStatus {

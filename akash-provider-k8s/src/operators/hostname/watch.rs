@@ -1,11 +1,11 @@
 //! Watches of records and routes.
 
-use super::facts::{self, Exposes, Fact, Host};
-use super::index::{Event, Place};
+use super::facts::{self, DecodedRecord, Exposes, Host};
+use super::index::{Event, ObjectKey};
 use super::live::LiveObject;
+use super::object_kind::ObjectKind;
 use super::route::Mode;
 use super::shared::{HOSTS, Hostnames, MANIFESTS};
-use super::sort::Sort;
 use crate::crd::{Manifest, ProviderHost};
 use crate::labels;
 use crate::operators::operator_state::OperatorState;
@@ -28,9 +28,9 @@ pub(super) fn start(
 ) -> Vec<AbortOnDropHandle<()>> {
     let records = |resource: ApiResource| Api::namespaced_with(client.clone(), namespace, &resource);
     // Keys are hostnames, also for objects with another name.
-    let hosts: Read<String, Fact<Host>> =
+    let hosts: Read<String, DecodedRecord<Host>> =
         Box::new(move |object| (with_star(&named(object)), facts::host(object)));
-    let manifests: Read<String, Fact<Exposes>> =
+    let manifests: Read<String, DecodedRecord<Exposes>> =
         Box::new(move |object| (named(object), facts::manifest(object)));
     let watched = |key, name| WatchSpec {
         key,
@@ -56,7 +56,7 @@ pub(super) fn start(
             config,
         ),
     ];
-    tasks.extend(Sort::ALL.map(|sort| {
+    tasks.extend(ObjectKind::ALL.map(|sort| {
         let of_objects = WatchSpec {
             key: sort.plural(),
             name: sort.plural(),
@@ -67,7 +67,7 @@ pub(super) fn start(
             reading: Reading::new::<Bookkeeping>(),
         };
         let mode = mode.clone();
-        let read: Read<Place, LiveObject> = Box::new(move |object| {
+        let read: Read<ObjectKey, LiveObject> = Box::new(move |object| {
             let namespace = object.metadata.namespace.clone().unwrap_or_default();
             let place = (namespace, with_star(&named(object)));
             (place, LiveObject::new(object, sort, &mode))

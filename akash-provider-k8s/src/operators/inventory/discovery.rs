@@ -231,7 +231,7 @@ impl Cards {
     }
 
     /// Returns the numbers of cards of a vendor, by device ID.
-    pub fn of(&self, vendor: Vendor) -> impl Iterator<Item = (&str, i64)> {
+    pub fn by_vendor(&self, vendor: Vendor) -> impl Iterator<Item = (&str, i64)> {
         let numbers = self.numbers[vendor as usize].iter();
         numbers.map(|(number, count)| (number.as_str(), *count))
     }
@@ -239,7 +239,7 @@ impl Cards {
     /// Returns the number of cards of a vendor.
     #[must_use]
     pub fn count(&self, vendor: Vendor) -> i64 {
-        let readable: i64 = self.of(vendor).map(|(_, count)| count).sum();
+        let readable: i64 = self.by_vendor(vendor).map(|(_, count)| count).sum();
         readable + self.unreadable(vendor)
     }
 

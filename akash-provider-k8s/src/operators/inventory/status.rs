@@ -4,7 +4,7 @@ use super::discovery::runner::{DiscoveryQueue, DiscoveryStatus, MachineStatus};
 use super::index::Index;
 use super::node::NodeView;
 use super::shared::{LastCount, Shared};
-use super::wanted::{self, Standing};
+use super::wanted::{self, OfferState};
 use crate::operators::operator_state::{Counts, Inner};
 use crate::operators::report::WatchStatus;
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub struct Status {
 #[derive(Debug, Clone, Serialize)]
 pub struct NodeStatus {
     /// State of the node in the offer.
-    pub standing: Standing,
+    pub standing: OfferState,
     /// The labels are in the desired state; false before the initial lists.
     pub is_written: bool,
     /// Properties that no label states, with the reason.

@@ -26,7 +26,7 @@ const KEY_MAX: usize = 63;
 /// State of a node in the offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum OfferState {
     /// The node is offered.
     Offered,
     /// The rules exclude the node; it has no own labels.
@@ -41,7 +41,7 @@ pub enum Standing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DesiredLabels {
     /// State of the node in the offer.
-    pub standing: Standing,
+    pub standing: OfferState,
     /// Own labels, and [`GPU_PRESENT`] if desired.
     pub labels: Labels,
     /// Properties that no label states, with the reason.
@@ -64,17 +64,17 @@ pub fn wanted(
         notes: Vec::new(),
     };
     match wanted.standing {
-        Standing::Excluded => return wanted,
+        OfferState::Excluded => return wanted,
         // The device plugin requires this label: without it, running pods lose their devices.
-        Standing::Cordoned => {
+        OfferState::Cordoned => {
             wanted.labels = kept(node, GPU_PRESENT);
             return wanted;
         }
-        Standing::Unready => {
+        OfferState::Unready => {
             wanted.labels = kept(node, "");
             return wanted;
         }
-        Standing::Offered => {}
+        OfferState::Offered => {}
     }
     wanted.set(labels::MANAGED.to_owned(), "true");
     let offered = rules.classes_of(&node.name);
@@ -91,7 +91,7 @@ pub fn wanted(
 /// Returns true for an offered node with devices of an unknown model.
 pub(super) fn needs_discovery(node: &NodeView, rules: &Rules, list: &Database) -> bool {
     let mut vendors = Vendor::ALL.into_iter().zip(node.devices);
-    standing(node, rules) == Standing::Offered
+    standing(node, rules) == OfferState::Offered
         && vendors.any(|(vendor, devices)| {
             let count = devices.filter(|count| (1..=DEVICES_MAX).contains(count));
             count.is_some_and(|count| {
@@ -103,15 +103,15 @@ pub(super) fn needs_discovery(node: &NodeView, rules: &Rules, list: &Database) -
         })
 }
 
-fn standing(node: &NodeView, rules: &Rules) -> Standing {
+fn standing(node: &NodeView, rules: &Rules) -> OfferState {
     if rules.excludes(&node.name) {
-        Standing::Excluded
+        OfferState::Excluded
     } else if node.is_cordoned {
-        Standing::Cordoned
+        OfferState::Cordoned
     } else if node.is_ready {
-        Standing::Offered
+        OfferState::Offered
     } else {
-        Standing::Unready
+        OfferState::Unready
     }
 }
 

@@ -35,7 +35,7 @@ pub struct InvalidRecord {
 }
 
 /// Decoded record, or its error.
-pub type Fact = Result<LeasedPort, InvalidRecord>;
+pub type DecodedRecord = Result<LeasedPort, InvalidRecord>;
 
 impl LeasedPort {
     /// Returns the Service, as `NAMESPACE/NAME`.
@@ -50,7 +50,7 @@ impl LeasedPort {
 ///
 /// # Errors
 /// Returns why the record is invalid.
-pub fn leased(object: &DynamicObject) -> Fact {
+pub fn leased(object: &DynamicObject) -> DecodedRecord {
     let bad = |problem: String| InvalidRecord {
         problem: cut(problem),
         place: None,
@@ -148,7 +148,7 @@ mod tests {
     const OTHER: &str = "akash1qufa3xzrf34qvwyejkhvnc4psf49fftaw0asmh";
     const PROVIDER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
 
-    fn read(name: &str, change: impl FnOnce(&mut Value)) -> Fact {
+    fn read(name: &str, change: impl FnOnce(&mut Value)) -> DecodedRecord {
         let mut spec = json!({
             "lease_id": {"owner": OWNER, "dseq": "7", "gseq": 1, "oseq": 1, "provider": PROVIDER},
             "service_name": "web", "port": 80, "external_port": 8080,

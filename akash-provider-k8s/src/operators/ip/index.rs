@@ -7,7 +7,7 @@
 //! provider, if the provider has records here, and if the Service is in the namespace of that lease.
 
 use super::balancer::Mode;
-use super::facts::{DeclaredIps, Fact, InvalidRecord, LeasedPort};
+use super::facts::{DeclaredIps, DecodedRecord, InvalidRecord, LeasedPort};
 use super::live::LiveService;
 use super::pool::Pool;
 use crate::operators::change::{Change, changed};
@@ -23,7 +23,7 @@ type Name = String;
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub enum Event {
     /// Change of the records, by name.
-    Records(Change<Name, Fact>),
+    Records(Change<Name, DecodedRecord>),
     /// Change of the Manifests, by name; `None` for a Manifest without a lease.
     Manifests(Change<Name, Option<DeclaredIps>>),
     /// Change of all Services of the cluster, by namespace and name.
@@ -41,7 +41,7 @@ pub enum Event {
 pub struct Index {
     provider: Address,
     mode: Mode,
-    records: Option<BTreeMap<Name, Fact>>,
+    records: Option<BTreeMap<Name, DecodedRecord>>,
     /// Records that declare a Service, by Service.
     claims: BTreeMap<Name, BTreeSet<Name>>,
     manifests: Option<BTreeMap<Name, Option<DeclaredIps>>>,
@@ -346,7 +346,7 @@ impl Index {
 
     /// Returns true if an invalid record may declare this Service.
     fn may_be_declared(&self, place: &str, live: &LiveService) -> bool {
-        let bad = |fact: &Fact| fact.as_ref().err().cloned();
+        let bad = |fact: &DecodedRecord| fact.as_ref().err().cloned();
         let records = self.records.iter().flatten();
         let mut bad = records.filter_map(|(name, fact)| Some((name, bad(fact)?)));
         let seat = live.seat();
@@ -365,13 +365,13 @@ impl Index {
         self.has_records && self.is_of_provider(live) && lies_at_home
     }
 
-    fn apply_records(&mut self, change: Change<Name, Fact>) -> BTreeSet<Name> {
-        let of_us = |fact: &Fact| fact.as_ref().is_ok_and(|l| l.lease.provider == self.provider);
+    fn apply_records(&mut self, change: Change<Name, DecodedRecord>) -> BTreeSet<Name> {
+        let of_us = |fact: &DecodedRecord| fact.as_ref().is_ok_and(|l| l.lease.provider == self.provider);
         let had = self.has_records;
         // Never reset: the last record of a provider may be deleted before its Services.
         self.has_records |= change.values().any(of_us);
         let records = self.records.iter().flatten();
-        let before: BTreeMap<Name, Fact> = match &change {
+        let before: BTreeMap<Name, DecodedRecord> = match &change {
             Change::Listed(_) => records.map(|(k, v)| (k.clone(), v.clone())).collect(),
             Change::Put(name, _) | Change::Gone(name, _) => {
                 let old = self.records.as_ref().and_then(|all| all.get(name)).cloned();
@@ -398,8 +398,8 @@ impl Index {
     }
 
     /// Updates the claims of a record; returns the affected Services.
-    fn claim(&mut self, name: &Name, old: Option<&Fact>) -> BTreeSet<Name> {
-        let place = |fact: &Fact| match fact {
+    fn claim(&mut self, name: &Name, old: Option<&DecodedRecord>) -> BTreeSet<Name> {
+        let place = |fact: &DecodedRecord| match fact {
             Ok(leased) => Some(leased.place()),
             Err(bad) => bad.place.clone(),
         };

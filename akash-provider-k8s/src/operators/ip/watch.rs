@@ -1,6 +1,6 @@
 //! Watches of records, Services and pools.
 
-use super::facts::{self, DeclaredIps, Fact};
+use super::facts::{self, DeclaredIps, DecodedRecord};
 use super::index::{Event, Index};
 use super::live::LiveService;
 use super::pool::{Pool, pool};
@@ -25,7 +25,7 @@ pub(super) fn start(
     state: &Arc<OperatorState<Index>>,
     config: WatchConfig,
 ) -> [AbortOnDropHandle<()>; 4] {
-    let records: Read<String, Fact> = Box::new(move |object| (named(object), facts::leased(object)));
+    let records: Read<String, DecodedRecord> = Box::new(move |object| (named(object), facts::leased(object)));
     let manifests: Read<String, Option<DeclaredIps>> =
         Box::new(move |object| (named(object), facts::manifest(object)));
     let of_records = watched(RECORDS, "providerleasedips.akash.network");

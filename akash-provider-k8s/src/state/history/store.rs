@@ -1,6 +1,6 @@
 //! Storage of lease events across restarts.
 
-use super::{History, Recorded};
+use super::{History, RecordedEvent};
 use akash_provider_core::cluster::LeaseEvent;
 use akash_provider_core::error::{Error, ErrorKind};
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ pub trait EventStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// The storage cannot be written.
-    fn replace(&self, events: Vec<(String, Vec<Recorded>)>) -> Result<(), Error>;
+    fn replace(&self, events: Vec<(String, Vec<RecordedEvent>)>) -> Result<(), Error>;
 }
 
 impl History {
@@ -121,7 +121,7 @@ mod tests {
     use std::sync::Mutex;
 
     #[derive(Debug, Default)]
-    struct MemoryStore(Mutex<BTreeMap<String, Vec<Recorded>>>);
+    struct MemoryStore(Mutex<BTreeMap<String, Vec<RecordedEvent>>>);
 
     impl MemoryStore {
         fn len(&self) -> usize {
@@ -143,7 +143,7 @@ mod tests {
             Ok(stored.collect())
         }
 
-        fn replace(&self, events: Vec<(String, Vec<Recorded>)>) -> Result<(), Error> {
+        fn replace(&self, events: Vec<(String, Vec<RecordedEvent>)>) -> Result<(), Error> {
             let mut all = self.0.lock().unwrap();
             for (namespace, events) in events {
                 if events.is_empty() {

@@ -6,13 +6,13 @@ use akash_provider_k8s::infrastructure::Infrastructure;
 use akash_provider_k8s::objects::RESTRICTIONS;
 use akash_provider_k8s::operators::handover::open_to_gateway;
 use akash_provider_k8s::operators::hostname::certificate::{Issuer, IssuerKind};
-use akash_provider_k8s::operators::hostname::sort::Sort;
+use akash_provider_k8s::operators::hostname::object_kind::ObjectKind;
 use akash_provider_k8s::settings::IngressMode;
 use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
 
 /// Has the server take the objects of a kind, with the fields that are used of it.
-async fn define(world: &World, sort: Sort, spec: &Value) {
+async fn define(world: &World, sort: ObjectKind, spec: &Value) {
     let resource = sort.resource();
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = json!({
@@ -41,7 +41,7 @@ async fn define_filters(world: &World) {
         "context": {"type": "string", "enum": ["main", "http", "http.server", "http.server.location"]}, "value": text,
     }});
     let spec = json!({"type": "object", "properties": {"snippets": {"type": "array", "maxItems": 4, "items": snippet}}});
-    define(world, Sort::Filter, &spec).await;
+    define(world, ObjectKind::Filter, &spec).await;
 }
 
 async fn define_certificates(world: &World) {
@@ -50,28 +50,28 @@ async fn define_certificates(world: &World) {
         "secretName": text, "dnsNames": {"type": "array", "items": text},
         "issuerRef": {"type": "object", "required": ["name"], "properties": {"name": text, "kind": text, "group": text}},
     }});
-    define(world, Sort::Certificate, &spec).await;
+    define(world, ObjectKind::Certificate, &spec).await;
 }
 
-fn api(world: &World, sort: Sort, namespace: &str) -> Api<DynamicObject> {
+fn api(world: &World, sort: ObjectKind, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(world.admin.clone(), namespace, &sort.resource())
 }
 
-async fn get(world: &World, sort: Sort, namespace: &str, name: &str) -> Option<Value> {
+async fn get(world: &World, sort: ObjectKind, namespace: &str, name: &str) -> Option<Value> {
     let found = api(world, sort, namespace).get_opt(name).await.unwrap();
     found.map(|object| serde_json::to_value(object).unwrap())
 }
 
 /// Says something of an object as its controller would, of its generation.
-async fn say(world: &World, sort: Sort, namespace: &str, name: &str, status: impl Fn(&Value) -> Value) {
+async fn say(world: &World, sort: ObjectKind, namespace: &str, name: &str, status: impl Fn(&Value) -> Value) {
     let there = get(world, sort, namespace, name).await.unwrap();
     let generation = there["metadata"]["generation"].as_i64().unwrap();
     // The definition of routes here has no part of its own for the status, so that saying something counts as a change.
-    let generation = generation + i64::from(sort == Sort::HttpRoute);
+    let generation = generation + i64::from(sort == ObjectKind::HttpRoute);
     let patch = json!({"status": status(&json!(generation))});
     let api = api(world, sort, namespace);
     let (params, patch) = (PatchParams::default(), Patch::Merge(&patch));
-    if sort == Sort::HttpRoute {
+    if sort == ObjectKind::HttpRoute {
         api.patch(name, &params, &patch).await.unwrap();
     } else {
         api.patch_status(name, &params, &patch).await.unwrap();
@@ -120,15 +120,15 @@ fn options_of_a_gateway_are_in_a_filter_that_is_referred_to_once_it_is_accepted(
             record(world, &lease, &HttpOptions::default()).await;
             declare(world, &lease, WIDE).await;
             let operator = start(&world.client, options(world, gateway())).await;
-            let there = || async { get(world, Sort::Filter, &home, OBJECT).await.is_some() };
+            let there = || async { get(world, ObjectKind::Filter, &home, OBJECT).await.is_some() };
             world.until("it has its filter", there).await;
             world
                 .until("it has its route", || async { is_written(&operator, WIDE) })
                 .await;
-            let filter = get(world, Sort::Filter, &home, OBJECT).await.unwrap();
+            let filter = get(world, ObjectKind::Filter, &home, OBJECT).await.unwrap();
             let text = filter["spec"]["snippets"][0]["value"].as_str().unwrap();
             assert!(text.contains("proxy_read_timeout 60000ms;\n"), "{text}");
-            let route = get(world, Sort::HttpRoute, &home, OBJECT).await.unwrap();
+            let route = get(world, ObjectKind::HttpRoute, &home, OBJECT).await.unwrap();
             assert_eq!(route["spec"]["hostnames"], json!([WIDE]));
             assert_eq!(
                 route["spec"]["rules"][0].get("filters"),
@@ -137,9 +137,9 @@ fn options_of_a_gateway_are_in_a_filter_that_is_referred_to_once_it_is_accepted(
             );
             let told = state(&operator, WIDE).and_then(|state| state.options_problem);
             assert!(told.is_some_and(|told| told.contains("--snippets-filters")));
-            say(world, Sort::Filter, &home, OBJECT, filter_status("True")).await;
+            say(world, ObjectKind::Filter, &home, OBJECT, filter_status("True")).await;
             let refers = |wanted: bool| async move {
-                let route = get(world, Sort::HttpRoute, &home_of(world), OBJECT)
+                let route = get(world, ObjectKind::HttpRoute, &home_of(world), OBJECT)
                     .await
                     .unwrap();
                 let name = route.pointer("/spec/rules/0/filters/0/extensionRef/name");
@@ -148,7 +148,7 @@ fn options_of_a_gateway_are_in_a_filter_that_is_referred_to_once_it_is_accepted(
             world.until("it is referred to", || refers(true)).await;
             assert!(state(&operator, WIDE).unwrap().options_problem.is_none());
             // Accepted is one thing, and whether what it refers to is found is another.
-            say(world, Sort::HttpRoute, &home, OBJECT, route_status("False")).await;
+            say(world, ObjectKind::HttpRoute, &home, OBJECT, route_status("False")).await;
             let says = |wanted: Value| {
                 let operator = &operator;
                 move || {
@@ -158,13 +158,13 @@ fn options_of_a_gateway_are_in_a_filter_that_is_referred_to_once_it_is_accepted(
                 }
             };
             world.until("no is told", says(json!({"no": "Told: why"}))).await;
-            say(world, Sort::HttpRoute, &home, OBJECT, route_status("True")).await;
+            say(world, ObjectKind::HttpRoute, &home, OBJECT, route_status("True")).await;
             world.until("yes is told", says(json!("yes"))).await;
             // Its record goes: the route before what it refers to.
             world.take_calls();
             let own = &world.settings.manifest_namespace;
             world.delete("ProviderHost", own, OBJECT).await;
-            let is_gone = || async { get(world, Sort::Filter, &home, OBJECT).await.is_none() };
+            let is_gone = || async { get(world, ObjectKind::Filter, &home, OBJECT).await.is_none() };
             world.until("the filter is gone", is_gone).await;
             let kinds = ["httproutes", "snippetsfilters"];
             let paths: Vec<_> = world.take_writes().into_iter().map(|call| call.path).collect();
@@ -202,18 +202,18 @@ fn a_change_of_mode_hands_a_name_over_and_back_without_a_gap() {
             let there = |sort| async move { get(world, sort, &home_of(world), OBJECT).await.is_some() };
             let after = start(&world.client, options(world, gateway())).await;
             world
-                .until("it has its HTTPRoute", || there(Sort::HttpRoute))
+                .until("it has its HTTPRoute", || there(ObjectKind::HttpRoute))
                 .await;
             world
                 .until("at rest", || async { is_written(&after, WIDE) })
                 .await;
             // No Gateway has said anything: the Ingress stays, for as long as it takes.
             tokio::time::sleep(Duration::from_millis(800)).await;
-            assert!(there(Sort::Ingress).await);
+            assert!(there(ObjectKind::Ingress).await);
             let told = || async { state(&after, WIDE).unwrap().other_routes == [home.clone()] };
             world.until("the Ingress is told", told).await;
-            say(world, Sort::HttpRoute, &home, OBJECT, route_status("True")).await;
-            let is_gone = || async { !there(Sort::Ingress).await };
+            say(world, ObjectKind::HttpRoute, &home, OBJECT, route_status("True")).await;
+            let is_gone = || async { !there(ObjectKind::Ingress).await };
             world.until("the Ingress is gone", is_gone).await;
             after.stop().await;
             // And back: who serves Ingresses does not say so, and is given time.
@@ -221,13 +221,13 @@ fn a_change_of_mode_hands_a_name_over_and_back_without_a_gap() {
             back.handover = Duration::from_secs(2);
             let back = start(&world.client, back).await;
             world
-                .until("it has its Ingress again", || there(Sort::Ingress))
+                .until("it has its Ingress again", || there(ObjectKind::Ingress))
                 .await;
             let begun = std::time::Instant::now();
-            assert!(there(Sort::HttpRoute).await);
+            assert!(there(ObjectKind::HttpRoute).await);
             world
                 .until("the HTTPRoute is gone", || async {
-                    !there(Sort::HttpRoute).await
+                    !there(ObjectKind::HttpRoute).await
                 })
                 .await;
             assert!(begun.elapsed() > Duration::from_secs(1), "it was given no time");
@@ -256,9 +256,9 @@ fn a_certificate_is_asked_for_and_used_once_it_is_there() {
                 ..Plan::default()
             };
             let operator = start(&world.client, options(world, plan)).await;
-            let there = || async { get(world, Sort::Certificate, &home, OBJECT).await.is_some() };
+            let there = || async { get(world, ObjectKind::Certificate, &home, OBJECT).await.is_some() };
             world.until("it is asked for", there).await;
-            let certificate = get(world, Sort::Certificate, &home, OBJECT).await.unwrap();
+            let certificate = get(world, ObjectKind::Certificate, &home, OBJECT).await.unwrap();
             assert_eq!(certificate["spec"]["dnsNames"], json!([WIDE]));
             assert_eq!(certificate["spec"]["issuerRef"]["kind"], "ClusterIssuer");
             let ingress = world.get("Ingress", &home, OBJECT).await.unwrap();
@@ -267,7 +267,7 @@ fn a_certificate_is_asked_for_and_used_once_it_is_there() {
                 None,
                 "it would be redirected to nothing"
             );
-            say(world, Sort::Certificate, &home, OBJECT, |generation| {
+            say(world, ObjectKind::Certificate, &home, OBJECT, |generation| {
                 json!({"notAfter": "2030-01-01T00:00:00Z", "conditions": [{
                     "type": "Ready", "status": "True", "reason": "Ready", "message": "it is valid",
                     "observedGeneration": generation,
@@ -287,7 +287,7 @@ fn a_certificate_is_asked_for_and_used_once_it_is_there() {
             operator.stop().await;
             // Without an issuer the reference goes, and then the certificate.
             let plain = start(&world.client, options(world, Mode::default())).await;
-            let is_gone = || async { get(world, Sort::Certificate, &home, OBJECT).await.is_none() };
+            let is_gone = || async { get(world, ObjectKind::Certificate, &home, OBJECT).await.is_none() };
             world.until("the certificate is gone", is_gone).await;
             let ingress = world.get("Ingress", &home, OBJECT).await.unwrap();
             assert_eq!(ingress["spec"].get("tls"), None);
@@ -357,7 +357,7 @@ fn a_filter_that_cannot_be_written_keeps_nobody_from_the_route() {
             world.until("filters are listed", listed).await;
             declare(world, &lease, WIDE).await;
             let there = || async {
-                get(world, Sort::HttpRoute, &lease.namespace(), OBJECT)
+                get(world, ObjectKind::HttpRoute, &lease.namespace(), OBJECT)
                     .await
                     .is_some()
             };

@@ -2,7 +2,7 @@
 
 use crate::objects::evaluate::{Place, allowed};
 use crate::objects::sdl;
-use akash_provider_k8s::objects::{self, Prior};
+use akash_provider_k8s::objects::{self, PriorState};
 use akash_provider_k8s::settings::{Egress, IngressMode, Isolation, ProxyPods, Settings};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ fn settings() -> Settings {
 }
 
 fn policies(settings: &Settings, isolation: Isolation) -> Vec<NetworkPolicy> {
-    let prior = Prior {
+    let prior = PriorState {
         manifest_version: "1".to_owned(),
         isolation,
         unchanged: BTreeMap::new(),

@@ -6,7 +6,7 @@ use crate::objects::sdl;
 use akash_provider_core::cluster::WorkloadSpec;
 use akash_provider_core::manifest::{Credentials, SchedulerGpu, SchedulerParams, SchedulerResources};
 use akash_provider_core::types::{Attribute, Storage};
-use akash_provider_k8s::objects::{self, LeaseObjects, Prior};
+use akash_provider_k8s::objects::{self, LeaseObjects, PriorState};
 use akash_provider_k8s::settings::{CommitLevels, IngressMode, Isolation, Settings};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ fn read(name: &str) -> WorkloadSpec {
     sdl::deployment(&std::fs::read_to_string(path).unwrap())
 }
 
-fn fresh(settings: &Settings) -> Prior {
-    Prior {
+fn fresh(settings: &Settings) -> PriorState {
+    PriorState {
         manifest_version: "42".to_owned(),
         isolation: settings.isolation,
         unchanged: BTreeMap::new(),

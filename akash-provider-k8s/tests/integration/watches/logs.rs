@@ -176,10 +176,7 @@ async fn a_tenant_without_memory_for_more_lines_is_refused_with_the_limit() {
         }
     });
     let refused = refused.await.expect("a refusal");
-    assert!(
-        refused.contains("of this tenant that wait take more than 1 MiB"),
-        "{refused}"
-    );
+    assert!(refused.contains("of this tenant exceed 1 MiB"), "{refused}");
     // Their memory is released with them.
     drop(both);
     let mut again = open();
@@ -369,7 +366,7 @@ async fn a_command_that_cannot_be_begun_has_no_exit_code() {
         if kind == ErrorKind::Timeout {
             // A command has its own limit, which is longer than that of other calls.
             assert!(began.elapsed() >= ms(1500), "{:?}", began.elapsed());
-            assert!(error.message().contains("did not begin within 1.5s"), "{error}");
+            assert!(error.message().contains("did not start within 1.5s"), "{error}");
         }
     }
 }

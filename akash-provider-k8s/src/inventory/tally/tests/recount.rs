@@ -4,21 +4,21 @@ use super::*;
 use crate::inventory::node::Used;
 use crate::inventory::requests::Requests;
 
-pub(super) type Objects = BTreeMap<(Kind, Key), Fact>;
+pub(super) type Objects = BTreeMap<(Kind, Key), ObjectFacts>;
 
 /// Applies a change to the objects, as the API server stores them.
 pub(super) fn remember(objects: &mut Objects, change: &Change) {
     match change {
         Change::Set(key, fact) => {
             let kind = match fact {
-                Fact::Node(_) => Kind::Node,
-                Fact::Pod(_) => Kind::Pod,
-                Fact::Lease(_) | Fact::BadLease(_) => Kind::Lease,
-                Fact::Class(_) => Kind::Class,
-                Fact::Volume(_) => Kind::Volume,
-                Fact::Capacity(_) => Kind::Capacity,
-                Fact::CephCluster(_) => Kind::CephCluster,
-                Fact::CephPool(_) => Kind::CephPool,
+                ObjectFacts::Node(_) => Kind::Node,
+                ObjectFacts::Pod(_) => Kind::Pod,
+                ObjectFacts::Lease(_) | ObjectFacts::BadLease(_) => Kind::Lease,
+                ObjectFacts::Class(_) => Kind::Class,
+                ObjectFacts::Volume(_) => Kind::Volume,
+                ObjectFacts::Capacity(_) => Kind::Capacity,
+                ObjectFacts::CephCluster(_) => Kind::CephCluster,
+                ObjectFacts::CephPool(_) => Kind::CephPool,
             };
             objects.insert((kind, key.clone()), fact.clone());
         }
@@ -31,7 +31,7 @@ pub(super) fn remember(objects: &mut Objects, change: &Change) {
 
 fn lease_of<'a>(objects: &'a Objects, namespace: &str) -> Option<&'a LeaseFacts> {
     match objects.get(&(Kind::Lease, Key::new("", namespace)))? {
-        Fact::Lease(lease) => Some(lease),
+        ObjectFacts::Lease(lease) => Some(lease),
         _ => None,
     }
 }
@@ -45,13 +45,13 @@ fn unit_of(objects: &Objects, namespace: &str, pod: &PodFacts) -> Option<u32> {
 pub(super) fn recount(objects: &Objects) -> (ClusterSpec, Vec<Placement>) {
     let pods = || {
         objects.iter().filter_map(|((_, key), fact)| match fact {
-            Fact::Pod(pod) => Some((key, pod)),
+            ObjectFacts::Pod(pod) => Some((key, pod)),
             _ => None,
         })
     };
     let mut spec = ClusterSpec::default();
     for fact in objects.values() {
-        let Fact::Node(node) = fact else { continue };
+        let ObjectFacts::Node(node) = fact else { continue };
         let mut used = Used::default();
         let mut others = Requests::default();
         let mut ours = 0;
@@ -64,7 +64,7 @@ pub(super) fn recount(objects: &Objects) -> (ClusterSpec, Vec<Placement>) {
         }
         used.others = others;
         for fact in objects.values() {
-            if let Fact::Volume(volume) = fact
+            if let ObjectFacts::Volume(volume) = fact
                 && volume.node.as_ref() == Some(&node.name)
             {
                 used.volumes += volume.bytes;
@@ -76,7 +76,7 @@ pub(super) fn recount(objects: &Objects) -> (ClusterSpec, Vec<Placement>) {
     }
     let mut placements = Vec::new();
     for ((_, key), fact) in objects {
-        let Fact::Lease(lease) = fact else { continue };
+        let ObjectFacts::Lease(lease) = fact else { continue };
         let mut places: Vec<(bool, Place)> = Vec::new();
         for (pod_key, pod) in pods().filter(|(pod_key, _)| pod_key.namespace == key.name) {
             let Some(unit) = unit_of(objects, &pod_key.namespace, pod) else {

@@ -1,6 +1,6 @@
 //! Listed objects, by kind.
 
-use super::{Name, Place};
+use super::{Name, ObjectKey};
 use crate::operators::change::Change;
 use crate::operators::hostname::live::LiveObject;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ impl Table {
     }
 
     /// Returns the objects of a hostname, by namespace.
-    pub(super) fn of(&self, name: &str) -> impl Iterator<Item = (&Name, &LiveObject)> {
+    pub(super) fn objects_of(&self, name: &str) -> impl Iterator<Item = (&Name, &LiveObject)> {
         self.all().and_then(|all| all.get(name)).into_iter().flatten()
     }
 
@@ -59,7 +59,7 @@ impl Table {
     }
 
     /// Applies a change and returns the hostnames with changed objects.
-    pub(super) fn apply(&mut self, change: Change<Place, LiveObject>) -> BTreeSet<Name> {
+    pub(super) fn apply(&mut self, change: Change<ObjectKey, LiveObject>) -> BTreeSet<Name> {
         match change {
             Change::Listed(all) => self.list(all),
             // Versions of one kind are ordered, so an event from before the writer's own write is dropped.
@@ -82,7 +82,7 @@ impl Table {
         }
     }
 
-    fn list(&mut self, all: BTreeMap<Place, LiveObject>) -> BTreeSet<Name> {
+    fn list(&mut self, all: BTreeMap<ObjectKey, LiveObject>) -> BTreeSet<Name> {
         let mut listed: BTreeMap<Name, BTreeMap<Name, LiveObject>> = BTreeMap::new();
         for ((namespace, name), live) in all {
             listed.entry(name).or_default().insert(namespace, live);

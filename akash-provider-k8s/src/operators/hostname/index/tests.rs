@@ -73,7 +73,7 @@ fn bare(live: &LiveObject) -> LiveObject {
 }
 
 /// Returns an index with these records and no route.
-fn index(hosts: &[(&str, Fact<Host>)], manifests: &[Exposes]) -> Index {
+fn index(hosts: &[(&str, DecodedRecord<Host>)], manifests: &[Exposes]) -> Index {
     let mut index = Index::new(Mode::default());
     let hosts = hosts
         .iter()
@@ -81,7 +81,10 @@ fn index(hosts: &[(&str, Fact<Host>)], manifests: &[Exposes]) -> Index {
     index.apply(Event::Hosts(Change::Listed(hosts.collect())));
     let manifests = manifests.iter().map(|m| (m.lease.namespace(), Ok(m.clone())));
     index.apply(Event::Manifests(Change::Listed(manifests.collect())));
-    index.apply(Event::Objects(Sort::Ingress, Change::Listed(BTreeMap::new())));
+    index.apply(Event::Objects(
+        ObjectKind::Ingress,
+        Change::Listed(BTreeMap::new()),
+    ));
     index
 }
 
@@ -94,7 +97,7 @@ fn no_work_before_the_initial_lists() {
     let route = written(&index.mode().render(NAME, &host(&a), &HttpOptions::default()), 5);
     let place = (a.namespace(), NAME.to_owned());
     index.apply(Event::Objects(
-        Sort::Ingress,
+        ObjectKind::Ingress,
         Change::Listed(BTreeMap::from([(place, route)])),
     ));
     assert!(index.work(NAME).is_done(), "a missing list is not an empty list");
@@ -121,7 +124,10 @@ fn route_of_a_provider_without_records_is_unchanged() {
         5,
     );
     let place = (theirs.namespace(), NAME.to_owned());
-    index.apply(Event::Objects(Sort::Ingress, Change::Put(place, route.clone())));
+    index.apply(Event::Objects(
+        ObjectKind::Ingress,
+        Change::Put(place, route.clone()),
+    ));
     let work = index.work(NAME);
     assert!(work.is_done() && work.problem.is_some(), "{work:?}");
     // A route with own labels outside the namespace of its lease is unchanged too.
@@ -130,7 +136,7 @@ fn route_of_a_provider_without_records_is_unchanged() {
         6,
     );
     index.apply(Event::Objects(
-        Sort::Ingress,
+        ObjectKind::Ingress,
         Change::Put(("kube-system".to_owned(), NAME.to_owned()), route),
     ));
     assert!(index.work(NAME).is_done());
@@ -143,7 +149,7 @@ fn invalid_record_is_reported_and_its_route_stays() {
     let body = index.mode().render(NAME, &host(&a), &HttpOptions::default());
     let place = (a.namespace(), NAME.to_owned());
     index.apply(Event::Objects(
-        Sort::Ingress,
+        ObjectKind::Ingress,
         Change::Put(place, written(&body, 5)),
     ));
     let work = index.work(NAME);
@@ -158,7 +164,7 @@ fn hostname_waits_for_its_manifest_and_serves_only_the_same_tenant() {
         let body = index.work(NAME).write.unwrap().body;
         let place = (old.namespace(), NAME.to_owned());
         index.apply(Event::Objects(
-            Sort::Ingress,
+            ObjectKind::Ingress,
             Change::Put(place, written(&body, 5)),
         ));
         assert!(index.work(NAME).is_done());
@@ -204,7 +210,10 @@ fn blocked_hostname_gets_no_route_and_an_existing_route_stays() {
         index.apply(Event::Hosts(Change::Listed(hosts)));
         let manifests = BTreeMap::from([(a.namespace(), Ok(exposes(&a, 60_000)))]);
         index.apply(Event::Manifests(Change::Listed(manifests)));
-        index.apply(Event::Objects(Sort::Ingress, Change::Listed(BTreeMap::new())));
+        index.apply(Event::Objects(
+            ObjectKind::Ingress,
+            Change::Listed(BTreeMap::new()),
+        ));
         let work = index.work(name);
         assert_eq!(work.write.is_some(), is_had, "{name}");
         let is_reported = work.problem.is_some_and(|problem| problem.contains("is blocked"));
@@ -212,7 +221,7 @@ fn blocked_hostname_gets_no_route_and_an_existing_route_stays() {
         let body = index.mode().render(name, &host(&a), &HttpOptions::default());
         let place = (a.namespace(), name.to_owned());
         index.apply(Event::Objects(
-            Sort::Ingress,
+            ObjectKind::Ingress,
             Change::Put(place, written(&body, 5)),
         ));
         assert!(index.work(name).is_done(), "an existing route stays: {name}");
@@ -230,14 +239,17 @@ fn event_older_than_the_own_write_is_dropped() {
         Ok(exposes(&a, 5_000)),
     )));
     let new = written(&index.work(NAME).write.unwrap().body, 9);
-    index.apply(Event::Objects(Sort::Ingress, Change::Put(place.clone(), new)));
+    index.apply(Event::Objects(
+        ObjectKind::Ingress,
+        Change::Put(place.clone(), new),
+    ));
     assert!(index.work(NAME).is_done());
     index.apply(Event::Objects(
-        Sort::Ingress,
+        ObjectKind::Ingress,
         Change::Put(place.clone(), old.clone()),
     ));
     assert!(index.work(NAME).is_done(), "the event is older than the write");
-    index.apply(Event::Objects(Sort::Ingress, Change::Gone(place, old)));
+    index.apply(Event::Objects(ObjectKind::Ingress, Change::Gone(place, old)));
     assert!(index.work(NAME).is_done());
 }
 
@@ -251,13 +263,13 @@ fn foreign_annotations_stay_and_surplus_proxy_annotations_are_removed() {
     theirs["metadata"]["annotations"]["cert-manager.io/cluster-issuer"] = json!("letsencrypt");
     theirs["spec"]["tls"] = json!([{"hosts": [NAME]}]);
     index.apply(Event::Objects(
-        Sort::Ingress,
+        ObjectKind::Ingress,
         Change::Put(place.clone(), written(&theirs, 5)),
     ));
     assert!(index.work(NAME).is_done());
     theirs["metadata"]["annotations"]["nginx.ingress.kubernetes.io/proxy-buffer-size"] = json!("8m");
     index.apply(Event::Objects(
-        Sort::Ingress,
+        ObjectKind::Ingress,
         Change::Put(place, written(&theirs, 6)),
     ));
     let write = index.work(NAME).write.unwrap();
@@ -275,7 +287,7 @@ fn route_with_labels_of_another_lease_is_not_overwritten() {
     let mut body = index.work(NAME).write.unwrap().body;
     body["metadata"]["labels"] = json!(labels::lease(&b));
     index.apply(Event::Objects(
-        Sort::Ingress,
+        ObjectKind::Ingress,
         Change::Put((a.namespace(), NAME.to_owned()), written(&body, 5)),
     ));
     let work = index.work(NAME);
@@ -296,7 +308,7 @@ fn ten_thousand_hostnames_in_their_desired_state_are_not_written() {
     let manifests = BTreeMap::from([(a.namespace(), Ok(exposes(&a, 60_000)))]);
     index.apply(Event::Hosts(Change::Listed(hosts)));
     index.apply(Event::Manifests(Change::Listed(manifests)));
-    index.apply(Event::Objects(Sort::Ingress, Change::Listed(routes)));
+    index.apply(Event::Objects(ObjectKind::Ingress, Change::Listed(routes)));
     let to_do = names.iter().filter(|name| index.work(name) != Work::default());
     assert_eq!(to_do.count(), 0);
 }
@@ -393,7 +405,7 @@ fn record_missing_at_the_start_is_explained_only_by_its_manifest() {
         let mut index = index(&[], &[exposes(&lease(2, 2), 60_000)]);
         let route = written(&index.mode().render(name, &host(&a), &HttpOptions::default()), 5);
         let place = (a.namespace(), name.to_owned());
-        index.apply(Event::Objects(Sort::Ingress, Change::Put(place, route)));
+        index.apply(Event::Objects(ObjectKind::Ingress, Change::Put(place, route)));
         if let Some(manifest) = &manifest {
             index.apply(Event::Manifests(Change::Put(a.namespace(), manifest.clone())));
         }

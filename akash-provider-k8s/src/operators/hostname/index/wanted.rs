@@ -5,19 +5,19 @@ use super::{Index, Plan, Work, Write, host_owner as owner_of};
 use crate::operators::hostname::facts::Host;
 use crate::operators::hostname::live::Acceptance;
 use crate::operators::hostname::notes::ProofState;
+use crate::operators::hostname::object_kind::ObjectKind;
 use crate::operators::hostname::route::{Mode, References};
-use crate::operators::hostname::sort::Sort;
 use crate::operators::hostname::{certificate, filter, proof};
 use serde_json::Value;
 
 impl Plan {
     /// Returns true for a kind that every hostname gets.
     #[must_use]
-    pub fn wants(&self, sort: Sort) -> bool {
+    pub fn wants(&self, sort: ObjectKind) -> bool {
         match sort {
-            Sort::Ingress | Sort::HttpRoute => sort == self.mode.sort(),
-            Sort::Filter => self.mode.has_filters(),
-            Sort::Certificate => self.issuer.is_some() && self.mode.sort() == Sort::Ingress,
+            ObjectKind::Ingress | ObjectKind::HttpRoute => sort == self.mode.sort(),
+            ObjectKind::Filter => self.mode.has_filters(),
+            ObjectKind::Certificate => self.issuer.is_some() && self.mode.sort() == ObjectKind::Ingress,
         }
     }
 
@@ -47,24 +47,25 @@ impl Index {
         }
         let options = self.options(host)?;
         let filter = match &self.plan.mode {
-            Mode::GatewayApi { buffer_size, .. } if self.can_write(Sort::Filter) => {
+            Mode::GatewayApi { buffer_size, .. } if self.can_write(ObjectKind::Filter) => {
                 let body = filter::render(name, host, options, buffer_size);
                 // A filter that cannot be written does not prevent the route.
-                self.differing(Sort::Filter, name, host, body).unwrap_or(None)
+                self.differing(ObjectKind::Filter, name, host, body)
+                    .unwrap_or(None)
             }
             _ => None,
         };
         let certificate = match &self.plan.issuer {
-            Some(issuer) if self.can_write(Sort::Certificate) => {
+            Some(issuer) if self.can_write(ObjectKind::Certificate) => {
                 let body = certificate::render(name, host, issuer);
-                self.differing(Sort::Certificate, name, host, body)
+                self.differing(ObjectKind::Certificate, name, host, body)
                     .unwrap_or(None)
             }
             _ => None,
         };
         let refers = References {
-            filter: self.refers(Sort::Filter, name, host),
-            certificate: self.refers(Sort::Certificate, name, host),
+            filter: self.refers(ObjectKind::Filter, name, host),
+            certificate: self.refers(ObjectKind::Certificate, name, host),
         };
         let body = self.plan.mode.render_with(name, host, options, refers);
         Ok(Work {
@@ -84,13 +85,13 @@ impl Index {
         host.notes.proof_of(owner_of(host))
     }
 
-    fn can_write(&self, sort: Sort) -> bool {
+    fn can_write(&self, sort: ObjectKind) -> bool {
         self.plan.wants(sort) && self.table(sort).is_known()
     }
 
     /// Returns true if the route references the object. A reference to a missing certificate or to a filter that is
     /// not accepted breaks the route. Without a reported status the reference is unchanged.
-    fn refers(&self, sort: Sort, name: &str, host: &Host) -> bool {
+    fn refers(&self, sort: ObjectKind, name: &str, host: &Host) -> bool {
         if !self.plan.wants(sort) || *self.table(sort) == Table::Absent {
             return false;
         }
@@ -101,13 +102,19 @@ impl Index {
         match self.live(sort, name, &host.namespace).map(|live| &live.accepted) {
             Some(Acceptance::Yes) => true,
             // An expired certificate is better than no certificate.
-            Some(Acceptance::No(_)) if sort == Sort::Filter => false,
+            Some(Acceptance::No(_)) if sort == ObjectKind::Filter => false,
             _ => as_it_is(),
         }
     }
 
     /// Returns the write for an object, or `None` in the desired state.
-    fn differing(&self, sort: Sort, name: &str, host: &Host, body: Value) -> Result<Option<Write>, String> {
+    fn differing(
+        &self,
+        sort: ObjectKind,
+        name: &str,
+        host: &Host,
+        body: Value,
+    ) -> Result<Option<Write>, String> {
         let namespace = host.namespace.clone();
         let Some(live) = self.live(sort, name, &namespace) else {
             let write = Write {

@@ -151,7 +151,7 @@ impl DiscoveryQueue {
         let failed = self.queue.failure(name).filter(|_| is_waiting);
         let wait = failed.and_then(|failed| failed.due.checked_duration_since(now));
         let seen = Vendor::ALL.into_iter().flat_map(|vendor| {
-            let of = found.into_iter().flat_map(move |cards| cards.of(vendor));
+            let of = found.into_iter().flat_map(move |cards| cards.by_vendor(vendor));
             of.map(move |(number, count)| (format!("{}/{number}", vendor.name()), count))
         });
         Some(MachineStatus {

@@ -16,7 +16,7 @@ fn read(answer: &Value) -> Result<Cards, String> {
 }
 
 fn of(cards: &Cards, vendor: Vendor) -> Vec<(String, i64)> {
-    let numbers = cards.of(vendor);
+    let numbers = cards.by_vendor(vendor);
     numbers
         .map(|(number, count)| (number.to_owned(), count))
         .collect()

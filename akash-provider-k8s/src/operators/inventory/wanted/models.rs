@@ -102,7 +102,7 @@ pub(super) fn found(cards: &Cards, vendor: Vendor, count: i64, list: &Database) 
         ));
     }
     let looked_up = cards
-        .of(vendor)
+        .by_vendor(vendor)
         .map(|(device, count)| (list.model(vendor_number(vendor), device), device, count));
     let mut models: Vec<(&Model, i64)> = Vec::new();
     for (model, device, count) in looked_up {

@@ -213,7 +213,7 @@ fn ready_node_gets_labels_of_offered_and_existing_classes() {
         ("akash.network".to_owned(), "true".to_owned()),
         (format!("{CLASS_LABEL}beta2"), "1".to_owned()),
     ]);
-    assert_eq!((wanted.standing, wanted.labels), (Standing::Offered, labels));
+    assert_eq!((wanted.standing, wanted.labels), (OfferState::Offered, labels));
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn unknown_properties_change_no_label() {
         let wanted = of(&away);
         assert_eq!(
             (wanted.standing, patch(&away, &wanted)),
-            (Standing::Unready, None),
+            (OfferState::Unready, None),
             "{status}"
         );
     }

@@ -46,7 +46,7 @@ fn name(leased: &LeasedPort) -> String {
     crate::leased_ips::object_name(&leased.ip)
 }
 
-fn bad(place: Option<String>) -> Fact {
+fn bad(place: Option<String>) -> DecodedRecord {
     Err(InvalidRecord {
         problem: "garbage".to_owned(),
         place,
@@ -66,7 +66,7 @@ fn service(leased: &LeasedPort, version: u64) -> LiveService {
     written(&Mode::default().render(leased), version)
 }
 
-fn records(all: &[LeasedPort]) -> BTreeMap<String, Fact> {
+fn records(all: &[LeasedPort]) -> BTreeMap<String, DecodedRecord> {
     all.iter().map(|one| (name(one), Ok(one.clone()))).collect()
 }
 
@@ -79,7 +79,7 @@ fn declares(provider: Address, all: &[LeasedPort]) -> Option<DeclaredIps> {
 }
 
 /// Returns an index with these objects and a Manifest of the provider.
-fn index(declared: BTreeMap<String, Fact>, services: &[(String, LiveService)]) -> Index {
+fn index(declared: BTreeMap<String, DecodedRecord>, services: &[(String, LiveService)]) -> Index {
     let mut index = Index::new(provider(), Mode::default());
     let manifests = BTreeMap::from([("some".to_owned(), declares(provider(), &[]))]);
     index.apply(Event::Manifests(Change::Listed(manifests)));

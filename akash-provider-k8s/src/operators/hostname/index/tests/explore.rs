@@ -55,9 +55,9 @@ const STEPS: [Step; 11] = [
 /// Model of the cluster, and an index that follows it.
 #[derive(Clone)]
 struct World {
-    hosts: BTreeMap<Name, Fact<Host>>,
-    manifests: BTreeMap<Name, Fact<Exposes>>,
-    routes: BTreeMap<Place, LiveObject>,
+    hosts: BTreeMap<Name, DecodedRecord<Host>>,
+    manifests: BTreeMap<Name, DecodedRecord<Exposes>>,
+    routes: BTreeMap<ObjectKey, LiveObject>,
     version: u64,
     pending: PendingEvents<Event>,
     index: Index,
@@ -87,12 +87,15 @@ impl World {
 
     fn list(&mut self) {
         self.pending.waiting.clear();
-        self.receive(Event::Objects(Sort::Ingress, Change::Listed(self.routes.clone())));
+        self.receive(Event::Objects(
+            ObjectKind::Ingress,
+            Change::Listed(self.routes.clone()),
+        ));
         self.receive(Event::Hosts(Change::Listed(self.hosts.clone())));
         self.receive(Event::Manifests(Change::Listed(self.manifests.clone())));
     }
 
-    fn declare(&mut self, host: Fact<Host>) {
+    fn declare(&mut self, host: DecodedRecord<Host>) {
         self.hosts.insert(NAME.to_owned(), host.clone());
         self.pending
             .waiting
@@ -103,7 +106,7 @@ impl World {
 impl Explored for World {
     type Step = Step;
     type Event = Event;
-    type Outcome = BTreeMap<Place, LiveObject>;
+    type Outcome = BTreeMap<ObjectKey, LiveObject>;
     const STEPS: &'static [Step] = &STEPS;
     const ENDS: &'static [Step] = &[Step::Arrives, Step::Missed];
 
@@ -122,7 +125,7 @@ impl Explored for World {
                 }
             }
             Step::Options => {
-                let fact: Fact<Exposes> = Ok(exposes(&second, 5_000));
+                let fact: DecodedRecord<Exposes> = Ok(exposes(&second, 5_000));
                 self.manifests.insert(second.namespace(), fact.clone());
                 self.pending
                     .waiting
@@ -178,21 +181,22 @@ impl Explored for World {
             let live = written(&write.body, self.version);
             self.routes.insert(place.clone(), live.clone());
             self.pending.waiting.push(Event::Objects(
-                Sort::Ingress,
+                ObjectKind::Ingress,
                 Change::Put(place.clone(), live.clone()),
             ));
-            self.receive(Event::Objects(Sort::Ingress, Change::Put(place, live)));
+            self.receive(Event::Objects(ObjectKind::Ingress, Change::Put(place, live)));
         }
         for gone in work.deletes {
             self.version += 1;
             let place = (gone.namespace, name.to_owned());
             if let Some(mut live) = self.routes.remove(&place) {
                 live.version = self.version;
-                self.pending
-                    .waiting
-                    .push(Event::Objects(Sort::Ingress, Change::Gone(place.clone(), live)));
+                self.pending.waiting.push(Event::Objects(
+                    ObjectKind::Ingress,
+                    Change::Gone(place.clone(), live),
+                ));
             }
-            self.receive(Event::Deleted(Sort::Ingress, place, gone.uid));
+            self.receive(Event::Deleted(ObjectKind::Ingress, place, gone.uid));
         }
         let routes = self.routes.keys().filter(|(_, there)| *there == name).count();
         assert!(routes <= 1, "`{name}` has {routes} routes");
@@ -226,7 +230,7 @@ impl Explored for World {
     }
 
     /// Returns the routes without their versions.
-    fn made(&self) -> BTreeMap<Place, LiveObject> {
+    fn made(&self) -> BTreeMap<ObjectKey, LiveObject> {
         let routes = self.routes.iter();
         routes.map(|(place, live)| (place.clone(), bare(live))).collect()
     }

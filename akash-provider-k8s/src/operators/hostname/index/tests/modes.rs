@@ -81,9 +81,9 @@ fn gateway() -> Plan {
 #[derive(Clone)]
 struct World {
     plan: Plan,
-    hosts: BTreeMap<Name, Fact<Host>>,
-    manifests: BTreeMap<Name, Fact<Exposes>>,
-    objects: BTreeMap<Sort, BTreeMap<Place, LiveObject>>,
+    hosts: BTreeMap<Name, DecodedRecord<Host>>,
+    manifests: BTreeMap<Name, DecodedRecord<Exposes>>,
+    objects: BTreeMap<ObjectKind, BTreeMap<ObjectKey, LiveObject>>,
     has_filters: bool,
     version: u64,
     pending: PendingEvents<Event>,
@@ -101,7 +101,7 @@ impl World {
             plan,
             hosts: hosts.into(),
             manifests: manifests.collect(),
-            objects: Sort::ALL.map(|sort| (sort, BTreeMap::new())).into(),
+            objects: ObjectKind::ALL.map(|sort| (sort, BTreeMap::new())).into(),
             has_filters: true,
             version: 1,
             pending: PendingEvents::default(),
@@ -117,7 +117,7 @@ impl World {
         self.receive(Event::Manifests(Change::Listed(self.manifests.clone())));
         for (sort, all) in self.objects.clone() {
             let event = match sort {
-                Sort::Filter if !self.has_filters => Event::Absent(sort),
+                ObjectKind::Filter if !self.has_filters => Event::Absent(sort),
                 _ => Event::Objects(sort, Change::Listed(all)),
             };
             self.receive(event);
@@ -138,7 +138,7 @@ impl World {
                     (false, said) => *said == Acceptance::Unknown,
                 };
                 // Ingress controllers report no conditions.
-                if !is_news || *sort == Sort::Ingress {
+                if !is_news || *sort == ObjectKind::Ingress {
                     continue;
                 }
                 self.version += 1;
@@ -155,7 +155,7 @@ impl World {
     }
 
     fn writes(&mut self, name: &str, write: &Write) {
-        if write.sort == Sort::Filter && !self.has_filters {
+        if write.sort == ObjectKind::Filter && !self.has_filters {
             // The API server refuses the filter, and the hostname is retried.
             return;
         }
@@ -198,7 +198,7 @@ impl World {
         let new = self.objects[&main].get(&(host.namespace.clone(), name.to_owned()));
         let new = new.unwrap_or_else(|| panic!("{name} is left without a route"));
         let serves = match main {
-            Sort::HttpRoute => new.accepted == Acceptance::Yes,
+            ObjectKind::HttpRoute => new.accepted == Acceptance::Yes,
             _ => self.time_passed,
         };
         assert!(
@@ -209,15 +209,15 @@ impl World {
 
     /// Checks that the objects that a route references exist.
     fn check_references(&self, name: &str) {
-        for sort in [Sort::Filter, Sort::Certificate] {
-            let gone = sort == Sort::Filter && !self.has_filters;
+        for sort in [ObjectKind::Filter, ObjectKind::Certificate] {
+            let gone = sort == ObjectKind::Filter && !self.has_filters;
             for (place, route) in self.objects[&sort.route()]
                 .iter()
                 .filter(|((_, of), _)| of == name)
             {
                 let is_there = gone || self.objects[&sort].contains_key(place);
                 // Filters that were removed with their kind are created again when the index lists their kind.
-                let goes = |event: &Event| *event == Event::Absent(Sort::Filter);
+                let goes = |event: &Event| *event == Event::Absent(ObjectKind::Filter);
                 let is_late =
                     self.index.live(sort, name, &place.0).is_none() || self.pending.waiting.iter().any(goes);
                 assert!(
@@ -232,14 +232,14 @@ impl World {
 impl Explored for World {
     type Step = Step;
     type Event = Event;
-    type Outcome = BTreeMap<(Sort, Place), LiveObject>;
+    type Outcome = BTreeMap<(ObjectKind, ObjectKey), LiveObject>;
     const STEPS: &'static [Step] = &STEPS;
     const ENDS: &'static [Step] = &[Step::Arrives, Step::Missed];
 
     fn take(&mut self, step: Step) {
         match step {
             Step::Switches => {
-                let is_ingress = self.plan.mode.sort() == Sort::Ingress;
+                let is_ingress = self.plan.mode.sort() == ObjectKind::Ingress;
                 self.plan = if is_ingress { gateway() } else { ingress() };
                 self.index = Index::new(self.plan.clone());
                 self.pending.touched.clear();
@@ -256,7 +256,7 @@ impl Explored for World {
             }
             Step::Options => {
                 let first = lease(1, 1);
-                let fact: Fact<Exposes> = Ok(exposes(&first, 5_000));
+                let fact: DecodedRecord<Exposes> = Ok(exposes(&first, 5_000));
                 self.manifests.insert(first.namespace(), fact.clone());
                 self.pending
                     .waiting
@@ -266,11 +266,11 @@ impl Explored for World {
             Step::Refused => self.controllers(false),
             Step::Filters => {
                 self.has_filters = !self.has_filters;
-                self.objects.insert(Sort::Filter, BTreeMap::new());
+                self.objects.insert(ObjectKind::Filter, BTreeMap::new());
                 self.pending.waiting.push(if self.has_filters {
-                    Event::Objects(Sort::Filter, Change::Listed(BTreeMap::new()))
+                    Event::Objects(ObjectKind::Filter, Change::Listed(BTreeMap::new()))
                 } else {
-                    Event::Absent(Sort::Filter)
+                    Event::Absent(ObjectKind::Filter)
                 });
             }
             Step::Arrives => self.arrive(1),
@@ -344,8 +344,8 @@ impl Explored for World {
     }
 
     /// Returns the objects without their versions.
-    fn made(&self) -> BTreeMap<(Sort, Place), LiveObject> {
-        let of = |(sort, all): (&Sort, &BTreeMap<Place, LiveObject>)| {
+    fn made(&self) -> BTreeMap<(ObjectKind, ObjectKey), LiveObject> {
+        let of = |(sort, all): (&ObjectKind, &BTreeMap<ObjectKey, LiveObject>)| {
             let sort = *sort;
             let bare = all
                 .iter()
@@ -370,7 +370,7 @@ impl Explored for World {
             assert!(work.is_done() && work.held.is_empty(), "{name}: {work:?}");
         }
         for (sort, all) in &self.objects {
-            let wanted = self.plan.wants(*sort) && (*sort != Sort::Filter || self.has_filters);
+            let wanted = self.plan.wants(*sort) && (*sort != ObjectKind::Filter || self.has_filters);
             for name in [WIDE, NEAR] {
                 let places: Vec<_> = all.keys().filter(|(_, of)| of == name).collect();
                 let host = self.hosts.get(name).and_then(|host| host.as_ref().ok());
@@ -382,7 +382,7 @@ impl Explored for World {
         }
         // Accepted objects are referenced.
         for ((place, name), route) in &self.objects[&self.plan.mode.sort()] {
-            for sort in [Sort::Filter, Sort::Certificate] {
+            for sort in [ObjectKind::Filter, ObjectKind::Certificate] {
                 let is_there = self.objects[&sort].contains_key(&(place.clone(), name.clone()));
                 assert_eq!(route.refers_to(sort, name), is_there, "{sort:?} of {name}");
             }

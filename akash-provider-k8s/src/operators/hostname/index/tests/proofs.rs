@@ -29,7 +29,7 @@ fn proving(name: &str, host: &Host, routed: Option<&LeaseId>) -> Index {
         let body = proving.mode().render(name, &of, &HttpOptions::default());
         let place = (routed.namespace(), name.to_owned());
         proving.apply(Event::Objects(
-            Sort::Ingress,
+            ObjectKind::Ingress,
             Change::Put(place, written(&body, 5)),
         ));
     }

@@ -56,7 +56,7 @@ const STEPS: [Step; 12] = [
 /// Model of the cluster, and an index that follows it.
 #[derive(Clone)]
 struct World {
-    records: BTreeMap<Name, Fact>,
+    records: BTreeMap<Name, DecodedRecord>,
     services: BTreeMap<Name, LiveService>,
     version: u64,
     pending: PendingEvents<Event>,
@@ -99,7 +99,7 @@ impl World {
         self.receive(Event::Manifests(Change::Listed(BTreeMap::new())));
     }
 
-    fn declare(&mut self, record: Name, fact: Fact) {
+    fn declare(&mut self, record: Name, fact: DecodedRecord) {
         self.records.insert(record.clone(), fact.clone());
         self.pending
             .waiting

@@ -6,7 +6,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 
 /// Kind of an object of a hostname.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Sort {
+pub enum ObjectKind {
     /// Route of `--ingress-mode ingress`.
     Ingress,
     /// Route of `--ingress-mode gateway-api`.
@@ -17,7 +17,7 @@ pub enum Sort {
     Certificate,
 }
 
-impl Sort {
+impl ObjectKind {
     /// All kinds, routes first, so that a route is deleted before the objects it references.
     pub const ALL: [Self; 4] = [Self::Ingress, Self::HttpRoute, Self::Filter, Self::Certificate];
 

@@ -8,7 +8,7 @@ const LINES: usize = 200;
 
 impl Tally {
     /// Returns all resources that are not offered, with the reason: unreadable kinds, storage, Manifests and nodes.
-    pub(super) fn words(&self) -> Vec<String> {
+    pub(super) fn reasons(&self) -> Vec<String> {
         let mut lines = Vec::new();
         // Lines about the whole cluster come first, because the end is truncated.
         for (kind, why) in &self.troubles {

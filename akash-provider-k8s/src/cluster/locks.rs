@@ -1,0 +1,126 @@
+//! Write locks of leases, and which leases this process has deployed.
+
+use super::Inner;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::OwnedMutexGuard;
+
+/// Write lock of a lease. The value is true if the last deploy succeeded.
+type LeaseLock = Arc<tokio::sync::Mutex<bool>>;
+
+/// Write locks of leases, by namespace. A task that holds a permit of [`Inner`]'s semaphore must not wait for one.
+#[derive(Debug, Default)]
+pub(super) struct LeaseLocks(Mutex<BTreeMap<String, LeaseLock>>);
+
+/// Result of an attempt to lock a lease without waiting.
+#[derive(Debug)]
+pub(super) enum LockResult {
+    /// No deploy of the lease has succeeded in this process; the next deploy writes it.
+    NotDeployed,
+    /// Another task writes the lease.
+    Busy,
+    /// The lease is locked.
+    Held(OwnedMutexGuard<bool>),
+}
+
+impl LeaseLocks {
+    /// Locks a lease, waiting for other writers.
+    pub(super) async fn lock(&self, home: &str) -> OwnedMutexGuard<bool> {
+        let lock = Arc::clone(self.all().entry(home.to_owned()).or_default());
+        lock.lock_owned().await
+    }
+
+    /// Locks a deployed lease without waiting.
+    pub(super) fn try_lock(&self, home: &str) -> LockResult {
+        let Some(lock) = self.all().get(home).cloned() else {
+            return LockResult::NotDeployed;
+        };
+        match lock.try_lock_owned() {
+            Ok(held) if *held => LockResult::Held(held),
+            Ok(_) => LockResult::NotDeployed,
+            Err(_) => LockResult::Busy,
+        }
+    }
+
+    /// Locks any lease without waiting, for leases without a record and therefore without a deploy.
+    pub(super) fn try_lock_any(&self, home: &str) -> LockResult {
+        let lock = Arc::clone(self.all().entry(home.to_owned()).or_default());
+        lock.try_lock_owned().map_or(LockResult::Busy, LockResult::Held)
+    }
+
+    /// Removes the lock of a lease to be deleted.
+    pub(super) fn remove(&self, home: &str) {
+        self.all().remove(home);
+    }
+
+    /// Removes all locks at the end of a leadership.
+    pub(super) fn clear(&self) {
+        self.all().clear();
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, LeaseLock>> {
+        // Each change is a single call to the map.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Runs one writer of a lease. If it succeeds, the lease may be repaired.
+    pub(super) async fn with_lock<T, E>(
+        &self,
+        home: &str,
+        write: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let mut lock = self.locks.lock(home).await;
+        // Set first, in case this future is dropped.
+        *lock = false;
+        let done = write.await;
+        *lock = done.is_ok();
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is(entry: &LockResult) -> &'static str {
+        match entry {
+            LockResult::NotDeployed => "not deployed",
+            LockResult::Busy => "busy",
+            LockResult::Held(_) => "held",
+        }
+    }
+
+    #[tokio::test]
+    async fn a_deployed_lease_without_a_writer_can_be_locked() {
+        let locks = LeaseLocks::default();
+        assert_eq!(is(&locks.try_lock("a")), "not deployed", "no deploy yet");
+        let mut lock = locks.lock("a").await;
+        assert_eq!(is(&locks.try_lock("a")), "busy");
+        *lock = true;
+        drop(lock);
+        let held = locks.try_lock("a");
+        assert_eq!((is(&held), is(&locks.try_lock("a"))), ("held", "busy"));
+        assert_eq!(
+            is(&locks.try_lock("b")),
+            "not deployed",
+            "each lease has its own lock"
+        );
+        drop(held);
+        assert_eq!(is(&locks.try_lock("a")), "held");
+        locks.remove("a");
+        assert_eq!(is(&locks.try_lock("a")), "not deployed");
+    }
+
+    #[tokio::test]
+    async fn a_failed_deploy_prevents_repairs() {
+        let locks = LeaseLocks::default();
+        *locks.lock("a").await = true;
+        *locks.lock("a").await = false;
+        assert_eq!(is(&locks.try_lock("a")), "not deployed");
+        *locks.lock("a").await = true;
+        locks.clear();
+        assert_eq!(is(&locks.try_lock("a")), "not deployed");
+    }
+}
