@@ -1,5 +1,5 @@
-//! How fast the bus on Redis is, beside the bus of the process as a provider has it, with a server of its own. Figures go to
-//! the standard output, one JSON object a line.
+//! Benchmark of the bus on Redis, combined with the in-process bus as in a provider, with its own server. Prints one JSON
+//! object per line.
 //!
 //! `cargo bench -p akash-provider-redis --bench bus`
 
@@ -14,11 +14,11 @@ use testbed::Redis;
 
 type Failed = Box<dyn std::error::Error>;
 
-/// Events that are published as fast as they are read.
+/// Number of events published as fast as they are read.
 const EVENTS: u64 = if cfg!(debug_assertions) { 2_000 } else { 200_000 };
-/// Events on their way at most: fewer than the queue before the server holds, so that none is lost.
+/// Maximum number of unread events: fewer than the queue before the server holds, so that none is lost.
 const ON_THEIR_WAY: u64 = 768;
-/// Rate at which the lag is measured, and for how long: ten times a busy network.
+/// Rate and duration of the measurement of lag: ten times a busy network.
 const STEADY_PER_S: u64 = 2_000;
 const STEADY_S: u64 = if cfg!(debug_assertions) { 1 } else { 10 };
 const OWNER: &str = "akash1y37jralaj00d32s280wjne4kx9rdc5u9u2ewxm";
@@ -40,7 +40,7 @@ fn main() -> Result<(), Failed> {
         let location = format!("redis://127.0.0.1:{port}");
         let remote = Arc::new(RedisBus::new(location.parse()?));
         let bus = FanOut::new(Arc::new(LocalBus::new()), vec![remote]);
-        // What reads is another process; here it is another connection.
+        // A separate connection represents the reading process.
         let reader = RedisBus::new(location.parse()?);
         rate(&bus, reader.subscribe(&[Topic::Facts]).await?).await?;
         lag(&bus, reader.subscribe(&[Topic::Facts]).await?).await
@@ -56,18 +56,18 @@ fn fact(number: u64) -> Result<Arc<Event>, Failed> {
     Ok(Arc::new(Event::OrderSeen { order }))
 }
 
-/// The next event's number; one that was lost is a fault of the bench.
+/// Returns the number of the next event. A lost event is an error.
 async fn next(facts: &mut EventStream) -> Result<u64, Failed> {
     match facts.next().await {
         Some(Delivery::Event { event, .. }) => match &*event {
             Event::OrderSeen { order } => Ok(order.deployment().dseq - 1),
-            other => Err(format!("{other:?} was not published").into()),
+            other => Err(format!("unexpected event {other:?}").into()),
         },
-        other => Err(format!("{other:?} in the place of an event").into()),
+        other => Err(format!("expected an event, got {other:?}").into()),
     }
 }
 
-/// Events a second, from who publishes to who reads.
+/// Measures events per second from publisher to reader.
 async fn rate(bus: &FanOut, mut facts: EventStream) -> Result<(), Failed> {
     let began = Instant::now();
     let read = Arc::new(AtomicU64::new(0));
@@ -76,7 +76,7 @@ async fn rate(bus: &FanOut, mut facts: EventStream) -> Result<(), Failed> {
         for number in 0..EVENTS {
             let got = next(&mut facts).await.map_err(|error| error.to_string())?;
             if got != number {
-                return Err(format!("{got} came in the place of {number}"));
+                return Err(format!("expected event {number}, got {got}"));
             }
             count.store(number + 1, Ordering::Relaxed);
         }
@@ -92,13 +92,13 @@ async fn rate(bus: &FanOut, mut facts: EventStream) -> Result<(), Failed> {
         bus.publish(Topic::Facts, fact(number)?).await?;
     }
     reading.await??;
-    #[expect(clippy::cast_precision_loss, reason = "a count of events is far below 2^52")]
+    #[expect(clippy::cast_precision_loss, reason = "event counts are below 2^52")]
     let rate = EVENTS as f64 / began.elapsed().as_secs_f64();
     figure("bus_redis_events_per_s", rate, "1/s");
     Ok(())
 }
 
-/// How long an event takes to who reads, at a steady rate.
+/// Measures the delay from publisher to reader at a steady rate.
 async fn lag(bus: &FanOut, mut facts: EventStream) -> Result<(), Failed> {
     const COUNT: u64 = STEADY_PER_S * STEADY_S;
     let began = Instant::now();
@@ -113,12 +113,12 @@ async fn lag(bus: &FanOut, mut facts: EventStream) -> Result<(), Failed> {
     let mut sent = Vec::new();
     for number in 0..COUNT {
         let due = Duration::from_nanos(number * 1_000_000_000 / STEADY_PER_S);
-        // A timer counts milliseconds, so a few are published at a time.
+        // Timers have millisecond precision, so several events are published at once.
         if due > began.elapsed() {
             tokio::time::sleep(due.saturating_sub(began.elapsed())).await;
         }
         sent.push(began.elapsed());
-        // Numbers that were published before are not written again.
+        // New numbers, because repeated facts are dropped.
         bus.publish(Topic::Facts, fact(EVENTS + number)?).await?;
     }
     let read = reading.await??;

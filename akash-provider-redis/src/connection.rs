@@ -1,4 +1,4 @@
-//! One connection to the server that is the master now.
+//! Connections to the current master.
 
 use crate::location::Location;
 use crate::position::Keys;
@@ -15,30 +15,29 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// Longest time for a connection: a name, the sentinels, the server, its greeting.
+/// Maximum time to connect: name lookup, sentinels, connection and handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Longest time for a sentinel and the master that it names, so that one that hangs leaves time for the connection.
+/// Maximum time for a sentinel and the master it names, so that a hanging sentinel leaves time for the connection.
 const SENTINEL_LIMIT: Duration = Duration::from_secs(2);
 
-/// Where connections lead.
+/// Location and keys of the bus.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Endpoint {
     location: Location,
     keys: Keys,
 }
 
-/// Which run of which server a connection leads to. Another one may lack what this one had.
+/// Identity of a server process and its replication history. A different server may lack earlier data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Server {
+pub(crate) struct ServerId {
     run: String,
     replication: String,
 }
 
-impl Link {
+impl Endpoint {
     pub(crate) fn new(location: Location) -> Self {
         if location.is_tls() {
-            // `redis` takes the cryptography of the process, and panics where nobody chose one. An error says that
-            // somebody did, and theirs is used.
+            // The `redis` crate panics without a default TLS provider. An error means that one is installed.
             drop(rustls::crypto::ring::default_provider().install_default());
         }
         Self {
@@ -51,11 +50,11 @@ impl Link {
         &self.keys
     }
 
-    /// A new connection, whose answers may take so long.
+    /// Opens a connection with a response timeout.
     pub(crate) async fn connect(
         &self,
         operation: &'static str,
-        answer: Duration,
+        response_timeout: Duration,
     ) -> Result<MultiplexedConnection, Error> {
         let unreachable = |why: String| {
             let place = &self.location;
@@ -65,17 +64,17 @@ impl Link {
                 format!("the bus at {place}: {why}"),
             )
         };
-        match timeout(CONNECT_LIMIT, self.open(answer)).await {
+        match timeout(CONNECT_LIMIT, self.open(response_timeout)).await {
             Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => Err(unreachable(error.to_string())),
             Err(_) => Err(unreachable(format!("no connection within {CONNECT_LIMIT:?}"))),
         }
     }
 
-    async fn open(&self, answer: Duration) -> RedisResult<MultiplexedConnection> {
+    async fn open(&self, response_timeout: Duration) -> RedisResult<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))
-            .set_response_timeout(Some(answer));
+            .set_response_timeout(Some(response_timeout));
         let location = &self.location;
         let Some(master) = location.master() else {
             return self
@@ -83,30 +82,30 @@ impl Link {
                 .get_multiplexed_async_connection_with_config(&config)
                 .await;
         };
-        self.agreed(master)
+        self.elected_master(master)
             .await?
             .get_multiplexed_async_connection_with_config(&config)
             .await
     }
 
-    /// The master that the sentinels name. Each is asked, and not the first alone: instances that hear other sentinels
-    /// first would follow other masters.
-    async fn agreed(&self, master: &str) -> RedisResult<Client> {
+    /// Returns the master that the sentinels name. All sentinels are queried: instances that reach different sentinels
+    /// first would otherwise use different masters.
+    async fn elected_master(&self, master: &str) -> RedisResult<Client> {
         let addresses: Vec<_> = self.location.addresses().collect();
         let count = addresses.len();
-        let asked = addresses.into_iter().map(|address| async move {
+        let queries = addresses.into_iter().map(|address| async move {
             let mut sentinel = self.sentinel(address, master)?;
             let named = timeout(SENTINEL_LIMIT, sentinel.async_get_client()).await;
             named.unwrap_or_else(|_| {
                 Err(refused(
-                    "a sentinel does not answer",
+                    "sentinel does not respond",
                     format!("{SENTINEL_LIMIT:?}"),
                 ))
             })
         });
         let mut votes: BTreeMap<String, (usize, Client)> = BTreeMap::new();
         let mut failed = None;
-        for named in join_all(asked).await {
+        for named in join_all(queries).await {
             match named {
                 Ok(client) => {
                     let place = client.get_connection_info().addr().to_string();
@@ -115,10 +114,10 @@ impl Link {
                 Err(error) => failed = Some(error),
             }
         }
-        // Of several masters the one that more than half of all sentinels name, those included that do not answer.
+        // The master named by more than half of all sentinels, including those that do not respond.
         let is_single = votes.len() == 1;
         let named: Vec<&str> = votes.keys().map(String::as_str).collect();
-        let disagree = refused("the sentinels name several masters", named.join(", "));
+        let disagree = refused("the sentinels name different masters", named.join(", "));
         let most = votes.into_values().max_by_key(|(votes, _)| *votes);
         match most {
             Some((votes, client)) if is_single || votes * 2 > count => Ok(client),
@@ -155,7 +154,8 @@ impl Link {
     }
 
     fn direct(&self) -> RedisResult<Client> {
-        let missing = || RedisError::from((redis::ErrorKind::InvalidClientConfig, "no server is named"));
+        let missing =
+            || RedisError::from((redis::ErrorKind::InvalidClientConfig, "no server in the location"));
         let address = self.location.addresses().next().ok_or_else(missing)?;
         let info = address
             .into_connection_info()?
@@ -167,32 +167,32 @@ impl Link {
     }
 }
 
-/// A connection for everything that is asked, made when it is needed and again when it broke.
-pub(crate) struct Line {
-    link: Arc<Link>,
-    /// How long an answer may take.
-    answer: Duration,
+/// Shared connection for commands, opened on demand and after failures.
+pub(crate) struct SharedConnection {
+    link: Arc<Endpoint>,
+    /// Response timeout.
+    response_timeout: Duration,
     connection: Mutex<Option<MultiplexedConnection>>,
 }
 
-impl std::fmt::Debug for Line {
+impl std::fmt::Debug for SharedConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Line")
+        f.debug_struct("SharedConnection")
             .field("link", &self.link)
             .finish_non_exhaustive()
     }
 }
 
-impl Line {
-    pub(crate) fn new(link: Arc<Link>, answer: Duration) -> Self {
+impl SharedConnection {
+    pub(crate) fn new(link: Arc<Endpoint>, response_timeout: Duration) -> Self {
         Self {
             link,
-            answer,
+            response_timeout,
             connection: Mutex::new(None),
         }
     }
 
-    pub(crate) fn link(&self) -> &Link {
+    pub(crate) fn link(&self) -> &Endpoint {
         &self.link
     }
 
@@ -201,7 +201,7 @@ impl Line {
         if let Some(connection) = &*held {
             return Ok(connection.clone());
         }
-        let connection = self.link.connect(operation, self.answer).await?;
+        let connection = self.link.connect(operation, self.response_timeout).await?;
         *held = Some(connection.clone());
         Ok(connection)
     }
@@ -212,7 +212,7 @@ impl Line {
         let taken = self.connection.lock().await.take();
         match taken {
             Some(connection) => Ok(connection),
-            None => self.link.connect(operation, self.answer).await,
+            None => self.link.connect(operation, self.response_timeout).await,
         }
     }
 
@@ -221,38 +221,38 @@ impl Line {
         *self.connection.lock().await = Some(connection);
     }
 
-    /// An answer, or why there is none; after one that is no answer the connection is not used again.
-    pub(crate) async fn judged<T>(
+    /// Returns the response or its error. After a failure of the connection, the connection is dropped.
+    pub(crate) async fn check<T>(
         &self,
         operation: &'static str,
-        said: Result<T, RedisError>,
+        response: Result<T, RedisError>,
     ) -> Result<T, Error> {
-        let error = match said {
+        let error = match response {
             Ok(value) => return Ok(value),
             Err(error) => error,
         };
-        let told = unavailable(operation, &error);
-        if is_answer(&error) {
-            return Err(told.permanent());
+        let unavailable_error = unavailable(operation, &error);
+        if is_response(&error) {
+            return Err(unavailable_error.permanent());
         }
-        self.forget().await;
-        Err(told)
+        self.disconnect().await;
+        Err(unavailable_error)
     }
 
-    /// The connection is not used again.
-    pub(crate) async fn forget(&self) {
+    /// Drops the connection.
+    pub(crate) async fn disconnect(&self) {
         *self.connection.lock().await = None;
     }
 }
 
-impl Server {
-    /// `None` where the server does not say, as some accounts may not ask.
-    pub(crate) async fn of(connection: &mut MultiplexedConnection) -> RedisResult<Option<Self>> {
-        let mut asked = redis::pipe();
-        asked.cmd("INFO").arg("server").cmd("INFO").arg("replication");
-        let (server, replication): (String, String) = match asked.query_async(connection).await {
-            Ok(said) => said,
-            Err(error) if is_answer(&error) => return Ok(None),
+impl ServerId {
+    /// Returns the identity of the server; `None` if the account may not read it.
+    pub(crate) async fn read(connection: &mut MultiplexedConnection) -> RedisResult<Option<Self>> {
+        let mut query = redis::pipe();
+        query.cmd("INFO").arg("server").cmd("INFO").arg("replication");
+        let (server, replication): (String, String) = match query.query_async(connection).await {
+            Ok(infos) => infos,
+            Err(error) if is_response(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
         let field = |text: &str, name: &str| {
@@ -266,8 +266,8 @@ impl Server {
     }
 }
 
-/// True when the server itself refused, so that the connection is sound.
-pub(crate) fn is_answer(error: &RedisError) -> bool {
+/// Returns true if the server itself responded with the error, so that the connection is usable.
+pub(crate) fn is_response(error: &RedisError) -> bool {
     let is_of_another = matches!(
         error.code(),
         Some("READONLY" | "LOADING" | "MASTERDOWN" | "NOAUTH")
@@ -279,7 +279,7 @@ fn refused(what: &'static str, detail: String) -> RedisError {
     RedisError::from((redis::ErrorKind::Io, what, detail))
 }
 
-/// The server refused, or did not answer.
+/// Error for a server that rejects a command or does not respond.
 pub(crate) fn unavailable(operation: &'static str, error: &RedisError) -> Error {
     Error::new(ErrorKind::Unavailable, operation, format!("the bus: {error}"))
 }

@@ -1,14 +1,13 @@
-//! The record of a leadership on Redis, for [`Election`](akash_provider_core::election::Election).
+//! Leader election with a Redis record, for [`Election`](akash_provider_core::election::Election).
 //!
 //! ```text
-//!   {prefix}:election:<name>        version, holder, term, lease_ms, beside; written by one script with compare
-//!   {prefix}:election:<name>:term   the highest term there ever was; it never goes back
+//!   {prefix}:election:<name>        version, holder, term, lease_ms, beside; written by a compare-and-set script
+//!   {prefix}:election:<name>:term   highest term ever used; never decreases
 //! ```
-//! Neither key expires: whoever contends counts by its own clock for how long the record has not changed, so that a
-//! clock of the server that jumps makes no second leader, and a server that is short of memory is not told that it may
-//! forget the term.
+//! The keys do not expire. Candidates measure with their own clocks how long the record has not changed, so that a jump of
+//! the server's clock creates no second leader, and a server without memory does not evict the term.
 
-use crate::connection::{Line, Link};
+use crate::connection::{Endpoint, SharedConnection};
 use crate::location::Location;
 use crate::script::random;
 use akash_provider_core::election::{
@@ -20,12 +19,12 @@ use redis::{RedisError, Script};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest time for an answer of the server.
-const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// Maximum time for a response.
+const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Writes where the version is still the one that was read; an empty one stands for no record. The response is the
-/// term: the requested one, or a later one if the server knows it. A highest term that no leadership
-/// can have is replaced: above the largest term, or further above the claimed one than a leap. So terms are exact in Lua.
+/// Writes the record if its version is still the expected one; an empty version means no record. Returns the term: the
+/// requested one, or a higher one if the server has one. An impossible highest term is replaced: above the maximum, or
+/// too far above the claimed one. Terms are therefore exact in Lua.
 const SOURCE: &str = r"
 local version = redis.call('HGET', KEYS[1], 'version') or ''
 if version ~= ARGV[1] then
@@ -49,7 +48,7 @@ redis.call('HSET', KEYS[1], 'version', ARGV[2], 'holder', ARGV[3], 'term', numbe
 return number(term)
 ";
 
-/// The fields that are asked for; of one that is longer than it may be nothing is sent to us.
+/// Reads the requested fields, without fields longer than the maximum.
 const READ: &str = r"
 local fields = {}
 for i = 2, #ARGV do
@@ -59,10 +58,10 @@ end
 return fields
 ";
 
-/// One leadership on a Redis.
+/// Election record on a Redis server.
 #[derive(Debug)]
 pub struct RedisElection {
-    line: Line,
+    connection: SharedConnection,
     script: Script,
     read: Script,
     place: String,
@@ -70,15 +69,15 @@ pub struct RedisElection {
 }
 
 impl RedisElection {
-    /// That of this name at this place; nothing is asked of the server yet.
+    /// Creates a record with this name. Makes no call.
     #[must_use]
     pub fn new(location: Location, name: &str) -> Self {
-        let link = Link::new(location.clone());
+        let link = Endpoint::new(location.clone());
         let key = link.keys().election(name);
         Self {
             place: format!("the key `{key}` at {location}"),
             key,
-            line: Line::new(Arc::new(link), ANSWER_LIMIT),
+            connection: SharedConnection::new(Arc::new(link), RESPONSE_LIMIT),
             script: Script::new(SOURCE),
             read: Script::new(READ),
         }
@@ -100,12 +99,12 @@ impl RedisElection {
             .arg(claim.beside.to_json())
             .arg(TERM_MAX)
             .arg(TERM_LEAP);
-        let mut connection = self.line.taken(operation).await?;
-        let said: Result<Option<u64>, RedisError> = script.invoke_async(&mut connection).await;
-        let said = self.line.judged(operation, said).await?;
-        self.line.put_back(connection).await;
-        let Some(term) = said else {
-            let message = "somebody else wrote the leadership first";
+        let mut connection = self.connection.taken(operation).await?;
+        let response: Result<Option<u64>, RedisError> = script.invoke_async(&mut connection).await;
+        let response = self.connection.check(operation, response).await?;
+        self.connection.put_back(connection).await;
+        let Some(term) = response else {
+            let message = "the leadership was written by another instance";
             return Err(Error::new(ErrorKind::Conflict, operation, message));
         };
         let record = Record {
@@ -129,17 +128,17 @@ impl ElectionStore for RedisElection {
     }
 
     async fn read(&self) -> Result<Option<Stored>, Error> {
-        const OPERATION: &str = "read the leadership";
-        let mut asked = self.read.prepare_invoke();
-        asked
+        const OPERATION: &str = "read the leader record";
+        let mut invocation = self.read.prepare_invoke();
+        invocation
             .key(&self.key)
             .arg(BESIDE_MAX)
             .arg(&["version", "holder", "term", "lease_ms", "beside"]);
-        let mut connection = self.line.taken(OPERATION).await?;
-        let said = asked.invoke_async(&mut connection).await;
+        let mut connection = self.connection.taken(OPERATION).await?;
+        let response = invocation.invoke_async(&mut connection).await;
         let (version, holder, term, lease_ms, beside): (String, String, String, String, String) =
-            self.line.judged(OPERATION, said).await?;
-        self.line.put_back(connection).await;
+            self.connection.check(OPERATION, response).await?;
+        self.connection.put_back(connection).await;
         if version.is_empty() {
             return Ok(None);
         }
@@ -154,10 +153,10 @@ impl ElectionStore for RedisElection {
     }
 
     async fn create(&self, claim: &Claim) -> Result<Stored, Error> {
-        self.write("begin the leadership", claim, "").await
+        self.write("create the leader record", claim, "").await
     }
 
     async fn replace(&self, claim: &Claim, version: &str) -> Result<Stored, Error> {
-        self.write("write the leadership", claim, version).await
+        self.write("update the leader record", claim, version).await
     }
 }

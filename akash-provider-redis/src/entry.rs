@@ -1,18 +1,18 @@
-//! One event as it lies in a stream: the fields `v`, `epoch`, `at` and `event`.
+//! Stream entry with one event: the fields `v`, `epoch`, `at` and `event`.
 
 use akash_provider_core::types::Event;
 use redis::streams::StreamId;
 use redis::{RedisError, RedisResult};
 use std::sync::Arc;
 
-/// Version of the entries; a reader takes no other.
+/// Version of the entries. Readers accept no other version.
 pub(crate) const VERSION: &str = "1";
-/// Largest event, written as JSON. A status of ten thousand leases is some megabytes.
+/// Maximum size of an event as JSON, in bytes. A status of ten thousand leases has some megabytes.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
-/// Largest entry: an event, and short fields beside it.
+/// Maximum size of an entry, in bytes: an event and short fields.
 pub(crate) const ENTRY_MAX: usize = BYTES_MAX + 1024;
 
-/// The id of an entry: how many events there were with it on all topics, and on its own.
+/// Id of an entry: the number of events on all topics, and on its own topic, including this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct EntryId {
     pub(crate) sequence: u64,
@@ -35,25 +35,27 @@ impl std::fmt::Display for EntryId {
     }
 }
 
-/// An entry that was read.
+/// Decoded entry.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) id: EntryId,
     pub(crate) epoch: String,
-    /// Or what is wrong with it.
+    /// Event, or the reason why it is invalid.
     pub(crate) event: Result<Arc<Event>, String>,
 }
 
 impl Entry {
-    /// Fails where it has no id of a stream, without which nobody can read past it.
+    /// Decodes an entry. Fails for an invalid stream id, because a reader could not continue after it.
     pub(crate) fn read(raw: &StreamId) -> RedisResult<Self> {
-        let wrong = || RedisError::from((redis::ErrorKind::UnexpectedReturnType, "an entry without an id"));
+        let wrong = || RedisError::from((redis::ErrorKind::UnexpectedReturnType, "entry without a valid id"));
         let id = EntryId::parse(&raw.id).ok_or_else(wrong)?;
         let version: String = raw.get("v").unwrap_or_default();
         let text: Option<String> = raw.get("event");
         let event = match text {
-            _ if version != VERSION => Err(format!("its version is `{version:.20}` and not {VERSION}")),
-            None => Err("it has no field `event`".to_owned()),
+            _ if version != VERSION => {
+                Err(format!("unsupported version `{version:.20}`, expected {VERSION}"))
+            }
+            None => Err("missing field `event`".to_owned()),
             Some(text) => event(&text),
         };
         Ok(Self {
@@ -64,10 +66,10 @@ impl Entry {
     }
 }
 
-/// An event from its JSON.
+/// Decodes an event from JSON.
 pub(crate) fn event(text: &str) -> Result<Arc<Event>, String> {
     if text.len() > BYTES_MAX {
-        return Err(format!("it has {} bytes, more than {BYTES_MAX}", text.len()));
+        return Err(format!("{} bytes, more than {BYTES_MAX}", text.len()));
     }
     serde_json::from_str(text)
         .map(Arc::new)
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_two_numbers() {
+    fn ids_consist_of_two_numbers() {
         let id = EntryId {
             sequence: 7,
             count: 3,
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_none_is_said() {
+    fn an_invalid_event_has_a_reason() {
         assert!(event("{}").unwrap_err().contains("event"));
         let long = " ".repeat(BYTES_MAX + 1);
         assert!(event(&long).unwrap_err().contains("more than"));

@@ -1,22 +1,21 @@
-//! The bus of a provider on Redis: what happens reaches readers in other processes, and a standby.
+//! Bus of a provider on Redis: delivers events to other processes and to standbys.
 //!
 //! ```text
-//!   {prefix}:stream:<topic>   one stream per topic, bounded; an entry is one event
-//!   {prefix}:last:<topic>     the last event of a topic that is retained
-//!   {prefix}:sequence         how many events there were on all topics together
-//!   {prefix}:counts           how many there were on each topic
-//!   {prefix}:epoch            changes when events may have been lost or renumbered
-//!   {prefix}:publisher:<id>   the last event that a publisher sent: none is there twice
-//!   {prefix}:fact:<id>        a fact with this id was published, for 15 minutes: none is there twice after a fail-over
+//!   {prefix}:stream:<topic>   one bounded stream per topic; an entry is one event
+//!   {prefix}:last:<topic>     last event of a retained topic
+//!   {prefix}:sequence         number of events on all topics
+//!   {prefix}:counts           number of events on each topic
+//!   {prefix}:epoch            changes when events may be lost or renumbered
+//!   {prefix}:publisher:<id>   last event of a publisher, to detect duplicates
+//!   {prefix}:fact:<id>        id of a published fact, for 15 minutes, to detect duplicates after a fail-over
 //! ```
-//! The id of an entry is `<sequence>-<count of its topic>`, so a reader of several topics sees them in the order in
-//! which they were published, and counts what was trimmed before it was read. All of an event is written by one
-//! script, or nothing of it.
+//! The id of an entry is `<sequence>-<count of its topic>`. A reader of several topics therefore sees events in the order
+//! of publication, and counts entries that were trimmed before it read them. A script writes an event atomically.
 //!
-//! Every reader reads everything from where it is; there are no consumer groups. After a connection that broke it goes
-//! on where it was. A server that took over may lack what the one before had: the reader is told
-//! [`Delivery::Lagged`](akash_provider_core::bus::Delivery) with an unknown number, gets the last event of each retained
-//! topic, and goes on with what is there: an event may come twice then. Losing is allowed, silence is not.
+//! Each reader reads all entries from its position; there are no consumer groups. After a broken connection it continues
+//! at its position. After a change of the server, events may be missing. The reader then gets
+//! [`Delivery::Lagged`](akash_provider_core::bus::Delivery) with an unknown number and the last event of each retained
+//! topic, and continues with the existing events. An event may be delivered twice in this case. A loss is always reported.
 
 mod connection;
 mod election;
@@ -30,22 +29,22 @@ use akash_provider_core::bus::{Bus, EventStream};
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_core::{Error, ErrorKind};
 use async_trait::async_trait;
-use connection::Link;
+use connection::Endpoint;
 use reader::Reader;
 use script::Publisher;
 use std::sync::Arc;
 
 pub use election::RedisElection;
-pub use location::{BadLocation, Location};
+pub use location::{InvalidLocation, Location};
 
-/// Events that each stream of facts keeps for readers that lag behind.
-pub const FACTS_KEPT: usize = 65_536;
-/// Events that each stream of a retained status keeps: a reader wants the latest, which is kept besides.
-pub const STATUSES_KEPT: usize = 64;
+/// Number of events in each stream of facts, for slow readers.
+pub const FACTS_PER_STREAM: usize = 65_536;
+/// Number of events in each stream of a retained status. The latest is also stored separately.
+pub const STATUSES_PER_STREAM: usize = 64;
 
-/// A bus on Redis. A clone is the same bus.
+/// Bus on Redis. Clones share their connection.
 ///
-/// Connections are made when they are needed and again when they broke; nothing is asked of the server before.
+/// Connections are opened on demand and again after failures.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -65,21 +64,21 @@ pub const STATUSES_KEPT: usize = 64;
 /// ```
 #[derive(Debug, Clone)]
 pub struct RedisBus {
-    link: Arc<Link>,
+    link: Arc<Endpoint>,
     publisher: Arc<Publisher>,
 }
 
 impl RedisBus {
-    /// The bus at this place.
+    /// Creates a bus at a location. Makes no call.
     #[must_use]
     pub fn new(location: Location) -> Self {
-        Self::with_kept(location, FACTS_KEPT)
+        Self::with_stream_length(location, FACTS_PER_STREAM)
     }
 
-    /// A bus whose stream of facts keeps so many events for readers that lag behind; at least 1.
+    /// Creates a bus with `facts` events in each stream of facts, at least 1.
     #[must_use]
-    pub fn with_kept(location: Location, facts: usize) -> Self {
-        let link = Arc::new(Link::new(location));
+    pub fn with_stream_length(location: Location, facts: usize) -> Self {
+        let link = Arc::new(Endpoint::new(location));
         Self {
             publisher: Arc::new(Publisher::new(Arc::clone(&link), facts.max(1))),
             link,
@@ -112,7 +111,7 @@ impl Bus for RedisBus {
             return Ok(None);
         }
         let key = self.link.keys().last(topic);
-        let text: String = self.publisher.ask("last", position::last(&key)).await?;
+        let text: String = self.publisher.run("last", position::last(&key)).await?;
         if text.is_empty() {
             return Ok(None);
         }

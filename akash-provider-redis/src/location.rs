@@ -1,39 +1,39 @@
-//! Where the server is, and who we are there.
+//! Location of the server and credentials.
 
 use redis::{ClientTlsConfig, ConnectionAddr, RedisConnectionInfo, TlsCertificates};
 use secrecy::{ExposeSecret, SecretString};
 use std::fmt;
 use std::str::FromStr;
 
-/// What keys begin with where nothing else is said. The braces keep them together in whatever shards by key.
+/// Default prefix of keys. The braces place all keys in the same hash slot.
 const PREFIX: &str = "{akash-provider}";
-/// Most sentinels of one place.
+/// Maximum number of sentinels.
 const SENTINELS_MAX: usize = 16;
 const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 
-/// Where the bus is.
+/// Location of the bus.
 ///
-/// | form | what it is |
+/// | form | meaning |
 /// |---|---|
 /// | `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]` | one server; port 6379, database 0 |
 /// | `redis-sentinel://[USER[:PASSWORD]@]HOST[:PORT],…/MASTER[/DATABASE]` | the server that sentinels name; port 26379 |
 ///
-/// With `rediss` for `redis` everything goes through TLS. User and password are for the server; sentinels are asked
-/// with [`Location::with_sentinel_user`]. A password is never shown again.
+/// The schemes `rediss` and `rediss-sentinel` use TLS. User and password are for the server;
+/// [`Location::with_sentinel_user`] sets those of the sentinels. `Display` and `Debug` hide passwords.
 #[derive(Debug, Clone)]
 pub struct Location {
-    /// One server, or the sentinels of one.
+    /// Server, or its sentinels.
     hosts: Vec<(String, u16)>,
-    /// The name by which sentinels know the server.
+    /// Name of the master in the sentinels.
     master: Option<String>,
     database: i64,
     user: User,
     sentinel_user: User,
     is_tls: bool,
-    /// PEM of the authorities that are trusted instead of those of the machine.
+    /// PEM of CA certificates that replace those of the system.
     authorities: Option<Vec<u8>>,
-    /// PEM of our certificate and of its key.
+    /// PEM of the client certificate and of its key.
     identity: Option<(Vec<u8>, SecretString)>,
     prefix: String,
 }
@@ -44,50 +44,50 @@ struct User {
     password: Option<SecretString>,
 }
 
-/// A text that names no place of a bus.
+/// Invalid location of a bus.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0}; a bus is at redis://HOST[:PORT][/DATABASE] or redis-sentinel://HOST[:PORT],…/MASTER[/DATABASE], with TLS at rediss:// or rediss-sentinel://"
+    "{0}; expected redis://HOST[:PORT][/DATABASE] or redis-sentinel://HOST[:PORT],…/MASTER[/DATABASE], with TLS rediss:// or rediss-sentinel://"
 )]
-pub struct BadLocation(String);
+pub struct InvalidLocation(String);
 
 impl Location {
-    /// User and password at the server, instead of those of the text.
+    /// Sets user and password for the server, instead of those in the location.
     #[must_use]
     pub fn with_user(mut self, name: Option<String>, password: Option<SecretString>) -> Self {
         self.user = User { name, password };
         self
     }
 
-    /// The password at the server, instead of that of the text.
+    /// Sets the password for the server, instead of that in the location.
     #[must_use]
     pub fn with_password(mut self, password: SecretString) -> Self {
         self.user.password = Some(password);
         self
     }
 
-    /// User and password at the sentinels.
+    /// Sets user and password for the sentinels.
     #[must_use]
     pub fn with_sentinel_user(mut self, name: Option<String>, password: Option<SecretString>) -> Self {
         self.sentinel_user = User { name, password };
         self
     }
 
-    /// Trusts these authorities (PEM) and no other.
+    /// Trusts only these CA certificates (PEM).
     #[must_use]
     pub fn with_authorities(mut self, pem: Vec<u8>) -> Self {
         self.authorities = Some(pem);
         self
     }
 
-    /// Shows this certificate to the server; both are PEM.
+    /// Sets the client certificate and its key (PEM).
     #[must_use]
     pub fn with_identity(mut self, certificate: Vec<u8>, key: SecretString) -> Self {
         self.identity = Some((certificate, key));
         self
     }
 
-    /// Keys begin with this instead of `{akash-provider}`; two providers on one server need two.
+    /// Sets the prefix of keys, instead of `{akash-provider}`. Two providers on one server need different prefixes.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
@@ -182,20 +182,20 @@ impl fmt::Display for Location {
 }
 
 impl FromStr for Location {
-    type Err = BadLocation;
+    type Err = InvalidLocation;
 
-    fn from_str(text: &str) -> Result<Self, BadLocation> {
-        let bad = |what: &str| BadLocation(what.to_owned());
+    fn from_str(text: &str) -> Result<Self, InvalidLocation> {
+        let bad = |what: &str| InvalidLocation(what.to_owned());
         let (scheme, rest) = text.split_once("://").ok_or_else(|| bad("no scheme"))?;
         let (is_tls, is_sentinel) = match scheme {
             "redis" => (false, false),
             "rediss" => (true, false),
             "redis-sentinel" => (false, true),
             "rediss-sentinel" => (true, true),
-            other => return Err(BadLocation(format!("the scheme `{other}` is not one of a bus"))),
+            other => return Err(InvalidLocation(format!("unknown scheme `{other}`"))),
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        // A password may have any sign in it, so the last `@` is the one that ends it.
+        // The password may contain `@`, so the last one ends it.
         let (user, hosts) = match authority.rsplit_once('@') {
             Some((user, hosts)) => (parse_user(user)?, hosts),
             None => (User::default(), authority),
@@ -206,17 +206,17 @@ impl FromStr for Location {
             .map(|host| parse_host(host, port))
             .collect::<Result<_, _>>()?;
         if hosts.len() > SENTINELS_MAX {
-            return Err(BadLocation(format!("more than {SENTINELS_MAX} sentinels")));
+            return Err(InvalidLocation(format!("more than {SENTINELS_MAX} sentinels")));
         }
         if hosts.len() > 1 && !is_sentinel {
-            return Err(bad("several servers, of which no sentinel says which one to use"));
+            return Err(bad("several servers require the scheme redis-sentinel"));
         }
         let (master, database) = match is_sentinel {
             true => {
                 let (master, database) = path.split_once('/').unwrap_or((path, ""));
                 let master = decoded(master)?;
                 if master.is_empty() {
-                    return Err(bad("no name by which the sentinels know the server"));
+                    return Err(bad("missing name of the master in the sentinels"));
                 }
                 (Some(master), database)
             }
@@ -226,7 +226,7 @@ impl FromStr for Location {
             "" => 0,
             number => number
                 .parse::<u16>()
-                .map_err(|_| BadLocation(format!("the database `{number}` is no number")))?,
+                .map_err(|_| InvalidLocation(format!("invalid database `{number}`")))?,
         };
         Ok(Self {
             hosts,
@@ -242,7 +242,7 @@ impl FromStr for Location {
     }
 }
 
-fn parse_user(text: &str) -> Result<User, BadLocation> {
+fn parse_user(text: &str) -> Result<User, InvalidLocation> {
     let (name, password) = match text.split_once(':') {
         Some((name, password)) => (name, Some(decoded(password)?)),
         None => (text, None),
@@ -253,13 +253,17 @@ fn parse_user(text: &str) -> Result<User, BadLocation> {
     })
 }
 
-fn parse_host(text: &str, port: u16) -> Result<(String, u16), BadLocation> {
-    let no_port = || BadLocation(format!("the port of `{text}` is no number from 1 to 65535"));
+fn parse_host(text: &str, port: u16) -> Result<(String, u16), InvalidLocation> {
+    let no_port = || {
+        InvalidLocation(format!(
+            "invalid port in `{text}`; expected a number from 1 to 65535"
+        ))
+    };
     let (host, found) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, after) = rest
                 .split_once(']')
-                .ok_or_else(|| BadLocation(format!("`{text}` has no closing bracket")))?;
+                .ok_or_else(|| InvalidLocation(format!("`{text}` has no closing bracket")))?;
             match after.strip_prefix(':') {
                 Some(port) => (host, Some(port)),
                 None if after.is_empty() => (host, None),
@@ -272,7 +276,7 @@ fn parse_host(text: &str, port: u16) -> Result<(String, u16), BadLocation> {
         },
     };
     if host.is_empty() {
-        return Err(BadLocation("a host without a name".to_owned()));
+        return Err(InvalidLocation("missing host name".to_owned()));
     }
     let port = match found {
         Some(found) => found.parse().ok().filter(|port| *port > 0).ok_or_else(no_port)?,
@@ -281,8 +285,8 @@ fn parse_host(text: &str, port: u16) -> Result<(String, u16), BadLocation> {
     Ok((host.to_owned(), port))
 }
 
-/// What `%XX` stands for.
-fn decoded(text: &str) -> Result<String, BadLocation> {
+/// Decodes percent-encoded characters.
+fn decoded(text: &str) -> Result<String, InvalidLocation> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -294,12 +298,12 @@ fn decoded(text: &str) -> Result<String, BadLocation> {
         let byte = rest
             .get(..2)
             .and_then(|digits| data_encoding::HEXLOWER_PERMISSIVE.decode(digits).ok());
-        // The text may hold a password, so it is not shown.
-        let byte = byte.ok_or_else(|| BadLocation("a `%` without two digits after it".to_owned()))?;
+        // The text may contain a password and is not shown.
+        let byte = byte.ok_or_else(|| InvalidLocation("`%` without two hexadecimal digits".to_owned()))?;
         bytes.extend(byte);
         rest = rest.get(2..).unwrap_or_default();
     }
-    String::from_utf8(bytes).map_err(|_| BadLocation("what is written with `%` is no text".to_owned()))
+    String::from_utf8(bytes).map_err(|_| InvalidLocation("percent-encoded text is not UTF-8".to_owned()))
 }
 
 #[cfg(test)]
@@ -307,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_are_read() {
+    fn both_forms_are_parsed() {
         let one: Location = "redis://me:p%40ss@10.0.0.1/3".parse().unwrap();
         assert_eq!(one.hosts, [("10.0.0.1".to_owned(), 6379)]);
         assert_eq!(one.user(), (Some("me"), Some("p@ss")));
@@ -328,18 +332,18 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_place_is_refused_by_name() {
+    fn an_invalid_location_has_a_reason() {
         for (text, expected) in [
             ("10.0.0.1:6379", "no scheme"),
-            ("http://a", "the scheme `http`"),
-            ("redis://", "a host without a name"),
-            ("redis://a:0", "the port of `a:0`"),
-            ("redis://a:70000", "the port of `a:70000`"),
+            ("http://a", "unknown scheme `http`"),
+            ("redis://", "missing host name"),
+            ("redis://a:0", "invalid port in `a:0`"),
+            ("redis://a:70000", "invalid port in `a:70000`"),
             ("redis://[::1", "no closing bracket"),
             ("redis://a,b", "several servers"),
-            ("redis://a/x", "the database `x`"),
-            ("redis-sentinel://a", "no name by which"),
-            ("redis://u:%zz@a", "a `%` without two digits"),
+            ("redis://a/x", "invalid database `x`"),
+            ("redis-sentinel://a", "missing name of the master"),
+            ("redis://u:%zz@a", "`%` without two hexadecimal digits"),
         ] {
             let said = text.parse::<Location>().unwrap_err().to_string();
             assert!(said.contains(expected), "{text}: {said}");
@@ -354,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_never_shown() {
+    fn passwords_are_hidden() {
         let one: Location = "redis://me:hunter2@10.0.0.1".parse().unwrap();
         let shown = format!("{one} {one:?}");
         assert!(!shown.contains("hunter2"), "{shown}");

@@ -1,4 +1,4 @@
-//! Where everything lies, and how far there is something.
+//! Names of the keys, and the ends of the streams.
 
 use crate::entry::{BYTES_MAX, EntryId};
 use akash_provider_core::types::Topic;
@@ -11,12 +11,12 @@ pub(crate) struct Keys {
     prefix: String,
 }
 
-/// How far the server is, as one look at it says.
+/// State of the server at one time.
 #[derive(Debug)]
 pub(crate) struct Heads {
     pub(crate) epoch: Option<String>,
     pub(crate) sequence: u64,
-    /// Of each topic that was asked for, in that order: where its stream ends, and its last event where it is retained.
+    /// End of the stream and last retained event of each requested topic, in the requested order.
     pub(crate) topics: Vec<(EntryId, Option<String>)>,
 }
 
@@ -60,19 +60,19 @@ impl Keys {
     }
 }
 
-/// Returns the command that reads a last event: as much as an event may have, and one byte more. The response is empty
-/// if the topic has no event.
+/// Returns the command that reads a last event, up to one byte more than the maximum size. The response is empty if the
+/// topic has no event.
 pub(crate) fn last(key: &str) -> Cmd {
     redis::cmd("GETRANGE").arg(key).arg(0).arg(BYTES_MAX).to_owned()
 }
 
 impl Heads {
-    /// Before the first event of the epoch, all of which are new to whoever read another one.
+    /// Returns the positions before the first event of the epoch, for a reader of another epoch.
     pub(crate) fn at_start_of_epoch(mut self) -> Self {
         let epoch = self.epoch.as_deref().and_then(|epoch| epoch.rsplit_once('@'));
         if let Some(sequence) = epoch.and_then(|(_, start)| start.parse().ok()) {
             for (end, _) in &mut self.topics {
-                // How many of the topic there were before is not known, and so none of them is counted as missing.
+                // The number of earlier events of the topic is unknown, so none counts as missing.
                 let count = u64::MAX;
                 *end = EntryId { sequence, count };
             }
@@ -80,31 +80,31 @@ impl Heads {
         self
     }
 
-    /// One look at everything, so that no event lies between its parts.
+    /// Reads the state atomically.
     pub(crate) async fn read(
         connection: &mut MultiplexedConnection,
         keys: &Keys,
         topics: &[Topic],
     ) -> RedisResult<Self> {
-        let mut asked = redis::pipe();
-        asked.atomic();
-        asked.cmd("MGET").arg(keys.epoch()).arg(keys.sequence());
-        asked.cmd("HMGET").arg(keys.counts());
+        let mut query = redis::pipe();
+        query.atomic();
+        query.cmd("MGET").arg(keys.epoch()).arg(keys.sequence());
+        query.cmd("HMGET").arg(keys.counts());
         for topic in topics {
-            asked.arg(topic.name());
+            query.arg(topic.name());
         }
         for topic in topics {
-            asked.add_command(last(&keys.last(*topic)));
+            query.add_command(last(&keys.last(*topic)));
         }
-        let mut said: Vec<Value> = asked.query_async(connection).await?;
-        let lasts = said.split_off(2.min(said.len()));
+        let mut replies: Vec<Value> = query.query_async(connection).await?;
+        let lasts = replies.split_off(2.min(replies.len()));
         let lasts = lasts.into_iter().map(String::from_redis_value);
         let lasts = lasts.collect::<Result<Vec<_>, _>>()?;
         let lasts = lasts
             .into_iter()
             .map(|text| Some(text).filter(|text| !text.is_empty()));
-        type Said = ((Option<String>, Option<u64>), Vec<Option<u64>>);
-        let ((epoch, sequence), counts): Said = redis::from_redis_value(Value::Array(said))?;
+        type Replies = ((Option<String>, Option<u64>), Vec<Option<u64>>);
+        let ((epoch, sequence), counts): Replies = redis::from_redis_value(Value::Array(replies))?;
         let sequence = sequence.unwrap_or(0);
         let ends = counts.into_iter().map(|count| EntryId {
             sequence,

@@ -1,6 +1,6 @@
-//! One subscriber: it pulls, so that what waits for it waits in the streams, which are bounded.
+//! Subscriber of topics. It pulls events, so that unread events wait in the bounded streams.
 
-use crate::connection::{Link, Server, unavailable};
+use crate::connection::{Endpoint, ServerId, unavailable};
 use crate::entry::{self, BYTES_MAX, ENTRY_MAX, Entry, EntryId};
 use crate::position::Heads;
 use akash_provider_core::Error;
@@ -15,21 +15,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How long the server keeps a question open for which it has nothing.
+/// Maximum time that the server blocks a read without new entries.
 const BLOCK: Duration = Duration::from_secs(2);
-/// Longest time for an answer, that included.
-const ANSWER_LIMIT: Duration = Duration::from_secs(7);
-/// Entries of one stream in one answer.
+/// Maximum time for a response, including the blocking time.
+const RESPONSE_LIMIT: Duration = Duration::from_secs(7);
+/// Maximum number of entries per stream in a response.
 const BATCH: usize = 256;
 /// Maximum bytes of one response, besides one entry of each stream.
 const BATCH_BYTES: usize = BYTES_MAX;
 
-/// Reads entries up to a number and a size, because `XREAD` counts entries alone and an entry may have 512 MiB. An
-/// entry that is too large comes with its id and epoch, and a version that cannot be read. Every stream
-/// gives one entry at least, so that the order over all streams is known.
+/// Reads entries up to a number and a size. `XREAD` limits only the number, and an entry may have 512 MiB. Of an entry
+/// that is too large, the script returns id and epoch with an invalid version. Each stream returns at least one entry, so
+/// that the order over all streams is known.
 ///
-/// Keys: the streams. Arguments: bytes, bytes of one entry, entries of one stream, and of each stream the id that was
-/// read last.
+/// Keys: the streams. Arguments: maximum bytes, maximum bytes of one entry, maximum entries per stream, and the last read
+/// id of each stream.
 const SOURCE: &str = r"
 local left = tonumber(ARGV[1])
 local read = {}
@@ -59,29 +59,29 @@ for at, key in ipairs(KEYS) do
 end
 return read
 ";
-/// Pause before the next attempt to connect, at first and at most.
+/// First and maximum delay between attempts to connect.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 pub(crate) struct Reader {
-    link: Arc<Link>,
+    link: Arc<Endpoint>,
     topics: Vec<Topic>,
-    /// What was read last of each topic.
+    /// Last read entry of each topic.
     at: Vec<EntryId>,
     epoch: Option<String>,
-    server: Option<Server>,
+    server: Option<ServerId>,
     connection: Option<MultiplexedConnection>,
     ready: VecDeque<Delivery>,
     pause: Duration,
-    /// Entries that were not ours are told in the log once.
-    has_told: bool,
-    /// An outage is told once.
+    /// Whether invalid entries were logged. They are logged once.
+    has_logged_invalid: bool,
+    /// Whether an outage was logged. It is logged once.
     is_away: bool,
     batch: Script,
 }
 
 impl Reader {
-    /// Reads from the end of what is there now.
-    pub(crate) async fn open(link: Arc<Link>, topics: &[Topic]) -> Result<Self, Error> {
+    /// Subscribes at the current end of the streams.
+    pub(crate) async fn open(link: Arc<Endpoint>, topics: &[Topic]) -> Result<Self, Error> {
         let mut known = Vec::new();
         for topic in topics {
             if !known.contains(topic) {
@@ -97,17 +97,17 @@ impl Reader {
             connection: None,
             ready: VecDeque::new(),
             pause: PAUSE.0,
-            has_told: false,
+            has_logged_invalid: false,
             is_away: false,
             batch: Script::new(SOURCE),
         };
         if reader.topics.is_empty() {
             return Ok(reader);
         }
-        let mut connection = reader.link.connect("subscribe", ANSWER_LIMIT).await?;
-        reader.server = Server::of(&mut connection).await.map_err(failed)?;
+        let mut connection = reader.link.connect("subscribe", RESPONSE_LIMIT).await?;
+        reader.server = ServerId::read(&mut connection).await.map_err(failed)?;
         let heads = reader.heads(&mut connection).await.map_err(failed)?;
-        reader.stand_at(heads);
+        reader.move_to(heads);
         reader.connection = Some(connection);
         Ok(reader)
     }
@@ -122,7 +122,7 @@ impl Reader {
 
     async fn next(&mut self) -> Option<Delivery> {
         if self.topics.is_empty() {
-            // Nobody publishes on no topic, and a stream does not end while its bus is there.
+            // Without topics there are no events, and the stream must not end before its bus.
             std::future::pending::<()>().await;
         }
         loop {
@@ -131,7 +131,7 @@ impl Reader {
             }
             if let Err(error) = self.read().await {
                 if !std::mem::replace(&mut self.is_away, true) {
-                    tracing::warn!(%error, "the bus cannot be read; it is tried again until it can");
+                    tracing::warn!(%error, "cannot read the bus, retrying");
                 }
                 sleep(self.pause).await;
                 self.pause = (self.pause * 2).min(PAUSE.1);
@@ -144,22 +144,22 @@ impl Reader {
             Some(connection) => connection,
             None => self.reconnect().await?,
         };
-        let outcome = match self.ask(&mut connection).await {
+        let outcome = match self.request(&mut connection).await {
             Ok(Some(reply)) => self.take(&reply, &mut connection).await,
-            Ok(None) => self.look(&mut connection).await,
+            Ok(None) => self.check_for_loss(&mut connection).await,
             Err(error) => Err(error),
         };
         outcome.map_err(failed)?;
-        // After a failure it is not used again.
+        // Set only after success: a failed connection is dropped.
         self.connection = Some(connection);
         self.pause = PAUSE.0;
         if std::mem::take(&mut self.is_away) {
-            tracing::info!("the bus can be read again");
+            tracing::info!("bus readable again");
         }
         Ok(())
     }
 
-    async fn ask(&self, connection: &mut MultiplexedConnection) -> RedisResult<Option<StreamReadReply>> {
+    async fn request(&self, connection: &mut MultiplexedConnection) -> RedisResult<Option<StreamReadReply>> {
         let mut batch = self.batch.prepare_invoke();
         for topic in &self.topics {
             batch.key(self.link.keys().stream(*topic));
@@ -173,7 +173,7 @@ impl Reader {
             return Ok(Some(reply));
         }
         let mut command = redis::cmd("XREAD");
-        // Waits for the next entry and no more.
+        // Waits for the next entry only.
         command.arg("COUNT").arg(1);
         command.arg("BLOCK").arg(BLOCK.as_millis() as u64).arg("STREAMS");
         for topic in &self.topics {
@@ -185,10 +185,10 @@ impl Reader {
         command.query_async(connection).await
     }
 
-    /// A connection to the server that is the master now. What another one lacks cannot be known.
+    /// Connects to the current master. If the server changed, events may be missing.
     async fn reconnect(&mut self) -> Result<MultiplexedConnection, Error> {
-        let mut connection = self.link.connect("subscribe", ANSWER_LIMIT).await?;
-        let server = Server::of(&mut connection).await.map_err(failed)?;
+        let mut connection = self.link.connect("subscribe", RESPONSE_LIMIT).await?;
+        let server = ServerId::read(&mut connection).await.map_err(failed)?;
         let is_same = server.is_some() && server == self.server;
         if !is_same {
             let heads = self.heads(&mut connection).await.map_err(failed)?;
@@ -202,13 +202,13 @@ impl Reader {
         Heads::read(connection, self.link.keys(), &self.topics).await
     }
 
-    /// The highest sequence that was read.
+    /// Returns the highest sequence read.
     fn highest(&self) -> u64 {
         self.at.iter().map(|at| at.sequence).max().unwrap_or(0)
     }
 
-    /// Nothing came: is it because there was nothing, or because what we wait for will never come?
-    async fn look(&mut self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+    /// Checks after a read without entries whether the server lost events.
+    async fn check_for_loss(&mut self, connection: &mut MultiplexedConnection) -> RedisResult<()> {
         let heads = self.heads(connection).await?;
         let is_other = self.epoch.is_some() && heads.epoch != self.epoch;
         if is_other || heads.sequence < self.highest() {
@@ -217,8 +217,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Says that something was lost, and what is the last of each retained topic. Where what we read last may still be
-    /// there, we go on behind it, else where the epoch begins: an event twice is better than one less.
+    /// Reports a loss and the last event of each retained topic. Continues at the last read position if it may still
+    /// exist, otherwise at the start of the epoch. Duplicates are preferred to lost events.
     fn lost(&mut self, heads: Heads) {
         self.ready.push_back(Delivery::Lagged(None));
         for (topic, (_, last)) in self.topics.iter().zip(&heads.topics) {
@@ -229,16 +229,16 @@ impl Reader {
         let is_ours = heads.epoch.is_some() && heads.epoch == self.epoch;
         let goes_on = is_ours && heads.sequence >= self.highest();
         if !goes_on {
-            self.stand_at(heads.at_start_of_epoch());
+            self.move_to(heads.at_start_of_epoch());
         }
     }
 
-    fn stand_at(&mut self, heads: Heads) {
+    fn move_to(&mut self, heads: Heads) {
         self.epoch = heads.epoch;
         self.at = heads.topics.into_iter().map(|(end, _)| end).collect();
     }
 
-    /// Takes what was read, in the order in which it was published over all topics.
+    /// Delivers the read entries in the order of publication over all topics.
     async fn take(
         &mut self,
         reply: &StreamReadReply,
@@ -254,8 +254,8 @@ impl Reader {
                     self.lost(heads);
                     return Ok(());
                 }
-                // Who goes on before it would read it for ever.
-                entry.event = Err("it is of no epoch that there is".to_owned());
+                // A reader that stays before this entry would read it forever.
+                entry.event = Err("unknown epoch".to_owned());
             }
             self.deliver(place, entry);
         }
@@ -275,17 +275,13 @@ impl Reader {
             Ok(event) => self.ready.push_back(Delivery::Event { topic, event }),
             Err(why) => {
                 self.ready.push_back(Delivery::Lagged(Some(1)));
-                self.tell(&format!(
-                    "the event {} of {} cannot be read: {why}",
-                    entry.id,
-                    topic.name()
-                ));
+                self.log_invalid(&format!("invalid event {} of {}: {why}", entry.id, topic.name()));
             }
         }
     }
 
-    /// Entries with the places of their topics. The stream with the oldest last entry may have more, and its last
-    /// entry ends the known order: later entries of other streams are read again.
+    /// Returns the entries with the indices of their topics. The stream with the oldest last entry may have more, so the
+    /// known order ends there: later entries of other streams are read again.
     fn sorted(&self, reply: &StreamReadReply) -> RedisResult<Vec<(usize, Entry)>> {
         let keys: Vec<String> = self
             .topics
@@ -310,9 +306,12 @@ impl Reader {
         Ok(entries)
     }
 
-    fn tell(&mut self, what: &str) {
-        if !std::mem::replace(&mut self.has_told, true) {
-            tracing::warn!("{what}; it counts as lost, and more of them are not told");
+    fn log_invalid(&mut self, what: &str) {
+        if !std::mem::replace(&mut self.has_logged_invalid, true) {
+            tracing::warn!(
+                problem = what,
+                "event lost; further invalid events are not logged"
+            );
         }
     }
 }

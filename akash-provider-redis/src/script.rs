@@ -1,7 +1,7 @@
-//! Publishing: one script, which writes all of an event or nothing of it.
+//! Publication of events with a script, atomically.
 
-use crate::STATUSES_KEPT;
-use crate::connection::{Line, Link};
+use crate::STATUSES_PER_STREAM;
+use crate::connection::{Endpoint, SharedConnection};
 use crate::entry::{BYTES_MAX, VERSION};
 use akash_provider_core::types::{Event, Topic};
 use akash_provider_core::{Error, ErrorKind};
@@ -11,25 +11,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 
-/// Longest time for an answer: what is published goes to memory.
-const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// For how long the server remembers what a publisher sent last.
-const REMEMBERED_S: u64 = 3600;
-/// Time for which the server stores the id of a fact, in seconds: longer than two of the longest leases, which is what
-/// a new leader publishes again.
-const IDS_KEPT_S: u64 = 900;
+/// Maximum time for a response: events are stored in memory.
+const RESPONSE_LIMIT: Duration = Duration::from_secs(3);
+/// Lifetime of the last event number of a publisher, in seconds.
+const PUBLISHER_LIFETIME_S: u64 = 3600;
+/// Lifetime of the id of a fact, in seconds. Longer than two maximum leases, the period that a new leader publishes again.
+const ID_LIFETIME_S: u64 = 900;
 
-/// Numbers stay below 2^53, so they are exact in Lua: a sequence above 2^50, which no provider reaches, is forged and
-/// counts as lost. A sequence that went back, or a stream that is ahead of it, means
-/// that what was there is lost or not ours: from there on it is another epoch, whose ids are higher than all before, so
-/// that readers that wait for higher ones see it. Its name ends with the sequence after which it begins.
+/// Publishes events. Numbers stay below 2^53, so they are exact in Lua. A sequence above 2^50, which no provider reaches,
+/// is forged and counts as lost. If the sequence decreased, or a stream is ahead of it, events are lost or foreign. The
+/// script then starts another epoch with higher ids than before, so that waiting readers notice. The name of the epoch
+/// ends with the sequence before its first event.
 ///
-/// Keys: epoch, sequence, counts, publisher, and of each event its stream, its last and the key of its id. Arguments: a name for a new epoch,
-/// the sequence that is known, the number of the first event, the version, the lifetimes of the publisher and of ids, and of
-/// each event its topic, how many are kept, itself.
+/// Keys: epoch, sequence, counts, publisher, and for each event its stream, its last event and the key of its id.
+/// Arguments: a name for a new epoch, the known sequence, the number of the first event, the version, the lifetimes of the
+/// publisher and of ids, and for each event its topic, the length of its stream and its JSON.
 ///
-/// A fact with an id that was published within the last [`IDS_KEPT_S`] is not written again: after a fail-over the new leader
-/// publishes facts of the time between, and the old one may have published some of them.
+/// A fact with an id published within [`ID_LIFETIME_S`] is not written again. After a fail-over the new leader repeats recent
+/// facts, some of which the old leader may have published.
 const SOURCE: &str = r"
 local number = function(value) return string.format('%.0f', value) end
 local first = tonumber(ARGV[3])
@@ -83,19 +82,19 @@ redis.call('SET', KEYS[4], number(first + many - 1), 'EX', ARGV[5])
 return number(sequence)
 ";
 
-/// Events that are sent at once, and what they may have together: the server does nothing else meanwhile.
+/// Maximum number of events per script call, and their total size in bytes. The server blocks meanwhile.
 pub(crate) const AT_ONCE: usize = 128;
 const TOGETHER_BYTES: usize = 1 << 20;
 
-/// The side that writes, with one connection for all that it is asked.
+/// Publisher with one connection.
 pub(crate) struct Publisher {
-    line: Line,
+    connection: SharedConnection,
     script: Script,
-    /// Of this process, so that what it sends twice is there once.
+    /// Id of this process, to detect duplicates.
     id: String,
-    /// Number of the last event. Held while events are sent: the server drops a number that comes after a higher one.
+    /// Number of the last event. Locked during a call: the server drops a number lower than the last one.
     sent: Mutex<u64>,
-    /// The highest sequence that the server gave to one of our events. One that is behind it has lost some.
+    /// Highest sequence that the server assigned to an event of this publisher. A lower one means lost events.
     acknowledged: AtomicU64,
     facts_kept: usize,
 }
@@ -103,15 +102,15 @@ pub(crate) struct Publisher {
 impl std::fmt::Debug for Publisher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Publisher")
-            .field("line", &self.line)
+            .field("line", &self.connection)
             .finish_non_exhaustive()
     }
 }
 
 impl Publisher {
-    pub(crate) fn new(link: Arc<Link>, facts_kept: usize) -> Self {
+    pub(crate) fn new(link: Arc<Endpoint>, facts_kept: usize) -> Self {
         Self {
-            line: Line::new(link, ANSWER_LIMIT),
+            connection: SharedConnection::new(link, RESPONSE_LIMIT),
             script: Script::new(SOURCE),
             id: random(),
             sent: Mutex::new(0),
@@ -120,13 +119,13 @@ impl Publisher {
         }
     }
 
-    /// Publishes all of them in their order; one outcome for each.
+    /// Publishes events in order. Returns one result per event.
     pub(crate) async fn publish(&self, events: &[(Topic, Arc<Event>)]) -> Vec<Result<(), Error>> {
         let mut outcomes = Vec::with_capacity(events.len());
-        let mut waiting: Vec<Written> = Vec::new();
+        let mut waiting: Vec<EncodedEvent> = Vec::new();
         let mut bytes = 0;
         for (topic, event) in events {
-            let written = Written::new(*topic, event);
+            let written = EncodedEvent::new(*topic, event);
             let length = written.as_ref().map_or(0, |written| written.text.len());
             if waiting.len() >= AT_ONCE || bytes + length > TOGETHER_BYTES || written.is_err() {
                 self.send_all(&mut waiting, &mut outcomes).await;
@@ -144,7 +143,7 @@ impl Publisher {
         outcomes
     }
 
-    async fn send_all(&self, waiting: &mut Vec<Written>, outcomes: &mut Vec<Result<(), Error>>) {
+    async fn send_all(&self, waiting: &mut Vec<EncodedEvent>, outcomes: &mut Vec<Result<(), Error>>) {
         if waiting.is_empty() {
             return;
         }
@@ -153,7 +152,7 @@ impl Publisher {
         let mut sent = self.sent.lock().await;
         let number = *sent + 1;
         *sent += many;
-        // Once more after a connection that broke: whether the server had it is unknown then, and it tells repeats.
+        // One retry after a broken connection. The server may have the events and drops duplicates.
         let first = self.send(&events, number).await;
         let sequence = match first {
             Err(error) if error.is_transient() => self.send(&events, number).await,
@@ -164,12 +163,12 @@ impl Publisher {
         }
         outcomes.extend(events.iter().map(|_| match &sequence {
             Ok(_) => Ok(()),
-            Err(error) => Err(same(error)),
+            Err(error) => Err(copy_of(error)),
         }));
     }
 
-    async fn send(&self, events: &[Written], number: u64) -> Result<u64, Error> {
-        let keys = self.line.link().keys();
+    async fn send(&self, events: &[EncodedEvent], number: u64) -> Result<u64, Error> {
+        let keys = self.connection.link().keys();
         let mut script = self.script.prepare_invoke();
         script
             .key(keys.epoch())
@@ -180,12 +179,12 @@ impl Publisher {
             .arg(self.acknowledged.load(Ordering::Relaxed))
             .arg(number)
             .arg(VERSION)
-            .arg(REMEMBERED_S)
-            .arg(IDS_KEPT_S);
-        for Written { topic, id, text } in events {
+            .arg(PUBLISHER_LIFETIME_S)
+            .arg(ID_LIFETIME_S);
+        for EncodedEvent { topic, id, text } in events {
             let last = topic.is_retained().then(|| keys.last(*topic));
             let kept = if topic.is_retained() {
-                STATUSES_KEPT
+                STATUSES_PER_STREAM
             } else {
                 self.facts_kept
             };
@@ -197,38 +196,38 @@ impl Publisher {
                 .arg(kept)
                 .arg(text);
         }
-        let mut connection = self.line.connected("publish").await?;
-        let said: Result<u64, RedisError> = script.invoke_async(&mut connection).await;
-        self.line.judged("publish", said).await
+        let mut connection = self.connection.connected("publish").await?;
+        let response: Result<u64, RedisError> = script.invoke_async(&mut connection).await;
+        self.connection.check("publish", response).await
     }
 
-    /// Asks one thing.
-    pub(crate) async fn ask<T: FromRedisValue>(
+    /// Runs a command.
+    pub(crate) async fn run<T: FromRedisValue>(
         &self,
         operation: &'static str,
         command: Cmd,
     ) -> Result<T, Error> {
-        let mut connection = self.line.connected(operation).await?;
-        let said = command.query_async(&mut connection).await;
-        self.line.judged(operation, said).await
+        let mut connection = self.connection.connected(operation).await?;
+        let response = command.query_async(&mut connection).await;
+        self.connection.check(operation, response).await
     }
 }
 
-/// An event as it is sent.
-struct Written {
+/// Encoded event.
+struct EncodedEvent {
     topic: Topic,
     id: Option<String>,
     text: String,
 }
 
-impl Written {
+impl EncodedEvent {
     fn new(topic: Topic, event: &Event) -> Result<Self, Error> {
         let internal = |why: String| Error::new(ErrorKind::Internal, "publish", why);
         let text = serde_json::to_string(&event.with_id()).map_err(|error| internal(error.to_string()))?;
         if text.len() > BYTES_MAX {
             let length = text.len();
             return Err(internal(format!(
-                "an event of {} has {length} bytes, more than the {BYTES_MAX} that a reader takes",
+                "event of {}: {length} bytes exceed the maximum of {BYTES_MAX} bytes",
                 topic.name()
             )));
         }
@@ -237,19 +236,19 @@ impl Written {
     }
 }
 
-/// What went wrong with several events, for one of them.
-fn same(error: &Error) -> Error {
-    let told = Error::new(error.kind(), "publish", error.message());
+/// Returns a copy of the error of a batch for one of its events.
+fn copy_of(error: &Error) -> Error {
+    let copy = Error::new(error.kind(), "publish", error.message());
     match error.is_transient() {
-        true => told,
-        false => told.permanent(),
+        true => copy,
+        false => copy.permanent(),
     }
 }
 
-/// Sixteen digits that nobody else has.
+/// Returns 16 random hexadecimal digits.
 pub(crate) fn random() -> String {
     let mut bytes = [0; 8];
-    // A machine without randomness has no TLS either; a fixed text costs a repeat that is not told.
+    // Without randomness TLS fails too; a fixed text only disables the detection of duplicates.
     getrandom::fill(&mut bytes).ok();
     data_encoding::HEXLOWER.encode(&bytes)
 }

@@ -66,7 +66,7 @@ async fn publish(bus: &RedisBus, topic: Topic, wanted: u32) {
 #[tokio::test]
 async fn it_conforms() {
     let Some(server) = Server::start() else { return };
-    let bus = RedisBus::with_kept(server.location(), 1024);
+    let bus = RedisBus::with_stream_length(server.location(), 1024);
     conformance::suite(&bus, &conformance::Setup::default()).await;
 }
 

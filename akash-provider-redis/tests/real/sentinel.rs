@@ -144,7 +144,7 @@ async fn sentinels_that_disagree_are_told_and_most_of_them_decide() {
         let error = store.read().await.unwrap_err().to_string();
         let ports = [&one, &other].map(|server| server.port.to_string());
         assert!(
-            error.contains("the sentinels name several masters")
+            error.contains("the sentinels name different masters")
                 && ports.iter().all(|port| error.contains(port)),
             "{error}"
         );

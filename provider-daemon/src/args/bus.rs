@@ -146,7 +146,7 @@ fn line(file: &Path, flag: &str) -> anyhow::Result<String> {
 
 pub(super) fn location(text: &str) -> Result<Location, String> {
     text.parse()
-        .map_err(|error: akash_provider_redis::BadLocation| error.to_string())
+        .map_err(|error: akash_provider_redis::InvalidLocation| error.to_string())
 }
 
 pub(super) fn prefix(text: &str) -> Result<String, String> {

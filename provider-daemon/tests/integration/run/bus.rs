@@ -70,7 +70,7 @@ fn what_happens_is_read_by_another_process_and_a_bus_that_dies_costs_no_lease() 
 fn a_bus_that_makes_no_sense_is_refused_with_its_flag() {
     let stage = Stage::new("no-bus", true);
     for (words, expected) in [
-        (&["--bus=http://x"][..], "the scheme `http` is not one of a bus"),
+        (&["--bus=http://x"][..], "unknown scheme `http`"),
         (
             &["--bus=redis://x", "--bus-password-file=/none"],
             "--bus-password-file: reading /none",
