@@ -1,4 +1,4 @@
-//! What happened, for those who ask later and those who follow.
+//! Bounded history of the logs or events of a lease, with live followers.
 
 use akash_provider_core::Error;
 use futures::stream::{self, BoxStream, StreamExt};
@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
-/// Items kept of a lease.
-const KEPT: usize = 1000;
-/// Items that wait for a follower; a slower one loses the oldest.
+/// Maximum number of stored items of a lease.
+const STORED_MAX: usize = 1000;
+/// Maximum number of buffered items of a follower. A slower follower loses the oldest.
 const WAITING: usize = 256;
 
-/// The last items of a lease, each of a service. Followers' streams end when it is dropped.
+/// Last items of a lease, each with its service. Dropping the journal ends the streams of followers.
 #[derive(Debug)]
 pub(crate) struct Journal<T> {
     items: VecDeque<(String, T)>,
@@ -30,17 +30,17 @@ impl<T: Clone> Default for Journal<T> {
 impl<T: Clone + Send + 'static> Journal<T> {
     /// Adds an item of a service.
     pub(crate) fn push(&mut self, service: &str, item: T) {
-        // Bounded, because a service that talks without end would fill the memory.
-        if self.items.len() >= KEPT {
+        // Bounded, because a service can write without end.
+        if self.items.len() >= STORED_MAX {
             self.items.pop_front();
         }
         self.items.push_back((service.to_owned(), item.clone()));
-        // Nobody follows: that is no failure.
+        // Without followers the send fails, which is no error.
         let _ = self.followers.send((service.to_owned(), item));
     }
 
-    /// The items of these services (none for all), oldest first.
-    pub(crate) fn of<'a>(&'a self, services: &'a [String]) -> impl DoubleEndedIterator<Item = &'a T> {
+    /// Returns the items of `services`, or of all services if empty, oldest first.
+    pub(crate) fn items<'a>(&'a self, services: &'a [String]) -> impl DoubleEndedIterator<Item = &'a T> {
         let wanted = self
             .items
             .iter()
@@ -48,7 +48,7 @@ impl<T: Clone + Send + 'static> Journal<T> {
         wanted.map(|(_, item)| item)
     }
 
-    /// What is given first, then, when followed, what comes.
+    /// Returns a stream of `first`, followed by new items if `follow` is set.
     pub(crate) fn stream(
         &self,
         first: Vec<T>,
@@ -59,8 +59,7 @@ impl<T: Clone + Send + 'static> Journal<T> {
         if !follow {
             return first.boxed();
         }
-        // Subscribed here and not at the first read. The caller holds the lock, so nothing is lost between
-        // the items kept and those to come.
+        // Subscribed here, not at the first poll. The caller holds the lock, so no item is missed.
         let rest = stream::unfold(self.followers.subscribe(), move |mut items| {
             let services = services.clone();
             async move {
@@ -69,7 +68,7 @@ impl<T: Clone + Send + 'static> Journal<T> {
                         Ok((service, item)) if is_wanted(&services, &service) => {
                             return Some((Ok(item), items));
                         }
-                        // A follower who is too slow loses items rather than holding the service up.
+                        // A slow follower loses items and does not block the service.
                         Ok(_) | Err(RecvError::Lagged(_)) => {}
                         Err(RecvError::Closed) => return None,
                     }

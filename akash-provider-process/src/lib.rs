@@ -1,19 +1,18 @@
-//! Processes of the own machine as the compute backend of an Akash provider, for trials.
+//! Local processes as the compute backend of an Akash provider, for trials.
 //!
 //! ```text
-//!   folder/<namespace>.json     what is recorded and what is deployed of a lease, durable
-//!   folder/<namespace>/web-0/   where replica 0 of the service `web` runs
+//!   folder/<namespace>.json     recorded and deployed workload of a lease, durable
+//!   folder/<namespace>/web-0/   working directory of replica 0 of service `web`
 //! ```
-//! A service runs the command of its manifest; its image is a name for a command where the manifest has none.
-//! Every replica is a process group: what it starts ends with it. It counts as healthy once it has lived for a
-//! moment, and is started again when it ends by itself. Of its environment it has `PATH`, the variables of its
-//! manifest, and for a port that its service exposes to all, 8080 say, `PORT_8080`: the free port of this machine
-//! that was found for it, at which it is to listen. Replicas of a service share that one.
+//! A service runs the command of its manifest. Without a command, its image selects one from [`Images`]. Every replica
+//! is a process group and ends with all its child processes. A replica is healthy after a short time, and is restarted
+//! when it exits. Its environment has `PATH`, the variables of the manifest, and for each global port, for example 8080,
+//! the variable `PORT_8080`: the free local port on which the service must listen. Replicas of a service share the port.
 //!
-//! What it does not do: it isolates nothing and limits nothing, so it is for programs one trusts. It has no
-//! hostnames and leased IPs, and its shell runs commands beside a replica, in its folder and with its variables,
-//! and without a terminal. Processes end with the program that holds the cluster, and what was deployed is started
-//! again when it is opened the next time; a program that is killed outright leaves them behind.
+//! Processes are not isolated and not limited, so run trusted programs only. Hostnames and leased IPs are not available.
+//! The shell runs commands next to a replica, in its folder, with its variables and without a terminal. Processes end
+//! with the program that opened the cluster, and start again when it is opened the next time. A killed program leaves
+//! its processes behind.
 
 mod journal;
 mod port;
@@ -30,10 +29,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use workload::{Running, State};
 
-/// Which command an image stands for.
+/// Commands by image name.
 pub type Images = BTreeMap<String, Vec<String>>;
 
-/// A cluster of processes. A clone is the same cluster.
+/// Cluster of local processes. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct ProcessCluster {
     records: Records,
@@ -42,12 +41,12 @@ pub struct ProcessCluster {
 }
 
 impl ProcessCluster {
-    /// The cluster of this folder, which is made when it is missing; starts what was deployed in it. A lease that
-    /// cannot start any more, for its image stands for no command now, counts as recorded and not deployed: whoever
-    /// deploys it again is told why it cannot be. To be called within a tokio runtime.
+    /// Opens the cluster in a folder, which is created if missing, and starts its deployed leases. A lease that cannot
+    /// start any more, because no command belongs to its image, counts as recorded and not deployed; its next deploy
+    /// reports the reason. Requires a Tokio runtime.
     ///
     /// # Errors
-    /// When the folder cannot be read or written.
+    /// The error of reading or writing the folder.
     pub async fn open(folder: impl Into<PathBuf>, images: Images) -> Result<Self, Error> {
         let records = Records::new(folder.into());
         let (found, unreadable) = records.all().await?;
@@ -56,15 +55,15 @@ impl ProcessCluster {
             images: Arc::new(images),
             state: Arc::default(),
         };
-        // Kept and not skipped: a teardown must find the file, though nobody can read it.
+        // Stored, because a teardown must remove the unreadable file.
         cluster.state().unreadable = unreadable;
         for mut kept in found {
-            // One that cannot start keeps no other from it.
+            // A lease that cannot start must not prevent the others from starting.
             if kept.deployed.as_ref().is_some_and(|d| cluster.check(d).is_err()) {
                 kept.deployed = None;
             }
             let deployed = kept.deployed.clone();
-            cluster.state().keep(kept);
+            cluster.state().store(kept);
             if let Some(deployment) = deployed {
                 cluster.start(&deployment)?;
             }
@@ -72,10 +71,10 @@ impl ProcessCluster {
         Ok(cluster)
     }
 
-    /// Ends everything that runs, and waits until it has. What is kept stays: the next [`ProcessCluster::open`]
-    /// of the folder starts it again.
+    /// Stops all processes and waits for their end. Records remain: the next [`ProcessCluster::open`] of the folder
+    /// starts the leases again.
     pub async fn close(&self) {
-        // The lock ends with this block: the tasks that end take it themselves to tell their last news.
+        // The block releases the lock, which ending tasks take to report their last output.
         let stopped: Vec<_> = {
             let state = self.state();
             let running = state.all().filter_map(|w| w.running.as_ref());
@@ -91,7 +90,7 @@ impl ProcessCluster {
     }
 }
 
-/// Locks a mutex whose data is whole wherever a holder could panic.
+/// Locks a mutex with data that is consistent even if a holder panics.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -109,7 +108,7 @@ fn no_service(operation: &'static str, lease: &LeaseId, service: &str) -> Error 
     Error::new(ErrorKind::NotFound, operation, message)
 }
 
-/// The guide is compiled with the tests.
+/// Guide to writing a cluster, compiled with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/writing-a-cluster.md")]
 pub struct Guide;

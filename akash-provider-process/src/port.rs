@@ -1,7 +1,7 @@
-//! The cluster port.
+//! Implementation of the `Cluster` port.
 
-use crate::process::{News, Program, keep_running};
-use crate::records::Kept;
+use crate::process::{Program, ReplicaEvent, run_with_restarts};
+use crate::records::LeaseRecord;
 use crate::workload::{Running, State, Workload};
 use crate::{ProcessCluster, lock, no_lease, no_service};
 use akash_provider_core::cluster::{
@@ -21,7 +21,7 @@ use tokio::sync::broadcast::error::RecvError;
 const DEPLOY: &str = "deploy";
 
 impl ProcessCluster {
-    /// Starts what is kept as deployed.
+    /// Starts a deployed workload.
     pub(crate) fn start(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
         let mut state = self.state();
         let running = Running::new(deployment.clone(), state.ports(deployment));
@@ -29,36 +29,36 @@ impl ProcessCluster {
             for replica in 0..service.count {
                 let program = self.program(&running, service, replica)?;
                 let (lease, name) = (deployment.lease.clone(), service.name.clone());
-                // Weak, so that replicas do not keep alive the state that stops them when it is dropped.
+                // Weak, so that replicas do not keep the state alive, which stops them on drop.
                 let state: Weak<Mutex<State>> = Arc::downgrade(&self.state);
                 let stop = running.stop.clone();
-                let told = running.stop.clone();
-                let tell = move |news: News| {
-                    // Going down as asked is no news; the lines said meanwhile are.
-                    let wanted = !told.is_cancelled() || matches!(news, News::Line(_));
+                let stopping = running.stop.clone();
+                let report = move |event: ReplicaEvent| {
+                    // The end of a stopped replica is expected, but its output is still recorded.
+                    let wanted = !stopping.is_cancelled() || matches!(event, ReplicaEvent::Line(_));
                     if let Some(state) = state.upgrade().filter(|_| wanted) {
-                        lock(&state).news(&lease, &name, replica, news);
+                        lock(&state).handle_event(&lease, &name, replica, event);
                     }
                 };
-                running.replicas.spawn(keep_running(program, tell, stop));
+                running.replicas.spawn(run_with_restarts(program, report, stop));
             }
         }
-        // Waiting for a tracker ends only once it is closed, however empty it is.
+        // Waiting for a tracker ends only after it is closed.
         running.replicas.close();
         state.run(running);
         Ok(())
     }
 
-    /// Fails for what can never run.
+    /// Returns an error for a deployment that can never run.
     pub(crate) fn check(&self, deployment: &WorkloadSpec) -> Result<(), Error> {
-        // Without ports, because none are taken for what may never start.
+        // Without ports, which would be allocated for nothing.
         let plan = Running::new(deployment.clone(), BTreeMap::new());
         let mut services = deployment.group.services.iter();
-        // Replicas of a service run the same program, so the first stands for all.
+        // Replicas of a service run the same program, so one check suffices.
         services.try_for_each(|service| self.program(&plan, service, 0).map(drop))
     }
 
-    /// What a replica runs: the manifest's command, or the one its image stands for, and its arguments.
+    /// Returns the program of a replica: the command of the manifest or of the image, with its arguments.
     pub(crate) fn program(
         &self,
         running: &Running,
@@ -69,7 +69,7 @@ impl ProcessCluster {
         let command = command.or_else(|| self.images.get(&service.image));
         let Some((program, args)) = command.and_then(|c| c.split_first()) else {
             let message = format!(
-                "service `{}` has no command and image `{}` stands for none; give it a command",
+                "service `{}` has no command, and image `{}` is not mapped to one; add a command",
                 service.name, service.image
             );
             return Err(Error::new(ErrorKind::Invalid, DEPLOY, message));
@@ -87,14 +87,13 @@ impl ProcessCluster {
         Ok(Program {
             program: program.clone(),
             args: args.iter().chain(more).cloned().collect(),
-            // Ports come last: of two equal names the later counts, so a manifest cannot move a port
-            // elsewhere.
+            // Ports last: the last of equal names counts, so a manifest cannot replace the variable of a port.
             env: given.chain(ports).collect(),
             folder: home.join(format!("{}-{replica}", service.name)),
         })
     }
 
-    /// Ends what runs of a lease, and waits until it has.
+    /// Stops the processes of a lease and waits for their end.
     async fn stop(&self, lease: &LeaseId) {
         let replicas = {
             let state = self.state();
@@ -106,7 +105,7 @@ impl ProcessCluster {
         }
     }
 
-    fn ask<T>(
+    fn read<T>(
         &self,
         operation: &'static str,
         lease: &LeaseId,
@@ -119,14 +118,14 @@ impl ProcessCluster {
             .ok_or_else(|| no_lease(operation, lease))
     }
 
-    /// Fails unless the lease has all of these services.
+    /// Returns an error unless the lease has all `services`.
     fn check_services(
         &self,
         operation: &'static str,
         lease: &LeaseId,
         services: &[String],
     ) -> Result<(), Error> {
-        let group = self.ask(operation, lease, |workload| {
+        let group = self.read(operation, lease, |workload| {
             Arc::clone(&workload.kept.recorded.group)
         })?;
         let has = |name: &&String| group.services.iter().any(|s| s.name == **name);
@@ -148,18 +147,17 @@ impl Cluster for ProcessCluster {
             if running.is_some_and(same) {
                 return Ok(());
             }
-            // What cannot run is refused before anything that does run is stopped.
+            // Checked before running processes are stopped.
             self.check(deployment)?;
         }
-        let kept = Kept {
+        let kept = LeaseRecord {
             recorded: deployment.clone(),
             deployed: Some(deployment.clone()),
         };
-        // On the disk before anything stops or starts: a crash in between starts the new version.
-        self.records.keep(kept.clone()).await?;
-        self.state().keep(kept);
-        // The old replicas end first: both versions would listen at the same port and write into the same
-        // folder.
+        // Durable before processes stop or start: after a crash the new version starts.
+        self.records.store(kept.clone()).await?;
+        self.state().store(kept);
+        // The old replicas end first: both versions would use the same port and folder.
         self.stop(&deployment.lease).await;
         self.start(deployment)
     }
@@ -168,17 +166,17 @@ impl Cluster for ProcessCluster {
         let deployed = {
             let state = self.state();
             state.check_epoch(deployment, "record")?;
-            // Nothing is promised that cannot be kept.
+            // A deployment that cannot run is not recorded.
             self.check(deployment)?;
             let there = state.get(&deployment.lease);
             there.and_then(|w| w.kept.deployed.clone())
         };
-        let kept = Kept {
+        let kept = LeaseRecord {
             recorded: deployment.clone(),
             deployed,
         };
-        self.records.keep(kept.clone()).await?;
-        self.state().keep(kept);
+        self.records.store(kept.clone()).await?;
+        self.state().store(kept);
         Ok(())
     }
 
@@ -195,11 +193,11 @@ impl Cluster for ProcessCluster {
         };
         if is_known {
             // Processes first: they would go on writing into the folder that is removed.
+            // Processes first: they would write into the removed folder.
             self.stop(lease).await;
-            // The file goes before the memory: where it cannot be removed, the lease is still known to the
-            // next try.
-            self.records.forget(lease).await?;
-            self.state().forget(lease);
+            // The file before the state: after a failure the next attempt still finds the lease.
+            self.records.remove(lease).await?;
+            self.state().remove(lease);
         }
         Ok(Teardown::Done)
     }
@@ -224,7 +222,7 @@ impl Cluster for ProcessCluster {
     }
 
     async fn lease_status(&self, lease: &LeaseId) -> Result<LeaseStatus, Error> {
-        self.ask("lease status", lease, Workload::status)
+        self.read("lease status", lease, Workload::status)
     }
 
     async fn service_status(&self, lease: &LeaseId, service: &str) -> Result<ServiceStatus, Error> {
@@ -246,8 +244,8 @@ impl Cluster for ProcessCluster {
         options: LogOptions,
     ) -> Result<BoxStream<'static, Result<LogLine, Error>>, Error> {
         self.check_services("lease logs", lease, &options.services)?;
-        self.ask("lease logs", lease, |workload| {
-            let lines = workload.logs.of(&options.services);
+        self.read("lease logs", lease, |workload| {
+            let lines = workload.logs.items(&options.services);
             let lines = tail(lines, options.tail_lines);
             workload
                 .logs
@@ -261,8 +259,8 @@ impl Cluster for ProcessCluster {
         options: EventOptions,
     ) -> Result<BoxStream<'static, Result<LeaseEvent, Error>>, Error> {
         self.check_services("lease events", lease, &options.services)?;
-        self.ask("lease events", lease, |workload| {
-            let events = workload.events.of(&options.services).cloned().collect();
+        self.read("lease events", lease, |workload| {
+            let events = workload.events.items(&options.services).cloned().collect();
             workload
                 .events
                 .stream(events, options.follow, options.services.clone())
@@ -286,11 +284,11 @@ impl Cluster for ProcessCluster {
     }
 }
 
-/// The last `limit` lines of each replica, in order.
+/// Returns the last `limit` lines of each replica, in order.
 fn tail<'a>(lines: impl DoubleEndedIterator<Item = &'a LogLine>, limit: Option<u64>) -> Vec<LogLine> {
     let limit = limit.unwrap_or(u64::MAX);
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
-    // Counted for each replica, so that a talkative one does not push out the lines of the others.
+    // Counted per replica, so that a verbose one does not displace the lines of the others.
     let newest_first = lines.rev().filter(|line| {
         let seen = seen.entry(&line.name).or_default();
         *seen += 1;
@@ -303,7 +301,7 @@ fn tail<'a>(lines: impl DoubleEndedIterator<Item = &'a LogLine>, limit: Option<u
 
 type Watcher = (Receiver<ClusterChange>, Weak<Mutex<State>>);
 
-/// The next change; who was too slow for some gets a snapshot instead.
+/// Returns the next change, or a snapshot if the watcher missed changes.
 async fn next_change((mut changes, state): Watcher) -> Option<(Result<ClusterChange, Error>, Watcher)> {
     match changes.recv().await {
         Ok(change) => Some((Ok(change), (changes, state))),

@@ -1,4 +1,4 @@
-//! One replica: a process group that is kept running until it is told to stop. And a command beside it.
+//! Process group of a replica with automatic restarts, and commands next to a replica.
 
 use crate::records;
 use akash_provider_core::cluster::ExecIo;
@@ -12,65 +12,65 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// A process that has lived so long counts as up.
+/// Time after which a process counts as running.
 const SETTLED: Duration = Duration::from_millis(50);
-/// Wait before a process that ended by itself is started again.
+/// Delay before a process is restarted after its exit.
 const RESTART: Duration = Duration::from_secs(1);
-/// Time to end by itself when asked to.
+/// Grace period after the signal to terminate.
 const GRACE: Duration = Duration::from_secs(2);
-/// Time for a killed group to be gone.
-const GONE: Duration = Duration::from_secs(2);
-/// Longest line of output in bytes; a longer one is told in pieces.
+/// Maximum wait for the end of a killed group.
+const KILL_LIMIT: Duration = Duration::from_secs(2);
+/// Maximum length of an output line in bytes. Longer lines are split.
 const LINE: u64 = 16 * 1024;
-/// The signal that asks a process to end.
+/// Signal to terminate.
 const SIGTERM: i32 = 15;
-/// What shells add to the number of a signal that ended something.
+/// Offset of exit codes for processes ended by a signal, as in shells.
 const BY_SIGNAL: i32 = 128;
-/// What shells say of a command that is not there.
-const NOT_THERE: i32 = 127;
-/// What shells say of a command that is there and cannot be run.
-const NOT_RUN: i32 = 126;
+/// Exit code for a command that does not exist, as in shells.
+const EXIT_NOT_FOUND: i32 = 127;
+/// Exit code for a command that cannot be executed, as in shells.
+const EXIT_NOT_EXECUTABLE: i32 = 126;
 
-/// What to run.
+/// Program of a replica.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
     pub(crate) program: String,
     pub(crate) args: Vec<String>,
     pub(crate) env: Vec<(String, String)>,
-    /// Where; made when it is missing.
+    /// Working directory, created if missing.
     pub(crate) folder: PathBuf,
 }
 
-/// What becomes of a replica.
+/// Event of a replica.
 #[derive(Debug)]
-pub(crate) enum News {
-    /// It runs.
+pub(crate) enum ReplicaEvent {
+    /// The replica runs.
     Up,
-    /// It does not, and why.
+    /// The replica ended, with the reason.
     Down(String),
-    /// It says something.
+    /// Line of output.
     Line(String),
 }
 
-/// Keeps a program running and tells how it goes, until it is to stop; then nothing of it runs any more.
-pub(crate) async fn keep_running(
+/// Runs a program, restarts it after each exit and reports its events, until `stop`. Then its processes have ended.
+pub(crate) async fn run_with_restarts(
     program: Program,
-    tell: impl Fn(News) + Send + Sync,
+    report: impl Fn(ReplicaEvent) + Send + Sync,
     stop: CancellationToken,
 ) {
     while !stop.is_cancelled() {
         match Group::start(&program, Stdio::null()) {
             Ok(mut group) => {
-                let why = group.live(&tell, &stop).await;
-                // Before the news: of a replica that is told to be down nothing should run any more.
+                let why = group.live(&report, &stop).await;
+                // Before the event: the processes of an ended replica must not run any more.
                 group.end().await;
                 if stop.is_cancelled() {
                     return;
                 }
-                tell(News::Down(why));
+                report(ReplicaEvent::Down(why));
             }
-            Err(error) => tell(News::Down(format!(
-                "`{}` does not start: {error}",
+            Err(error) => report(ReplicaEvent::Down(format!(
+                "cannot start `{}`: {error}",
                 program.program
             ))),
         }
@@ -82,8 +82,8 @@ pub(crate) async fn keep_running(
     }
 }
 
-/// Runs a program once, with the streams of whoever asked for it; its exit code, or `None` when it was to stop
-/// before its end. What it has started ends with it.
+/// Runs a program once with the given streams. Returns its exit code, or `None` if it was stopped before its end. Child
+/// processes end with the program.
 pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationToken) -> Option<i32> {
     let input = if io.stdin.is_some() {
         Stdio::piped()
@@ -93,13 +93,13 @@ pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationTo
     let mut group = match Group::start(program, input) {
         Ok(group) => group,
         Err(error) => {
-            let told = format!("`{}` does not start: {error}\n", program.program);
-            // Nobody may read it any more: the code says it too.
-            let _ = io.stderr.write_all(told.as_bytes()).await;
+            let output = format!("cannot start `{}`: {error}\n", program.program);
+            // The reader may be gone; the exit code reports the failure too.
+            let _ = io.stderr.write_all(output.as_bytes()).await;
             let _ = io.stderr.flush().await;
             return Some(match error.kind() {
-                io::ErrorKind::NotFound => NOT_THERE,
-                _ => NOT_RUN,
+                io::ErrorKind::NotFound => EXIT_NOT_FOUND,
+                _ => EXIT_NOT_EXECUTABLE,
             });
         }
     };
@@ -107,10 +107,10 @@ pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationTo
     let (to, out, err) = (child.stdin().take(), child.stdout().take(), child.stderr().take());
     let fed = async {
         if let (Some(mut from), Some(mut to)) = (io.stdin, to) {
-            // It may end without reading all of it.
+            // The program may end without reading all input.
             let _ = copy(&mut from, &mut to).await;
         }
-        // Input that has ended says nothing about the command, so this side never ends the whole.
+        // The end of the input does not end the command.
         std::future::pending::<()>().await
     };
     let killed = CancellationToken::new();
@@ -118,22 +118,22 @@ pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationTo
         let code = tokio::select! {
             biased;
             () = stop.cancelled() => None,
-            status = group.child.wait() => Some(status.map_or(NOT_RUN, code_of)),
+            status = group.child.wait() => Some(status.map_or(EXIT_NOT_EXECUTABLE, code_of)),
         };
-        // Also after it ended by itself: what it left in the background would hold its pipes open.
+        // Also after a regular exit: background children would keep the pipes open.
         let _ = group.child.start_kill();
         killed.cancel();
         code
     };
-    let told = async {
+    let output = async {
         tokio::select! {
-            _ = async { tokio::join!(hand_on(out, io.stdout), hand_on(err, io.stderr)) } => {}
-            // A process that left the group keeps the pipes open, and nobody waits for it for ever.
-            () = async { killed.cancelled().await; sleep(GONE).await } => {}
+            _ = async { tokio::join!(forward(out, io.stdout), forward(err, io.stderr)) } => {}
+            // A process that left the group keeps the pipes open; the wait is bounded.
+            () = async { killed.cancelled().await; sleep(KILL_LIMIT).await } => {}
         }
     };
     let code = tokio::select! {
-        (code, ()) = async { tokio::join!(life, told) } => code,
+        (code, ()) = async { tokio::join!(life, output) } => code,
         () = fed => None,
     };
     group.end().await;
@@ -141,19 +141,23 @@ pub(crate) async fn run(program: &Program, mut io: ExecIo, stop: &CancellationTo
 }
 
 fn code_of(status: ExitStatus) -> i32 {
-    let by_signal = || status.signal().map_or(NOT_RUN, |signal| BY_SIGNAL + signal);
+    let by_signal = || {
+        status
+            .signal()
+            .map_or(EXIT_NOT_EXECUTABLE, |signal| BY_SIGNAL + signal)
+    };
     status.code().unwrap_or_else(by_signal)
 }
 
-async fn hand_on(pipe: Option<impl AsyncRead + Unpin>, mut to: impl AsyncWrite + Unpin) {
+async fn forward(pipe: Option<impl AsyncRead + Unpin>, mut to: impl AsyncWrite + Unpin) {
     if let Some(mut pipe) = pipe {
-        // Who reads no more loses the rest; the command is told by its pipe.
+        // If the reader stops, the command gets an error from its pipe.
         let _ = copy(&mut pipe, &mut to).await;
         let _ = to.flush().await;
     }
 }
 
-/// A process group; killed when it is dropped.
+/// Process group, killed on drop.
 #[derive(Debug)]
 struct Group {
     child: Box<dyn ChildWrapper>,
@@ -167,8 +171,7 @@ impl Group {
         let mut command = CommandWrap::with_new(&program.program, |command| {
             command
                 .args(&program.args)
-                // The daemon's own variables may hold keys and passwords, and are none of a tenant's
-                // business.
+                // Variables of the daemon may contain keys and passwords.
                 .env_clear()
                 .env("PATH", path)
                 .envs(program.env.iter().cloned())
@@ -177,62 +180,62 @@ impl Group {
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped());
         });
-        // A group of its own, so that a signal reaches all that a replica has started, and never the daemon.
+        // A separate group, so that signals reach all children of a replica and never the daemon.
         let child = command.wrap(ProcessGroup::leader()).spawn()?;
         Ok(Self { child, ended: false })
     }
 
-    /// Tells what it says until it ends or is asked to; returns how it ended.
-    async fn live(&mut self, tell: &(impl Fn(News) + Sync), stop: &CancellationToken) -> String {
+    /// Reports the output until the process ends or is stopped. Returns the reason of the end.
+    async fn live(&mut self, report: &(impl Fn(ReplicaEvent) + Sync), stop: &CancellationToken) -> String {
         let (out, err) = (self.child.stdout().take(), self.child.stderr().take());
         let killed = CancellationToken::new();
         let life = async {
             let how = tokio::select! {
-                // Stop first: what ends in the moment it is asked to has not failed.
+                // Stop first: a process that exits at the same time has not failed.
                 biased;
                 () = stop.cancelled() => None,
-                how = self.end_by_itself(tell) => Some(how),
+                how = self.exited(report) => Some(how),
             };
             if how.is_none() {
-                // It may have ended meanwhile, and what is left is killed below anyway.
+                // The process may have ended; the rest of the group is killed below.
                 let _ = self.child.signal(SIGTERM);
                 let _ = timeout(GRACE, self.child.wait()).await;
             }
-            // What the process has started goes too; with it go the last holders of its outputs.
+            // Children end too, and release the output pipes.
             let _ = self.child.start_kill();
             killed.cancel();
             how.unwrap_or_default()
         };
-        let told = async { tokio::join!(tell_lines(out, tell), tell_lines(err, tell)) };
-        let told = async {
+        let output = async { tokio::join!(report_lines(out, report), report_lines(err, report)) };
+        let output = async {
             tokio::select! {
-                _ = told => {}
-                () = async { killed.cancelled().await; sleep(GONE).await } => {}
+                _ = output => {}
+                () = async { killed.cancelled().await; sleep(KILL_LIMIT).await } => {}
             }
         };
-        tokio::join!(life, told).0
+        tokio::join!(life, output).0
     }
 
-    async fn end_by_itself(&mut self, tell: &impl Fn(News)) -> String {
+    async fn exited(&mut self, report: &impl Fn(ReplicaEvent)) -> String {
         tokio::select! {
             biased;
             status = self.child.wait() => return how(status),
-            () = sleep(SETTLED) => tell(News::Up),
+            () = sleep(SETTLED) => report(ReplicaEvent::Up),
         }
         how(self.child.wait().await)
     }
 
-    /// Waits until the killed process is gone.
+    /// Waits for the end of the killed process.
     async fn end(mut self) {
         let _ = self.child.start_kill();
-        self.ended = timeout(GONE, self.child.wait()).await.is_ok();
+        self.ended = timeout(KILL_LIMIT, self.child.wait()).await.is_ok();
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         if !self.ended {
-            // Nothing can be waited for in a drop, so the end is only asked for.
+            // A drop cannot wait, so the process is only signalled.
             let _ = self.child.start_kill();
         }
     }
@@ -242,17 +245,17 @@ fn how(status: io::Result<ExitStatus>) -> String {
     status.map_or_else(|error| error.to_string(), |status| format!("ended with {status}"))
 }
 
-async fn tell_lines(pipe: Option<impl AsyncRead + Unpin>, tell: &impl Fn(News)) {
+async fn report_lines(pipe: Option<impl AsyncRead + Unpin>, report: &impl Fn(ReplicaEvent)) {
     let Some(pipe) = pipe else { return };
     let mut reader = BufReader::new(pipe);
     loop {
         let mut line = Vec::new();
-        // Cut at a length, because a program that never ends its line would fill the memory.
+        // Limited, because a line without an end would fill the memory.
         match (&mut reader).take(LINE).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {
                 let text = String::from_utf8_lossy(&line);
-                tell(News::Line(text.trim_end_matches(['\r', '\n']).to_owned()));
+                report(ReplicaEvent::Line(text.trim_end_matches(['\r', '\n']).to_owned()));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a restart must know: a file for each lease, written whole or not at all.
+//! Durable records of leases: one file per lease, written atomically.
 
 use akash_provider_core::cluster::{Remains, Unusable, WorkloadSpec};
 use akash_provider_core::types::LeaseId;
@@ -9,16 +9,16 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// What is kept of a lease.
+/// Record of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Kept {
-    /// As recorded or deployed last.
+pub(crate) struct LeaseRecord {
+    /// Last recorded or deployed workload.
     pub(crate) recorded: WorkloadSpec,
-    /// As deployed last; `None` when it was only recorded.
+    /// Last deployed workload; `None` if the lease was only recorded.
     pub(crate) deployed: Option<WorkloadSpec>,
 }
 
-/// The folder.
+/// Folder with the records.
 #[derive(Debug, Clone)]
 pub(crate) struct Records {
     folder: PathBuf,
@@ -29,13 +29,13 @@ impl Records {
         Self { folder }
     }
 
-    /// Where the processes of a lease run.
+    /// Returns the folder of the processes of a lease.
     pub(crate) fn home(&self, lease: &LeaseId) -> PathBuf {
         self.folder.join(lease.namespace())
     }
 
-    /// Everything that is kept, and what is there and cannot be read: one bad file keeps no other from being read.
-    pub(crate) async fn all(&self) -> Result<(Vec<Kept>, Vec<Unusable>), Error> {
+    /// Returns all records, and the unreadable files.
+    pub(crate) async fn all(&self) -> Result<(Vec<LeaseRecord>, Vec<Unusable>), Error> {
         let folder = self.folder.clone();
         on_disk("open the cluster", move || {
             make(&folder)?;
@@ -49,7 +49,7 @@ impl Records {
                     Ok(kept) => found.push(kept),
                     Err(error) => unreadable.push(Unusable {
                         lease: None,
-                        // The file is named after its lease.
+                        // The file has the name of its lease.
                         name: path
                             .file_stem()
                             .unwrap_or_default()
@@ -65,28 +65,28 @@ impl Records {
         .await
     }
 
-    /// Keeps it: on the disk when this returns.
-    pub(crate) async fn keep(&self, kept: Kept) -> Result<(), Error> {
+    /// Writes a record durably.
+    pub(crate) async fn store(&self, kept: LeaseRecord) -> Result<(), Error> {
         let path = self.path(&kept.recorded.lease);
         let folder = self.folder.clone();
         on_disk("record", move || {
             let draft = path.with_extension("draft");
             let mut file = File::create(&draft)?;
             file.write_all(&serde_json::to_vec(&kept)?)?;
-            // The contents before the name: after a crash the name could else stand for an empty file.
+            // Contents first: otherwise the name could refer to an empty file after a crash.
             file.sync_all()?;
             fs::rename(&draft, &path)?;
-            // The name is durable only when the folder is.
+            // The name is durable after the folder is synchronized.
             File::open(folder)?.sync_all()
         })
         .await
     }
 
-    /// Forgets a lease and removes what its processes left.
-    pub(crate) async fn forget(&self, lease: &LeaseId) -> Result<(), Error> {
+    /// Removes the record and the folder of a lease.
+    pub(crate) async fn remove(&self, lease: &LeaseId) -> Result<(), Error> {
         let (path, home) = (self.path(lease), self.home(lease));
         on_disk("teardown", move || {
-            // The folder first: while the file is there, a restart knows that something is left to remove.
+            // The folder first: while the file exists, a restart knows that the removal is incomplete.
             missing_is_fine(fs::remove_dir_all(home))?;
             missing_is_fine(fs::remove_file(path))
         })
@@ -98,7 +98,7 @@ impl Records {
     }
 }
 
-/// Makes a folder that is nobody else's business: manifests have passwords in them.
+/// Creates a private folder, because manifests contain passwords.
 pub(crate) fn make(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
@@ -110,13 +110,18 @@ fn missing_is_fine(done: io::Result<()>) -> io::Result<()> {
     })
 }
 
-/// Runs work for the disk on a thread that may wait; it goes on to its end when nobody waits for it any more.
+/// Runs disk operations on a blocking thread. The operations complete even if the caller stops waiting.
 async fn on_disk<T: Send + 'static>(
     operation: &'static str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, Error> {
     let unavailable = |e: io::Error| {
-        Error::new(ErrorKind::Unavailable, operation, "the folder of the cluster").with_source(e)
+        Error::new(
+            ErrorKind::Unavailable,
+            operation,
+            "cannot access the folder of the cluster",
+        )
+        .with_source(e)
     };
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done.map_err(unavailable),

@@ -1,4 +1,4 @@
-//! Commands beside a replica: in its folder, with its variables.
+//! Commands next to a replica, in its folder and with its variables.
 
 use crate::process::{self, Program};
 use crate::{ProcessCluster, no_lease, no_service};
@@ -15,14 +15,14 @@ const EXEC: &str = "exec";
 impl Shell for ProcessCluster {
     async fn exec(&self, lease: &LeaseId, request: ExecRequest, io: ExecIo) -> Result<i32, Error> {
         let (program, stop, replicas) = self.beside(lease, &request)?;
-        // Whoever ends the lease waits for this too.
+        // Tracked, so that the teardown of the lease waits for the command.
         let running = replicas.track_future(process::run(&program, io, &stop));
         running.await.ok_or_else(|| no_lease(EXEC, lease))
     }
 }
 
 impl ProcessCluster {
-    /// What to run, and what it ends with.
+    /// Returns the program, its stop signal and the tracker of the lease.
     fn beside(
         &self,
         lease: &LeaseId,
@@ -30,10 +30,10 @@ impl ProcessCluster {
     ) -> Result<(Program, CancellationToken, TaskTracker), Error> {
         let invalid = |message| Error::new(ErrorKind::Invalid, EXEC, message);
         if request.tty {
-            return Err(invalid("there are no terminals here: leave --tty out"));
+            return Err(invalid("terminals are not supported; omit --tty"));
         }
         let Some((name, args)) = request.command.split_first() else {
-            return Err(invalid("there is no command to run"));
+            return Err(invalid("the command is empty"));
         };
         let state = self.state();
         let running = state.get(lease).and_then(|w| w.running.as_ref());

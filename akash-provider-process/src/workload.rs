@@ -1,8 +1,8 @@
-//! Every lease's workload: what is kept of it, what runs of it, how it is.
+//! Workloads of all leases: records, running processes and status.
 
 use crate::journal::Journal;
-use crate::process::News;
-use crate::records::Kept;
+use crate::process::ReplicaEvent;
+use crate::records::LeaseRecord;
 use akash_provider_core::cluster::{
     ClusterChange, ForwardedPort, Health, LeaseEvent, LeaseStatus, LogLine, ServiceStatus, Severity,
     Unusable, WorkloadSpec,
@@ -17,38 +17,38 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// First of the ports handed out; they lie where a Kubernetes has its node ports.
+/// First allocated port, in the range of Kubernetes node ports.
 const FIRST_PORT: u16 = 30_000;
-/// Changes that wait for a watcher; a slower one gets a snapshot.
+/// Maximum number of buffered changes of a watcher. A slower watcher gets a snapshot.
 const WAITING: usize = 1024;
 
-/// Random ports by service.
+/// Allocated ports by service.
 pub(crate) type Ports = BTreeMap<String, Vec<ForwardedPort>>;
 
-/// All workloads.
+/// Workloads of all leases.
 #[derive(Debug)]
 pub(crate) struct State {
     workloads: BTreeMap<LeaseId, Workload>,
-    /// Records that could not be read at the start and were not written anew since.
+    /// Records that were unreadable at the start and were not replaced since.
     pub(crate) unreadable: Vec<Unusable>,
     changes: broadcast::Sender<ClusterChange>,
 }
 
-/// One lease's.
+/// Workload of a lease.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    pub(crate) kept: Kept,
+    pub(crate) kept: LeaseRecord,
     pub(crate) running: Option<Running>,
     pub(crate) logs: Journal<LogLine>,
     pub(crate) events: Journal<LeaseEvent>,
 }
 
-/// What runs. Dropping it stops it.
+/// Running workload. Dropping it stops the processes.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) deployment: WorkloadSpec,
     pub(crate) ports: Ports,
-    /// Whether each replica of each service is up.
+    /// Whether a replica is running, by service and replica.
     up: BTreeMap<(String, u32), bool>,
     pub(crate) stop: CancellationToken,
     pub(crate) replicas: TaskTracker,
@@ -71,7 +71,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Tells every replica to end; they have when what is returned has no task left.
+    /// Stops all replicas. They have ended when the returned tracker has no task left.
     pub(crate) fn stop(&self) -> TaskTracker {
         self.stop.cancel();
         self.replicas.clone()
@@ -105,7 +105,7 @@ impl Running {
 
 impl Workload {
     pub(crate) fn event(&mut self, severity: Severity, service: &str, reason: &str, message: String) {
-        // A clock that stands before 1970 is no reason to lose an event.
+        // A clock before 1970 must not lose an event.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let event = LeaseEvent {
             time: BlockTime(i64::try_from(now.as_millis()).unwrap_or(i64::MAX)),
@@ -154,7 +154,7 @@ impl State {
         self.workloads.values()
     }
 
-    /// An older epoch writes nothing any more.
+    /// Returns an error for a write of an older epoch.
     pub(crate) fn check_epoch(
         &self,
         deployment: &WorkloadSpec,
@@ -164,12 +164,12 @@ impl State {
         if there.is_none_or(|epoch| epoch <= deployment.epoch) {
             return Ok(());
         }
-        let message = format!("a later leader has written lease {}", deployment.lease);
+        let message = format!("lease {} was written by a later leader", deployment.lease);
         Err(Error::new(ErrorKind::Conflict, operation, message))
     }
 
-    /// Remembers what is kept of a lease; what runs of it goes on.
-    pub(crate) fn keep(&mut self, kept: Kept) {
+    /// Stores the record of a lease. Running processes continue.
+    pub(crate) fn store(&mut self, kept: LeaseRecord) {
         self.unreadable.retain(|u| !u.is_of(&kept.recorded.lease));
         let lease = kept.recorded.lease.clone();
         match self.workloads.get_mut(&lease) {
@@ -186,39 +186,39 @@ impl State {
         }
     }
 
-    /// From here on this runs of a lease that is kept.
+    /// Sets the running workload of a recorded lease.
     pub(crate) fn run(&mut self, running: Running) {
         let lease = running.deployment.lease.clone();
         let health = running.health();
         if let Some(workload) = self.workloads.get_mut(&lease) {
             workload.running = Some(running);
             workload.event(Severity::Normal, "", "Deployed", String::new());
-            self.tell(ClusterChange::Health { lease, health });
+            self.publish(ClusterChange::Health { lease, health });
         }
     }
 
-    /// Nothing is left of a lease. Whoever follows its logs and events reads their end.
-    pub(crate) fn forget(&mut self, lease: &LeaseId) {
+    /// Removes a lease. Followers of its logs and events reach the end of their streams.
+    pub(crate) fn remove(&mut self, lease: &LeaseId) {
         self.unreadable.retain(|u| !u.is_of(lease));
         self.workloads.remove(lease);
         let snapshot = self.snapshot();
-        self.tell(snapshot);
+        self.publish(snapshot);
     }
 
-    /// How a replica goes.
-    pub(crate) fn news(&mut self, lease: &LeaseId, service: &str, replica: u32, news: News) {
+    /// Records an event of a replica.
+    pub(crate) fn handle_event(&mut self, lease: &LeaseId, service: &str, replica: u32, event: ReplicaEvent) {
         let Some(workload) = self.workloads.get_mut(lease) else {
-            // Torn down meanwhile: its last words concern nobody.
+            // The lease was torn down meanwhile.
             return;
         };
         let name = format!("{service}-{replica}");
-        let is_up = match news {
-            News::Line(message) => return workload.logs.push(service, LogLine { name, message }),
-            News::Up => {
+        let is_up = match event {
+            ReplicaEvent::Line(message) => return workload.logs.push(service, LogLine { name, message }),
+            ReplicaEvent::Up => {
                 workload.event(Severity::Normal, service, "Started", name);
                 true
             }
-            News::Down(why) => {
+            ReplicaEvent::Down(why) => {
                 workload.event(Severity::Warning, service, "Ended", format!("{name}: {why}"));
                 false
             }
@@ -231,13 +231,13 @@ impl State {
         let health = running.health();
         if health != before {
             let lease = lease.clone();
-            self.tell(ClusterChange::Health { lease, health });
+            self.publish(ClusterChange::Health { lease, health });
         }
     }
 
-    /// The whole present, and everything after it.
+    /// Returns a snapshot and a receiver of later changes.
     pub(crate) fn watch(&self) -> (ClusterChange, broadcast::Receiver<ClusterChange>) {
-        // Both under one lock, so that no change falls between the snapshot and the subscription.
+        // Both under one lock, so that no change is missed between them.
         (self.snapshot(), self.changes.subscribe())
     }
 
@@ -251,12 +251,12 @@ impl State {
         }
     }
 
-    fn tell(&self, change: ClusterChange) {
-        // Nobody watches: that is no failure.
+    fn publish(&self, change: ClusterChange) {
+        // Without watchers the send fails, which is no error.
         let _ = self.changes.send(change);
     }
 
-    /// Free ports of this machine for the exposes that need one; those the lease has stay.
+    /// Allocates free local ports for the exposes that need one. Ports of a running lease are unchanged.
     pub(crate) fn ports(&self, deployment: &WorkloadSpec) -> Ports {
         let mine = self.get(&deployment.lease).and_then(|w| w.running.as_ref());
         let of_all = self
@@ -266,8 +266,7 @@ impl State {
         let mut taken: BTreeSet<u16> = of_all.map(|p| p.external_port).collect();
         let mut ports = Ports::new();
         for service in &deployment.group.services {
-            // What the ingress or a leased IP would serve gets no port of a node in a cluster, and so none
-            // here.
+            // Exposes through an ingress or a leased IP get no node port in a cluster either.
             let exposes = service
                 .expose
                 .iter()
@@ -281,7 +280,7 @@ impl State {
                 let free = |port: &u16| !taken.contains(port) && is_free(*port, expose.proto);
                 let port = before.next().map(|p| p.external_port);
                 let Some(external_port) = port.or_else(|| (FIRST_PORT..=u16::MAX).find(free)) else {
-                    // No port is free. The service runs all the same, and its status shows that it has none.
+                    // No port is free. The service runs without a port, and its status shows that.
                     continue;
                 };
                 taken.insert(external_port);
@@ -302,7 +301,7 @@ impl State {
 }
 
 fn is_free(port: u16, proto: Proto) -> bool {
-    // Only trying tells. The port is let go at once, so another program may still be faster than the replica.
+    // The test releases the port at once, so another program may take it before the replica does.
     match proto {
         Proto::Tcp => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok(),
         Proto::Udp => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok(),

@@ -1,6 +1,6 @@
-//! The cluster of processes against the suite of every cluster, and what is its own: processes.
+//! Conformance suite of clusters, and tests of process handling.
 
-#![expect(clippy::unwrap_used, reason = "a test says what broke and stops")]
+#![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 use akash_provider_core::cluster::{
     Cluster, ClusterChange, ExecIo, ExecRequest, Health, LogOptions, WorkloadSpec, conformance,
@@ -29,7 +29,7 @@ profiles:
 deployment: {web: {anywhere: {profile: small, count: 1}}}
 "#;
 
-/// A folder that goes with the test.
+/// Folder removed at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -65,7 +65,7 @@ fn setup(image: &str) -> conformance::Setup {
     let mut setup = conformance::Setup::new(PROVIDER.parse().unwrap());
     setup.image = image.to_owned();
     setup.patience = std::time::Duration::from_secs(20);
-    // It takes half a second to count a replica as good again.
+    // A restarted replica counts as healthy after half a second.
     setup.quiet = std::time::Duration::from_secs(1);
     setup
 }
@@ -76,7 +76,7 @@ async fn conformance_of_the_process_cluster() {
     let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
     conformance::suite(&cluster, &setup("talker")).await;
     let left = std::fs::read_dir(&folder.0).unwrap().count();
-    assert_eq!(left, 0, "nothing is left in the folder");
+    assert_eq!(left, 0, "the folder is empty");
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn conformance_of_the_process_cluster_over_a_restart() {
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_read_is_told_and_mended_by_its_manifest() {
+async fn an_unreadable_record_is_reported_and_replaced_by_the_next_manifest() {
     let folder = Folder::new("garbage");
     let deployment = deployment("sleeper");
     let lease = &deployment.lease;
@@ -114,7 +114,7 @@ async fn a_record_that_cannot_be_read_is_told_and_mended_by_its_manifest() {
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
 }
 
-/// The tenant's lease with one replica of an image.
+/// Returns the lease of the tenant with one replica of an image.
 fn deployment(image: &str) -> WorkloadSpec {
     let sdl = sdl::parse(&SDL.replace("IMAGE", image)).unwrap();
     let owner = Address::from_bytes(&[7; 20]).unwrap();
@@ -151,7 +151,7 @@ fn is_alive(process: &str) -> bool {
 }
 
 #[tokio::test]
-async fn output_is_captured_and_its_tail_can_be_asked_for() {
+async fn output_is_captured_and_tails_are_returned() {
     let folder = Folder::new("talker");
     let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
     let deployment = deployment("talker");
@@ -169,7 +169,7 @@ async fn output_is_captured_and_its_tail_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn a_teardown_ends_the_whole_group_also_when_it_does_not_want_to() {
+async fn a_teardown_kills_the_whole_process_group() {
     let folder = Folder::new("stubborn");
     let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
     let deployment = deployment("stubborn");
@@ -181,7 +181,7 @@ async fn a_teardown_ends_the_whole_group_also_when_it_does_not_want_to() {
 }
 
 #[tokio::test]
-async fn a_process_that_ends_by_itself_is_told_as_bad_and_started_again() {
+async fn a_process_that_exits_is_reported_unhealthy_and_restarted() {
     let folder = Folder::new("mortal");
     let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
     let deployment = deployment("mortal");
@@ -199,7 +199,7 @@ async fn a_process_that_ends_by_itself_is_told_as_bad_and_started_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_run_is_invalid_and_what_runs_goes_on() {
+async fn an_invalid_deploy_leaves_running_processes_unchanged() {
     let folder = Folder::new("unknown");
     let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
     let deployment = deployment("sleeper");
@@ -226,7 +226,7 @@ async fn what_cannot_run_is_invalid_and_what_runs_goes_on() {
 }
 
 #[tokio::test]
-async fn a_lease_that_cannot_start_any_more_keeps_no_other_from_it() {
+async fn a_lease_that_cannot_start_does_not_prevent_others() {
     let folder = Folder::new("removed-image");
     let (gone, stays) = (deployment("sleeper"), second(deployment("talker")));
     let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
@@ -238,7 +238,7 @@ async fn a_lease_that_cannot_start_any_more_keeps_no_other_from_it() {
     fewer.remove("sleeper");
     let reopened = ProcessCluster::open(&folder.0, fewer).await.unwrap();
     let listing = reopened.deployments().await.unwrap();
-    // The engine repairs what is incomplete, and is told then why this one cannot be.
+    // The engine repairs incomplete leases and then gets the reason.
     assert_eq!(listing.deployments.len(), 2);
     assert_eq!(listing.incomplete, std::slice::from_ref(&gone.lease));
     let refused = reopened.deploy(&gone).await.unwrap_err();
@@ -248,13 +248,13 @@ async fn a_lease_that_cannot_start_any_more_keeps_no_other_from_it() {
     }
 }
 
-/// The same for the tenant's next deployment.
+/// Returns the workload as the next deployment of the tenant.
 fn second(mut deployment: WorkloadSpec) -> WorkloadSpec {
     deployment.lease.order.group.deployment.dseq = 2;
     deployment
 }
 
-/// Runs a command beside the first replica; its code, and what it said.
+/// Runs a command next to the first replica. Returns its exit code and output.
 async fn exec(
     cluster: &ProcessCluster,
     words: &[&str],
@@ -281,7 +281,7 @@ async fn exec(
 }
 
 #[tokio::test]
-async fn a_command_runs_beside_its_replica_with_its_variables_and_ends_with_the_lease() {
+async fn a_command_has_the_variables_of_its_replica_and_ends_with_the_lease() {
     let folder = Folder::new("shell");
     let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
     let deployment = deployment("sleeper");
@@ -295,7 +295,7 @@ async fn a_command_runs_beside_its_replica_with_its_variables_and_ends_with_the_
     ];
     let (code, said) = exec(&cluster, &asked, Some("given")).await.unwrap();
     assert_eq!((code, said), (7, format!("hello {port} web-0\ngiven")));
-    // Who is given no input waits for none; what was started goes with who started it.
+    // Without input, a command does not wait for it. Child processes end with the command.
     let asked = ["sh", "-c", "cat; sleep 1000 & echo $!"];
     let (code, child) = exec(&cluster, &asked, None).await.unwrap();
     assert_eq!(code, 0);
@@ -305,7 +305,7 @@ async fn a_command_runs_beside_its_replica_with_its_variables_and_ends_with_the_
         137
     );
     assert_eq!(exec(&cluster, &["no-such-program"], None).await.unwrap().0, 127);
-    // One that would never end is ended with its lease.
+    // The end of the lease stops a running command.
     let endless = exec(&cluster, &["sleep", "1000"], None);
     let torn = async {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
@@ -315,7 +315,7 @@ async fn a_command_runs_beside_its_replica_with_its_variables_and_ends_with_the_
     assert_eq!(endless.unwrap_err().kind(), ErrorKind::NotFound);
 }
 
-/// Whoever inherits what lost its parent takes a moment to collect it.
+/// Waits until the processes have been reaped after their parent ended.
 async fn gone(processes: &[String]) -> bool {
     for _ in 0..100 {
         if !processes.iter().any(|p| is_alive(p)) {
@@ -327,7 +327,7 @@ async fn gone(processes: &[String]) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_closed_runs_no_longer_and_runs_again_when_it_is_opened() {
+async fn a_closed_cluster_stops_and_restarts_when_it_is_opened() {
     let folder = Folder::new("closed");
     let cluster = ProcessCluster::open(&folder.0, images()).await.unwrap();
     let deployment = deployment("stubborn");
