@@ -9,6 +9,7 @@ use crate::figures::{Figure, json};
 use crate::process::Process;
 use crate::workspace::Workspace;
 
+mod migrating;
 mod reach;
 mod types;
 mod units;
@@ -50,6 +51,12 @@ pub(crate) fn unreached(workspace: &Workspace) -> Result<()> {
         .map(told)
         .collect();
     Error::from_findings("public types", &findings)
+}
+
+/// Checks that each new name of `docs/migrating.md` is declared in its crate.
+pub(crate) fn migrating(workspace: &Workspace) -> Result<()> {
+    let files = sources(&workspace.root)?;
+    Error::from_findings("migration tables", &migrating::findings(&files))
 }
 
 /// A file's path below the workspace, and its text.

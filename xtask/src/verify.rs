@@ -42,6 +42,9 @@ pub(crate) fn stages(workspace: &Workspace, report: &mut Report) -> bool {
         }),
         report.stage(Kind::Run, "manifests", || done(manifests::run(workspace))),
         report.stage(Kind::Run, "public types", || done(survey::unreached(workspace))),
+        report.stage(Kind::Run, "migration tables", || {
+            done(survey::migrating(workspace))
+        }),
         report.stage(Kind::Run, "prose", || prose::verify(workspace)),
         report.stage(Kind::Run, "links", || done(docs::links(workspace))),
         report.stage(Kind::Run, "layers", || done(layers::run(workspace))),

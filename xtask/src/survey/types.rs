@@ -7,7 +7,7 @@ use super::{Source, count};
 use crate::figures::Figure;
 
 /// The crates that strangers build on.
-const EMBEDDED: [(&str, &str); 7] = [
+pub(super) const EMBEDDED: [(&str, &str); 7] = [
     ("core", "akash-provider-core/src/"),
     ("chain", "akash-provider-chain/src/"),
     ("k8s", "akash-provider-k8s/src/"),

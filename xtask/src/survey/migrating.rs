@@ -1,0 +1,112 @@
+//! Check of `docs/migrating.md`: each new name in its tables is declared in the sources of the crate of its row.
+
+use std::collections::HashSet;
+
+use super::types::EMBEDDED;
+use super::{Source, kind};
+
+const PAGE: &str = "docs/migrating.md";
+/// Keywords before the name of an item.
+const KEYWORDS: [&str; 11] = [
+    "pub", "async", "const", "unsafe", "static", "fn", "struct", "enum", "trait", "type", "mod",
+];
+
+/// Returns a finding for each row with an unknown crate or a new name that the crate does not declare.
+pub(super) fn findings(files: &[Source]) -> Vec<String> {
+    let page = files.iter().find(|(path, _)| path == PAGE);
+    let Some((_, page)) = page else {
+        return vec![format!("{PAGE} is missing")];
+    };
+    page.lines()
+        .filter_map(row)
+        .flat_map(|row| row.findings(files))
+        .collect()
+}
+
+/// Row of a table: `| crate | old | new | how to port |`.
+struct Row<'a> {
+    package: &'a str,
+    new: &'a str,
+}
+
+fn row(line: &str) -> Option<Row<'_>> {
+    let mut cells = line.strip_prefix('|')?.split('|').map(str::trim);
+    let package = cells.next()?;
+    let new = cells.nth(1)?;
+    let is_heading = package == "crate" || package.starts_with('-');
+    (!is_heading).then_some(Row { package, new })
+}
+
+impl Row<'_> {
+    fn findings(&self, files: &[Source]) -> Vec<String> {
+        let package = self.package.trim_matches('`');
+        let short = package.strip_prefix("akash-provider-").unwrap_or(package);
+        let Some((_, folder)) = EMBEDDED.iter().find(|(name, _)| *name == short) else {
+            return vec![format!("{PAGE}: unknown crate `{package}`")];
+        };
+        let sources = files
+            .iter()
+            .filter(|(path, _)| path.starts_with(folder) && kind(path) == "source");
+        let declared: HashSet<&str> = sources
+            .flat_map(|(_, text)| text.lines().filter_map(declared))
+            .collect();
+        quoted(self.new)
+            .filter(|name| !declared.contains(last_segment(name)))
+            .map(|name| format!("{PAGE}: `{name}` is not declared in {package}"))
+            .collect()
+    }
+}
+
+/// Returns the texts in backticks.
+fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+fn last_segment(name: &str) -> &str {
+    let end = name.find(['(', '<', '{', ' ']).unwrap_or(name.len());
+    let path = name.get(..end).unwrap_or(name);
+    path.rsplit([':', '.']).next().unwrap_or(path)
+}
+
+/// Returns the name that a line declares: an item, a public field, a variant, or a method of a trait.
+fn declared(line: &str) -> Option<&str> {
+    let mut code = line.trim_start();
+    let is_public = code.starts_with("pub ");
+    let mut has_keyword = false;
+    while let Some((word, rest)) = code.split_once(' ').filter(|(word, _)| KEYWORDS.contains(word)) {
+        code = rest;
+        has_keyword |= word != "pub";
+    }
+    let end = code
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(code.len());
+    let name = code.get(..end).filter(|name| !name.is_empty())?;
+    let is_variant = name.starts_with(|c: char| c.is_ascii_uppercase());
+    (is_public || has_keyword || is_variant).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_name_must_be_declared_in_its_crate() {
+        let page = "| crate | old | new | how to port |\n|---|---|---|---|\n\
+                    | akash-provider-k8s | `task::kept` | `task::spawn`, `State.field` | rename |\n\
+                    | akash-provider-k8s | `x` | removed | none |\n\
+                    | akash-provider-k8s | `y` | `Outcome::Missing` | rename |\n\
+                    | akash-provider-none | `z` | `Z` | rename |\n";
+        let source = "pub fn spawn(name: &str) {}\npub struct State {\n    pub field: u8,\n}\n";
+        let files = [
+            (PAGE.to_owned(), page.to_owned()),
+            ("akash-provider-k8s/src/task.rs".to_owned(), source.to_owned()),
+        ];
+        assert_eq!(
+            findings(&files),
+            [
+                "docs/migrating.md: `Outcome::Missing` is not declared in akash-provider-k8s",
+                "docs/migrating.md: unknown crate `akash-provider-none`",
+            ]
+        );
+    }
+}
