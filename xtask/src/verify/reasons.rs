@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::workspace::{Workspace, read};
 
 const PAGE: &str = "docs/dependencies.md";
-/// Crate, for what, why this one, licence, weight.
-const COLUMNS: usize = 5;
+/// Crate, for what, why this one, weight.
+const COLUMNS: usize = 4;
 
 /// What the weights are counted for: others need other crates of the system.
 const PLATFORM: &str = "x86_64-unknown-linux-gnu";
@@ -94,7 +94,7 @@ fn findings(wanted: &BTreeMap<&str, &str>, page: &str) -> Vec<String> {
         }
         if columns.len() != COLUMNS || columns.iter().any(|column| column.is_empty()) {
             found.push(format!(
-                "the row of `{name}` does not say all of: for what, why this one, licence, weight"
+                "the row of `{name}` does not say all of: for what, why this one, weight"
             ));
         }
     }
@@ -137,14 +137,14 @@ mod tests {
     #[test]
     fn what_is_missing_idle_twice_or_empty_is_told() {
         let wanted = BTreeMap::from([("serde", "core"), ("sha2", "chain"), ("toml", "xtask")]);
-        let page = "| `serde` | a | b | c | 0 |\n| `serde` | a | b | c | 0 |\n| `uuid` | a | b | c | 0 |\n\
-                    | `toml` | a | | c | 0 |\n";
+        let page = "| `serde` | a | b | 0 |\n| `serde` | a | b | 0 |\n| `uuid` | a | b | 0 |\n\
+                    | `toml` | a | | 0 |\n";
         assert_eq!(
             findings(&wanted, page),
             [
                 "`serde` is there twice",
                 "`uuid` is no dependency of the workspace",
-                "the row of `toml` does not say all of: for what, why this one, licence, weight",
+                "the row of `toml` does not say all of: for what, why this one, weight",
                 "`sha2` of `chain` has no row; say why it is there",
             ]
         );
